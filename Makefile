@@ -1,0 +1,64 @@
+# `make` lists what there is. The only things needed are Python 3.11 or newer, pip, git and make.
+
+PYTHON ?= python3
+WORK ?= overhead
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+# Where Debian's package dataset-fashion-mnist puts its files.
+DEBIAN_FASHION_MNIST := /usr/share/datasets/fashion-mnist
+
+# A folder the user gives is taken as it is; else Debian's where it is there; else the example downloads.
+# Expanded when a recipe runs, so after `dataset` had its chance to install the package.
+DATA = $(or $(FASHION_MNIST),$(shell test -d $(DEBIAN_FASHION_MNIST) && echo $(DEBIAN_FASHION_MNIST)))
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo dataset test check format bench clean
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z]*\):.*##/make \1\t/p' $(MAKEFILE_LIST)
+
+setup: $(READY)  ## make .venv with feedpipe (editable) and all development tools
+
+# pip installs from outside, so that Pythons without ensurepip (Debian's) work too.
+# The link is for mypy and pyright, which do not see an editable install under another name.
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "the pins need Python 3.11 or newer: make PYTHON=...")'
+	$(PYTHON) -m venv --without-pip $(VENV)
+	$(PYTHON) -m pip --python $(BIN)/python install -q -c constraints.txt pip setuptools
+	$(BIN)/python -m pip install -q -c constraints.txt --no-build-isolation -e '.[dev,test]'
+	mkdir -p $(VENV)/src
+	ln -sfn ../../pipes $(VENV)/src/feedpipe
+	touch $@
+
+demo: $(READY) dataset  ## train a network on Fashion-MNIST with 2 ranks, stop, resume, compare
+	$(BIN)/torchrun --standalone --nproc-per-node=2 examples/fashion_mnist.py $(if $(DATA),--data $(DATA))
+
+dataset:
+	@if [ -z "$(DATA)" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		{ apt-get update -q && apt-get install -q -y --no-install-recommends dataset-fashion-mnist; } \
+		|| echo "dataset-fashion-mnist could not be installed; the example will try to download it"; \
+	fi
+
+test: $(READY)  ## run every test
+	$(BIN)/pytest -n auto
+
+check: $(READY)  ## format, lint, types, layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+format: $(READY)  ## rewrite the files as check wants them, where a tool can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY)  ## measure feedpipe beside its peers: make bench WORK=overhead
+	$(BIN)/python -m benchmarks $(WORK)
+
+clean:  ## remove everything that make made, .venv too
+	rm -rf $(VENV) .bench build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

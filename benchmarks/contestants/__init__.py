@@ -1,0 +1,1 @@
+"""The code that is measured, one file a contestant."""

@@ -1,0 +1,137 @@
+"""What a benchmark is made of: plain values, imported by every other module here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+#: The environment that runs this benchmark itself: the one where feedpipe is installed.
+HERE = "here"
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """One way to do the work.
+
+    `target` is `module:function` inside `benchmarks.contestants`. The function is called with
+    `arguments` in a fresh process of `environment` and returns a flat dict of numbers and strings,
+    the *figures* of one measurement.
+    """
+
+    name: str
+    target: str
+    environment: str = HERE
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    ours: bool = False
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the table: a title, and a text made of one contestant's summary."""
+
+    title: str
+    text: Callable[[Summary], str]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether one target was reached."""
+
+    target: str
+    measured: str
+    reached: bool
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A contestant that could not be measured, or whose result was wrong."""
+
+    contestant: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What is measured, by whom, and what is asked of the result.
+
+    `metric` names the figure that ratios are made of, in the direction "less is better".
+    `arguments` go to every contestant; `quick` replaces some of them for a trial run. `prepare`,
+    where given, makes input files in a folder that is kept between runs; what it returns is added to
+    the arguments. `check`, where given, is handed what the function `check` beside each contestant's
+    target returned, and says what is wrong with it, or nothing.
+    """
+
+    name: str
+    title: str
+    contestants: Sequence[Contestant]
+    columns: Sequence[Column]
+    judge: Callable[[Results], Sequence[Verdict]]
+    baseline: str
+    metric: str = "seconds"
+    rounds: int = 7
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    quick: Mapping[str, Any] = field(default_factory=dict)
+    check: Callable[[Mapping[str, Any], Mapping[str, Any]], str | None] | None = None
+    prepare: Callable[[Path], Mapping[str, Any]] | None = None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """All measurements of one contestant.
+
+    `figures[i]` are the figures of round i; `ratios[i]` is its metric over the baseline's in the same
+    round, so that a slow moment of the machine touches both; empty where the baseline is missing.
+    `checked` is what its check found, once, before the rounds.
+    """
+
+    contestant: Contestant
+    metric: str
+    figures: Sequence[Mapping[str, Any]]
+    ratios: Sequence[float]
+    checked: Mapping[str, Any] = field(default_factory=dict)
+
+    def median(self, figure: str | None = None) -> float:
+        return median([float(each[figure or self.metric]) for each in self.figures])
+
+    def last(self, figure: str) -> Any:
+        return self.figures[-1][figure]
+
+    @property
+    def ratio(self) -> float:
+        return median(self.ratios)
+
+
+@dataclass(frozen=True)
+class Results:
+    """Everything a run found out. A contestant that failed is in `failures` only."""
+
+    workload: Workload
+    rounds: int
+    arguments: Mapping[str, Any]
+    summaries: Mapping[str, Summary]
+    failures: Sequence[Failure]
+
+    def ratio(self, name: str, to: str) -> float:
+        """The median over the rounds of `name`'s metric over `to`'s."""
+        metric = self.workload.metric
+        pairs = zip(self.summaries[name].figures, self.summaries[to].figures, strict=True)
+        return median([one[metric] / other[metric] for one, other in pairs])
+
+    def have(self, *names: str) -> bool:
+        return all(name in self.summaries for name in names)
+
+    @property
+    def peers(self) -> list[Summary]:
+        return [each for each in self.summaries.values() if not each.contestant.ours]
+
+
+def median(numbers: Sequence[float]) -> float:
+    if not numbers:
+        return float("nan")
+    ordered = sorted(numbers)
+    middle = len(ordered) // 2
+    if len(ordered) % 2:
+        return ordered[middle]
+    return (ordered[middle - 1] + ordered[middle]) / 2

@@ -1,0 +1,99 @@
+"""What the machinery itself costs: a chain of trivial functions over half a million integers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..contestants.tasks import BATCH, WINDOW, keep, plus_one
+from ..model import Column, Contestant, Results, Summary, Verdict, Workload
+
+ROWS = 500_000
+
+LOADER = "feedpipe, Loader"
+LOOP = "hand-written loop"
+TUNED = "hand-written loop, tuned"
+DATAPIPES = "torchdata 0.9 DataPipes"
+
+CONTESTANTS = (
+    Contestant(LOADER, "overhead_feedpipe:measure", arguments={"way": "loader"}, ours=True),
+    Contestant("feedpipe, for x in pipe", "overhead_feedpipe:measure", arguments={"way": "plain"}, ours=True),
+    Contestant(LOOP, "overhead_handwritten:measure", arguments={"loop": "plain"}),
+    Contestant(TUNED, "overhead_handwritten:measure", arguments={"loop": "tuned"}),
+    Contestant("torch DataLoader, workers 0", "overhead_dataloader:measure", "torch"),
+    Contestant("WebDataset 1.0", "overhead_webdataset:measure", "webdataset"),
+    Contestant("torchdata.nodes 0.11", "overhead_nodes:measure", "torchdata-0.11"),
+    Contestant(DATAPIPES, "overhead_datapipes:measure", "torchdata-0.9"),
+)
+
+
+def _check(found: Mapping[str, Any], arguments: Mapping[str, Any]) -> str | None:
+    """What is wrong with a contestant's rows, if anything is."""
+    kept = [y for y in map(plus_one, range(arguments["rows"])) if keep(y)]
+    expected = {
+        "count": len(kept),
+        "sum": sum(kept),
+        "distinct": len(kept),
+        "full_batches": len(kept) // BATCH,
+        "largest_batch": BATCH,
+        "same_seed_same_order": True,
+        "other_seed_other_order": True,
+    }
+    for name, value in expected.items():
+        if found[name] != value:
+            return f"{name} is {found[name]} and should be {value}"
+    if found["mean_move"] < WINDOW / 8:
+        return f"hardly shuffled: a row moves {found['mean_move']:.0f} places on average"
+    if found["in_place"] > len(kept) / 100:
+        return f"hardly shuffled: {found['in_place']} rows are in their old place"
+    return None
+
+
+def _judge(results: Results) -> list[Verdict]:
+    verdicts = []
+    if results.have(LOADER, LOOP):
+        of_loop = results.ratio(LOADER, LOOP)
+        verdicts.append(
+            Verdict("Loader: at most 0.7 of the hand-written loop", f"{of_loop:.2f}", of_loop <= 0.7)
+        )
+    if results.have(LOADER, TUNED):
+        of_tuned = results.ratio(LOADER, TUNED)
+        verdicts.append(Verdict("Loader: ahead of the tuned loop too", f"{of_tuned:.2f} of it", of_tuned < 1))
+    if results.have(LOADER, DATAPIPES):
+        times = results.ratio(DATAPIPES, LOADER)
+        verdicts.append(Verdict("Loader: at least 25 times DataPipes", f"{times:.1f} times", times >= 25))
+    libraries = [
+        each.contestant.name
+        for each in results.peers
+        if each.contestant.environment != "here" and results.have(LOADER)
+    ]
+    if libraries:
+        nearest = max(libraries, key=lambda name: results.ratio(LOADER, name))
+        ratio = results.ratio(LOADER, nearest)
+        measured = f"{ratio:.2f} of {nearest}"
+        verdicts.append(Verdict("Loader: ahead of every library", measured, ratio < 1))
+    return verdicts
+
+
+def _nanoseconds(summary: Summary) -> str:
+    rows_in = summary.last("rows_in")
+    return f"{summary.median() / rows_in * 1e9:.0f}"
+
+
+WORKLOAD = Workload(
+    name="overhead",
+    title=f"range(500_000).map(f).filter(g).shuffle({WINDOW:_}).batch({BATCH})",
+    contestants=CONTESTANTS,
+    columns=(
+        Column("ms a pass", lambda each: f"{each.median() * 1e3:.0f}"),
+        Column("ns an input row", _nanoseconds),
+        Column("of the loop", lambda each: f"{each.ratio:.2f}" if each.ratios else "-"),
+        Column("mean move", lambda each: f"{each.checked['mean_move']:.0f}"),
+    ),
+    judge=_judge,
+    baseline=LOOP,
+    rounds=9,
+    arguments={"rows": ROWS, "seed": 0},
+    quick={"rows": 60_000},
+    check=_check,
+)

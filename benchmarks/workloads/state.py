@@ -1,0 +1,53 @@
+"""What `loader.state_dict()` after every batch costs."""
+
+from __future__ import annotations
+
+from ..model import Column, Contestant, Results, Verdict, Workload
+
+LIMIT = 0.02
+
+CONTESTANTS = (
+    Contestant("overhead's chain", "state_feedpipe:measure", arguments={"pipe": "rows"}, ours=True),
+    Contestant(
+        "from_arrays, shuffle, batch, collate",
+        "state_feedpipe:measure",
+        arguments={"pipe": "arrays"},
+        ours=True,
+    ),
+)
+
+
+def _judge(results: Results) -> list[Verdict]:
+    """By the time inside the calls: two whole passes differ by more than 2 % through noise alone."""
+    return [
+        Verdict(
+            f"{name}: state_dict() under {LIMIT:.0%}",
+            f"{each.median('share'):.1%}",
+            each.median("share") < LIMIT,
+        )
+        for name, each in results.summaries.items()
+    ]
+
+
+WORKLOAD = Workload(
+    name="state",
+    title="loader.state_dict() after every batch, against a pass without",
+    contestants=CONTESTANTS,
+    columns=(
+        Column("ms without", lambda each: f"{each.median('seconds') * 1e3:.0f}"),
+        Column("ms with", lambda each: f"{each.median('seconds_with') * 1e3:.0f}"),
+        Column("with/without", lambda each: f"{each.median('ratio'):.3f}"),
+        Column("batches", lambda each: f"{each.median('calls'):.0f}"),
+        Column(
+            "microseconds a call",
+            lambda each: f"{each.median('in_calls') / each.median('calls') * 1e6:.1f}",
+        ),
+        Column("share in calls", lambda each: f"{each.median('share'):.1%}"),
+        Column("bytes of JSON", lambda each: f"{each.median('bytes'):.0f}"),
+    ),
+    judge=_judge,
+    baseline="overhead's chain",
+    rounds=5,
+    arguments={"rows": 500_000, "seed": 0},
+    quick={"rows": 60_000},
+)

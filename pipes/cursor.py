@@ -1,0 +1,48 @@
+"""A cursor: a position in the output of an operator, from which the operator can go on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Union
+
+Json = Union[None, bool, int, float, str, Sequence["Json"], dict[str, "Json"]]
+"""A plain value: what JSON holds. Cursors inside a token stand as lists (`Cursor.plain`)."""
+
+
+class Cursor(NamedTuple):
+    """A position, never data.
+
+    The law: running an operator from `block.at.advance(k)`, for any k >= 0, yields exactly the rows after the first
+    k rows of that block and all that follow, also when k reaches beyond the block or the end of an input.
+
+    Cursors are not canonical: two may differ and mean one position. Compare positions or continuations.
+    """
+
+    token: Json = None
+    """The operator's own word for where to start; None is the start."""
+    skip: int = 0
+    """Rows to leave out from there on."""
+    row: int = 0
+    """Ordinal, in this operator's output, of the row that the token points at."""
+
+    def advance(self, count: int) -> Cursor:
+        """The position `count` rows further on."""
+        return Cursor(self.token, self.skip + count, self.row)
+
+    @property
+    def position(self) -> int:
+        """Ordinal of the next row in the operator's output."""
+        return self.row + self.skip
+
+    @property
+    def plain(self) -> list[Json]:
+        """This cursor as JSON, for the token of an operator downstream or for a state."""
+        return [self.token, self.skip, self.row]
+
+    @staticmethod
+    def of(plain: Json) -> Cursor:
+        """The cursor that `plain` came from; None gives the start."""
+        return START if plain is None else Cursor(*plain)  # type: ignore[misc]
+
+
+START = Cursor()

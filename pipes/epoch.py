@@ -1,0 +1,205 @@
+"""`Epoch`: one iteration of a loader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sized
+from typing import Generic, Protocol, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from .errors import FeedpipeError, LoaderError, PlanError
+from .plan.plan import Plan, Position
+from .progress import Progress, State
+from .services.base import Ended, ReadingService, Session, Step
+
+T_co = TypeVar("T_co", covariant=True)
+T = TypeVar("T")
+
+
+class Owner(Protocol):
+    """What an epoch asks of its loader."""
+
+    def state_of(self, progress: Progress) -> State: ...
+    def steps_of(self, progress: Progress) -> int | None: ...
+
+
+class Info:
+    """What belongs to one element, however far anybody has fetched ahead.
+
+    Attributes:
+        epoch: the epoch of the element.
+        step: how many elements of the epoch this rank had taken with it.
+        valid: a bool for each row of the element; False where it only pads. One bool for an element without rows.
+    """
+
+    def __init__(self, owner: Owner, progress: Progress, after: Progress, valid: npt.NDArray[np.bool_]) -> None:
+        self._owner = owner
+        self._after = after
+        self.epoch = progress.epoch
+        self.step = progress.step
+        self.valid = valid
+
+    def state_dict(self) -> State:
+        """The loader's state right after this element."""
+        return self._owner.state_of(self._after)
+
+
+class Epoch(Generic[T_co]):
+    """The elements of one epoch. One that has failed raises the same error at each later `next`."""
+
+    def __init__(
+        self,
+        owner: Owner,
+        plan: Plan,
+        service: ReadingService,
+        progress: Progress,
+        *,
+        by_steps: bool,
+        pads: bool,
+    ) -> None:
+        self.progress = progress.copy()
+        self.untouched = True  # nobody iterates it yet: only looked at
+        self._owner = owner
+        self._plan = plan
+        self._service = service
+        self._by_steps = by_steps
+        self._pads = pads
+        self._goal = owner.steps_of(self.progress)
+        self._padding = False
+        self._waiting: Step | None = None
+        self._stop: Exception | None = None
+        self._session = self._open(self.progress.position(plan))
+        self._items = iter(self._session)
+
+    def __iter__(self) -> Epoch[T_co]:
+        return self
+
+    def __next__(self) -> T_co:
+        step = self._look()
+        self._waiting = None
+        self.progress.step += 1
+        self.progress.taken += 1
+        if not self._padding:
+            self.progress.cursors[step.shard] = step.cursor
+        return cast("T_co", step.element)
+
+    def with_info(self) -> Iterator[tuple[T_co, Info]]:
+        for element in self:
+            valid = np.full(_rows(element), not self._padding)
+            yield element, Info(self._owner, self.progress.copy(), self.standing().copy(), valid)
+
+    def peek(self) -> T_co:
+        """The next element, which stays the next."""
+        try:
+            return cast("T_co", self._look().element)
+        except StopIteration:
+            raise LoaderError("the epoch has no more elements to peek at") from None
+
+    @property
+    def over(self) -> bool:
+        return self._stop is not None
+
+    def exhausted(self) -> bool:
+        """Whether no element is left; looks one ahead."""
+        try:
+            self._look()
+        except StopIteration:
+            return True
+        except FeedpipeError:
+            return False  # it is told at the next `next`
+        return False
+
+    def end(self, reason: str) -> None:
+        """Ends the epoch before its time: each later `next` says why."""
+        self._finish(LoaderError(reason))
+
+    def standing(self) -> Progress:
+        """The progress; after the last element, the beginning of the next epoch."""
+        done = self._goal is not None and self.progress.step >= self._goal
+        if done or isinstance(self._stop, StopIteration):
+            return self.progress.next_epoch(by_steps=self._by_steps)
+        return self.progress
+
+    def given_up(self) -> Progress:
+        """The progress of a loader that leaves this epoch: the next one, if this one was begun."""
+        return self.progress if self.untouched else self.progress.next_epoch(by_steps=self._by_steps)
+
+    def _look(self) -> Step:
+        if self._waiting is None:
+            if self._stop is not None:
+                raise self._stop
+            try:
+                self._waiting = self._next()
+            except Exception as error:
+                self._finish(_on_rank(error, self._plan))
+                raise
+            if self._waiting is None:
+                self._finish(StopIteration())
+                raise StopIteration
+        return self._waiting
+
+    def _next(self) -> Step | None:
+        fresh = False
+        while self._goal is None or self.progress.step < self._goal:
+            item = next(self._items, None)
+            if isinstance(item, Step):
+                return item
+            if isinstance(item, Ended):
+                if not self._padding:
+                    self.progress.ended[item.shard] = item.leftover
+            elif self._by_steps:
+                if fresh:
+                    raise PlanError("this pipe has no elements for this rank, so an epoch of `steps` cannot be filled")
+                fresh = True
+                self.progress = self.progress.next_lap()
+                self._reopen(Position())
+            elif self._pads and self._goal is not None:
+                if self._padding:
+                    raise PlanError("this rank has no element that could be repeated as padding")
+                self._pad()
+            else:
+                break
+        return None
+
+    def _pad(self) -> None:
+        """Goes on with this rank's own elements from the beginning, past those that have served as padding before."""
+        assert self._goal is not None
+        own = self._plan.length(self._plan.rank, self.progress.start) or 0
+        if self._plan.indexed:
+            own += self.progress.step - self.progress.taken
+        self._reopen(Position())
+        used = self.progress.step - own
+        while used > 0 and isinstance(item := next(self._items, None), (Step, Ended)):
+            used -= isinstance(item, Step)
+        self._padding = True
+
+    def _open(self, position: Position) -> Session:
+        return self._service.open(self._plan, position, self.progress.lap)
+
+    def _reopen(self, position: Position) -> None:
+        self._session.close()
+        self._session = self._open(position)
+        self._items = iter(self._session)
+
+    def _finish(self, stop: Exception) -> None:
+        if self._stop is None:
+            self._stop = stop
+            self._waiting = None
+            self._session.close()
+
+
+def _on_rank(error: Exception, plan: Plan) -> Exception:
+    if plan.world_size > 1 and isinstance(error, FeedpipeError):
+        error.args = (f"{error}\n  on rank {plan.rank} of {plan.world_size}",)
+    return error
+
+
+def _rows(element: object) -> int | tuple[()]:
+    """How many rows an element has; () for one that is no group of rows."""
+    if isinstance(element, Mapping):
+        element = next(iter(element.values()), ())
+    shape = getattr(element, "shape", None)
+    if shape is not None:
+        return int(shape[0]) if len(shape) else ()
+    return len(element) if isinstance(element, Sized) and not isinstance(element, (str, bytes)) else ()

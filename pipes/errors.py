@@ -1,0 +1,118 @@
+"""Every error that feedpipe raises on its own account.
+
+    FeedpipeError
+    ├── ArgumentError        (ValueError)    an argument is out of its range; found when the chain is written
+    ├── ArgumentTypeError    (TypeError)     an argument is of the wrong type; found when the chain is written
+    ├── PlanError            (ValueError)    a chain that cannot mean what it says, or cannot be dealt so
+    ├── UnknownLengthError   (TypeError)     `len()` of a pipe whose length only a run can tell
+    ├── SourceError          (OSError)       something that should be read is missing, unreadable or vanished
+    ├── DataError            (ValueError)    something that was read is not what its format or schema says
+    ├── RowError             (RuntimeError)  a user's function failed on a row; the original error is the cause
+    ├── LimitError           (MemoryError)   a budget in bytes is used up
+    ├── StateError           (ValueError)    a state that does not fit this loader
+    └── LoaderError          (RuntimeError)  a loader or iterator used after its end
+
+A message gives the rule, its reason and its repair; errors in a chain add the user's file and line.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import NamedTuple
+
+
+class Where(NamedTuple):
+    """A line of the user's code."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{os.path.basename(self.file)}:{self.line}"
+
+
+class Origin(NamedTuple):
+    """Where a row came from: a file (or a source's name) and the row's number in it, counted from 1."""
+
+    source: str
+    row: int
+
+    def __str__(self) -> str:
+        return f"{self.source}, row {self.row}"
+
+
+class FeedpipeError(Exception):
+    """The base of all errors of this package."""
+
+
+class ArgumentError(FeedpipeError, ValueError):
+    """An argument is out of its range."""
+
+
+class ArgumentTypeError(FeedpipeError, TypeError):
+    """An argument is of the wrong type."""
+
+
+class PlanError(FeedpipeError, ValueError):
+    """The chain cannot mean what it says, or cannot be dealt in the way asked for."""
+
+
+class UnknownLengthError(FeedpipeError, TypeError):
+    """The length is not known before a run.
+
+    It is a `TypeError`, as `len()` of an object without a length is: `list(pipe)` then goes on without a hint.
+    """
+
+
+class SourceError(FeedpipeError, OSError):
+    """Something that should be read is missing, unreadable or has vanished."""
+
+
+class DataError(FeedpipeError, ValueError):
+    """What was read is not what its format or its schema says."""
+
+
+class RowError(FeedpipeError, RuntimeError):
+    """A user's function failed on a row. `__cause__` is the original error.
+
+    Attributes:
+        operator: the call as the user wrote it, such as `.map(decode)`.
+        where: the user's file and line.
+        origin: file and row that the failing row came from, if they could be found again.
+    """
+
+    def __init__(self, message: str, *, operator: str, where: Where | None, origin: Origin | None) -> None:
+        super().__init__(message)
+        self.operator = operator
+        self.where = where
+        self.origin = origin
+
+
+class LimitError(FeedpipeError, MemoryError):
+    """A budget in bytes is used up."""
+
+
+class StateError(FeedpipeError, ValueError):
+    """A state that does not fit this loader."""
+
+
+class LoaderError(FeedpipeError, RuntimeError):
+    """A loader or an iterator was used after its end."""
+
+
+def caller() -> Where | None:
+    """The innermost line on the stack that is not feedpipe's own."""
+    frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        if module != "feedpipe" and not module.startswith("feedpipe."):
+            return Where(frame.f_code.co_filename, frame.f_lineno)
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+def located(message: str, where: Where | None = None) -> str:
+    """`message`, with the line of the user's code that it is about."""
+    where = where or caller()
+    return f"{message}\n  at {where.file}:{where.line}" if where else message

@@ -1,0 +1,157 @@
+"""Graphs of operators as plain data: each node is visited once, discovery is by attributes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+
+from .errors import Where
+from .traits import Operator
+
+
+class Node:
+    """One operator and its inputs. Immutable; compared by identity.
+
+    Attributes:
+        op: the operator's value.
+        inputs: the nodes it reads from.
+        where: the user's file and line.
+        indexed: whether the rows at any positions can be had; else they come in order only.
+    """
+
+    __slots__ = ("__weakref__", "indexed", "inputs", "op", "where")
+
+    op: Operator
+    inputs: tuple[Node, ...]
+    where: Where | None
+    indexed: bool
+
+    def __init__(self, op: Operator, inputs: tuple[Node, ...] = (), where: Where | None = None) -> None:
+        fix = super().__setattr__
+        fix("op", op)
+        fix("inputs", inputs)
+        fix("where", where)
+        fix("indexed", op.indexed([node.indexed for node in inputs]))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.op, self.inputs, self.where)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a pipe is immutable; chain an operator to make a new one (setting `{name}`)")
+
+
+def walk(root: Node) -> Iterator[Node]:
+    """All nodes, inputs before what reads them, each once."""
+    seen: set[int] = set()
+    stack: list[tuple[Node, bool]] = [(root, False)]
+    while stack:
+        node, ready = stack.pop()
+        if ready:
+            yield node
+        elif id(node) not in seen:
+            seen.add(id(node))
+            stack.append((node, True))
+            stack.extend((child, False) for child in reversed(node.inputs))
+
+
+def names(root: Node) -> dict[Node, str]:
+    """The name of each operator, the key of its randomness: its kind and its count among its kind on the way from
+    the source, with the source's number where a graph has several. So inserting a `map` reshuffles nothing."""
+    counts: dict[Node, dict[str, int]] = {}
+    leaf: dict[Node, int] = {}
+    found: dict[Node, str] = {}
+    leaves = 0
+    taken: dict[str, int] = {}
+    for node in walk(root):
+        before: dict[str, int] = {}
+        for child in node.inputs:
+            for kind, count in counts[child].items():
+                before[kind] = max(before.get(kind, 0), count)
+        before[node.op.kind] = before.get(node.op.kind, 0) + 1
+        counts[node] = before
+        if node.inputs:
+            leaf[node] = leaf[node.inputs[0]]
+        else:
+            leaf[node], leaves = leaves, leaves + 1
+        name = node.op.name or f"{node.op.kind}-{before[node.op.kind]}" + (f"@{leaf[node]}" if leaf[node] else "")
+        taken[name] = taken.get(name, 0) + 1
+        found[node] = name if taken[name] == 1 else f"{name}/{taken[name]}"
+    return found
+
+
+def rewrite(root: Node, change: Callable[[Node, tuple[Node, ...]], Node]) -> Node:
+    """The graph with each node replaced by `change(node, its new inputs)`; a node read twice is changed once."""
+    made: dict[Node, Node] = {}
+    for node in walk(root):
+        made[node] = change(node, tuple(made[child] for child in node.inputs))
+    return made[root]
+
+
+def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
+    """`node` reading from `inputs`; itself where nothing changed."""
+    if all(new is old for new, old in zip(inputs, node.inputs, strict=True)):
+        return node
+    return Node(node.op, inputs, node.where)
+
+
+def with_op(node: Node, op: Operator, inputs: tuple[Node, ...]) -> Node:
+    """`node` with another operator and other inputs."""
+    return with_inputs(node, inputs) if op is node.op else Node(op, inputs, node.where)
+
+
+def written(op: Operator) -> str:
+    """`op` as a call: arguments that have no default stand by position, others by name where they differ from it."""
+    arguments: list[str] = []
+    for item in dataclasses.fields(op):  # type: ignore[arg-type]
+        if not item.init or not item.repr:
+            continue
+        value = getattr(op, item.name)
+        if item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING:
+            arguments.append(shown(value))
+        elif value != item.default:
+            arguments.append(f"{item.name}={shown(value)}")
+    return f"{op.kind}({', '.join(arguments)})"
+
+
+def shown(value: object) -> str:
+    """`value` as code where that is short, else what it is: `<list of 500000>`."""
+    if callable(value):
+        return getattr(value, "__qualname__", None) or type(value).__qualname__
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key!r}: {shown(item)}" for key, item in value.items()) + "}"
+    if value is None or isinstance(value, (bool, int, float, str, bytes, range)):
+        return repr(value)
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple):
+        return f"<{type(value).__name__} {' x '.join(map(str, shape))}>"
+    if isinstance(value, (list, tuple)) and len(value) <= 8 and all(isinstance(v, (str, int)) for v in value):
+        return repr(value)
+    try:
+        return f"<{type(value).__name__} of {len(value)}>"  # type: ignore[arg-type]
+    except TypeError:
+        return f"<{type(value).__name__}>"
+
+
+def chain_code(root: Node, prefix: str = "fp.") -> str:
+    """The graph as code, one call per line where it is long; nodes read twice are written twice."""
+    calls: list[str] = []
+    node = root
+    while node.inputs:
+        calls.append(_call(node, prefix))
+        node = node.inputs[0]
+    head = prefix + node.op.call()
+    calls.reverse()
+    one = head + "".join(f".{call}" for call in calls)
+    if len(one) <= 88 and "\n" not in one:
+        return one
+    lines = "".join(f"\n    .{call}" for call in calls)
+    return f"(\n    {head}{lines}\n)"
+
+
+def _call(node: Node, prefix: str) -> str:
+    call = node.op.call()
+    others = [chain_code(other, prefix).replace("\n", "\n    ") for other in node.inputs[1:]]
+    if not others:
+        return call
+    head, rest = call[:-1].split("(", 1)
+    return f"{head}({', '.join([*others, rest] if rest else others)})"

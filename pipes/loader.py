@@ -1,0 +1,332 @@
+"""`Loader`: feeds one rank of a training job from a pipe, epoch by epoch, and knows where it stands."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar, cast
+
+from .checks import check_choice, check_int
+from .cursor import Json
+from .epoch import Epoch, Info
+from .errors import ArgumentError, ArgumentTypeError, LoaderError, PlanError, StateError, located
+from .pipe import Pipe
+from .plan.fingerprint import code_digest, differences, fingerprint
+from .plan.plan import Plan
+from .progress import Progress, State, checked, restore, save
+from .ranks import rank_of
+from .run import length_of
+from .services.base import ReadingService
+from .services.inprocess import InProcess
+from .stage import resolve
+
+if TYPE_CHECKING:
+    from .ranks import Group
+
+T_co = TypeVar("T_co", covariant=True)
+Even = Literal["drop", "pad", "error", "auto"] | None
+
+log = logging.getLogger("feedpipe")
+
+
+class Loader(Generic[T_co]):
+    """Feeds one rank from a pipe.
+
+    Each `iter(loader)` begins the next epoch; `break` gives up the rest. `state_dict()` says at any time, in plain JSON,
+    where the consumer stands: after the last element it took. A loader with that state loaded goes on from there.
+
+    Args:
+        pipe: what to load.
+        service: where it runs; `InProcess()` by default.
+        workers: processes to read with; 0 runs the pipe in this one.
+        seed: the key of all randomness.
+        rank, world_size: which rank of how many; by default those of `group`, else of the initialised process group, else
+            `RANK` and `WORLD_SIZE`, else 0 of 1.
+        group: a process group, or a one-dimensional device mesh.
+        shards: virtual shards of a streamed pipe, over all ranks; the order of its elements depends on their number. By
+            default 8 for each rank (or as many as there are workers, if more) where the pipe shuffles, else one for each
+            worker.
+        even: what makes all ranks take the same number of steps: "drop" leaves out what goes beyond the shortest rank,
+            "pad" repeats elements (`info.valid` says which are padding), "error" raises; None promises nothing. "auto" is
+            "drop" where lengths are known; where they are not and there are several ranks, choose None or give `steps`.
+        steps: makes an epoch this many elements on every rank; the next one goes on where it stopped.
+
+    Raises:
+        ArgumentError, ArgumentTypeError: an argument is out of its range or of the wrong type.
+        PlanError: the ranks cannot be made even in the way asked for.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> loader = fp.Loader(fp.from_sequence(range(6)).shuffle().batch(2), seed=7)
+        >>> first = next(iter(loader))
+        >>> state = loader.state_dict()
+        >>> resumed = fp.Loader(fp.from_sequence(range(6)).shuffle().batch(2), seed=7)
+        >>> resumed.load_state_dict(state)
+        >>> sorted(first + [row for batch in resumed for row in batch])
+        [0, 1, 2, 3, 4, 5]
+    """
+
+    def __init__(
+        self,
+        pipe: Pipe[T_co],
+        service: ReadingService | None = None,
+        *,
+        workers: int = 0,
+        seed: int = 0,
+        rank: int | None = None,
+        world_size: int | None = None,
+        group: Group | None = None,
+        shards: int | None = None,
+        even: Even = "auto",
+        steps: int | None = None,
+    ) -> None:
+        if not isinstance(pipe, Pipe):
+            raise ArgumentTypeError(located(f"`pipe` must be a Pipe but got: {pipe!r}"))
+        if check_int("workers", workers, least=0) > 0:
+            raise ArgumentError(
+                located(f"`workers` must be 0 but got: {workers}; reading in other processes is not in this version")
+            )
+        check_choice("even", even, ("drop", "pad", "error", "auto", None))
+        self._pipe = pipe
+        self._service: ReadingService = InProcess() if service is None else service
+        self._seed = check_int("seed", seed, least=0)
+        self._rank, self._world_size = rank_of(rank, world_size, group)
+        self._shards = None if shards is None else check_int("shards", shards, least=1)
+        self._steps = None if steps is None else check_int("steps", steps, least=1)
+        self._even = even
+        self._lazy_plan: Plan | None = None
+        self._marks: State = {}
+        self._progress = Progress()
+        self._resumed = False  # the next `iter` continues `_progress`
+        self._wanted: int | None = None  # what `set_epoch` said
+        self._current: Epoch[T_co] | None = None
+        self._closed = False
+        self._told = False  # that elements are left out
+
+    def __iter__(self) -> Iterator[T_co]:
+        return self._begin()
+
+    def with_info(self) -> Iterator[tuple[T_co, Info]]:
+        """As `iter(loader)`, with what belongs to each element: its state, epoch, step, and which rows are no padding.
+
+        Example:
+            >>> import feedpipe as fp
+            >>> loader = fp.Loader(fp.from_sequence(range(4)).batch(2))
+            >>> [(batch, info.step) for batch, info in loader.with_info()]
+            [([0, 1], 1), ([2, 3], 2)]
+        """
+        return self._begin().with_info()
+
+    def peek(self) -> T_co:
+        """The element that comes next; moves nothing.
+
+        Raises:
+            LoaderError: the epoch has no more elements.
+        """
+        self._settle()
+        if self._current is None:
+            self._current = self._opened()
+        return self._current.peek()
+
+    def __len__(self) -> int:
+        """Elements of a whole epoch on this rank, also after a resume."""
+        if self._steps is not None:
+            return self._steps
+        if self._plan.indexed or self._plan.length(self._rank) is not None:
+            return self.steps_of(Progress()) or 0
+        return length_of(self._plan.undealt)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch in which the loader stands; after its last element, the next."""
+        return self._standing().epoch
+
+    @property
+    def step(self) -> int:
+        """How many elements of the epoch this rank has taken."""
+        return self._standing().step
+
+    def set_epoch(self, epoch: int) -> None:
+        """Makes the next `iter(loader)` begin epoch `epoch`; changes nothing if that is the one just loaded."""
+        self._wanted = check_int("epoch", epoch, least=0)
+
+    def state_dict(self) -> State:
+        """Where the consumer stands: after the last element it took. Plain JSON, small, costs no reading."""
+        return self.state_of(self._standing())
+
+    def load_state_dict(self, state: Mapping[str, object], *, strict: bool = True) -> None:
+        """Makes the next `iter(loader)` continue where `state` was taken.
+
+        Args:
+            state: what `state_dict()` gave, also through JSON.
+            strict: False continues with another graph, seed or length where that is possible, and warns of each
+                difference.
+
+        Raises:
+            StateError: the state is damaged, or of another pipe, seed or version; it names what differs.
+        """
+        self._not_closed()
+        saved = checked(state)
+        self._end_current()
+        plan = self._plan_for(saved, strict=strict)
+        self._progress = restore(saved, plan)
+        self._resumed = True
+        self._wanted = None
+
+    def close(self) -> None:
+        """Ends the current epoch and all that runs for it. A closed loader stays closed."""
+        self._end_current()
+        self._closed = True
+
+    def __enter__(self) -> Loader[T_co]:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # Used by `Epoch`.
+
+    def state_of(self, progress: Progress) -> State:
+        """The state that means `progress`."""
+        plan = self._plan
+        return save(progress, plan, self._marks)
+
+    def steps_of(self, progress: Progress) -> int | None:
+        """The step at which the epoch of `progress` ends, where that is known."""
+        if self._steps is not None:
+            return self._steps
+        plan = self._plan
+        own = plan.length(self._rank, progress.start)
+        before = progress.step - progress.taken if plan.indexed else 0
+        if self._world_size == 1 or self._even is None:
+            return None if own is None else before + own
+        lengths = [plan.length(rank, progress.start) for rank in range(self._world_size)]
+        known = [length for length in lengths if length is not None]
+        if len(known) < len(lengths):
+            raise PlanError(
+                f"the length of this pipe is not known, so its {self._world_size} ranks cannot be made even; give "
+                "`steps=`, or `even=None` if your training loop can stand ranks of different length"
+            )
+        return before + self._even_steps(known)
+
+    # The rest is the loader's own.
+
+    @property
+    def _plan(self) -> Plan:
+        if self._lazy_plan is None:
+            self._lazy_plan = self._made_plan(self._shards)
+        return self._lazy_plan
+
+    def _made_plan(self, shards: int | None) -> Plan:
+        root = resolve(self._pipe)
+        self._marks = {"fingerprint": cast("Json", fingerprint(root)), "code": code_digest(root)}
+        return Plan(
+            root,
+            seed=self._seed,
+            rank=self._rank,
+            world_size=self._world_size,
+            workers=self._service.workers,
+            shards=shards,
+        )
+
+    def _plan_for(self, saved: State, *, strict: bool) -> Plan:
+        plan = self._plan
+        found = differences(cast("list[Json]", saved["fingerprint"]), cast("list[Json]", self._marks["fingerprint"]))
+        if saved["seed"] != self._seed:
+            found.append(f"`seed` was {saved['seed']} and is now {self._seed}")
+        if found and strict:
+            raise StateError(
+                "this state is of another loader: " + "; ".join(found) + "; `strict=False` goes on all the same"
+            )
+        for line in found:
+            warnings.warn(f"loading a state all the same: {line}", stacklevel=3)
+        if saved.get("code") != self._marks["code"] and not found:
+            warnings.warn("the code of a function in the pipe has changed since the state was taken", stacklevel=3)
+        if plan.indexed or saved["position"] is None:
+            return plan
+        if saved["shards"] == 0 or (saved["world_size"], saved["rank"]) != (self._world_size, self._rank):
+            raise StateError(
+                f"this state is of rank {saved['rank']} of {saved['world_size']} in the middle of an epoch, and this is "
+                f"rank {self._rank} of {self._world_size}; a streamed pipe goes on with as many ranks, each from its own "
+                "state; at the end of an epoch any number will do"
+            )
+        if saved["shards"] != plan.shards:
+            # The number of shards is part of the order; the state's goes on.
+            plan = self._lazy_plan = self._made_plan(cast("int", saved["shards"]))
+        return plan
+
+    def _even_steps(self, lengths: list[int]) -> int:
+        least, most = min(lengths), max(lengths)
+        if self._even == "pad":
+            return most
+        if least != most:
+            dropped = sum(lengths) - least * len(lengths)
+            said = f"{dropped} of {sum(lengths)} elements are left out of an epoch, to make {len(lengths)} ranks even"
+            if self._even == "error":
+                raise PlanError(f"the ranks have between {least} and {most} elements, and `even` is 'error'")
+            if least == 0:
+                raise PlanError(f"a rank has no element at all, so {said}; use fewer ranks, or `even='pad'`")
+            if not self._told:
+                self._told = True
+                if dropped > 0.01 * sum(lengths):
+                    warnings.warn(said, stacklevel=2)
+                else:
+                    log.info(said)
+        return least
+
+    def _standing(self) -> Progress:
+        """The progress; at the end of an epoch, the beginning of the next."""
+        if self._resumed and self._current is None and not self._closed:
+            # Whether a loaded epoch has more elements may be known only by a look.
+            self._current = self._opened()
+        return self._progress if self._current is None else self._current.standing()
+
+    def _begin(self) -> Epoch[T_co]:
+        self._not_closed()
+        wanted, self._wanted = self._wanted, None
+        current, resumed = self._current, self._resumed
+        self._current, self._resumed = None, False
+        if current is not None:
+            if current.untouched and wanted in (None, current.progress.epoch):
+                current.untouched = False
+                self._current = current
+                return current
+            current.end("a newer `iter(loader)` has ended this one; a loader has one epoch at a time")
+            self._progress = current.given_up()
+        if wanted is not None and not (resumed and wanted == self._progress.epoch):
+            self._progress = Progress(wanted, 0, wanted)
+        self._current = self._opened()
+        self._current.untouched = False
+        return self._current
+
+    def _opened(self) -> Epoch[T_co]:
+        self._not_closed()
+        opened = self._epoch_at(self._progress)
+        if self._progress.begun and opened.exhausted():
+            self._progress = self._progress.next_epoch(by_steps=self._steps is not None)
+            opened = self._epoch_at(self._progress)
+        return opened
+
+    def _epoch_at(self, progress: Progress) -> Epoch[T_co]:
+        by_steps = self._steps is not None
+        return Epoch(self, self._plan, self._service, progress, by_steps=by_steps, pads=self._even == "pad")
+
+    def _settle(self) -> None:
+        """Lets go of an epoch that is over."""
+        if self._current is not None and self._current.over:
+            self._progress = self._current.given_up()
+            self._current = None
+
+    def _end_current(self) -> None:
+        if self._current is not None:
+            self._current.end("the loader was closed")
+            self._progress = self._current.standing()
+            self._current = None
+
+    def _not_closed(self) -> None:
+        if self._closed:
+            raise LoaderError("this loader was closed; make a new one")

@@ -1,0 +1,131 @@
+"""`batch`: groups of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+import numpy as np
+
+from ..block import Block, joined
+from ..checks import check_int
+from ..context import Context
+from ..cursor import Cursor
+from ..errors import Origin
+from ..rows import Indices, RowList, take
+from ..traits import Operator, Order
+
+if TYPE_CHECKING:
+    from ..pipe import Pipe
+    from ..stage import Stage
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Batch(Operator):
+    kind: ClassVar[str] = "batch"
+    order: ClassVar[Order] = Order.REGROUPS
+    seeks: ClassVar[bool] = True
+
+    size: int
+    drop_last: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", check_int("size", self.size, least=1))
+
+    def indexed(self, inputs: Sequence[bool]) -> bool:
+        return inputs[0]
+
+    def length(self, stage: Stage) -> int | None:
+        rows = stage.input.length
+        if rows is None:
+            return None
+        return rows // self.size if self.drop_last else -(-rows // self.size)
+
+    def lookback(self) -> int:
+        return self.size
+
+    def dropping(self) -> Batch:
+        return replace(self, drop_last=True)
+
+    def left_over(self, rows: int) -> int:
+        return rows % self.size
+
+    def origin(self, stage: Stage, index: int, context: Context) -> Origin | None:
+        return stage.input.origin(index * self.size, context)
+
+    def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
+        total = stage.input.length
+        assert total is not None, "an indexed pipe knows its length"
+        if isinstance(indices, range) and indices.step == 1:
+            rows = stage.input.rows(
+                range(indices.start * self.size, min(total, indices.stop * self.size)), context
+            )
+            return _cut(rows, self.size)
+        starts = np.asarray(indices, np.int64) * self.size
+        places = np.minimum(starts[:, None] + np.arange(self.size), total)  # beyond the end: left out below
+        lengths = np.minimum(total - starts, self.size)
+        rows = stage.input.rows(places[places < total], context)
+        ends = np.cumsum(lengths).tolist()
+        return [take(rows, range(end - n, end)) for end, n in zip(ends, lengths.tolist(), strict=True)]
+
+    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+        row = at.position
+        held: list[Block] = []
+        count = 0
+        for block in stage.input.blocks(Cursor.of(at.token).advance(at.skip * self.size), context):
+            held.append(block)
+            count += len(block)
+            if count < self.size:
+                continue
+            rows, origins = joined(held)
+            rest = count % self.size
+            if rest:
+                held_next = [block.slice(len(block) - rest, len(block))]
+                rows = take(rows, range(count - rest))
+            else:
+                held_next = []
+            groups = _cut(rows, self.size)
+            end = held_next[0].at if held_next else block.end
+            firsts = origins and origins[: count - rest : self.size]
+            yield Block(
+                groups, Cursor(held[0].at.plain, 0, row), Cursor(end.plain, 0, row + len(groups)), firsts
+            )
+            row += len(groups)
+            held, count = held_next, rest
+        if held and self.drop_last:
+            context.leftovers[stage.name] = held[0].at
+        elif held:
+            rows, origins = joined(held)
+            end = Cursor(held[-1].end.plain, 0, row + 1)
+            yield Block([rows], Cursor(held[0].at.plain, 0, row), end, origins and origins[:1])
+
+
+def _cut(rows: RowList, size: int) -> list[object]:
+    return [rows[start : start + size] for start in range(0, len(rows), size)]
+
+
+def batch(pipe: Pipe[T], /, size: int, *, drop_last: bool = False) -> Pipe[Sequence[T]]:
+    """Group `size` rows into one element.
+
+        a b c d e   ->   [a b] [c d] [e]
+
+    Element: a list of rows; of a table, a `Rows`: a sequence of dicts that still holds columns, with `.arrow`. Order is
+    the input's; length is the input's over `size`; indexed where the input is. State: the position of a group's first
+    row.
+
+    Args:
+        size: rows in each group.
+        drop_last: leave out a last group of fewer rows. It is left out once for all shards of a rank together.
+
+    Raises:
+        ArgumentError: `size` is below 1.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> list(fp.from_sequence(range(5)).batch(2))
+        [[0, 1], [2, 3], [4]]
+    """
+    return pipe.then(Batch(size, drop_last))

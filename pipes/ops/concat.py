@@ -1,0 +1,76 @@
+"""`concat`: one pipe after another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+import numpy as np
+
+from ..block import Block
+from ..context import Context
+from ..cursor import START, Cursor
+from ..errors import Origin
+from ..rows import Indices, RowList
+from ..traits import Operator
+from ._gather import gather
+
+if TYPE_CHECKING:
+    from ..pipe import Pipe
+    from ..stage import Stage
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+@dataclass(frozen=True)
+class Concat(Operator):
+    kind: ClassVar[str] = "concat"
+
+    def indexed(self, inputs: Sequence[bool]) -> bool:
+        return all(inputs)
+
+    def length(self, stage: Stage) -> int | None:
+        lengths = [source.length for source in stage.inputs]
+        return None if None in lengths else sum(n for n in lengths if n is not None)
+
+    def origin(self, stage: Stage, index: int, context: Context) -> Origin | None:
+        bounds = self._bounds(stage)
+        k = int(np.searchsorted(bounds, index, "right")) - 1
+        return stage.inputs[k].origin(index - int(bounds[k]), context)
+
+    def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
+        bounds = self._bounds(stage)
+        return gather(indices, bounds, lambda k, places: stage.inputs[k].rows(places, context))
+
+    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+        first, inner = at.token or (0, None)  # type: ignore[misc]
+        source = Cursor.of(inner)
+        row = at.row
+        for k in range(first, len(stage.inputs)):
+            for block in stage.inputs[k].blocks(source, context):
+                here = Cursor([k, block.at.plain], 0, row)
+                row += len(block)
+                yield Block(block.rows, here, Cursor([k, block.end.plain], 0, row), block.origins)
+            source = START
+
+    def _bounds(self, stage: Stage) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        lengths = [source.length or 0 for source in stage.inputs]
+        return stage.memo("bounds", lambda: np.cumsum([0, *lengths], dtype=np.int64))
+
+
+def concat(pipe: Pipe[T], /, *others: Pipe[U]) -> Pipe[T | U]:
+    """Give the rows of this pipe, then those of each of `others`.
+
+        a b   +   c   ->   a b c
+
+    Element: the inputs'. Length is the sum of theirs; indexed where all are. State: the number of the pipe and the
+    position in it. Each input is dealt to shards by itself.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> list(fp.from_sequence("ab").concat(fp.from_sequence("c")))
+        ['a', 'b', 'c']
+    """
+    return pipe.then(Concat(), *others)

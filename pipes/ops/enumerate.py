@@ -1,0 +1,65 @@
+"""`enumerate`: rows with their positions."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+from ..block import Block
+from ..checks import check_int
+from ..context import Context
+from ..cursor import Cursor
+from ..rows import Indices, RowList
+from ..traits import Columns, Operator, Order
+
+if TYPE_CHECKING:
+    from ..pipe import Pipe
+    from ..stage import Stage
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Enumerate(Operator):
+    kind: ClassVar[str] = "enumerate"
+    order: ClassVar[Order] = Order.GLOBAL
+    columns: ClassVar[Columns] = Columns.LOSES
+    seeks: ClassVar[bool] = True
+
+    start: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "start", check_int("start", self.start, least=-(2**63)))
+
+    def indexed(self, inputs: Sequence[bool]) -> bool:
+        return inputs[0]
+
+    def length(self, stage: Stage) -> int | None:
+        return stage.input.length
+
+    def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
+        numbers = indices if isinstance(indices, range) else indices.tolist()
+        rows = stage.input.rows(indices, context)
+        return [(self.start + number, row) for number, row in zip(numbers, rows, strict=True)]
+
+    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+        for block in stage.input.blocks(at, context):
+            yield block.mapped(list(builtins.enumerate(block.rows, self.start + block.at.position)))
+
+
+def enumerate(pipe: Pipe[T], /, start: int = 0) -> Pipe[tuple[int, T]]:
+    """Pair each row with its position among all rows of the pipe.
+
+    Element: (position, row). Order and length are the input's; indexed where the input is. State: a position.
+
+    Args:
+        start: the number of the first row.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> list(fp.from_sequence("ab").enumerate())
+        [(0, 'a'), (1, 'b')]
+    """
+    return pipe.then(Enumerate(start))

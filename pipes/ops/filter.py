@@ -1,0 +1,77 @@
+"""`filter`: only the rows that a function agrees to."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+import numpy as np
+
+from ..block import Block
+from ..calls import apply, drain, remaining, stopped
+from ..checks import check_callable
+from ..context import Context
+from ..cursor import Cursor
+from ..errors import Origin
+from ..rows import RowList
+from ..traits import Operator
+
+if TYPE_CHECKING:
+    from ..pipe import Pipe
+    from ..stage import Stage
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Filter(Operator):
+    kind: ClassVar[str] = "filter"
+
+    function: Callable[..., object]
+
+    def __post_init__(self) -> None:
+        check_callable("function", self.function)
+
+    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+        row = at.row
+        for block in stage.input.blocks(Cursor.of(at.token), context):
+            kept, origins, done, error = self._keep(block)
+            if kept:
+                end = block.end if done == len(block) else block.at.advance(done)
+                after = row + len(kept)
+                yield Block(kept, Cursor(block.at.plain, 0, row), Cursor(end.plain, 0, after), origins)
+                row = after
+            if error is not None:
+                raise stage.failed(error, block.at.advance(done), context)
+
+    def _keep(self, block: Block) -> tuple[RowList, list[Origin | None] | None, int, Exception | None]:
+        """The rows kept, their origins, how many rows were asked about, and the failure that ended it."""
+        if isinstance(block.rows, list) and block.origins is None:
+            kept: list[object] = []
+            rows = iter(block.rows)
+            error = drain(builtins.filter(self.function, rows), kept)
+            left = remaining(rows)
+            if error is None and left:
+                error = stopped(self.function)
+            return kept, None, len(block) - left - (error is not None), error
+        said, error = apply(lambda row: bool(self.function(row)), block.rows)
+        return *block.kept(np.flatnonzero(np.array(said, bool))), len(said), error
+
+
+def filter(pipe: Pipe[T], /, function: Callable[[T], object]) -> Pipe[T]:
+    """Keep the rows for which `function(row)` is true.
+
+    Element: the input's; columns stay columns. Order is the input's, the length is unknown, streamed. State: a position
+    in the input.
+
+    Args:
+        function: called once for each row; its errors come with file, line and row (`RowError`).
+
+    Example:
+        >>> import feedpipe as fp
+        >>> list(fp.from_sequence(range(6)).filter(lambda x: x % 2))
+        [1, 3, 5]
+    """
+    return pipe.then(Filter(function))

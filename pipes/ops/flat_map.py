@@ -1,0 +1,94 @@
+"""`flat_map`: many rows from each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+from ..block import Block
+from ..calls import drain
+from ..checks import check_callable
+from ..context import Context
+from ..cursor import Cursor
+from ..errors import Origin
+from ..traits import Columns, Operator
+
+if TYPE_CHECKING:
+    from ..pipe import Pipe
+    from ..stage import Stage
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+@dataclass(frozen=True)
+class FlatMap(Operator):
+    kind: ClassVar[str] = "flat_map"
+    columns: ClassVar[Columns] = Columns.LOSES
+    expands: ClassVar[bool] = True
+
+    function: Callable[..., Iterable[object]]
+
+    def __post_init__(self) -> None:
+        check_callable("function", self.function)
+
+    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+        row = at.row
+        pace = context.pace()
+        for block in stage.input.blocks(Cursor.of(at.token), context):
+            made: list[object] = []
+            origins: list[Origin | None] | None = block.origins and []
+            start = Cursor(block.at.plain, 0, row)
+            limit = pace.rows()
+            for index, value in enumerate(block.rows):
+                here = block.at.advance(index)
+                base = row
+                if not made:
+                    start = Cursor(here.plain, 0, row)
+                items, error = self._expand(value)
+                more = error is None
+                while more:
+                    before = len(made)
+                    error = drain(islice(items, limit - before), made)
+                    row += len(made) - before
+                    if origins is not None and block.origins is not None:
+                        origins.extend([block.origins[index]] * (len(made) - before))
+                    more = error is None and len(made) == limit
+                    if more:  # cut within an expansion: go on from this input row, past what it has given
+                        inside = Cursor(here.plain, row - base, base)
+                        yield Block(made, start, inside, origins)
+                        pace.made(made)
+                        made, origins, start, limit = [], origins and [], inside, pace.rows()
+                if error is not None:
+                    if made:
+                        yield Block(made, start, Cursor(here.plain, row - base, base), origins)
+                    raise stage.failed(error, here, context)
+            if made:
+                yield Block(made, start, Cursor(block.end.plain, 0, row), origins)
+
+    def _expand(self, value: object) -> tuple[Iterator[object], Exception | None]:
+        try:
+            return iter(self.function(value)), None
+        except Exception as error:
+            return iter(()), error
+
+
+def flat_map(pipe: Pipe[T], /, function: Callable[[T], Iterable[U]]) -> Pipe[U]:
+    """Give every item of `function(row)` in place of each row.
+
+    Element: an item of what `function` returns: a list, a generator, any iterable; it is read lazily, so one row may
+    become more than fits into memory. Order is the input's, the length is unknown, streamed. State: a position in the
+    input and in the expansion; a resume expands one row again.
+
+    Args:
+        function: called once for each row; its errors, also those of a generator halfway, come with file, line and row
+            (`RowError`), after the items before them.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> list(fp.from_sequence(["a b", "c"]).flat_map(str.split))
+        ['a', 'b', 'c']
+    """
+    return pipe.then(FlatMap(function))

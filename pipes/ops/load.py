@@ -1,0 +1,103 @@
+"""`load`: a pipe's rows in memory, so that they can be had in any order."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+import numpy as np
+
+from ..checks import check_bytes
+from ..context import Context
+from ..cursor import START
+from ..errors import LimitError, Origin, located
+from ..rows import Indices, RowList, nbytes, take
+from ..stage import rebound
+from ..traits import Operator, Order
+from ._gather import gather
+
+if TYPE_CHECKING:
+    from ..pipe import Pipe
+    from ..stage import Stage
+
+T = TypeVar("T")
+
+
+class _Memory:
+    """The rows, once they have been read: blocks as they came, and where each begins."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.parts: list[RowList] | None = None
+        self.bounds = np.zeros(1, np.int64)
+
+
+@dataclass(frozen=True)
+class Load(Operator):
+    kind: ClassVar[str] = "load"
+    order: ClassVar[Order] = Order.GLOBAL
+
+    limit: int | str = "1GiB"
+    memory: _Memory = field(default_factory=_Memory, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        check_bytes("limit", self.limit)
+
+    def indexed(self, inputs: Sequence[bool]) -> bool:
+        return True
+
+    def length(self, stage: Stage) -> int | None:
+        return int(self._read(stage).bounds[-1])
+
+    def origin(self, stage: Stage, index: int, context: Context) -> Origin | None:
+        block = next(stage.input.blocks(START.advance(index), rebound(context).replay()), None)
+        return block.origins[0] if block and block.origins else None
+
+    def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
+        memory = self._read(stage)
+        parts = memory.parts or []
+        return gather(indices, memory.bounds, lambda k, places: take(parts[k], places))
+
+    def _read(self, stage: Stage) -> _Memory:
+        memory = self.memory
+        with memory.lock:
+            if memory.parts is None:
+                limit, used = check_bytes("limit", self.limit), 0
+                parts: list[RowList] = []
+                for block in stage.input.blocks(START, Context()):
+                    used += nbytes(block.rows)
+                    if used > limit:
+                        raise LimitError(
+                            located(
+                                f"`load(limit={self.limit!r})` is full after {sum(map(len, parts))} rows: "
+                                "give a larger `limit`, or shuffle with `window=` and hold less",
+                                stage.node.where,
+                            )
+                        )
+                    parts.append(block.rows)
+                memory.bounds = np.cumsum([0, *map(len, parts)], dtype=np.int64)
+                memory.parts = parts
+        return memory
+
+
+def load(pipe: Pipe[T], /, limit: int | str = "1GiB") -> Pipe[T]:
+    """Read the pipe into memory once, as columns where it is a table, and make it indexed.
+
+    Element, order and length are the input's, as `for x in pipe` gives them: random draws upstream are those of seed 0
+    and epoch 0 in every epoch. Each process that runs the pipe reads it for itself. State: a position.
+
+    Args:
+        limit: how many bytes it may take, as an int or such as "500MB".
+
+    Raises:
+        LimitError: the rows take more than `limit`, by an estimate from the first row of each block.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> pipe = fp.from_sequence(range(6)).filter(lambda x: x % 2).load()
+        >>> len(pipe), pipe[1]
+        (3, 3)
+    """
+    return pipe.then(Load(limit))

@@ -1,0 +1,155 @@
+"""`map`: a function of each row."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar, overload
+
+import numpy as np
+
+from ..block import Block
+from ..calls import apply
+from ..checks import check_callable, check_choice
+from ..context import Context, Generators
+from ..cursor import Cursor
+from ..rows import Indices, RowList
+from ..traits import Columns, Operator
+
+if TYPE_CHECKING:
+    from ..pipe import Pipe
+    from ..stage import Stage
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+@dataclass(frozen=True)
+class Map(Operator):
+    kind: ClassVar[str] = "map"
+    columns: ClassVar[Columns] = Columns.LOSES
+    seeks: ClassVar[bool] = True
+
+    function: Callable[..., object]
+    rng: Literal[False, True, "global"] = False
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        check_callable("function", self.function)
+        check_choice("rng", self.rng, (False, True, "global"))
+
+    def indexed(self, inputs: Sequence[bool]) -> bool:
+        return inputs[0]
+
+    def length(self, stage: Stage) -> int | None:
+        return stage.input.length
+
+    def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
+        made, error = self._call(stage, stage.input.rows(indices, context), indices, context)
+        if error is not None:
+            raise stage.failed_at(error, int(indices[len(made)]), context)
+        return made
+
+    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+        for block in stage.input.blocks(at, context):
+            start = block.at.position
+            made, error = self._call(stage, block.rows, range(start, start + len(block)), context)
+            if made:
+                yield block.mapped(made)
+            if error is not None:
+                raise stage.failed(error, block.at.advance(len(made)), context)
+
+    def _call(
+        self, stage: Stage, rows: RowList, positions: Indices, context: Context
+    ) -> tuple[list[object], Exception | None]:
+        if self.rng is False:
+            return apply(self.function, rows)
+        places = iter(positions if isinstance(positions, range) else positions.tolist())
+        generators = Generators(context.key(stage.name))
+        function = self.function
+        if self.rng is True:
+            return apply(lambda row: function(row, generators.at(next(places))), rows)
+        with _global_generators() as seed:
+
+            def seeded(row: object) -> object:
+                seed(int(generators.at(next(places)).integers(2**32)))
+                return function(row)
+
+            return apply(seeded, rows)
+
+
+@contextmanager
+def _global_generators() -> Iterator[Callable[[int], None]]:
+    """Gives a function that seeds the generators of Python, NumPy and torch; sets them back as they were at the end.
+
+    torch is seeded where something has imported it already.
+    """
+    torch = sys.modules.get("torch")
+    python_state, numpy_state = random.getstate(), np.random.get_state()
+    torch_state = torch.random.get_rng_state() if torch else None
+
+    def seed(number: int) -> None:
+        random.seed(number)
+        np.random.seed(number)
+        if torch:
+            torch.random.default_generator.manual_seed(number)
+
+    try:
+        yield seed
+    finally:
+        random.setstate(python_state)
+        np.random.set_state(numpy_state)
+        if torch:
+            torch.random.set_rng_state(torch_state)
+
+
+@overload
+def map(
+    pipe: Pipe[T],
+    /,
+    function: Callable[[T, np.random.Generator], U],
+    *,
+    rng: Literal[True],
+    name: str | None = None,
+) -> Pipe[U]: ...
+@overload
+def map(
+    pipe: Pipe[T],
+    /,
+    function: Callable[[T], U],
+    *,
+    rng: Literal[False, "global"] = False,
+    name: str | None = None,
+) -> Pipe[U]: ...
+def map(
+    pipe: Pipe[T],
+    /,
+    function: Callable[..., U],
+    *,
+    rng: Literal[False, True, "global"] = False,
+    name: str | None = None,
+) -> Pipe[U]:
+    """Give `function(row)` in place of each row.
+
+    Element: what `function` returns. Order and length are the input's; indexed where the input is. State: none.
+
+    Args:
+        function: called once for each row; its errors come with file, line and row (`RowError`).
+        rng: True calls `function(row, rng)` with a NumPy generator keyed by seed, epoch and the row's position: the
+            same draws on any number of ranks and workers, and after a resume. "global" calls `function(row)` after
+            seeding Python's `random`, NumPy's and torch's global generators from that key, for transforms that draw
+            from those; they are set back afterwards.
+        name: names the operator for that key, in place of its kind and count.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> list(fp.from_sequence([1, 2, 3]).map(lambda x: x * 10))
+        [10, 20, 30]
+        >>> pipe = fp.from_sequence([1, 2, 3]).map(lambda x, rng: x + rng.random(), rng=True)
+        >>> list(pipe) == list(pipe)
+        True
+    """
+    return pipe.then(Map(function, rng, name))

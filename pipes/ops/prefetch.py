@@ -1,0 +1,64 @@
+"""`prefetch`: a thread that works ahead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+from ..ahead import ahead
+from ..block import Block
+from ..checks import check_int
+from ..context import Context
+from ..cursor import Cursor
+from ..rows import Indices, RowList
+from ..traits import Operator
+
+if TYPE_CHECKING:
+    from ..pipe import Pipe
+    from ..stage import Stage
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Prefetch(Operator):
+    kind: ClassVar[str] = "prefetch"
+    seeks: ClassVar[bool] = True
+    moves: ClassVar[bool] = False
+
+    ahead: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ahead", check_int("count", self.ahead, least=1))
+
+    # Where the rows can be had by index, the engine runs the whole indexed part ahead; here is the rest.
+
+    def indexed(self, inputs: Sequence[bool]) -> bool:
+        return inputs[0]
+
+    def length(self, stage: Stage) -> int | None:
+        return stage.input.length
+
+    def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
+        return stage.input.rows(indices, context)
+
+    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+        return ahead(lambda inner: stage.input.blocks(at, inner), self.ahead, context)
+
+
+def prefetch(pipe: Pipe[T], /, count: int) -> Pipe[T]:
+    """Let a thread make up to `count` elements (and the block in work) before they are asked for.
+
+    Element, order and length are the input's; indexed where the input is. State: the input's; what the thread has made
+    and nobody has taken is made again after a resume. The thread ends when the iterator is closed or dropped.
+
+    Raises:
+        ArgumentError: `count` is below 1.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> list(fp.from_sequence(range(3)).prefetch(2))
+        [0, 1, 2]
+    """
+    return pipe.then(Prefetch(count))

@@ -1,0 +1,90 @@
+"""`repeat`: the same pipe again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count as counting
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+import numpy as np
+
+from ..block import Block
+from ..checks import check_int
+from ..context import Context
+from ..cursor import START, Cursor
+from ..errors import Origin
+from ..rows import Indices, RowList
+from ..traits import Operator
+from ._gather import gather
+
+if TYPE_CHECKING:
+    from ..pipe import Pipe
+    from ..stage import Stage
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Repeat(Operator):
+    kind: ClassVar[str] = "repeat"
+
+    times: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.times is not None:
+            object.__setattr__(self, "times", check_int("times", self.times, least=0))
+
+    def indexed(self, inputs: Sequence[bool]) -> bool:
+        return inputs[0] and self.times is not None
+
+    def length(self, stage: Stage) -> int | None:
+        rows = stage.input.length
+        if self.times is None or rows is None:
+            return 0 if 0 in (rows, self.times) else None
+        return rows * self.times
+
+    def origin(self, stage: Stage, index: int, context: Context) -> Origin | None:
+        number, place = divmod(index, stage.input.length or 1)
+        return stage.input.origin(place, context.round(number))
+
+    def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
+        length = stage.input.length or 0
+        bounds = np.arange((self.times or 0) + 1, dtype=np.int64) * length
+        return gather(indices, bounds, lambda k, places: stage.input.rows(places, context.round(k)))
+
+    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+        first, inner = at.token or (0, None)  # type: ignore[misc]
+        source = Cursor.of(inner)
+        row = at.row
+        for number in range(first, self.times) if self.times is not None else counting(first):
+            before = row
+            for block in stage.input.blocks(source, context.round(number)):
+                here = Cursor([number, block.at.plain], 0, row)
+                row += len(block)
+                yield Block(block.rows, here, Cursor([number, block.end.plain], 0, row), block.origins)
+            if row == before and source is START and self.times is None:
+                return  # an empty pipe: no round will give a row
+            source = START
+
+
+def repeat(pipe: Pipe[T], /, times: int | None = None) -> Pipe[T]:
+    """Give all rows `times` times over, or without end.
+
+        a b   ->   a b a b ...
+
+    Element: the input's. Each round shuffles anew. Length is the input's times `times`; indexed where the input is and
+    `times` is given. State: the number of the round and the position in it.
+
+    Args:
+        times: how many rounds; None never ends: give the loader `steps=`.
+
+    Raises:
+        ArgumentError: `times` is below 0.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> list(fp.from_sequence("ab").repeat(2))
+        ['a', 'b', 'a', 'b']
+    """
+    return pipe.then(Repeat(times))

@@ -1,0 +1,65 @@
+"""`shard_by_rank`: where the work is dealt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+from ..block import Block
+from ..context import Context
+from ..cursor import Cursor
+from ..errors import PlanError, located
+from ..graph import walk
+from ..rows import Indices, RowList
+from ..traits import Operator
+
+if TYPE_CHECKING:
+    from ..pipe import Pipe
+    from ..stage import Stage
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class ShardByRank(Operator):
+    """Where nothing is dealt, it hands everything through; a plan puts `Deal` in its place."""
+
+    kind: ClassVar[str] = "shard_by_rank"
+    seeks: ClassVar[bool] = True
+    deals: ClassVar[bool] = True
+
+    def indexed(self, inputs: Sequence[bool]) -> bool:
+        return inputs[0]
+
+    def length(self, stage: Stage) -> int | None:
+        return stage.input.length
+
+    def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
+        return stage.input.rows(indices, context)
+
+    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+        return stage.input.blocks(at, context)
+
+
+def shard_by_rank(pipe: Pipe[T], /) -> Pipe[T]:
+    """Deal the rows to the virtual shards here; what follows works on one shard's rows.
+
+    A loader deals by itself at the earliest place that does not change what the pipe means; this operator is your own
+    word on it. `take(5)` behind it takes five rows of each shard. Where nothing is dealt (`for x in pipe`) it does
+    nothing. Element and order are the input's.
+
+    Raises:
+        PlanError: the pipe is dealt twice on one path.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> pipe = fp.from_sequence(range(8)).shard_by_rank().filter(lambda x: x % 2)
+        >>> list(fp.Loader(pipe, rank=1, world_size=2, even=None))
+        [1, 3, 5, 7]
+    """
+    if any(node.op.deals for node in walk(pipe)):
+        raise PlanError(
+            located("`shard_by_rank()` stands twice on this path, and rows can be dealt only once; remove one of them")
+        )
+    return pipe.then(ShardByRank())

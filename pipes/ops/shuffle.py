@@ -1,0 +1,177 @@
+"""`shuffle`: rows in a random order, whole or within a window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ..block import Block, joined
+from ..checks import check_int
+from ..context import Context, generator
+from ..cursor import Cursor
+from ..errors import Origin, PlanError, located
+from ..permutation import Permutation
+from ..rows import Indices, RowList, concat, take
+from ..traits import Operator, Order
+
+if TYPE_CHECKING:
+    from ..pipe import Pipe
+    from ..stage import Stage
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Shuffle(Operator):
+    kind: ClassVar[str] = "shuffle"
+    order: ClassVar[Order] = Order.REORDERS
+
+    window: int | None = None
+    seed: int | None = None
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.window is not None:
+            object.__setattr__(self, "window", check_int("window", self.window, least=1))
+        if self.seed is not None:
+            object.__setattr__(self, "seed", check_int("seed", self.seed, least=0))
+
+    def indexed(self, inputs: Sequence[bool]) -> bool:
+        return self.window is None and inputs[0]
+
+    def length(self, stage: Stage) -> int | None:
+        return stage.input.length
+
+    def lookback(self) -> int:
+        return self.window or 0
+
+    def origin(self, stage: Stage, index: int, context: Context) -> Origin | None:
+        return stage.input.origin(int(self._permutation(stage, context)[range(index, index + 1)][0]), context)
+
+    def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
+        return stage.input.rows(self._permutation(stage, context)[indices], context)
+
+    def _permutation(self, stage: Stage, context: Context) -> Permutation:
+        length = stage.input.length
+        assert length is not None, "an indexed pipe knows its length"
+        key = context.key(stage.name, seed=self.seed)
+        return stage.memo(key.tobytes(), lambda: Permutation(key, length))
+
+    # The window: the input is cut into halves of window/2 rows. A generator keyed by the number of the half splits it
+    # into rows given out now and rows carried to the next half; what is given out is permuted. So what comes out of a
+    # half depends on that half and the one before it, and a resume reads no further back.
+
+    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+        origin, number = at.token or (None, 0)  # type: ignore[misc]
+        key = context.key(stage.name, seed=self.seed)
+        row = at.row
+        halves = self._halves(stage.input.blocks(Cursor.of(origin), context))
+        carried: tuple[RowList, list[Origin | None] | None] = ([], None)
+        before: Cursor | None = None
+        if number:
+            half = next(halves)
+            stays = ~_now(generator(key, number - 1), len(half))
+            carried, before = half.kept(np.flatnonzero(stays)), half.at
+        last = False
+        while not last:
+            half_or_end = next(halves, None)
+            last = half_or_end is None
+            random = generator(key, number)
+            parts = [carried] if carried[0] else []
+            if half_or_end is not None:
+                now = _now(random, len(half_or_end))
+                if now.any():
+                    parts.append(half_or_end.kept(np.flatnonzero(now)))
+                carried = half_or_end.kept(np.flatnonzero(~now))
+            if parts:
+                start = before if before is not None else half_or_end.at  # type: ignore[union-attr]
+                rows, origins = _permuted(parts, random)
+                after = row + len(rows)
+                end = Cursor([half_or_end.at.plain, number + 1], 0, after) if half_or_end is not None else None
+                here = Cursor([start.plain, number], 0, row)
+                yield Block(rows, here, end or here.advance(len(rows)), origins)
+                row = after
+            if half_or_end is not None:
+                before = half_or_end.at
+            number += 1
+
+    def _halves(self, blocks: Iterator[Block]) -> Iterator[Block]:
+        size = max(1, (self.window or 1) // 2)
+        held: list[Block] = []
+        count = 0
+        for block in blocks:
+            rest: Block | None = block
+            while rest is not None:
+                room = size - count
+                if len(rest) < room:
+                    held.append(rest)
+                    count += len(rest)
+                    rest = None
+                else:
+                    held.append(rest.slice(0, room))
+                    rest = rest.slice(room, len(rest)) if len(rest) > room else None
+                    yield _whole(held)
+                    held, count = [], 0
+        if held:
+            yield _whole(held)
+
+
+def _whole(blocks: list[Block]) -> Block:
+    rows, origins = joined(blocks)
+    return Block(rows, blocks[0].at, blocks[-1].end, origins)
+
+
+def _now(random: np.random.Generator, length: int) -> npt.NDArray[np.bool_]:
+    return random.random(length) < 0.5
+
+
+def _permuted(
+    parts: list[tuple[RowList, list[Origin | None] | None]], random: np.random.Generator
+) -> tuple[RowList, list[Origin | None] | None]:
+    rows = concat([rows for rows, _ in parts])
+    order = random.permutation(len(rows))
+    origins = [origin for _, some in parts for origin in some or ()]
+    return take(rows, order), [origins[i] for i in order] if origins else None
+
+
+def shuffle(
+    pipe: Pipe[T], /, window: int | None = None, *, seed: int | None = None, name: str | None = None
+) -> Pipe[T]:
+    """Put the rows into a random order, another in each epoch.
+
+    Element and length are the input's. The order depends on seed, epoch and the operator's name, not on ranks or
+    workers. Without `window` the input must be indexed: any order of all rows is equally likely, no rows are held, and a
+    resume costs nothing. With `window` rows move by about half a window to either side, at most `window` rows are held,
+    and a resume reads at most `window` rows again. State: a position.
+
+    Args:
+        window: rows among which to shuffle; None shuffles all. Each virtual shard has a window of its own.
+        seed: in place of the loader's.
+        name: names the operator for its key, in place of its kind and count.
+
+    Raises:
+        PlanError: no `window` on a streamed pipe.
+        ArgumentError: `window` is below 1.
+
+    Source: the permutation is drawn while it is small, else a Feistel network with cycle walking (Black and Rogaway,
+    "Ciphers with Arbitrary Finite Domains", 2002).
+
+    Example:
+        >>> import feedpipe as fp
+        >>> sorted(fp.from_sequence(range(4)).shuffle())
+        [0, 1, 2, 3]
+        >>> sorted(fp.from_sequence(range(8)).filter(lambda x: x > 3).shuffle(window=2))
+        [4, 5, 6, 7]
+    """
+    if window is None and not pipe.indexed:
+        raise PlanError(
+            located(
+                "`shuffle()` without a window needs a pipe whose rows can be had in any order, and this one is streamed; "
+                "give `window=10_000`, or put `.load()` before it to hold its rows in memory"
+            )
+        )
+    return pipe.then(Shuffle(window, seed, name))

@@ -1,0 +1,66 @@
+"""`unbatch`: the rows of groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+from ..block import Block, in_pace
+from ..context import Context
+from ..cursor import Cursor
+from ..rows import RowList, Rows
+from ..traits import Operator
+
+if TYPE_CHECKING:
+    from ..pipe import Pipe
+    from ..stage import Stage
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Unbatch(Operator):
+    kind: ClassVar[str] = "unbatch"
+    expands: ClassVar[bool] = True
+
+    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+        row = at.row
+        pace = context.pace()
+        for block in stage.input.blocks(Cursor.of(at.token), context):
+            for index, group in enumerate(block.rows):
+                here = block.at.advance(index)
+                after = block.at.advance(index + 1) if index + 1 < len(block) else block.end
+                try:
+                    rows: RowList = group if isinstance(group, (list, Rows)) else list(group)  # type: ignore[call-overload]
+                except TypeError as error:
+                    raise stage.failed(error, here, context) from error
+                if rows:
+                    origins = block.origins and [block.origins[index]] * len(rows)
+                    whole = Block(
+                        rows,
+                        Cursor(here.plain, 0, row),
+                        Cursor(after.plain, 0, row + len(rows)),
+                        origins,
+                    )
+                    yield from in_pace(whole, pace)
+                row += len(rows)
+
+
+def unbatch(pipe: Pipe[Iterable[T]], /) -> Pipe[T]:
+    """Give the rows of each group one by one: undoes `batch`.
+
+        [a b] [c d] [e]   ->   a b c d e
+
+    Element: a row of the input's elements; `Rows` stay columns. Order is the input's, the length is unknown, streamed.
+    State: a position in the input and within a group.
+
+    Raises:
+        RowError: an element is not iterable.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> list(fp.from_sequence([[1, 2], [3]]).unbatch())
+        [1, 2, 3]
+    """
+    return pipe.then(Unbatch())

@@ -1,0 +1,140 @@
+"""`Pipe`: a lazy graph of operators, made by chaining. One alias line for each operator; no bodies, no registry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Concatenate, Generic, ParamSpec, TypeVar, cast, overload
+
+from .errors import ArgumentError, ArgumentTypeError, caller, located
+from .graph import Node, chain_code
+from .ops.batch import batch as _batch
+from .ops.concat import concat as _concat
+from .ops.enumerate import enumerate as _enumerate
+from .ops.filter import filter as _filter
+from .ops.flat_map import flat_map as _flat_map
+from .ops.load import load as _load
+from .ops.map import map as _map
+from .ops.prefetch import prefetch as _prefetch
+from .ops.repeat import repeat as _repeat
+from .ops.shard_by_rank import shard_by_rank as _shard_by_rank
+from .ops.shuffle import shuffle as _shuffle
+from .ops.slice import skip as _skip
+from .ops.slice import slice as _slice
+from .ops.slice import take as _take
+from .ops.unbatch import unbatch as _unbatch
+from .ops.zip import zip as _zip
+from .run import Run, at_index, length_of
+from .stage import Stage, bind, resolve
+from .traits import Operator
+
+T_co = TypeVar("T_co", covariant=True)
+U = TypeVar("U")
+P = ParamSpec("P")
+
+
+class Pipe(Node, Generic[T_co]):
+    """A lazy, immutable graph of operators that gives elements of type `T_co`.
+
+    Chaining an operator makes a new pipe. `for x in pipe` runs it here: unsharded, seed 0, epoch 0; `Loader` runs it for
+    training. `len(pipe)` and `pipe[i]` work where it is indexed; `print(pipe)` shows it as code, `pipe.explain()` as a
+    plan.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> pipe = fp.from_sequence(range(10)).map(lambda x: x * x).batch(4)
+        >>> pipe[1], len(pipe)
+        ([16, 25, 36, 49], 3)
+    """
+
+    __slots__ = ("_bound",)
+
+    _bound: Stage
+
+    def _stage(self) -> Stage:
+        # Listings and headers are read once for a pipe, at the first look.
+        try:
+            return self._bound
+        except AttributeError:
+            object.__setattr__(self, "_bound", bind(resolve(self)))
+            return self._bound
+
+    def then(self, op: Operator, *others: Pipe[object]) -> Pipe[U]:
+        """This pipe with `op` behind it; `others` are further inputs. For authors of operators."""
+        for other in others:
+            if not isinstance(other, Pipe):
+                raise ArgumentTypeError(located(f"`{op.kind}` joins pipes but got: {other!r}"))
+        return cast("Pipe[U]", Pipe(op, (self, *others), caller()))
+
+    @staticmethod
+    def source(op: Operator) -> Pipe[U]:
+        """A pipe that begins with `op`. For authors of sources."""
+        return cast("Pipe[U]", Pipe(op, (), caller()))
+
+    def pipe(self, function: Callable[Concatenate[Pipe[T_co], P], U], *args: P.args, **kwargs: P.kwargs) -> U:
+        """`function(self, *args, **kwargs)`: chains a function that takes a pipe, with its types.
+
+        Example:
+            >>> import feedpipe as fp
+            >>> def doubled(pipe):
+            ...     return pipe.map(lambda x: 2 * x)
+            >>> list(fp.from_sequence([1, 2]).pipe(doubled))
+            [2, 4]
+        """
+        return function(self, *args, **kwargs)
+
+    def __iter__(self) -> Iterator[T_co]:
+        return cast("Iterator[T_co]", Run(self._stage()))
+
+    def __len__(self) -> int:
+        return length_of(self._stage())
+
+    def __bool__(self) -> bool:
+        return True
+
+    @overload
+    def __getitem__(self, index: int) -> T_co: ...
+    @overload
+    def __getitem__(self, index: slice) -> Pipe[T_co]: ...
+    def __getitem__(self, index: int | slice) -> T_co | Pipe[T_co]:
+        if isinstance(index, int):
+            return cast("T_co", at_index(self._stage(), index))
+        start, stop, step = index.indices(len(self))
+        if step < 1:
+            raise ArgumentError(located(f"the step of a slice must be >= 1 but got: {step}"))
+        return self.slice(start, stop, step)
+
+    def head(self, count: int = 5) -> list[T_co]:
+        """The first `count` elements."""
+        return list(self.take(count))
+
+    def explain(self) -> str:
+        """The plan in words: order, length, where work is dealt, what a resume costs.
+
+        Example:
+            >>> import feedpipe as fp
+            >>> "shuffle" in fp.from_sequence(range(10)).shuffle().explain()
+            True
+        """
+        from .plan.explain import explain
+
+        return explain(self)
+
+    def __repr__(self) -> str:
+        return chain_code(self)
+
+    batch = _batch
+    concat = _concat
+    enumerate = _enumerate
+    filter = _filter
+    flat_map = _flat_map
+    load = _load
+    map = _map
+    prefetch = _prefetch
+    repeat = _repeat
+    shard_by_rank = _shard_by_rank
+    shuffle = _shuffle
+    skip = _skip
+    slice = _slice
+    take = _take
+    unbatch = _unbatch
+    zip = _zip

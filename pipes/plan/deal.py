@@ -1,0 +1,139 @@
+"""Where the work is dealt to shards, and the graph that one shard runs.
+
+Dealing never changes what a pipe means: the union over all shards is the rows of `for x in pipe`. The deal stands at the
+end of the longest part that can be had by index, or behind the last operator that looks at positions among all rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from ..graph import Node, walk, with_inputs
+from ..ops.concat import Concat
+from ..ops.shuffle import Shuffle
+from ..ops.slice import Skip, Take
+from ..stage import Stage
+from ..traits import Operator, Order
+from .operators import Deal, DealRows
+
+UNITS = 128  # ranges of rows for each shard, at least: so that shards differ by less than 1 % of their rows
+UNIT = 1024  # rows in a range, at most
+
+
+@dataclass
+class Dealing:
+    """Deals the graph below one sink to `shards` shards.
+
+    Attributes:
+        shards: how many.
+        stages: the undealt graph, bound: it knows lengths.
+        names: the names of operators; new nodes are added under the names of those they stand for.
+        whole: nodes whose output every shard reads whole or in common, with the reason; filled by `deal`.
+    """
+
+    shards: int
+    stages: Mapping[Node, Stage]
+    names: dict[Node, str]
+    whole: dict[Node, str] = field(default_factory=dict)
+    _made: dict[tuple[object, ...], Node] = field(default_factory=dict)
+
+    def deal(self, node: Node, shard: int, *, mixed: bool = False) -> Node:
+        """What shard `shard` runs of the graph below `node`; what all shards have in common is the same node for all.
+
+        `mixed` says that a shuffle follows with nothing global or regrouping between, so units may come in any order.
+        """
+        return self._once((node, shard, mixed), lambda: self._dealt(node, shard, mixed=mixed))
+
+    def passes(self, node: Node) -> bool:
+        """Whether `node` stands behind the deal and so runs for each shard by itself."""
+        if node.op.deals:
+            return False
+        if any(below.op.deals for below in walk(node)):
+            return True
+        return not (node.indexed or node.op.order is Order.GLOBAL or not node.inputs)
+
+    def _once(self, key: tuple[object, ...], make: Callable[[], Node]) -> Node:
+        if key not in self._made:
+            self._made[key] = make()
+        return self._made[key]
+
+    def _dealt(self, node: Node, shard: int, *, mixed: bool) -> Node:
+        if node.op.deals:
+            return self._edge(node.inputs[0], shard, mixed=mixed)
+        if not self.passes(node):
+            return self._edge(node, shard, mixed=mixed)
+        if node.op.expands and (units := _units(node)) is not None:
+            return self._expanded(node, units, shard, mixed=mixed)
+        inputs: list[Node] = []
+        for source in node.inputs:
+            if node.op.order is Order.GLOBAL and not any(below.op.deals for below in walk(source)):
+                self.whole[source] = f"`{node.op.kind}` needs all of its rows beside an input that is dealt"
+                inputs.append(source)
+            else:
+                inputs.append(self.deal(source, shard, mixed=_mixes(node, mixed)))
+        return self.rebuilt(node, tuple(inputs))
+
+    def rebuilt(self, node: Node, inputs: tuple[Node, ...]) -> Node:
+        """`node` with other inputs, under its old name."""
+        made = with_inputs(node, inputs)
+        self.names[made] = self.names[node]
+        return made
+
+    def _edge(self, node: Node, shard: int, *, mixed: bool) -> Node:
+        """`node`, dealt right behind it."""
+        if not node.indexed:
+            if self.shards > 1:
+                self.whole[node] = f"`{node.op.kind}` cannot be cut: its rows are dealt one by one"
+            return self._new(DealRows(self.shards, shard), node)
+        permuted = mixed and not any(below.op.order is Order.REORDERS for below in walk(node))
+        rows = self.stages[node].length or 0
+        unit = max(1, min(UNIT, rows // (UNITS * self.shards))) if permuted else 1
+        return self._new(Deal(self.shards, shard, unit, permuted), node)
+
+    def _expanded(self, node: Node, units: Node, shard: int, *, mixed: bool) -> Node:
+        """`node` makes many rows of each unit: full rounds of units are dealt, those left over are read by all shards,
+        each of which keeps its share of their rows."""
+        count = self.stages[units].length or 0
+        rounds = count - count % self.shards
+        if mixed and not any(below.op.order is Order.REORDERS for below in walk(units)):
+            order = self._once((units, "order"), lambda: self._new(Shuffle(), units))
+        else:
+            order = units
+        dealt: list[Node] = []
+        if rounds:
+            full = self._once((units, "full"), lambda: self._new(Take(rounds), order))
+            dealt.append(self._between(node, units, self._new(Deal(self.shards, shard), full)))
+        if rounds < count or not dealt:
+            rest = self._once((node, "rest"), lambda: self._between(node, units, self._new(Skip(rounds), order)))
+            self.whole[node] = f"{count - rounds} of {count} units are shared: more shards than units"
+            dealt.append(self._new(DealRows(self.shards, shard), rest))
+        return dealt[0] if len(dealt) == 1 else self._new(Concat(), *dealt)
+
+    def _new(self, op: Operator, *inputs: Node) -> Node:
+        # The name must not depend on which shards a process runs, for it is a key of randomness.
+        made = Node(op, inputs, inputs[0].where)
+        self.names[made] = f"{op.kind} of {self.names[inputs[0]]}"
+        return made
+
+    def _between(self, node: Node, units: Node, replacement: Node) -> Node:
+        """The path from `units` to `node`, with `replacement` in place of `units`."""
+        if node is units:
+            return replacement
+        return self.rebuilt(node, (self._between(node.inputs[0], units, replacement),))
+
+
+def _mixes(node: Node, mixed: bool) -> bool:
+    if node.op.order is Order.REORDERS:
+        return True
+    return mixed and node.op.order is Order.ROW_LOCAL
+
+
+def _units(node: Node) -> Node | None:
+    """The indexed rows that `node` expands, if only row-local operators stand between."""
+    below = node.inputs[0]
+    while not below.indexed:
+        if len(below.inputs) != 1 or below.op.order is not Order.ROW_LOCAL or below.op.expands:
+            return None
+        below = below.inputs[0]
+    return below

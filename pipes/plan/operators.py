@@ -1,0 +1,202 @@
+"""The operators that only a plan puts into a graph: they give one shard its part."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ..block import Block
+from ..context import Context
+from ..cursor import Cursor, Json
+from ..errors import Origin
+from ..pace import Clock
+from ..permutation import Permutation
+from ..rows import Indices, RowList, concat
+from ..stage import Stage
+from ..traits import Operator
+
+
+@dataclass(frozen=True)
+class Deal(Operator):
+    """The part of shard `shard` of `shards` of an indexed input, from row `start` on.
+
+    The input is cut into units of `unit` rows; the shards take the units in turn, in a random order where `permuted`, a
+    last unit of fewer rows always last.
+    """
+
+    kind: ClassVar[str] = "deal"
+
+    shards: int
+    shard: int
+    unit: int = 1
+    permuted: bool = False
+    start: int = 0
+
+    def indexed(self, inputs: Sequence[bool]) -> bool:
+        return True
+
+    def length(self, stage: Stage) -> int:
+        rows = self._total(stage)
+        units = -(-rows // self.unit)
+        mine = len(range(self.shard, units, self.shards))
+        short = -rows % self.unit
+        has_last = units > 0 and (units - 1) % self.shards == self.shard
+        return mine * self.unit - (short if has_last else 0)
+
+    def origin(self, stage: Stage, index: int, context: Context) -> Origin | None:
+        place = self._places(stage, np.array([index]), context)
+        return stage.input.origin(int(place[0]), context.whole())
+
+    def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
+        whole = context.whole()
+        if not isinstance(indices, range):
+            return stage.input.rows(self._places(stage, indices, context), whole)
+        if self.unit == 1 and not self.permuted:
+            first = self.start + self.shard
+            strided = range(
+                first + indices.start * self.shards, first + indices.stop * self.shards, indices.step * self.shards
+            )
+            return stage.input.rows(strided, whole)
+        if self.unit == 1 or indices.step != 1:
+            return stage.input.rows(self._places(stage, np.asarray(indices), context), whole)
+        # Unit by unit, so that storage can slice.
+        parts: list[RowList] = []
+        at = indices.start
+        while at < indices.stop:
+            stop = min(indices.stop, (at // self.unit + 1) * self.unit)
+            first = int(self._places(stage, np.array([at]), context)[0])
+            parts.append(stage.input.rows(range(first, first + stop - at), whole))
+            at = stop
+        return concat(parts) if parts else []
+
+    def _places(self, stage: Stage, indices: npt.NDArray[np.int64], context: Context) -> npt.NDArray[np.int64]:
+        units, inside = np.divmod(indices, self.unit)
+        units = units * self.shards + self.shard
+        full = self._total(stage) // self.unit
+        if self.permuted and full:
+            order = self._order(stage, full, context)
+            units = np.where(units < full, order[np.minimum(units, full - 1)], units)
+        return self.start + units * self.unit + inside
+
+    def _order(self, stage: Stage, units: int, context: Context) -> Permutation:
+        key = context.whole().key(stage.name)
+        return stage.input.memo(("deal", key.tobytes()), lambda: Permutation(key, units))
+
+    def _total(self, stage: Stage) -> int:
+        length = stage.input.length
+        assert length is not None, "an indexed pipe knows its length"
+        return max(0, length - self.start)
+
+
+@dataclass(frozen=True)
+class DealRows(Operator):
+    """The rows of a streamed input whose position is `shard` modulo `shards`.
+
+    The shards of one process read the input together, once.
+    """
+
+    kind: ClassVar[str] = "deal_rows"
+    seeks: ClassVar[bool] = True
+
+    shards: int
+    shard: int
+
+    def length(self, stage: Stage) -> int | None:
+        rows = stage.input.length
+        return None if rows is None else len(range(self.shard, rows, self.shards))
+
+    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+        wanted = at.position * self.shards + self.shard  # of the input's rows, the next one for this shard
+        source = Cursor.of(at.token)
+        source = source.advance(wanted - source.position)
+        # Set by the plan: the shards of this process that still run.
+        others = context.shards if context.shard == self.shard else ()
+        readers = context.shared.get((id(stage.input), context.rounds), list[_Reader])
+        reader = next((r for r in readers if r.offers(self.shard, wanted)), None)
+        if reader is None:
+            taken = {shard for r in readers for shard in r.queues}
+            sharing = [shard for shard in others if shard not in taken or shard == self.shard]
+            reader = _Reader(stage.input, source, context.whole(), self.shards, sharing or [self.shard])
+            readers.append(reader)
+        try:
+            yield from reader.read(self.shard, wanted)
+        finally:
+            reader.queues.pop(self.shard, None)
+
+
+class _Reader:
+    """One run of a shared input; what it reads for a shard that is not asking yet waits in that shard's queue."""
+
+    def __init__(self, source: Stage, at: Cursor, context: Context, shards: int, sharing: Sequence[int]) -> None:
+        self._clock = Clock()
+        self._blocks = source.blocks(at, replace(context, clock=self._clock))
+        self._clock.leave()
+        self._first = at.position
+        self._shards = shards
+        self._claimed: set[int] = set()
+        self.queues: dict[int, deque[Block]] = {shard: deque() for shard in sharing}
+
+    def offers(self, shard: int, wanted: int) -> bool:
+        return shard in self.queues and shard not in self._claimed and self._first <= wanted
+
+    def read(self, shard: int, wanted: int) -> Iterator[Block]:
+        self._claimed.add(shard)
+        queue = self.queues[shard]
+        first = wanted // self._shards
+        while True:
+            while queue:
+                block = queue.popleft()
+                behind = first - block.at.position
+                if behind < len(block):
+                    yield block.slice(max(0, behind), len(block))
+            if not self._fill():
+                return
+
+    def _fill(self) -> bool:
+        self._clock.enter()
+        try:
+            block = next(self._blocks, None)
+        finally:
+            self._clock.leave()
+        if block is None:
+            return False
+        start = block.at.position
+        for shard, queue in self.queues.items():
+            chosen = range((shard - start) % self._shards, len(block), self._shards)
+            if chosen:
+                ordinal = (start + chosen.start) // self._shards
+                rows, origins = block.kept(chosen)
+                end = Cursor(block.end.plain, 0, ordinal + len(chosen))
+                queue.append(Block(rows, Cursor(block.at.plain, 0, ordinal), end, origins))
+        return True
+
+
+@dataclass(frozen=True)
+class Leftover(Operator):
+    """What a shard left over when it ended: its rows from `cursor` on, `count` of them where that is known."""
+
+    kind: ClassVar[str] = "leftover"
+    seeks: ClassVar[bool] = True
+
+    shard: int
+    cursor: Json = None
+    count: int | None = None
+
+    def length(self, stage: Stage) -> int | None:
+        return self.count
+
+    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+        beginning = Cursor.of(self.cursor).position
+        source = Cursor.of(at.token if at.token is not None else self.cursor)
+        row = at.position
+        inner = replace(context, shard=self.shard, shards=(self.shard,))
+        for block in stage.input.blocks(source.advance(beginning + row - source.position), inner):
+            here = Cursor(block.at.plain, 0, block.at.position - beginning)
+            yield Block(block.rows, here, Cursor(block.end.plain, 0, here.row + len(block)), block.origins)
+
+

@@ -1,0 +1,202 @@
+"""`Plan`: what one rank runs of a pipe, for a seed, a world size and a number of shards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ..cursor import Cursor, Json
+from ..errors import PlanError
+from ..graph import Node, names, walk
+from ..ops.concat import Concat
+from ..stage import Stage, bind
+from ..traits import Order
+from .deal import Dealing
+from .operators import Deal, Leftover
+
+
+class ShardState(NamedTuple):
+    """Where one shard stands: its cursor, or where its leftover begins once it has ended; plain values."""
+
+    cursor: Json = None
+    ended: bool = False
+    leftover: Json = None
+
+
+class Position(NamedTuple):
+    """Where a rank stands in a pass over the data.
+
+    Attributes:
+        start: of an indexed pipe: elements that all ranks together had taken when this rank began.
+        shards: by shard; a shard that is missing has not begun.
+        tail: of the elements made of what the shards left over.
+    """
+
+    start: int = 0
+    shards: Mapping[int, ShardState] = {}
+    tail: ShardState = ShardState()
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a reading service runs: one shard's graph, from a cursor on."""
+
+    shard: int
+    stage: Stage
+    at: Cursor
+
+
+class Plan:
+    """What rank `rank` of `world_size` runs.
+
+    An indexed pipe is dealt at its output, element by element; the one shard of a rank has the rank's number. A streamed
+    pipe runs as `shards` virtual shards, of which the rank has each `world_size`-th.
+
+    Attributes:
+        root: the graph, listings and types fixed.
+        shards: virtual shards of all ranks; 0 where the pipe is indexed.
+    """
+
+    def __init__(
+        self, root: Node, *, seed: int, rank: int, world_size: int, workers: int, shards: int | None
+    ) -> None:
+        self.root = root
+        self.seed = seed
+        self.rank = rank
+        self.world_size = world_size
+        self.names = names(root)
+        self._stages: dict[Node, Stage] = {}
+        self.undealt = bind(root, self.names, self._stages)
+        self.indexed = root.indexed and not any(node.op.deals for node in walk(root))
+        self.shards = 0 if self.indexed else _count(root, world_size, workers, shards)
+        self._dealing = Dealing(self.shards, self._stages, self.names)
+        self._tail = None if self.indexed else self._find_tail()
+        self._main = root if self._tail is None else self._with_tail(self._tail.op.dropping(), self._tail.inputs)
+
+    @property
+    def mine(self) -> range:
+        """The shards of this rank."""
+        return range(self.rank, self.shards, self.world_size)
+
+    @property
+    def tail_shard(self) -> int:
+        """The number under which this rank's leftovers run."""
+        return self.shards + self.rank
+
+    @property
+    def tail_name(self) -> str | None:
+        """The name of the operator whose leftovers are put together."""
+        return None if self._tail is None else self.names[self._tail]
+
+    def parts(self, position: Position) -> list[Part]:
+        """What this rank has still to run, the tail left out."""
+        if self.indexed:
+            state = position.shards.get(self.rank, ShardState())
+            stage = self.indexed_stage(self.rank, position.start)
+            return [] if state.ended else [Part(self.rank, stage, Cursor.of(state.cursor))]
+        found: list[Part] = []
+        for shard in self.mine:
+            state = position.shards.get(shard, ShardState())
+            if not state.ended:
+                found.append(Part(shard, self.shard_stage(shard), Cursor.of(state.cursor)))
+        return found
+
+    def tail(self, position: Position) -> Part | None:
+        """What is made of this rank's leftovers, once its shards have ended."""
+        if self._tail is None or position.tail.ended:
+            return None
+        left = {s: state.leftover for s, state in position.shards.items() if state.leftover is not None}
+        if not left:
+            return None
+        stage = self._tail_stage([(shard, left[shard], None) for shard in sorted(left)])
+        return Part(self.tail_shard, stage, Cursor.of(position.tail.cursor))
+
+    def indexed_stage(self, rank: int, start: int = 0) -> Stage:
+        """What `rank` gives of an indexed pipe, from element `start` of the epoch on."""
+        if self.world_size == 1 and start == 0:
+            return self.undealt
+        return self._bound(Node(Deal(self.world_size, rank, start=start), (self.root,)))
+
+    def shard_stage(self, shard: int) -> Stage:
+        return self._bound(self._dealing.deal(self._main, shard))
+
+    def length(self, rank: int, start: int = 0) -> int | None:
+        """How many elements `rank` gives in a pass, if known."""
+        if self.indexed:
+            return self.indexed_stage(rank, start).length
+        total = 0
+        left: list[tuple[int, Json, int | None]] = []
+        for shard in range(rank, self.shards, self.world_size):
+            length = self.shard_stage(shard).length
+            if length is None:
+                return None
+            total += length
+            if self._tail is not None:
+                rows = self._bound(self._dealing.deal(self._tail.inputs[0], shard)).length
+                if rows is None:
+                    return None
+                count = self._tail.op.left_over(rows)
+                if count:
+                    left.append((shard, None, count))
+        if not left:
+            return total
+        tail = self._tail_stage(left).length
+        return None if tail is None else total + tail
+
+    def shared(self) -> dict[Node, str]:
+        """What several shards read whole or in common, with the reason."""
+        if self.shards > 1:
+            self.shard_stage(self.rank)
+        return dict(self._dealing.whole)
+
+    def _bound(self, node: Node) -> Stage:
+        return bind(node, self.names, self._stages)
+
+    def _find_tail(self) -> Node | None:
+        node = self.root
+        while self._dealing.passes(node):
+            if node.op.order is Order.REGROUPS:
+                return node
+            if len(node.inputs) != 1:
+                return None
+            node = node.inputs[0]
+        return None
+
+    def _tail_stage(self, left: list[tuple[int, Json, int | None]]) -> Stage:
+        assert self._tail is not None
+        parts = tuple(
+            Node(Leftover(shard, cursor, count), (self._dealing.deal(self._tail.inputs[0], shard),))
+            for shard, cursor, count in left
+        )
+        source = parts[0] if len(parts) == 1 else Node(Concat(), parts)
+        root = self._with_tail(self._tail.op, (source,))
+        return bind(root, self.names, dict(self._stages))
+
+    def _with_tail(self, op: object, inputs: tuple[Node, ...]) -> Node:
+        """The graph with another operator and other inputs in the place where leftovers arise."""
+        assert self._tail is not None
+
+        def above(node: Node) -> Node:
+            if node is self._tail:
+                made = Node(op, inputs, node.where)  # type: ignore[arg-type]
+                self.names[made] = self.names[node]
+                return made
+            return self._dealing.rebuilt(node, (above(node.inputs[0]),))
+
+        return above(self.root)
+
+
+def _count(root: Node, world_size: int, workers: int, shards: int | None) -> int:
+    """How many virtual shards: with a shuffle so many that 0 to 8 workers see one order, else as few as there are
+    workers, so that one process keeps the source's order."""
+    if shards is not None:
+        if shards % world_size:
+            raise PlanError(
+                f"`shards` must be a multiple of the {world_size} ranks, for each to have as many, but got: {shards}"
+            )
+        return shards
+    shuffled = any(node.op.order is Order.REORDERS for node in walk(root))
+    return world_size * max(8 if shuffled else 1, workers)
+
+

@@ -1,0 +1,127 @@
+"""Where a loader stands, and the state that says so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+from .cursor import Cursor, Json
+from .errors import StateError
+from .plan.plan import Plan, Position, ShardState
+
+VERSION = 1
+
+State = dict[str, Json]
+"""A loader's state: what JSON holds."""
+
+
+@dataclass
+class Progress:
+    """Where a loader stands: always after the last element that its consumer took.
+
+    Attributes:
+        epoch, step: of the loader; `step` elements of the epoch are taken.
+        lap: which pass over the data; the epoch, unless an epoch is a number of steps.
+        start: of an indexed pipe, elements of the lap that all ranks together had taken when this rank began.
+        taken: elements of the lap that this rank has taken since.
+        cursors: of the shards that have begun.
+        ended: the shards that have ended, with their leftover.
+    """
+
+    epoch: int = 0
+    step: int = 0
+    lap: int = 0
+    start: int = 0
+    taken: int = 0
+    cursors: dict[int, Cursor] = field(default_factory=dict)
+    ended: dict[int, Cursor | None] = field(default_factory=dict)
+
+    @property
+    def begun(self) -> bool:
+        """Whether the lap has a position worth keeping."""
+        return bool(self.taken or self.start or self.cursors or self.ended)
+
+    def copy(self) -> Progress:
+        return replace(self, cursors=dict(self.cursors), ended=dict(self.ended))
+
+    def next_lap(self) -> Progress:
+        return Progress(self.epoch, self.step, self.lap + 1)
+
+    def next_epoch(self, *, by_steps: bool) -> Progress:
+        if by_steps:
+            return replace(self.copy(), epoch=self.epoch + 1, step=0)
+        return Progress(self.epoch + 1, 0, self.epoch + 1)
+
+    def position(self, plan: Plan) -> Position:
+        shards: dict[int, ShardState] = {}
+        for shard, cursor in self.cursors.items():
+            shards[shard] = ShardState(cursor.plain)
+        for shard, leftover in self.ended.items():
+            shards[shard] = ShardState(None, True, leftover and leftover.plain)
+        tail = ShardState() if plan.indexed else shards.pop(plan.tail_shard, ShardState())
+        return Position(self.start, shards, tail)
+
+
+def save(progress: Progress, plan: Plan, marks: State) -> State:
+    """The state that means `progress`; `marks` are the loader's own entries."""
+    where: State
+    if plan.indexed:
+        where = {"consumed": progress.start + progress.taken * plan.world_size}
+    else:
+        where = {
+            "cursors": [[shard, cursor.plain] for shard, cursor in progress.cursors.items() if shard not in progress.ended],
+            "ended": [[shard, left and left.plain] for shard, left in progress.ended.items()],
+        }
+    return {
+        "feedpipe": VERSION,
+        **marks,
+        "seed": plan.seed,
+        "rank": plan.rank,
+        "world_size": plan.world_size,
+        "shards": plan.shards,
+        "epoch": progress.epoch,
+        "step": progress.step,
+        "lap": progress.lap,
+        "position": where if progress.begun else None,
+    }
+
+
+def checked(state: object) -> State:
+    """`state`, if it is a state at all, of this version and whole."""
+    if not isinstance(state, Mapping) or "feedpipe" not in state:
+        raise StateError(f"a state is the dict that `state_dict()` gave, and this is none: {str(state)[:80]}")
+    if state["feedpipe"] != VERSION:
+        raise StateError(f"this state is of version {state['feedpipe']!r}, and this feedpipe reads version {VERSION}")
+    for name in ("seed", "rank", "world_size", "shards", "epoch", "step", "lap"):
+        value = state.get(name)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            raise StateError(f"`{name}` of the state must be a whole number but is: {value!r}")
+    if not isinstance(state.get("position"), (Mapping, type(None))) or not isinstance(state.get("fingerprint"), list):
+        raise StateError("the state is damaged: `position` or `fingerprint` is missing")
+    return cast("State", dict(state))
+
+
+def restore(state: State, plan: Plan) -> Progress:
+    """The progress that `state` means for `plan`; a state of other ranks or shards only where it can be dealt anew."""
+    epoch, step, lap = (cast("int", state[name]) for name in ("epoch", "step", "lap"))
+    where = cast("State | None", state["position"])
+    if where is None:
+        return Progress(epoch, step, lap)
+    try:
+        if plan.indexed:
+            consumed = cast("int", where["consumed"])
+            if state["world_size"] != plan.world_size:
+                step = step * cast("int", state["world_size"]) // plan.world_size
+            return Progress(epoch, step, lap, start=consumed)
+        cursors = {shard: Cursor.of(plain) for shard, plain in cast("list[tuple[int, Json]]", where["cursors"])}
+        ended = {
+            shard: None if left is None else Cursor.of(left)
+            for shard, left in cast("list[tuple[int, Json]]", where["ended"])
+        }
+        allowed = {*plan.mine, plan.tail_shard}
+        if not allowed.issuperset([*cursors, *ended]):
+            raise ValueError(f"shards {sorted({*cursors, *ended} - allowed)} are not of this rank")
+    except (KeyError, TypeError, ValueError) as error:
+        raise StateError(f"`position` of the state is damaged: {error}") from error
+    return Progress(epoch, step, lap, cursors=cursors, ended=ended)

@@ -1,0 +1,256 @@
+"""`Rows`: rows held as columns, and the four helpers that serve lists and `Rows` alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING, TypeAlias, Union, overload
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Array: TypeAlias = npt.NDArray[np.generic]
+Column: TypeAlias = Union["Array", "pa.Array"]
+"""One column: a NumPy array whose first axis counts rows, or a contiguous Arrow array."""
+Indices: TypeAlias = Union[range, npt.NDArray[np.int64]]
+"""Positions of rows; a `range` where they are evenly spaced, so that storage can slice."""
+Row: TypeAlias = dict[str, object]
+"""A row of a table: Python scalars, and NumPy arrays where a column has more than one dimension."""
+
+
+class Rows(Sequence[Row]):
+    """Rows of a table: a read-only sequence of dicts over columns.
+
+    `rows[i]` and iteration make a dict of Python scalars for each row; `rows[a:b]` copies nothing; `rows.arrow` hands
+    over the columns. Columns of more than one dimension give NumPy arrays.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> rows = fp.from_arrays({"x": np.arange(4), "y": np.zeros((4, 2))}).batch(3)[0]
+        >>> len(rows), rows[1]["x"], rows[1]["y"].shape
+        (3, 1, (2,))
+    """
+
+    __slots__ = ("_held", "_length")
+
+    # One attribute, so that a thread never sees columns of one state and positions of another.
+    _held: tuple[Mapping[str, Column], npt.NDArray[np.int64] | None]
+
+    def __init__(self, columns: Mapping[str, Column], length: int | None = None) -> None:
+        self._held = dict(columns), None
+        self._length = len(next(iter(columns.values()))) if length is None else length
+
+    @staticmethod
+    def chosen(columns: Mapping[str, Array], indices: npt.NDArray[np.int64]) -> Rows:
+        """The rows at `indices` of arrays that are held elsewhere, gathered when they are asked for.
+
+        So a shuffled batch is copied once: from the source straight into the tensor.
+        """
+        rows = Rows({}, len(indices))
+        rows._held = columns, indices
+        return rows
+
+    @property
+    def columns(self) -> Mapping[str, Column]:
+        """The columns by name. None can be written to: the source, or another batch, may share their memory."""
+        columns, chosen = self._held
+        if chosen is not None:
+            columns = {name: _take(column, chosen) for name, column in columns.items()}
+            self._held = columns, None
+        return columns
+
+    def copies(self) -> dict[str, Column]:
+        """The columns for one who will write into them: arrays in memory of their own; Arrow's as they are."""
+        columns, chosen = self._held
+        if chosen is None:
+            return {n: c.copy() if isinstance(c, np.ndarray) else c for n, c in columns.items()}
+        return {name: np.ascontiguousarray(_gathered(column, chosen)) for name, column in columns.items()}
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Rows, (self.columns, self._length)
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+    @overload
+    def __getitem__(self, index: slice) -> Rows: ...
+    def __getitem__(self, index: int | slice) -> Row | Rows:
+        if isinstance(index, slice):
+            return take(self, range(*index.indices(self._length)))
+        at = range(self._length)[index]
+        return next(iter(take(self, range(at, at + 1))))
+
+    def __iter__(self) -> Iterator[Row]:
+        columns = self.columns
+        names = tuple(columns)
+        if not names:
+            return iter([{} for _ in range(self._length)])
+        values = zip(*(scalars(column) for column in columns.values()), strict=True)
+        return (dict(zip(names, row, strict=True)) for row in values)
+
+    def __repr__(self) -> str:
+        return f"Rows({self._length} x {list(self._held[0])})"
+
+    @property
+    def arrow(self) -> pa.RecordBatch:
+        """The columns as an Arrow record batch; arrays of more than one dimension become fixed-shape tensors."""
+        import pyarrow as pa
+
+        arrays = [_to_arrow(column) for column in self.columns.values()]
+        return pa.RecordBatch.from_arrays(arrays, names=list(self.columns))
+
+    @staticmethod
+    def from_arrow(batch: pa.RecordBatch) -> Rows:
+        return Rows(dict(zip(batch.schema.names, batch.columns, strict=True)), batch.num_rows)
+
+
+RowList: TypeAlias = Union[list[object], Rows]
+"""What a block holds: Python objects, or columns."""
+
+
+def scalars(column: Column) -> list[object]:
+    """The values of a column as Python objects."""
+    if isinstance(column, np.ndarray):
+        return column.tolist() if column.ndim == 1 else list(column)  # type: ignore[no-any-return]
+    if column.null_count == 0:
+        if _is_plain_number(column):
+            return column.to_numpy(zero_copy_only=False).tolist()  # type: ignore[no-any-return]
+        if hasattr(column, "to_numpy_ndarray"):  # a fixed-shape tensor, what an array of more dimensions becomes
+            return list(column.to_numpy_ndarray())
+    return column.to_pylist()
+
+
+def take(rows: RowList, indices: Indices) -> RowList:
+    """The rows at `indices`, in that order; a slice without a copy where they are evenly spaced."""
+    if isinstance(indices, range):
+        if len(indices) == len(rows) and indices.step == 1:
+            return rows
+        return _slice(rows, indices)
+    if isinstance(rows, Rows):
+        columns, chosen = rows._held
+        if chosen is not None:
+            return Rows.chosen(columns, chosen[indices])
+        return Rows({name: _take(column, indices) for name, column in columns.items()}, len(indices))
+    return pick(rows, indices.tolist())
+
+
+def pick(rows: Sequence[object], indices: list[int]) -> list[object]:
+    """`[rows[i] for i in indices]`, in C where there are enough of them."""
+    if len(indices) < 2:
+        return [rows[i] for i in indices]
+    return list(itemgetter(*indices)(rows))
+
+
+def concat(parts: Sequence[RowList]) -> RowList:
+    """All rows of all parts; columns stay columns where names and types agree."""
+    if len(parts) == 1:
+        return parts[0]
+    if parts and all(isinstance(part, Rows) for part in parts):
+        tables: list[Rows] = parts  # type: ignore[assignment]
+        if len({_signature(table) for table in tables}) == 1:
+            source = tables[0]._held[0]
+            chosen = [t._held[1] for t in tables if t._held[0] is source and t._held[1] is not None]
+            if len(chosen) == len(tables):
+                return Rows.chosen(source, np.concatenate(chosen))
+            held = [table.columns for table in tables]
+            return Rows({n: _concat([columns[n] for columns in held]) for n in source}, sum(map(len, tables)))
+    joined: list[object] = []
+    for part in parts:
+        joined.extend(part)
+    return joined
+
+
+def nbytes(rows: RowList) -> int:
+    """About how many bytes the rows hold; for lists, judged by the first row."""
+    if isinstance(rows, Rows):
+        columns, chosen = rows._held
+        if chosen is None:
+            return sum(_column_bytes(column) for column in columns.values())
+        return len(rows) * sum(_column_bytes(column[:1]) for column in columns.values())
+    return len(rows) * _object_bytes(rows[0]) if rows else 0
+
+
+def _slice(rows: RowList, indices: range) -> RowList:
+    if not indices:
+        return Rows({n: c[:0] for n, c in rows._held[0].items()}, 0) if isinstance(rows, Rows) else []
+    stop: int | None = indices.stop if indices.step > 0 or indices.stop >= 0 else None
+    cut = slice(indices.start, stop, indices.step)
+    if isinstance(rows, list):
+        return rows[cut]
+    columns, chosen = rows._held
+    if chosen is not None:
+        return Rows.chosen(columns, chosen[cut])
+    return Rows({name: column[cut] for name, column in columns.items()}, len(indices))
+
+
+def _take(column: Column, indices: npt.NDArray[np.int64]) -> Column:
+    if not isinstance(column, np.ndarray):
+        return column.take(indices)
+    taken = _gathered(column, indices)
+    taken.flags.writeable = False
+    return taken
+
+
+def _gathered(column: Array, indices: npt.NDArray[np.int64]) -> Array:
+    # `take` is faster, but copies all of an array that is not contiguous.
+    return column.take(indices, axis=0) if column.flags.c_contiguous else column[indices]
+
+
+def _concat(columns: list[Column]) -> Column:
+    if isinstance(columns[0], np.ndarray):
+        joined = np.concatenate(columns)
+        joined.flags.writeable = False
+        return joined
+    import pyarrow as pa
+
+    return pa.concat_arrays(columns)
+
+
+def _signature(rows: Rows) -> tuple[object, ...]:
+    return tuple((name, _type_of(column)) for name, column in rows._held[0].items())
+
+
+def _type_of(column: Column) -> object:
+    return (column.dtype, column.shape[1:]) if isinstance(column, np.ndarray) else column.type
+
+
+def _is_plain_number(column: pa.Array) -> bool:
+    import pyarrow as pa
+
+    kind = column.type
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+
+
+def _to_arrow(column: Column) -> pa.Array:
+    import pyarrow as pa
+
+    if not isinstance(column, np.ndarray):
+        return column
+    if column.ndim == 1:
+        return pa.array(column)
+    return pa.FixedShapeTensorArray.from_numpy_ndarray(np.ascontiguousarray(column))
+
+
+def _column_bytes(column: Column) -> int:
+    # A column of Python objects (dtype object) counts its pointers only.
+    return int(column.nbytes)
+
+
+def _object_bytes(value: object, depth: int = 2) -> int:
+    size = getattr(value, "nbytes", None)
+    if isinstance(size, int):
+        return size
+    if isinstance(value, Rows):
+        return nbytes(value)
+    if isinstance(value, (bytes, bytearray, str)):
+        return len(value)
+    if depth and isinstance(value, Mapping):
+        return 64 + sum(_object_bytes(v, depth - 1) for v in value.values())
+    if depth and isinstance(value, (list, tuple)) and value:
+        return 64 + len(value) * _object_bytes(value[0], depth - 1)
+    return 32

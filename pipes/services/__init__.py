@@ -1,0 +1,1 @@
+"""The reading services: where a plan runs. One a file."""

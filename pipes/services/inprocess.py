@@ -1,0 +1,124 @@
+"""`InProcess`: runs a plan in this process."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..context import Context, Shared
+from ..pace import Clock, GrowingPace, SinglePace
+from ..plan.plan import Part, Plan, Position, ShardState
+from .base import Ended, Step
+
+
+@dataclass(frozen=True)
+class InProcess:
+    """Runs a pipe in this process.
+
+    Args:
+        debug: everything in the calling thread, one row at a time: breakpoints work, and an error comes at its row.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> list(fp.Loader(fp.from_sequence("ab"), fp.InProcess(debug=True)))
+        ['a', 'b']
+    """
+
+    debug: bool = False
+
+    @property
+    def workers(self) -> int:
+        return 0
+
+    def open(self, plan: Plan, position: Position, epoch: int) -> InProcessSession:
+        return InProcessSession(plan, position, epoch, debug=self.debug)
+
+
+class InProcessSession:
+    """Shards take turns: the one that has given fewest elements comes next, by number where several have."""
+
+    def __init__(self, plan: Plan, position: Position, epoch: int, *, debug: bool) -> None:
+        self._plan = plan
+        self._parts = plan.parts(position)
+        self._states = dict(position.shards)
+        self._position = position
+        self._epoch = epoch
+        self._debug = debug
+        self._shared = Shared()
+        self._steps = self._run()
+
+    def __iter__(self) -> Iterator[Step | Ended]:
+        return self._steps
+
+    def close(self) -> None:
+        self._steps.close()
+        self._shared = Shared()
+
+    def _run(self) -> Iterator[Step | Ended]:
+        shards = tuple(part.shard for part in self._parts)
+        running = [_Shard(part, self._context(part, shards)) for part in self._parts]
+        running.sort(key=lambda shard: (shard.part.at.position, shard.part.shard))
+        turns = deque(running)
+        while turns:
+            shard = turns.popleft()
+            step = shard.step()
+            if step is not None:
+                yield step
+                turns.append(shard)
+                continue
+            leftover = shard.context.leftovers.get(self._plan.tail_name or "")
+            self._states[shard.part.shard] = ShardState(None, True, leftover and leftover.plain)
+            yield Ended(shard.part.shard, leftover)
+        tail = self._plan.tail(self._position._replace(shards=self._states))
+        if tail is not None:
+            last = _Shard(tail, self._context(tail, ()))
+            while (step := last.step()) is not None:
+                yield step
+            yield Ended(tail.shard, None)
+
+    def _context(self, part: Part, shards: tuple[int, ...]) -> Context:
+        return Context(
+            seed=self._plan.seed,
+            epoch=self._epoch,
+            shard=None if self._plan.indexed else part.shard,
+            shards=shards,
+            paces=SinglePace if self._debug else GrowingPace,
+            clock=Clock(),
+            threads=not self._debug,
+            leftovers={},
+            shared=self._shared,
+        )
+
+
+class _Shard:
+    """The elements of one shard, each with the cursor after it."""
+
+    def __init__(self, part: Part, context: Context) -> None:
+        self.part = part
+        self.context = context
+        self._blocks = part.stage.blocks(part.at, context)
+        self._rows: Iterator[object] = iter(())
+        self._at = part.at
+        self._end = part.at
+        self._taken = 0
+        self._length = 0
+        context.clock.leave()
+
+    def step(self) -> Step | None:
+        for row in self._rows:
+            break
+        else:
+            self.context.clock.enter()
+            block = next(self._blocks, None)
+            self.context.clock.leave()
+            if block is None:
+                return None
+            self._at, self._end, self._taken, self._length = block.at, block.end, 0, len(block)
+            self._rows = iter(block.rows)
+            row = next(self._rows)
+        self._taken += 1
+        after = self._end if self._taken == self._length else self._at.advance(self._taken)
+        return Step(row, self.part.shard, after)
+
+

@@ -1,0 +1,90 @@
+"""`from_iterable`: anything that can be iterated again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import ClassVar, TypeVar, cast
+
+from ..block import Block
+from ..calls import drain
+from ..context import Context
+from ..cursor import START, Cursor
+from ..errors import ArgumentTypeError, Origin, located
+from ..pipe import Pipe
+from ..stage import Stage
+from ..traits import Operator
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class FromIterable(Operator):
+    kind: ClassVar[str] = "from_iterable"
+
+    iterable: Iterable[object] | Callable[[], Iterable[object]]
+
+    def __post_init__(self) -> None:
+        if isinstance(self.iterable, Iterator):
+            raise ArgumentTypeError(
+                located(
+                    f"`iterable` must give its items anew in each epoch but got the iterator: {self.iterable!r}, which "
+                    "can be read only once; give the function that makes it, without calling it"
+                )
+            )
+        if not (callable(self.iterable) or isinstance(self.iterable, Iterable)):
+            raise ArgumentTypeError(located(f"`iterable` must be an iterable or a function but got: {self.iterable!r}"))
+
+    def length(self, stage: Stage) -> int | None:
+        # A function may give other items each time; a container's own length is its word.
+        return len(self.iterable) if hasattr(self.iterable, "__len__") else None
+
+    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+        pace = context.pace()
+        row = at.position
+        try:
+            made = self.iterable() if callable(self.iterable) else self.iterable
+            items = islice(made, row, None)
+        except Exception as error:
+            raise stage.failed(error, START, context) from error
+        while True:
+            rows: list[object] = []
+            wanted = pace.rows()
+            failure = drain(islice(items, wanted), rows)
+            if rows:
+                pace.made(rows)
+                after = row + len(rows)
+                origins = [Origin("from_iterable", i + 1) for i in range(row, after)] if context.origins else None
+                yield Block(rows, START.advance(row), START.advance(after), origins)  # type: ignore[arg-type]
+                row = after
+            if failure is not None:
+                raise stage.failed(failure, START, context)
+            if len(rows) < wanted:
+                return
+
+    seeks: ClassVar[bool] = True
+
+
+def from_iterable(iterable: Iterable[T] | Callable[[], Iterable[T]]) -> Pipe[T]:
+    """Begin a pipe with the items of an iterable.
+
+    Element: an item. Order is the iterable's; streamed. State: a position; a resume iterates from the start and leaves
+    the items before it out. An iterable cannot be cut: every process that needs a part of it reads all of it.
+
+    Args:
+        iterable: an object that gives the same items each time it is iterated, or a function that makes such iterables,
+            such as a generator function.
+
+    Raises:
+        ArgumentTypeError: `iterable` is an iterator, which can be read only once.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> def numbers():
+        ...     yield 1
+        ...     yield 2
+        >>> list(fp.from_iterable(numbers))
+        [1, 2]
+    """
+    return cast("Pipe[T]", Pipe.source(FromIterable(iterable)))

@@ -1,0 +1,68 @@
+"""`from_sequence`: anything with a length and an index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, TypeVar, cast
+
+from ..context import Context
+from ..errors import ArgumentTypeError, Origin, located
+from ..pipe import Pipe
+from ..rows import Indices, RowList, pick
+from ..stage import Stage
+from ..traits import Operator
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class FromSequence(Operator):
+    kind: ClassVar[str] = "from_sequence"
+
+    sequence: Sequence[object]
+
+    def __post_init__(self) -> None:
+        if not (hasattr(self.sequence, "__len__") and hasattr(self.sequence, "__getitem__")):
+            raise ArgumentTypeError(
+                located(
+                    f"`sequence` must have a length and an index but got: {self.sequence!r}; "
+                    "for anything that can only be iterated there is `from_iterable`"
+                )
+            )
+
+    def indexed(self, inputs: Sequence[bool]) -> bool:
+        return True
+
+    def length(self, stage: Stage) -> int:
+        return len(self.sequence)
+
+    def origin(self, stage: Stage, index: int, context: Context) -> Origin:
+        return Origin("from_sequence", index + 1)
+
+    def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
+        sequence = self.sequence
+        if isinstance(indices, range) and isinstance(sequence, (list, tuple, range, str)):
+            return list(sequence[indices.start : indices.stop : indices.step])
+        numbers = list(indices) if isinstance(indices, range) else indices.tolist()
+        return pick(sequence, numbers)
+
+
+def from_sequence(sequence: Sequence[T]) -> Pipe[T]:
+    """Begin a pipe with the items of a sequence.
+
+    Element: an item. Order is the sequence's; its length; indexed. State: a position. The sequence is not copied: leave
+    it as it is while the pipe is in use.
+
+    Args:
+        sequence: a list, a tuple, a range, or any object with `__len__` and `__getitem__`.
+
+    Raises:
+        ArgumentTypeError: `sequence` has no length or no index.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> list(fp.from_sequence(["a", "b"]))
+        ['a', 'b']
+    """
+    return cast("Pipe[T]", Pipe.source(FromSequence(sequence)))

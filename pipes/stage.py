@@ -1,0 +1,188 @@
+"""`Stage`: an operator bound to its inputs for runs. This is the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import replace
+from functools import cached_property
+from typing import TypeVar
+
+from .ahead import ahead
+from .block import Block, skipping
+from .context import Context
+from .cursor import START, Cursor
+from .errors import FeedpipeError, Origin, RowError
+from .graph import Node, names, walk
+from .rows import Indices, RowList
+from .traits import Operator
+
+T = TypeVar("T")
+
+
+class Stage:
+    """One node of a graph, bound: what an operator's code sees of the world.
+
+    Attributes:
+        node, op, name: the node, its operator, and its name for keys of randomness.
+        inputs: the stages it reads from.
+        indexed: whether `rows` answers.
+    """
+
+    def __init__(self, node: Node, name: str, inputs: tuple[Stage, ...]) -> None:
+        self.node = node
+        self.op = node.op
+        self.name = name
+        self.inputs = inputs
+        self.indexed = node.indexed
+        self._made: dict[Hashable, object] = {}
+        self._ahead = max([self.op.ahead, *(stage._ahead for stage in inputs)]) if self.indexed else 0
+
+    @property
+    def input(self) -> Stage:
+        """The only input."""
+        (stage,) = self.inputs
+        return stage
+
+    @cached_property
+    def length(self) -> int | None:
+        """How many rows come out, if known without running."""
+        return self.op.length(self)
+
+    def memo(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What `make()` gave for `key`; the last few keys are kept. For what is costly and a function of its key."""
+        if key not in self._made:
+            made = make()
+            while len(self._made) >= 4:
+                self._made.pop(next(iter(self._made)), None)
+            self._made[key] = made
+        return self._made[key]  # type: ignore[return-value]
+
+    def rows(self, indices: Indices, context: Context) -> RowList:
+        """The rows at `indices`; indexed stages only."""
+        return self.op.rows(self, indices, context)
+
+    def blocks(self, at: Cursor, context: Context) -> Iterator[Block]:
+        """The rows from `at` on."""
+        if self.indexed:
+            blocks = ahead(lambda c: self._by_index(at, c), self._ahead, context)
+        elif self.op.seeks:
+            blocks = self.op.blocks(self, at, context)
+        else:
+            blocks = self.op.blocks(self, Cursor(at.token, 0, at.row), context)
+            if at.skip:
+                blocks = skipping(blocks, at.skip)
+        return blocks if context.cut is None else _cut(blocks, context.cut)
+
+    def origin(self, index: int, context: Context) -> Origin | None:
+        """Where row `index` of an indexed stage comes from."""
+        return self.op.origin(self, index, context)
+
+    def _by_index(self, at: Cursor, context: Context) -> Iterator[Block]:
+        # The position is the cursor: no token, `skip` counts from the start.
+        length = self.length
+        pace = context.pace()
+        start = at.position
+        while length is None or start < length:
+            stop = start + pace.rows()
+            if length is not None:
+                stop = min(stop, length)
+            try:
+                rows = self.rows(range(start, stop), context)
+            except Exception as error:
+                if stop - start > 1:
+                    yield from self._one_by_one(range(start, stop), context, error)
+                raise
+            pace.made(rows)
+            origins = [self.origin(i, context) for i in range(start, stop)] if context.origins else None
+            yield Block(rows, START.advance(start), START.advance(stop), origins)
+            start = stop
+
+    def _one_by_one(self, indices: range, context: Context, error: Exception) -> Iterator[Block]:
+        # Rows before the failing one are delivered first. The error is raised even when it does not come again:
+        # a failure is never repaired in silence.
+        for index in indices:
+            try:
+                rows = self.rows(range(index, index + 1), context)
+            except Exception as again:
+                raise again from again.__cause__
+            yield Block(rows, START.advance(index), START.advance(index + 1))
+        raise error
+
+    def failed(self, error: Exception, at: Cursor, context: Context) -> Exception:
+        """The error to raise when a function failed on the input row at `at`: names operator, line, file and row."""
+        return self._row_error(error, lambda: self._origin_at(at, context))
+
+    def failed_at(self, error: Exception, index: int, context: Context) -> Exception:
+        """As `failed`, for row `index` of an indexed input."""
+        return self._row_error(error, lambda: self.input.origin(index, context))
+
+    def _origin_at(self, at: Cursor, context: Context) -> Origin | None:
+        block = next(self.input.blocks(at, context.replay()), None)
+        return block.origins[0] if block and block.origins else None
+
+    def _row_error(self, error: Exception, find: Callable[[], Origin | None]) -> Exception:
+        if isinstance(error, FeedpipeError):
+            return error
+        try:
+            origin = find()
+        except Exception:  # a replay may fail as well; the first error is the one to tell
+            origin = None
+        call = f".{self.op.call()}"
+        where = self.node.where
+        message = f"`{call}` failed with {type(error).__name__}: {error}"
+        if origin is not None:
+            message += f"\n  on {origin}"
+        if where is not None:
+            message += f"\n  at {where.file}:{where.line}"
+        made = RowError(message, operator=call, where=where, origin=origin)
+        made.__cause__ = error
+        return made
+
+
+def bind(
+    root: Node, known: dict[Node, str] | None = None, stages: dict[Node, Stage] | None = None
+) -> Stage:
+    """The graph below `root`, bound.
+
+    Args:
+        known: names of operators, where a rewrite would change them.
+        stages: those already bound are used, new ones are added: graphs that share nodes then share stages.
+    """
+    found = names(root) | (known or {})
+    stages = {} if stages is None else stages
+    for node in walk(root):
+        if node not in stages:
+            stages[node] = Stage(node, found[node], tuple(stages[child] for child in node.inputs))
+    return stages[root]
+
+
+def resolve(root: Node) -> Node:
+    """The graph with all that must be fixed before the first row (listings, column names and types) fixed."""
+    stages: dict[Node, Stage] = {}
+    made: dict[Node, Node] = {}
+    found = names(root)
+    for node in walk(root):
+        inputs = tuple(made[child] for child in node.inputs)
+        bound = tuple(stages[child] for child in node.inputs)
+        stage = Stage(node if inputs == node.inputs else Node(node.op, inputs, node.where), found[node], bound)
+        op = node.op.resolve(stage)
+        if op is not node.op:
+            stage = Stage(Node(op, inputs, node.where), found[node], bound)
+        made[node], stages[node] = stage.node, stage
+    return made[root]
+
+
+def _cut(blocks: Iterator[Block], sizes: Callable[[int], list[int]]) -> Iterator[Block]:
+    for block in blocks:
+        start = 0
+        for size in sizes(len(block)):
+            yield block.slice(start, start + size)
+            start += size
+
+
+def rebound(context: Context) -> Context:
+    """`context` for the inner run of an operator that reads its input once and for all, whatever the epoch."""
+    return replace(context, seed=0, epoch=0, rounds=(), shard=None, shards=())
+
+
+__all__ = ["Operator", "Stage", "bind", "rebound", "resolve"]

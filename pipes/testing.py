@@ -1,0 +1,160 @@
+"""For authors of operators and plug-ins: proofs that an operator keeps the law of cursors."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .context import Context
+from .cursor import START, Cursor
+from .errors import FeedpipeError
+from .pace import Clock, Pace
+from .pipe import Pipe
+from .rows import RowList
+from .stage import Stage, bind, resolve
+
+
+class _RandomPace:
+    """Blocks of any size, without a clock."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+
+    def rows(self) -> int:
+        return self._chance.choice([1, 1, 2, 3, 7, 40])
+
+    def made(self, rows: RowList) -> None:
+        pass
+
+
+def random_blocks(chance: random.Random, *, seed: int = 0, epoch: int = 0) -> Context:
+    """A context in which every operator cuts its blocks at random places."""
+
+    def pace(clock: Clock) -> Pace:
+        return _RandomPace(chance)
+
+    def cut(length: int) -> list[int]:
+        if chance.random() < 0.5:
+            return [length]
+        places = sorted({0, length, *(chance.randrange(length + 1) for _ in range(chance.randrange(1, 4)))})
+        return [b - a for a, b in zip(places, places[1:], strict=False)]
+
+    return Context(seed=seed, epoch=epoch, paces=pace, cut=cut)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The rows of a run, with a cursor before and one after each."""
+
+    rows: list[object]
+    before: list[Cursor]
+    after: list[Cursor]
+
+
+def trace(stage: Stage, at: Cursor, context: Context) -> Trace:
+    """Runs `stage` from `at`; checks that blocks are never empty and that cursors count the rows."""
+    found = Trace([], [], [])
+    for block in stage.blocks(at, context):
+        place = at.position + len(found.rows)
+        assert len(block) > 0, f"`{stage.op.call()}` gave an empty block"
+        assert block.at.position == place, (
+            f"`{stage.op.call()}` gave a block at position {block.at.position}, and it is number {place}"
+        )
+        assert block.end.position == place + len(block), (
+            f"`{stage.op.call()}` gave a block of {len(block)} rows at {place} that ends at {block.end.position}"
+        )
+        count = len(block)
+        found.before.extend(block.at.advance(k) for k in range(count))
+        found.after.extend(block.at.advance(k + 1) for k in range(count - 1))
+        found.after.append(block.end)
+        found.rows.extend(block.rows)
+    return found
+
+
+def check_operator(pipe: Pipe[object], *, samples: int = 12, seed: int = 0, epoch: int = 0) -> list[object]:
+    """Checks that `pipe` keeps the law of cursors, and gives its rows.
+
+    Runs it with blocks cut at random; then, from cursors before and after rows (all of them, or `samples` drawn at
+    random), through JSON, resumes it, and resumes it again from the resumed run; each time the rows must be exactly
+    those that follow. Rows beyond the end give nothing. Where the pipe is indexed, `rows` must agree with `blocks`, and
+    where its length is known, that many rows must come.
+
+    Args:
+        pipe: ends with the operator to check; its rows must be the same in each run.
+        samples: how many positions to resume from.
+        seed: of the run and of the random cuts.
+        epoch: of the run.
+
+    Raises:
+        AssertionError: with the operator, the cursor and the first row that differs.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> from feedpipe.testing import check_operator
+        >>> check_operator(fp.from_sequence(range(5)).filter(lambda x: x % 2))
+        [1, 3]
+    """
+    chance = random.Random(seed)
+    stage = bind(resolve(pipe))
+    name = stage.op.call()
+
+    def run(at: Cursor) -> Trace:
+        return trace(stage, Cursor.of(json.loads(json.dumps(at.plain))), random_blocks(chance, seed=seed, epoch=epoch))
+
+    whole = run(START)
+    count = len(whole.rows)
+    length = stage.length
+    assert length is None or length == count, f"`{name}` has length {length} but gave {count} rows"
+    cases = [(place, cursors[place], shift) for place in range(count) for cursors, shift in _cursors(whole)]
+    if len(cases) > 2 * samples:
+        cases = chance.sample(cases, 2 * samples)
+    for place, cursor, shift in cases:
+        first = place + shift
+        again = run(cursor)
+        _agree(name, cursor, again.rows, whole.rows[first:])
+        if again.rows:
+            inside = chance.randrange(len(again.rows))
+            _agree(name, again.after[inside], run(again.after[inside]).rows, whole.rows[first + inside + 1 :])
+        reach = chance.randrange(1, count + 3)
+        _agree(name, cursor.advance(reach), run(cursor.advance(reach)).rows, whole.rows[first + reach :])
+    if stage.indexed and count:
+        context = Context(seed=seed, epoch=epoch)
+        chosen = np.array([chance.randrange(count) for _ in range(samples)], np.int64)
+        _agree(name, "rows", list(stage.rows(chosen, context)), [whole.rows[i] for i in chosen])
+        _agree(name, "rows", list(stage.rows(range(count), context)), whole.rows)
+    return whole.rows
+
+
+def _cursors(found: Trace) -> list[tuple[list[Cursor], int]]:
+    return [(found.before, 0), (found.after, 1)]
+
+
+def _agree(name: str, at: object, got: Sequence[object], expected: Sequence[object]) -> None:
+    for place, (one, other) in enumerate(zip(got, expected, strict=False)):
+        assert same(one, other), f"`{name}` from {at}: row {place} is {one!r} and should be {other!r}"
+    assert len(got) == len(expected), f"`{name}` from {at} gave {len(got)} rows, and {len(expected)} were left"
+
+
+def same(one: object, other: object) -> bool:
+    """Whether two elements are equal: arrays and tensors by type and value, tables and lists row by row."""
+    if hasattr(one, "__array__") or hasattr(other, "__array__"):
+        if type(one) is not type(other):
+            return False
+        a, b = np.asarray(one), np.asarray(other)
+        return a.dtype == b.dtype and a.shape == b.shape and bool(_equal(a, b))
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, Sequence) and isinstance(other, Sequence) and not isinstance(one, (str, bytes)):
+        return len(one) == len(other) and all(map(same, one, other))
+    return bool(one == other) or (one != one and other != other)  # NaN
+
+
+def _equal(a: np.ndarray, b: np.ndarray) -> bool:  # type: ignore[type-arg]
+    return np.array_equal(a, b, equal_nan=a.dtype.kind in "fc")
+
+
+__all__ = ["FeedpipeError", "Trace", "check_operator", "random_blocks", "same", "trace"]

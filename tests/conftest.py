@@ -1,0 +1,54 @@
+"""What holds for every test: no thread is left behind, and the machine's settings change nothing."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import settings
+
+# Set before torch or datasets are imported anywhere: two test processes share two cores, and
+# nothing may reach for the network.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+# A shared machine can be slow at any moment, so time is not a reason to fail; in CI the same
+# examples run each time, so that a failure there can be found again.
+settings.register_profile("local", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+# Threads of others, started once and kept for the life of the process.
+KEPT = ("fsspecIO", "tqdm_monitor")
+
+
+@pytest.fixture(autouse=True)
+def one_process_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run each test as rank 0 of 1, whatever the shell that started it says."""
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(autouse=True)
+def no_thread_left() -> Iterator[None]:
+    """Fail a test that leaves a thread running after its iterators are gone."""
+    before = set(threading.enumerate())
+    yield
+    left = _started_since(before)
+    if left:
+        gc.collect()
+        for thread in left:
+            thread.join(timeout=5)
+        left = [thread for thread in left if thread.is_alive()]
+    assert not left, f"threads left running: {[thread.name for thread in left]}"
+
+
+def _started_since(before: set[threading.Thread]) -> list[threading.Thread]:
+    return [
+        thread
+        for thread in threading.enumerate()
+        if thread not in before and not thread.name.startswith(KEPT)
+    ]

@@ -1,0 +1,91 @@
+"""Every piece of code a reader can copy runs: README.md, docs/, and the examples in docstrings."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import linecache
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import feedpipe
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "pipes"
+
+FENCE = re.compile(
+    r"^(?P<indent> *)```(?P<info>[^\n`]*)\n(?P<code>.*?)^(?P=indent)``` *$", re.DOTALL | re.MULTILINE
+)
+
+
+class Block(NamedTuple):
+    """One fenced piece of Python, and the line of its file on which its code begins."""
+
+    code: str
+    line: int
+    run: bool
+
+
+def python_blocks(text: str) -> Iterator[Block]:
+    """Yield the fences marked `python`; those marked `python no-run` are to be compiled only."""
+    for fence in FENCE.finditer(text):
+        language, *options = fence["info"].split() or [""]
+        if language != "python":
+            continue
+        assert options in ([], ["no-run"]), f"unknown mark on a fence: {fence['info']!r}"
+        indent = fence["indent"]
+        code = "".join(line.removeprefix(indent) for line in fence["code"].splitlines(keepends=True))
+        yield Block(code, text.count("\n", 0, fence.start("code")) + 1, not options)
+
+
+def modules() -> list[str]:
+    """Name every module of the package without importing any."""
+    paths = (path.relative_to(PACKAGE).with_suffix("") for path in PACKAGE.rglob("*.py"))
+    names = (".".join(("feedpipe", *path.parts)).removesuffix(".__init__") for path in paths)
+    return sorted(name for name in names if not name.endswith(".__main__"))
+
+
+DOCUMENTS = sorted(path for path in (ROOT / "README.md", *ROOT.glob("docs/**/*.md")) if path.exists())
+
+
+@pytest.mark.parametrize("path", [pytest.param(path, id=str(path.relative_to(ROOT))) for path in DOCUMENTS])
+def test_code_in_document_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The blocks of one file run in order, in one namespace, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    text = path.read_text(encoding="utf-8")
+    # An error then names the document and its line, and the user's line in feedpipe's own messages
+    # is found there too.
+    linecache.cache[str(path)] = (len(text), None, text.splitlines(keepends=True), str(path))
+    namespace = {"__name__": "__main__"}
+    for block in python_blocks(text):
+        program = compile("\n" * (block.line - 1) + block.code, str(path), "exec", dont_inherit=True)
+        if block.run:
+            exec(program, namespace)
+
+
+@pytest.mark.parametrize("name", modules())
+def test_examples_in_docstrings_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The examples of one module run in an empty folder, knowing nothing but what they import."""
+    monkeypatch.chdir(tmp_path)
+    module = importlib.import_module(name)
+    options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    runner = doctest.DocTestRunner(optionflags=options)
+    report: list[str] = []
+    for example in doctest.DocTestFinder().find(module, name, globs={}):
+        runner.run(example, out=report.append)
+    assert runner.failures == 0, "".join(report)
+
+
+def test_blocks_are_found_with_their_lines() -> None:
+    text = "a\n```python\nx = 1\n```\n- b\n  ```python no-run\n  y = 2\n  ```\n```text\nz\n```\n"
+    assert list(python_blocks(text)) == [Block("x = 1\n", 3, True), Block("y = 2\n", 7, False)]
+
+
+def test_modules_are_found() -> None:
+    assert {"feedpipe", "feedpipe.ops", "feedpipe.pipe"} <= set(modules())
+    assert sys.modules["feedpipe"] is feedpipe

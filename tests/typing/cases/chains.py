@@ -1,0 +1,74 @@
+"""The type of an element at each step of a chain. Checked, never run: see test_types.py."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from typing_extensions import assert_type
+
+import feedpipe as fp
+from feedpipe import Pipe
+
+numbers = fp.from_sequence(range(10))
+words = fp.from_iterable(["a b", "c"])
+
+
+def noisy(x: int, rng: np.random.Generator) -> float:
+    return x + rng.random()
+
+
+def half(x: int) -> float:
+    return x / 2
+
+
+def evens(pipe: Pipe[int], *, keep: bool) -> Pipe[str]:
+    return pipe.filter(lambda x: keep or x % 2 == 0).map(str)
+
+
+def lines() -> Iterator[bytes]:
+    yield b""
+
+
+# Sources
+assert_type(numbers, Pipe[int])
+assert_type(words, Pipe[str])
+assert_type(fp.from_iterable(lines), Pipe[bytes])
+
+# One row for one row, or for several
+assert_type(numbers.map(half), Pipe[float])
+assert_type(numbers.map(lambda x: {"x": x}), Pipe[dict[str, int]])
+assert_type(numbers.map(noisy, rng=True), Pipe[float])
+assert_type(numbers.map(half, rng="global"), Pipe[float])
+assert_type(words.flat_map(str.split), Pipe[str])
+assert_type(words.flat_map(lambda line: [len(word) for word in line.split()]), Pipe[int])
+assert_type(words.enumerate(), Pipe[tuple[int, str]])
+
+# What leaves the type alone
+assert_type(numbers.filter(lambda x: x % 2), Pipe[int])
+assert_type(numbers.shuffle(), Pipe[int])
+assert_type(numbers.shuffle(window=100, seed=1), Pipe[int])
+assert_type(numbers.take(3).skip(1).slice(0, 2), Pipe[int])
+assert_type(numbers.repeat(2), Pipe[int])
+assert_type(numbers.shard_by_rank(), Pipe[int])
+assert_type(numbers.prefetch(2), Pipe[int])
+assert_type(words.load(limit="1MiB"), Pipe[str])
+
+# Groups
+assert_type(numbers.batch(4), Pipe[Sequence[int]])
+assert_type(numbers.batch(4, drop_last=True).batch(2), Pipe[Sequence[Sequence[int]]])
+assert_type(numbers.batch(4).unbatch(), Pipe[int])
+
+# Several pipes
+assert_type(numbers.zip(words), Pipe[tuple[int, str]])
+assert_type(numbers.zip(words, words.map(len)), Pipe[tuple[int, str, int]])
+assert_type(numbers.concat(words), Pipe[int | str])
+
+# A whole chain, and a function of the user's in it
+assert_type(words.flat_map(str.split).map(len).shuffle(window=10).batch(32).unbatch(), Pipe[int])
+assert_type(numbers.pipe(evens, keep=True).map(len), Pipe[int])
+
+# Leaving the pipe
+assert_type(list(numbers.batch(4)), list[Sequence[int]])
+assert_type(next(iter(words)), str)
+assert_type(numbers[0], int)
+assert_type(numbers[2:5], Pipe[int])
+assert_type(words.head(2), list[str])

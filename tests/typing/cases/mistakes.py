@@ -1,0 +1,59 @@
+"""Mistakes, each of which both checkers must refuse on its line. Checked, never run: see test_types.py."""
+
+from typing import Any
+
+import numpy as np
+
+import feedpipe as fp
+from feedpipe import Pipe
+
+numbers = fp.from_sequence(range(10))
+words = fp.from_sequence(["a", "b"])
+
+
+def with_generator(x: int, rng: np.random.Generator) -> float:
+    return x + rng.random()
+
+
+def tokens(pipe: Pipe[str], *, lower: bool) -> Pipe[list[str]]:
+    return pipe.map(str.lower if lower else str).map(str.split)
+
+
+# Names and arguments
+numbers.bacth(4)  # expect-error
+numbers.batch("4")  # expect-error
+numbers.batch()  # expect-error
+numbers.batch(4, True)  # expect-error
+numbers.batch(size=4, drop_lst=True)  # expect-error
+numbers.shuffle(100)  # expect-error
+numbers.map(len, rng="local")  # expect-error
+numbers.load(limit=None)  # expect-error
+
+# An operator on the wrong elements
+words.map(abs)  # expect-error
+numbers.unbatch()  # expect-error
+numbers.map(str).map(lambda s: s + 1)  # expect-error
+numbers.batch(4).map(lambda rows: rows.items())  # expect-error
+numbers.flat_map(lambda x: x)  # expect-error
+numbers.map(with_generator)  # expect-error
+words.map(with_generator, rng=True)  # expect-error
+
+# Several pipes
+numbers.zip([1, 2])  # expect-error
+numbers.concat([1, 2])  # expect-error
+
+# A function of the user's in the chain
+numbers.pipe(tokens, lower=True)  # expect-error
+words.pipe(tokens)  # expect-error
+words.pipe(tokens, upper=True)  # expect-error
+
+# What is refused everywhere a chain is used
+taken: Pipe[str] = numbers  # expect-error
+numbers.inputs = ()  # expect-error
+fp.from_sequence(iter([1]))  # expect-error
+fp.from_sequence(3)  # expect-error
+
+
+def kept(pipe: Pipe[Any]) -> Pipe[int]:
+    """A pipe of `Any` stays usable: no error here."""
+    return pipe.filter(bool)
