@@ -1,5 +1,7 @@
 """feedpipe: composable data pipes for PyTorch that resume exactly."""
 
+from .errors import FeedpipeError as FeedpipeError
+from .errors import RowError as RowError
 from .loader import Loader as Loader
 from .pipe import Pipe as Pipe
 from .services.inprocess import InProcess as InProcess

@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from .cursor import Cursor
+from .block import Block
 from .pace import Clock, GrowingPace, Pace, SinglePace
 
 T = TypeVar("T")
@@ -45,7 +45,7 @@ class Context:
         clock: counts the seconds of producing in this thread.
         threads: False where everything must run in the calling thread.
         origins: whether blocks carry the source of each row.
-        leftovers: where operators that drop an incomplete last group say where it begins, by operator's name.
+        leftovers: where operators that drop an incomplete last group put its rows, by operator's name.
         shared: what the shards of this process hold together.
         cut: for tests, cuts blocks anew.
     """
@@ -59,7 +59,7 @@ class Context:
     clock: Clock = field(default_factory=Clock)
     threads: bool = True
     origins: bool = False
-    leftovers: dict[str, Cursor] = field(default_factory=dict)
+    leftovers: dict[str, Block] = field(default_factory=dict)
     shared: Shared = field(default_factory=Shared)
     cut: Callable[[int], list[int]] | None = None
 

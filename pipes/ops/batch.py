@@ -95,10 +95,12 @@ class Batch(Operator):
             )
             row += len(groups)
             held, count = held_next, rest
-        if held and self.drop_last:
-            context.leftovers[stage.name] = held[0].at
-        elif held:
-            rows, origins = joined(held)
+        if not held:
+            return
+        rows, origins = joined(held)
+        if self.drop_last:
+            context.leftovers[stage.name] = Block(rows, held[0].at, held[-1].end, origins)
+        else:
             end = Cursor(held[-1].end.plain, 0, row + 1)
             yield Block([rows], Cursor(held[0].at.plain, 0, row), end, origins and origins[:1])
 

@@ -58,8 +58,8 @@ class Shuffle(Operator):
     def _permutation(self, stage: Stage, context: Context) -> Permutation:
         length = stage.input.length
         assert length is not None, "an indexed pipe knows its length"
-        key = context.key(stage.name, seed=self.seed)
-        return stage.memo(key.tobytes(), lambda: Permutation(key, length))
+        made_for = (context.seed, context.epoch, context.rounds, context.shard)
+        return stage.memo(made_for, lambda: Permutation(context.key(stage.name, seed=self.seed), length))
 
     # The window: the input is cut into halves of window/2 rows. A generator keyed by the number of the half splits it
     # into rows given out now and rows carried to the next half; what is given out is permuted. So what comes out of a

@@ -17,7 +17,7 @@ from ..stage import Stage
 from ..traits import Operator, Order
 from .operators import Deal, DealRows
 
-UNITS = 128  # ranges of rows for each shard, at least: so that shards differ by less than 1 % of their rows
+UNITS = 16  # ranges of rows for each shard, at least: ranks of 8 shards then differ by less than 1 % of their rows
 UNIT = 1024  # rows in a range, at most
 
 

@@ -12,11 +12,11 @@ import numpy.typing as npt
 
 from ..block import Block
 from ..context import Context
-from ..cursor import Cursor, Json
+from ..cursor import START, Cursor, Json
 from ..errors import Origin
 from ..pace import Clock
 from ..permutation import Permutation
-from ..rows import Indices, RowList, concat
+from ..rows import Indices, RowList, concat, take
 from ..stage import Stage
 from ..traits import Operator
 
@@ -65,13 +65,12 @@ class Deal(Operator):
         if self.unit == 1 or indices.step != 1:
             return stage.input.rows(self._places(stage, np.asarray(indices), context), whole)
         # Unit by unit, so that storage can slice.
+        cuts = range(indices.start - indices.start % self.unit, indices.stop, self.unit)
+        firsts = self._places(stage, np.arange(cuts.start, cuts.stop, cuts.step), context).tolist()
         parts: list[RowList] = []
-        at = indices.start
-        while at < indices.stop:
-            stop = min(indices.stop, (at // self.unit + 1) * self.unit)
-            first = int(self._places(stage, np.array([at]), context)[0])
-            parts.append(stage.input.rows(range(first, first + stop - at), whole))
-            at = stop
+        for first, cut in zip(firsts, cuts, strict=True):
+            low, high = max(cut, indices.start), min(cut + self.unit, indices.stop)
+            parts.append(stage.input.rows(range(first + low - cut, first + high - cut), whole))
         return concat(parts) if parts else []
 
     def _places(self, stage: Stage, indices: npt.NDArray[np.int64], context: Context) -> npt.NDArray[np.int64]:
@@ -84,8 +83,9 @@ class Deal(Operator):
         return self.start + units * self.unit + inside
 
     def _order(self, stage: Stage, units: int, context: Context) -> Permutation:
-        key = context.whole().key(stage.name)
-        return stage.input.memo(("deal", key.tobytes()), lambda: Permutation(key, units))
+        whole = context.whole()
+        made_for = ("deal", self.shards, whole.seed, whole.epoch, whole.rounds)
+        return stage.input.memo(made_for, lambda: Permutation(whole.key(stage.name), units))
 
     def _total(self, stage: Stage) -> int:
         length = stage.input.length
@@ -178,7 +178,10 @@ class _Reader:
 
 @dataclass(frozen=True)
 class Leftover(Operator):
-    """What a shard left over when it ended: its rows from `cursor` on, `count` of them where that is known."""
+    """What a shard left over when it ended: its rows from `cursor` on, `count` of them where that is known.
+
+    `held` are the rows themselves, where this process still has them: then nothing is read again.
+    """
 
     kind: ClassVar[str] = "leftover"
     seeks: ClassVar[bool] = True
@@ -186,6 +189,7 @@ class Leftover(Operator):
     shard: int
     cursor: Json = None
     count: int | None = None
+    held: RowList | None = None
 
     def length(self, stage: Stage) -> int | None:
         return self.count
@@ -194,6 +198,11 @@ class Leftover(Operator):
         beginning = Cursor.of(self.cursor).position
         source = Cursor.of(at.token if at.token is not None else self.cursor)
         row = at.position
+        if self.held is not None and at.token is None:
+            if row < len(self.held):
+                rest = take(self.held, range(row, len(self.held)))
+                yield Block(rest, START.advance(row), START.advance(len(self.held)))
+            return
         inner = replace(context, shard=self.shard, shards=(self.shard,))
         for block in stage.input.blocks(source.advance(beginning + row - source.position), inner):
             here = Cursor(block.at.plain, 0, block.at.position - beginning)

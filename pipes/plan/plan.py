@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple
 
 from ..cursor import Cursor, Json
 from ..errors import PlanError
 from ..graph import Node, names, walk
 from ..ops.concat import Concat
+from ..rows import RowList
 from ..stage import Stage, bind
 from ..traits import Order
 from .deal import Dealing
@@ -34,7 +36,7 @@ class Position(NamedTuple):
     """
 
     start: int = 0
-    shards: Mapping[int, ShardState] = {}
+    shards: Mapping[int, ShardState] = MappingProxyType({})
     tail: ShardState = ShardState()
 
 
@@ -102,14 +104,14 @@ class Plan:
                 found.append(Part(shard, self.shard_stage(shard), Cursor.of(state.cursor)))
         return found
 
-    def tail(self, position: Position) -> Part | None:
-        """What is made of this rank's leftovers, once its shards have ended."""
+    def tail(self, position: Position, held: Mapping[int, RowList] = MappingProxyType({})) -> Part | None:
+        """What is made of this rank's leftovers, once its shards have ended; `held` are rows of those at hand."""
         if self._tail is None or position.tail.ended:
             return None
         left = {s: state.leftover for s, state in position.shards.items() if state.leftover is not None}
         if not left:
             return None
-        stage = self._tail_stage([(shard, left[shard], None) for shard in sorted(left)])
+        stage = self._tail_stage([Leftover(shard, left[shard], None, held.get(shard)) for shard in sorted(left)])
         return Part(self.tail_shard, stage, Cursor.of(position.tail.cursor))
 
     def indexed_stage(self, rank: int, start: int = 0) -> Stage:
@@ -126,7 +128,7 @@ class Plan:
         if self.indexed:
             return self.indexed_stage(rank, start).length
         total = 0
-        left: list[tuple[int, Json, int | None]] = []
+        left: list[Leftover] = []
         for shard in range(rank, self.shards, self.world_size):
             length = self.shard_stage(shard).length
             if length is None:
@@ -138,7 +140,7 @@ class Plan:
                     return None
                 count = self._tail.op.left_over(rows)
                 if count:
-                    left.append((shard, None, count))
+                    left.append(Leftover(shard, None, count))
         if not left:
             return total
         tail = self._tail_stage(left).length
@@ -163,11 +165,10 @@ class Plan:
             node = node.inputs[0]
         return None
 
-    def _tail_stage(self, left: list[tuple[int, Json, int | None]]) -> Stage:
+    def _tail_stage(self, left: list[Leftover]) -> Stage:
         assert self._tail is not None
         parts = tuple(
-            Node(Leftover(shard, cursor, count), (self._dealing.deal(self._tail.inputs[0], shard),))
-            for shard, cursor, count in left
+            Node(leftover, (self._dealing.deal(self._tail.inputs[0], leftover.shard),)) for leftover in left
         )
         source = parts[0] if len(parts) == 1 else Node(Concat(), parts)
         root = self._with_tail(self._tail.op, (source,))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ..context import Context, Shared
 from ..pace import Clock, GrowingPace, SinglePace
 from ..plan.plan import Part, Plan, Position, ShardState
+from ..rows import RowList
 from .base import Ended, Step
 
 
@@ -42,6 +43,7 @@ class InProcessSession:
         self._plan = plan
         self._parts = plan.parts(position)
         self._states = dict(position.shards)
+        self._held: dict[int, RowList] = {}
         self._position = position
         self._epoch = epoch
         self._debug = debug
@@ -67,10 +69,14 @@ class InProcessSession:
                 yield step
                 turns.append(shard)
                 continue
-            leftover = shard.context.leftovers.get(self._plan.tail_name or "")
-            self._states[shard.part.shard] = ShardState(None, True, leftover and leftover.plain)
-            yield Ended(shard.part.shard, leftover)
-        tail = self._plan.tail(self._position._replace(shards=self._states))
+            number = shard.part.shard
+            block = shard.context.leftovers.get(self._plan.tail_name or "")
+            if block is not None:
+                self._held[number] = block.rows
+            leftover = block and block.at
+            self._states[number] = ShardState(None, True, leftover and leftover.plain)
+            yield Ended(number, leftover)
+        tail = self._plan.tail(self._position._replace(shards=self._states), self._held)
         if tail is not None:
             last = _Shard(tail, self._context(tail, ()))
             while (step := last.step()) is not None:

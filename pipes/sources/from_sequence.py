@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeVar, cast
 
 from ..context import Context
+from ..cursor import Json
 from ..errors import ArgumentTypeError, Origin, located
 from ..pipe import Pipe
 from ..rows import Indices, RowList, pick
@@ -36,6 +37,9 @@ class FromSequence(Operator):
 
     def length(self, stage: Stage) -> int:
         return len(self.sequence)
+
+    def identity(self) -> Json:
+        return {"length": len(self.sequence)}
 
     def origin(self, stage: Stage, index: int, context: Context) -> Origin:
         return Origin("from_sequence", index + 1)

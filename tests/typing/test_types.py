@@ -58,5 +58,6 @@ def test_types_and_mistakes(checker: Callable[[], Report]) -> None:
     """One run over all cases: most of a checker's time goes into reading torch and pyarrow."""
     reported, marked = checker(), expected()
     surplus = [f"{place}: {text}" for place, text in reported.items() if place not in marked]
+    missing = sorted(marked - reported.keys())
     assert not surplus, "reported, but not marked:\n" + "\n".join(surplus)
-    assert not marked - reported.keys(), "marked, but not reported"
+    assert not missing, "marked, but not reported"

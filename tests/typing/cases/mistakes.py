@@ -25,7 +25,6 @@ numbers.batch("4")  # expect-error
 numbers.batch()  # expect-error
 numbers.batch(4, True)  # expect-error
 numbers.batch(size=4, drop_lst=True)  # expect-error
-numbers.shuffle(100)  # expect-error
 numbers.map(len, rng="local")  # expect-error
 numbers.load(limit=None)  # expect-error
 
@@ -49,7 +48,6 @@ words.pipe(tokens, upper=True)  # expect-error
 
 # What is refused everywhere a chain is used
 taken: Pipe[str] = numbers  # expect-error
-numbers.inputs = ()  # expect-error
 fp.from_sequence(iter([1]))  # expect-error
 fp.from_sequence(3)  # expect-error
 

@@ -1,0 +1,149 @@
+"""The one door to storage: a path or URL becomes a pyarrow file system and a path in it.
+
+Local files now. URLs of other storage go to pyarrow where it knows them, else to fsspec. pyarrow is imported when a file
+is first looked at, and nothing opened here is ever pickled: each process opens its own.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import unquote
+
+from ..errors import ArgumentTypeError, SourceError, located
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+
+
+class MissingError(SourceError, FileNotFoundError):
+    """A file or folder that is not there.
+
+    It is a `FileNotFoundError` too: that is what a program catches around anything that opens files.
+    """
+
+
+class Location(NamedTuple):
+    """Where a path leads."""
+
+    filesystem: FileSystem
+    path: str
+    """The path as the file system wants it."""
+    root: str
+    """What stands before such a path where a user writes it: "" or, say, "s3://"."""
+
+
+def locate(path: str, filesystem: object = None) -> Location:
+    """The file system that `path` is on; in `filesystem` where that is given, else a local path or a URL.
+
+    Raises:
+        SourceError: nothing here reads URLs of that kind.
+    """
+    if filesystem is not None:
+        return Location(_as_arrow(filesystem), path.rstrip("/") or path, "")
+    if path.startswith("file:"):
+        return Location(_local(), _path_of(path), "")
+    url = _URL.match(path)
+    if url is None:
+        return Location(_local(), os.path.expanduser(path) or ".", "")
+    host, slash, rest = path[url.end() :].partition("/")
+    opened, base = _opened(url[0] + host)
+    inner = (base.rstrip("/") + slash + rest).rstrip("/") or "/"
+    root = path.rstrip("/").removesuffix(inner)
+    return Location(opened, inner, root)
+
+
+def check_filesystem(value: object) -> None:
+    """`filesystem=` must be None, a pyarrow or an fsspec file system."""
+    if value is None:
+        return
+    import fsspec
+    from pyarrow.fs import FileSystem
+
+    if not isinstance(value, (FileSystem, fsspec.AbstractFileSystem)):
+        raise ArgumentTypeError(
+            located(
+                f"`filesystem` must be a file system of pyarrow or fsspec but got: {value!r}; "
+                "without one, a path is local and a URL says where it leads"
+            )
+        )
+
+
+def as_paths(paths: object) -> str | list[str]:
+    """`paths` as a string or a list of strings.
+
+    Raises:
+        ArgumentTypeError: it is something else.
+        SourceError: it is an empty list.
+    """
+    if isinstance(paths, (str, os.PathLike)):
+        return _as_path(paths)
+    if not isinstance(paths, Iterable) or isinstance(paths, (bytes, bytearray)):
+        raise ArgumentTypeError(located(f"`paths` must be a path or a list of paths but got: {paths!r}"))
+    many = [_as_path(path) for path in paths]
+    if not many:
+        raise SourceError(located("`paths` is an empty list: there is nothing to read"))
+    return many
+
+
+def _as_path(path: object) -> str:
+    text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
+    if not isinstance(text, str) or not text:
+        raise ArgumentTypeError(located(f"`paths` must hold paths but got: {path!r}"))
+    return text
+
+
+def reason(error: BaseException) -> str:
+    """What an error of the operating system says, in few words."""
+    return os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
+
+
+@lru_cache(maxsize=1)
+def _local() -> FileSystem:
+    from pyarrow.fs import LocalFileSystem
+
+    return LocalFileSystem()
+
+
+def _as_arrow(filesystem: object) -> FileSystem:
+    from pyarrow.fs import FileSystem, FSSpecHandler, PyFileSystem
+
+    if isinstance(filesystem, FileSystem):
+        return filesystem
+    return PyFileSystem(FSSpecHandler(filesystem))
+
+
+def _path_of(url: str) -> str:
+    rest = url.removeprefix("file:")
+    if rest.startswith("//"):
+        host, slash, rest = rest[2:].partition("/")
+        if host not in ("", "localhost"):
+            raise SourceError(f"{url!r} names the host {host!r}: a file: URL of this machine has three slashes")
+        rest = slash + rest
+    return unquote(rest) or "/"
+
+
+@lru_cache(maxsize=64)
+def _opened(url: str) -> tuple[FileSystem, str]:
+    # One client for each host or bucket, whatever the number of files.
+    import pyarrow as pa
+    from pyarrow.fs import FileSystem
+
+    try:
+        return FileSystem.from_uri(url)
+    except pa.ArrowInvalid:  # a kind of URL that pyarrow does not know
+        pass
+    except OSError as error:
+        raise SourceError(f"{url!r} cannot be reached: {reason(error)}") from error
+    import fsspec
+
+    try:
+        opened, path = fsspec.core.url_to_fs(url)
+    except (ValueError, ImportError) as error:
+        raise SourceError(f"nothing here reads URLs such as {url!r}: {error}") from error
+    return _as_arrow(opened), str(path)

@@ -1,0 +1,271 @@
+"""Listings: the files that paths, folders and globs stand for, held as Arrow columns."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..errors import SourceError
+from .filesystem import Location, MissingError, locate, reason
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyarrow.fs import FileSystem
+
+_WILD = re.compile(r"[*?\[]")
+_BATCH = 2**14  # names that stand as Python strings at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Files in order.
+
+    Attributes:
+        paths: as a user would write them.
+        digest: of the names below the roots and of the sizes: the same wherever the same files lie.
+    """
+
+    paths: pa.LargeStringArray
+    digest: str
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+
+def list_paths(
+    paths: list[str], *, pattern: str | None = None, recursive: bool = False, filesystem: object = None
+) -> Listing:
+    """The files that `paths` stand for, in the order of `paths`; those of one folder or glob sorted by name.
+
+    Raises:
+        SourceError: a path is missing, cannot be listed, or stands for no file.
+    """
+    import pyarrow as pa
+
+    found: list[pa.LargeStringArray] = []
+    digest = hashlib.blake2b(digest_size=16)
+    single = _Names()  # files named outright: no folder is read for them
+    for path, place, kind, size in _looked_up(paths, filesystem):
+        if kind == "File":
+            single.add(place.root + place.path, size)
+            continue
+        found.append(single.take(digest, prefix=None))
+        if kind == "Directory":
+            walk = _Walk(place.path, "**" if recursive else "*", pattern)
+        elif _WILD.search(place.path):
+            walk = _Walk(*_split(place.path), pattern)
+        else:
+            raise MissingError(f"{path} is not there: no file or folder has that name")
+        names = _Names()
+        walk.into(names, place.filesystem, path)
+        if not names.count:
+            raise SourceError(walk.nothing(path, recursive))
+        found.append(names.take(digest, prefix=place.root + _folder(walk.base)))
+    found.append(single.take(digest, prefix=None))
+    return Listing(pa.concat_arrays(found), digest.hexdigest())
+
+
+class _Names:
+    """Names and sizes, kept as Arrow arrays but for the last few."""
+
+    def __init__(self) -> None:
+        import pyarrow as pa
+
+        self._parts: list[pa.RecordBatch] = []
+        self._names: list[str] = []
+        self._sizes: list[int] = []
+        self.count = 0
+
+    def add(self, name: str, size: int) -> None:
+        self._names.append(name)
+        self._sizes.append(size)
+        self.count += 1
+        if len(self._names) == _BATCH:
+            self._flush()
+
+    def _flush(self) -> None:
+        import pyarrow as pa
+
+        try:
+            names = pa.array(self._names, pa.large_string())
+        except UnicodeEncodeError as error:
+            raise SourceError(f"a file's name is not UTF-8: {error.object!r}; rename it") from None
+        self._parts.append(pa.RecordBatch.from_arrays([names, pa.array(self._sizes, pa.int64())], ["name", "size"]))
+        self._names, self._sizes = [], []
+
+    def take(self, digest: hashlib.blake2b, *, prefix: str | None) -> pa.LargeStringArray:
+        """The paths, in order, and nothing left here. With a prefix, the names are relative to it and are sorted;
+        without one, they are paths in the user's order."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        self._flush()
+        table = pa.Table.from_batches(self._parts).combine_chunks()
+        self.__init__()  # type: ignore[misc]
+        if prefix is not None:
+            table = table.take(pc.sort_indices(table["name"]))
+        for batch in table.to_batches(max_chunksize=_BATCH):
+            names = batch.column("name").to_pylist()
+            relative = names if prefix is not None else [os.path.basename(name) for name in names]
+            digest.update("\0".join([*relative, ""]).encode())
+            digest.update(batch.column("size").to_numpy().tobytes())
+        names = table["name"] if not prefix else pc.binary_join_element_wise(prefix, table["name"], "")
+        joined = names.combine_chunks()
+        return joined if isinstance(joined, pa.LargeStringArray) else joined.cast(pa.large_string())
+
+
+class _Walk:
+    """The files below `base` whose path from there matches a glob, and whose name matches `pattern`.
+
+    A name that begins with `.` or `_` is left out unless the glob's part for it begins so: folders hold markers, caches
+    and half-written files under such names.
+    """
+
+    def __init__(self, base: str, glob: str, pattern: str | None) -> None:
+        self.base = base
+        parts = glob.split("/")
+        if parts[-1] == "**":
+            parts.append("*")
+        self._glob = glob
+        self._pattern = pattern
+        self._path = re.compile("".join(_part(part, last=i == len(parts) - 1) for i, part in enumerate(parts)))
+        self._name = re.compile(_part(pattern, last=True)) if pattern else None
+        depth = parts.index("**") if "**" in parts else len(parts) - 1
+        self._levels = [re.compile(_part(part, last=True)) for part in parts[:depth]]
+        self._any_depth = "**" in parts
+        self._hidden = any(part[:1] in "._" for part in parts if part)
+        self._files = 0
+        self._folders = 0
+        self._seen = ""
+
+    def into(self, names: _Names, filesystem: FileSystem, path: str) -> None:
+        try:
+            self._below(names, filesystem, "", 0, ())
+        except OSError as error:
+            if isinstance(error, SourceError):
+                raise
+            if isinstance(error, FileNotFoundError):
+                raise MissingError(f"{path} is not there, or a part of it vanished while it was listed") from error
+            raise SourceError(f"{path} cannot be listed: {reason(error)}") from error
+
+    def _below(
+        self, names: _Names, filesystem: FileSystem, prefix: str, depth: int, above: tuple[object, ...]
+    ) -> None:
+        folder = _folder(self.base) + prefix
+        inside: list[str] = []
+        for name, is_folder, size in _entries(filesystem, folder or "."):
+            if is_folder:
+                self._folders += 1
+                if self._descends(name, depth):
+                    inside.append(name)
+                continue
+            self._files += 1
+            self._seen = self._seen or prefix + name
+            if self._path.fullmatch(prefix + name) and (self._name is None or self._name.fullmatch(name)):
+                if size is None:
+                    raise MissingError(f"{folder}{name} is a link to a file that is not there")
+                names.add(prefix + name, size)
+        for name in inside:
+            itself = _identity(filesystem, folder + name)
+            if itself is None or itself not in above:  # a link to a folder above would be walked for ever
+                self._below(names, filesystem, f"{prefix}{name}/", depth + 1, (*above, itself))
+
+    def _descends(self, name: str, depth: int) -> bool:
+        if depth < len(self._levels):
+            return bool(self._levels[depth].fullmatch(name))
+        return self._any_depth and (self._hidden or name[:1] not in "._")
+
+    def nothing(self, path: str, recursive: bool) -> str:
+        """Why no file was found, and what to do."""
+        wanted = f" that matches {self._pattern!r}" if self._pattern else ""
+        said = f"{path} holds no file{wanted}" if self._glob in ("*", "**") else f"no file matches {path}"
+        if self._files:
+            said += f"; there are {self._files} others, such as {self._seen!r}"
+            if self._seen.rpartition("/")[2][:1] in "._":
+                said += " (names that begin with . or _ are left out)"
+        elif self._folders and not self._any_depth:
+            said += f"; there are {self._folders} folders"
+            said += ", and `recursive=True` looks into them" if self._glob == "*" else ", and ** looks into them"
+        return said
+
+
+def _looked_up(paths: list[str], filesystem: object) -> Iterator[tuple[str, Location, str, int]]:
+    """Each path, where it leads, what is there, and its size."""
+    for start in range(0, len(paths), _BATCH):
+        some = paths[start : start + _BATCH]
+        places = [locate(path, filesystem) for path in some]
+        while some:
+            opened = places[0].filesystem
+            count = next((i for i, p in enumerate(places) if p.filesystem is not opened), len(places))
+            try:
+                infos = opened.get_file_info([place.path for place in places[:count]])
+            except OSError as error:
+                raise SourceError(f"{some[0]} cannot be looked up: {reason(error)}") from error
+            for path, place, info in zip(some, places, infos, strict=False):
+                yield path, place, info.type.name, info.size or 0
+            some, places = some[count:], places[count:]
+
+
+def _entries(filesystem: FileSystem, folder: str) -> Iterator[tuple[str, bool, int | None]]:
+    """Name, whether it is a folder, and size of what is in a folder; None is the size of what a broken link names."""
+    from pyarrow.fs import FileSelector
+
+    if filesystem.type_name != "local":
+        for info in filesystem.get_file_info(FileSelector(folder)):
+            if info.type.name in ("File", "Directory"):
+                yield info.base_name, info.type.name == "Directory", info.size
+        return
+    # One by one: pyarrow would hold an object for each of a million files at once.
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir():
+                yield entry.name, True, None
+            elif entry.is_file():
+                yield entry.name, False, entry.stat().st_size
+            elif entry.is_symlink() and not os.path.exists(entry.path):
+                yield entry.name, False, None
+
+
+def _identity(filesystem: FileSystem, folder: str) -> object:
+    if filesystem.type_name != "local":
+        return None
+    status = os.stat(folder)
+    return status.st_dev, status.st_ino
+
+
+def _folder(path: str) -> str:
+    return path if path.endswith("/") or not path else path + "/"
+
+
+def _split(glob: str) -> tuple[str, str]:
+    """The folder before the first part with a wild card, and the rest."""
+    parts = glob.split("/")
+    first = next(i for i, part in enumerate(parts) if _WILD.search(part))
+    base = "/".join(parts[:first])
+    return base or ("/" if first else ""), "/".join(parts[first:])
+
+
+def _part(glob: str, *, last: bool) -> str:
+    """One part of a glob, between slashes, as a regular expression."""
+    shown = "(?![._])" if glob[:1] in ("*", "?", "[") else ""
+    if glob == "**" and not last:
+        return f"(?:{shown}[^/]+/)*"
+    made = shown
+    at = 0
+    while at < len(glob):
+        char = glob[at]
+        close = glob.find("]", at + 2) if char == "[" else -1
+        if char in "*?":
+            made += "[^/]*" if char == "*" else "[^/]"
+        elif close > 0:
+            inside = glob[at + 1 : close].replace("\\", r"\\").replace("[", r"\[")
+            made += f"(?!/)[{'^' + inside[1:] if inside.startswith('!') else inside.replace('^', r'\^', 1)}]"
+            at = close
+        else:
+            made += re.escape(char)
+        at += 1
+    return made if last else made + "/"

@@ -1,0 +1,466 @@
+"""The loader: epochs, state, ranks. Every rule stands here as a test."""
+
+from __future__ import annotations
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+
+import feedpipe as fp
+from feedpipe.errors import ArgumentError, LoaderError, PlanError, StateError, UnknownLengthError
+
+
+def numbers(count: int = 12) -> fp.Pipe[int]:
+    return fp.from_sequence(range(count))
+
+
+def streamed(count: int = 12) -> fp.Pipe[int]:
+    return numbers(count).filter(lambda x: True)
+
+
+def saved(loader: fp.Loader[object]) -> dict[str, object]:
+    return json.loads(json.dumps(loader.state_dict()))
+
+
+PIPES = {
+    "indexed": lambda: numbers().shuffle().batch(5),
+    "streamed": lambda: streamed().shuffle(window=4).batch(5),
+}
+
+
+@pytest.fixture(params=PIPES, ids=str)
+def make(request: pytest.FixtureRequest):
+    return lambda **options: fp.Loader(PIPES[request.param](), **options)
+
+
+class TestEpochs:
+    def test_each_iter_begins_the_next_epoch(self, make):
+        loader = make()
+        first, second = list(loader), list(loader)
+        assert first != second
+        assert sorted(sum(first, [])) == sorted(sum(second, [])) == list(range(12))
+        assert loader.epoch == 2
+        assert [list(make(seed=0)), first] == [first, first]
+
+    def test_break_gives_up_the_rest(self, make):
+        loader = make()
+        for _ in loader:
+            break
+        assert (loader.epoch, loader.step) == (0, 1)
+        again = list(loader)
+        other = make()
+        list(other)
+        assert again == list(other)
+
+    def test_a_second_iter_ends_the_first(self, make):
+        loader = make()
+        first = iter(loader)
+        next(first)
+        iter(loader)
+        with pytest.raises(LoaderError, match="newer"):
+            next(first)
+
+    def test_a_loaded_state_continues_its_epoch(self, make):
+        loader = make()
+        whole = list(loader)
+        later = list(loader)
+        other = make()
+        taken = next(iter(other))
+        resumed = make()
+        resumed.load_state_dict(saved(other))
+        assert (resumed.epoch, resumed.step) == (0, 1)
+        assert [taken, *resumed] == whole
+        assert list(resumed) == later
+
+    def test_set_epoch_applies_to_the_next_iter(self, make):
+        loader, other = make(), make()
+        epochs = [list(loader) for _ in range(3)]
+        other.set_epoch(2)
+        assert other.epoch == 0
+        assert list(other) == epochs[2]
+        assert list(other) == list(loader)
+
+    def test_set_epoch_of_the_loaded_epoch_changes_nothing(self, make):
+        loader, other = make(), make()
+        whole = list(loader)
+        taken = next(iter(other))
+        resumed = make()
+        resumed.load_state_dict(saved(other))
+        resumed.set_epoch(0)
+        assert [taken, *resumed] == whole
+        resumed.load_state_dict(saved(other))
+        resumed.set_epoch(1)
+        assert list(resumed) == list(loader)
+
+    @pytest.mark.parametrize("seen", [True, False])
+    def test_a_state_after_the_last_element_means_the_next_epoch(self, make, seen):
+        loader = make()
+        iterator = iter(loader)
+        for _ in range(3):
+            next(iterator)
+        if seen:
+            assert next(iterator, None) is None
+        resumed = make()
+        resumed.load_state_dict(saved(loader))
+        assert (resumed.epoch, resumed.step) == (1, 0)
+        reference = make()
+        list(reference)
+        assert list(resumed) == list(reference)
+
+    def test_a_state_before_the_first_element(self, make):
+        resumed = make()
+        resumed.load_state_dict(saved(make()))
+        assert list(resumed) == list(make())
+
+    def test_loading_and_saving_is_the_identity(self, make):
+        loader = make()
+        next(iter(loader))
+        resumed = make()
+        resumed.load_state_dict(saved(loader))
+        assert saved(resumed) == saved(loader)
+
+    def test_peek_moves_nothing(self, make):
+        loader = make()
+        first = loader.peek()
+        before = saved(loader)
+        assert loader.peek() == first
+        assert (loader.epoch, loader.step) == (0, 0)
+        iterator = iter(loader)
+        assert next(iterator) == first
+        resumed = make()
+        resumed.load_state_dict(before)
+        assert list(resumed) == list(make())
+        assert loader.peek() == next(iterator)
+        assert list(loader) != []
+
+    def test_closing(self, make):
+        loader = make()
+        iterator = iter(loader)
+        next(iterator)
+        state = saved(loader)
+        loader.close()
+        loader.close()
+        assert saved(loader) == state
+        with pytest.raises(LoaderError, match="closed"):
+            next(iterator)
+        with pytest.raises(LoaderError, match="closed"):
+            iter(loader)
+        with make() as inside:
+            list(inside)
+        with pytest.raises(LoaderError, match="closed"):
+            inside.peek()
+
+    def test_info_belongs_to_its_element(self, make):
+        loader = make()
+        whole = [(batch, info) for batch, info in loader.with_info()]
+        assert [info.step for _, info in whole] == [1, 2, 3]
+        assert all(info.epoch == 0 and info.valid.all() for _, info in whole)
+        assert [len(info.valid) for _, info in whole] == [5, 5, 2]
+        resumed = make()
+        resumed.load_state_dict(json.loads(json.dumps(whole[0][1].state_dict())))
+        assert list(resumed) == [batch for batch, _ in whole[1:]]
+
+    def test_debug_gives_the_same(self):
+        for pipe in (numbers().shuffle().batch(5), streamed().shuffle(window=4).prefetch(2).batch(5)):
+            assert list(fp.Loader(pipe, fp.InProcess(debug=True))) == list(fp.Loader(pipe))
+
+
+class TestSteps:
+    def test_the_next_epoch_goes_on_where_the_last_stopped(self):
+        loader = fp.Loader(numbers(5), steps=3)
+        assert [list(loader), list(loader), list(loader)] == [[0, 1, 2], [3, 4, 0], [1, 2, 3]]
+        assert len(loader) == 3
+        assert loader.epoch == 3
+
+    @pytest.mark.parametrize("pipe", [numbers(5).shuffle(), streamed(5).shuffle(window=3)], ids=["indexed", "streamed"])
+    def test_resume_anywhere(self, pipe):
+        loader = fp.Loader(pipe, steps=4)
+        epochs = [list(loader) for _ in range(4)]
+        flat = sum(epochs, [])
+        for taken in range(1, 12):
+            other = fp.Loader(pipe, steps=4)
+            iterator = iter(other)
+            for k in range(taken):
+                if k and k % 4 == 0:
+                    iterator = iter(other)
+                assert next(iterator) == flat[k]
+            resumed = fp.Loader(pipe, steps=4)
+            resumed.load_state_dict(saved(other))
+            assert (resumed.epoch, resumed.step) == divmod(taken, 4)
+            assert list(resumed) == flat[taken : taken // 4 * 4 + 4]
+            assert list(resumed) == epochs[taken // 4 + 1]
+
+    def test_an_empty_pipe_is_an_error(self):
+        with pytest.raises(PlanError, match="no elements"):
+            list(fp.Loader(streamed(0), steps=3))
+
+
+class TestRanks:
+    @pytest.mark.parametrize("count", [1, 12, 13, 14])
+    def test_drop_makes_ranks_even(self, count):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                parts = [list(fp.Loader(numbers(count), rank=r, world_size=3)) for r in range(3)]
+            except PlanError as error:
+                assert count == 1 and "no element" in str(error)
+                return
+        assert {len(part) for part in parts} == {count // 3}
+        assert [x for step in zip(*parts, strict=True) for x in step] == list(range(count // 3 * 3))
+
+    def test_dropping_more_than_a_percent_warns(self):
+        with pytest.warns(UserWarning, match="1 of 13 elements"):
+            list(fp.Loader(numbers(13), rank=0, world_size=3))
+
+    @pytest.mark.parametrize("pipe", [numbers(13), streamed_known := numbers(13).shuffle(window=2)], ids=["i", "s"])
+    def test_pad_repeats_and_says_so(self, pipe):
+        loaders = [fp.Loader(pipe, rank=r, world_size=3, even="pad", shards=None) for r in range(3)]
+        parts = [list(loader.with_info()) for loader in loaders]
+        assert len({len(part) for part in parts}) == 1
+        assert len({len(loader) for loader in loaders}) == 1
+        real = [x for part in parts for x, info in part if info.valid]
+        assert sorted(real) == list(range(13))
+        padding = [(x, part[0][0]) for part in parts for x, info in part[:-1] + part[-1:] if not info.valid]
+        assert padding and all(x == first for x, first in padding)
+        for r, part in enumerate(parts):
+            for k, (_, info) in enumerate(part[:-1]):
+                resumed = fp.Loader(pipe, rank=r, world_size=3, even="pad")
+                resumed.load_state_dict(json.loads(json.dumps(info.state_dict())))
+                assert list(resumed) == [x for x, _ in part[k + 1 :]]
+
+    def test_error_refuses(self):
+        with pytest.raises(PlanError, match="between 4 and 5"):
+            list(fp.Loader(numbers(13), rank=0, world_size=3, even="error"))
+        assert list(fp.Loader(numbers(12), rank=0, world_size=3, even="error")) == [0, 3, 6, 9]
+
+    def test_unknown_length_wants_a_word(self):
+        with pytest.raises(PlanError, match="steps=.*even=None"):
+            list(fp.Loader(streamed(), rank=0, world_size=2))
+        parts = [list(fp.Loader(streamed(), rank=r, world_size=2, even=None)) for r in range(2)]
+        assert sorted(sum(parts, [])) == list(range(12))
+        assert [len(list(fp.Loader(streamed(), rank=r, world_size=2, steps=9))) for r in range(2)] == [9, 9]
+
+    @pytest.mark.parametrize("after", [0, 1, 2, 3])
+    @pytest.mark.parametrize("ranks", [1, 2, 3, 5])
+    def test_an_indexed_pipe_resumes_on_other_ranks(self, after, ranks):
+        pipe = numbers(48).shuffle().batch(2)
+        order = list(pipe_epoch(pipe))
+        before = [fp.Loader(pipe, rank=r, world_size=4) for r in range(4)]
+        taken = []
+        states = []
+        for loader in before:
+            iterator = iter(loader)
+            taken.append([next(iterator) for _ in range(after)])
+            states.append(saved(loader))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            rest = []
+            for r in range(ranks):
+                loader = fp.Loader(pipe, rank=r, world_size=ranks)
+                loader.load_state_dict(states[0])
+                rest.append(list(loader))
+        assert [b for step in zip(*taken, strict=True) for b in step] == order[: 4 * after]
+        done = [b for step in zip(*rest, strict=True) for b in step]
+        left = order[4 * after :]
+        assert done == left[: len(left) // ranks * ranks]
+
+    def test_a_streamed_pipe_resumes_on_the_same_ranks_only(self):
+        pipe = streamed().shuffle(window=4)
+        loader = fp.Loader(pipe, rank=0, world_size=2, even=None)
+        next(iter(loader))
+        with pytest.raises(StateError, match="rank 0 of 2"):
+            fp.Loader(pipe).load_state_dict(saved(loader))
+        list(loader)
+        other = fp.Loader(pipe)
+        other.load_state_dict(saved(loader))
+        assert other.epoch == 2
+
+    def test_rank_from_the_environment(self, monkeypatch):
+        monkeypatch.setenv("RANK", "1")
+        monkeypatch.setenv("WORLD_SIZE", "2")
+        assert list(fp.Loader(numbers(4))) == [1, 3]
+        monkeypatch.delenv("WORLD_SIZE")
+        with pytest.raises(ArgumentError, match="WORLD_SIZE"):
+            fp.Loader(numbers(4))
+
+    def test_drop_last_is_applied_once_for_a_rank(self):
+        # 100 rows in 8 shards: each leaves over some rows, which together make whole batches.
+        pipe = streamed(100).shuffle(window=2).batch(8, drop_last=True)
+        batches = list(fp.Loader(pipe))
+        assert [len(batch) for batch in batches] == [8] * 12
+
+
+def pipe_epoch(pipe):
+    return list(fp.Loader(pipe))
+
+
+class TestState:
+    def test_another_pipe_is_refused_and_named(self):
+        state = saved(fp.Loader(numbers(12).shuffle().batch(4)))
+        with pytest.raises(StateError, match=r"size=4.*size=5"):
+            fp.Loader(numbers(12).shuffle().batch(5)).load_state_dict(state)
+        with pytest.raises(StateError, match="operators"):
+            fp.Loader(numbers(12).batch(4)).load_state_dict(state)
+        with pytest.raises(StateError, match=r"12.*13"):
+            fp.Loader(numbers(13).shuffle().batch(4)).load_state_dict(state)
+
+    def test_another_seed_is_refused(self):
+        with pytest.raises(StateError, match="`seed` was 0 and is now 1"):
+            fp.Loader(numbers(), seed=1).load_state_dict(saved(fp.Loader(numbers())))
+
+    def test_not_strict_goes_on_and_lists_differences(self):
+        loader = fp.Loader(numbers(12).batch(4))
+        next(iter(loader))
+        other = fp.Loader(numbers(13).batch(4), seed=3)
+        with pytest.warns(UserWarning) as seen:
+            other.load_state_dict(saved(loader), strict=False)
+        assert len(seen) == 2
+        assert list(other) == [[4, 5, 6, 7], [8, 9, 10, 11], [12]]
+
+    def test_prefetch_may_come_and_go(self):
+        loader = fp.Loader(streamed().prefetch(4).batch(5))
+        whole = list(loader)
+        loader = fp.Loader(streamed().prefetch(4).batch(5))
+        next(iter(loader))
+        resumed = fp.Loader(streamed().batch(5).prefetch(1))
+        resumed.load_state_dict(saved(loader))
+        assert list(resumed) == whole[1:]
+
+    def test_changed_code_warns(self):
+        def double(x):
+            return x * 2
+
+        state = saved(fp.Loader(numbers().map(double)))
+
+        def double(x):
+            return x * 3
+
+        with pytest.warns(UserWarning, match="code of a function"):
+            fp.Loader(numbers().map(double)).load_state_dict(state)
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda s: {},
+            lambda s: {**s, "feedpipe": 99},
+            lambda s: {**s, "epoch": -1},
+            lambda s: {**s, "step": "x"},
+            lambda s: {k: v for k, v in s.items() if k != "fingerprint"},
+            lambda s: {**s, "position": {"cursors": [["a"]], "ended": 3}},
+            lambda s: {**s, "position": {"cursors": [[99, [None, 0, 0]]], "ended": []}},
+            lambda s: {**s, "position": {}},
+            lambda s: [1, 2],
+            lambda s: None,
+            lambda s: "garbage",
+        ],
+    )
+    def test_garbage_is_refused(self, change):
+        loader = fp.Loader(streamed().batch(5))
+        next(iter(loader))
+        with pytest.raises(StateError):
+            fp.Loader(streamed().batch(5)).load_state_dict(change(saved(loader)))
+
+    def test_state_is_small_and_plain(self):
+        loader = fp.Loader(streamed(1000).shuffle(window=100).batch(5))
+        next(iter(loader))
+        state = loader.state_dict()
+        assert json.loads(json.dumps(state)) == state
+        assert len(json.dumps(state)) < 4000
+
+
+class TestErrors:
+    def test_rows_before_a_failure_come_first_and_the_error_stays(self):
+        def picky(x: int) -> int:
+            if x == 7:
+                raise KeyError("seven")
+            return x
+
+        for pipe in (numbers(), streamed()):
+            for loader in (fp.Loader(pipe.map(picky)), fp.Loader(pipe.map(picky), fp.InProcess(debug=True))):
+                iterator = iter(loader)
+                got = []
+                with pytest.raises(fp.RowError) as first:
+                    got.extend(iterator)
+                    got.append(None)
+                assert isinstance(first.value.__cause__, KeyError)
+                assert "test_loader.py" in str(first.value) and "row 8" in str(first.value)
+                with pytest.raises(fp.RowError) as again:
+                    next(iterator)
+                assert again.value is first.value
+
+    def test_state_after_an_error_points_at_the_failing_row(self):
+        fails = [True]
+
+        def flaky(x: int) -> int:
+            if x == 3 and fails[0]:
+                raise ValueError
+            return x
+
+        loader = fp.Loader(streamed().map(flaky))
+        got = []
+        with pytest.raises(fp.RowError):
+            got.extend(iter_into(loader, got))
+        fails[0] = False
+        resumed = fp.Loader(streamed().map(flaky))
+        resumed.load_state_dict(saved(loader))
+        assert got + list(resumed) == list(range(12))
+
+    def test_lengths(self):
+        assert len(fp.Loader(numbers(10).batch(3))) == 4
+        with pytest.raises(UnknownLengthError, match="filter"):
+            len(fp.Loader(streamed()))
+        assert list(fp.Loader(streamed())) == list(range(12))
+
+    @pytest.mark.parametrize(
+        "options, words",
+        [
+            ({"workers": -1}, "`workers` must be >= 0"),
+            ({"seed": -1}, "`seed` must be >= 0"),
+            ({"rank": 1}, "together"),
+            ({"rank": 2, "world_size": 2}, "below the world size"),
+            ({"even": "maybe"}, "`even` must be one of"),
+            ({"steps": 0}, "`steps` must be >= 1 but got: 0"),
+            ({"shards": 0}, "`shards` must be >= 1"),
+        ],
+    )
+    def test_arguments(self, options, words):
+        with pytest.raises(ArgumentError, match=words) as error:
+            fp.Loader(numbers(), **options)
+        assert "test_loader.py" in str(error.value)
+
+    def test_shards_must_fit_the_ranks(self):
+        with pytest.raises(PlanError, match="multiple of the 2 ranks"):
+            list(fp.Loader(streamed(), rank=0, world_size=2, shards=3, even=None))
+
+
+def iter_into(loader, into):
+    for x in loader:
+        into.append(x)
+    return []
+
+
+def test_order_with_a_shuffle_does_not_depend_on_ranks():
+    # Shards in turn: rank r of 2 gives each second element of what one rank gives.
+    pipe = numbers(160).filter(lambda x: True).shuffle(window=6)
+    one = list(fp.Loader(pipe, shards=16))
+    two = [list(fp.Loader(pipe, rank=r, world_size=2, shards=16, even=None)) for r in range(2)]
+    assert one[::2] == two[0] and one[1::2] == two[1]
+
+
+def test_a_source_that_cannot_be_cut_is_read_once_by_a_process():
+    runs = []
+
+    def source():
+        runs.append(1)
+        yield from range(100)
+
+    loader = fp.Loader(fp.from_iterable(source).shuffle(window=4).batch(3))
+    assert sorted(sum(loader, [])) == list(range(100))
+    assert len(runs) == 1
+
+
+def test_numpy_elements_have_valid_rows():
+    pipe = fp.from_sequence([np.zeros((3, 2)), np.ones((2, 2))])
+    assert [info.valid.tolist() for _, info in fp.Loader(pipe).with_info()] == [[True] * 3, [True] * 2]
