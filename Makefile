@@ -33,6 +33,8 @@ $(READY): pyproject.toml constraints.txt
 	ln -sfn ../../pipes $(VENV)/src/feedpipe
 	touch $@
 
+# Two ranks share the cores; torchrun would say so in a long warning.
+demo: export OMP_NUM_THREADS ?= 1
 demo: $(READY) dataset  ## train a network on Fashion-MNIST with 2 ranks, stop, resume, compare
 	$(BIN)/torchrun --standalone --nproc-per-node=2 examples/fashion_mnist.py $(if $(DATA),--data $(DATA))
 

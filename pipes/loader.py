@@ -224,7 +224,7 @@ class Loader(Generic[T_co]):
     def _made_plan(self, shards: int | None) -> Plan:
         root = resolve(self._pipe)
         self._marks = {"fingerprint": cast("Json", fingerprint(root)), "code": code_digest(root)}
-        return Plan(
+        plan = Plan(
             root,
             seed=self._seed,
             rank=self._rank,
@@ -232,6 +232,12 @@ class Loader(Generic[T_co]):
             workers=self._service.workers,
             shards=shards,
         )
+        processes = self._world_size * max(1, self._service.workers)
+        if self._rank == 0 and processes > 1:
+            for reason, share in plan.common():
+                if share > 0.1:
+                    warnings.warn(f"each of {processes} processes reads the same data: {reason}", stacklevel=2)
+        return plan
 
     def _plan_for(self, saved: State, *, strict: bool) -> Plan:
         plan = self._plan

@@ -40,7 +40,7 @@ class GrowingPace:
     So the first row comes at once, a slow function is never run over a long block, and a fast one sees long blocks.
     """
 
-    ROWS = 4096
+    ROWS = 8192
     BYTES = 4 * 2**20
     FAST, SLOW = 0.002, 0.008  # seconds of producing one block
 

@@ -107,17 +107,24 @@ class Pipe(Node, Generic[T_co]):
         """The first `count` elements."""
         return list(self.take(count))
 
-    def explain(self) -> str:
-        """The plan in words: order, length, where work is dealt, what a resume costs.
+    def explain(self, *, world_size: int = 1, workers: int = 0, shards: int | None = None) -> None:
+        """Prints the plan: operators, lengths, where the work is dealt, what a resume runs again.
+
+        Args:
+            world_size, workers, shards: as for `Loader`.
 
         Example:
             >>> import feedpipe as fp
-            >>> "shuffle" in fp.from_sequence(range(10)).shuffle().explain()
-            True
+            >>> fp.from_sequence(range(10)).shuffle().batch(4).explain()
+            indexed, 3 elements; dealt at the end, element by element
+              from_sequence(range(0, 10))  10 indexed
+              .shuffle()                   10 indexed
+              .batch(4)                    3 indexed
+            resume: by index, runs nothing again
         """
-        from .plan.explain import explain
+        from .plan.explain import explained
 
-        return explain(self)
+        print(explained(resolve(self), world_size=world_size, workers=workers, shards=shards))
 
     def __repr__(self) -> str:
         return chain_code(self)

@@ -101,6 +101,10 @@ class Operator:
         """Of an operator that regroups: how many of `rows` input rows are left for an incomplete last group."""
         return 0
 
+    def remark(self) -> str | None:
+        """What `explain` should say of it beside its traits."""
+        return None
+
     def call(self) -> str:
         """The call as the user wrote it, such as `batch(256)`; the chain's `repr` is made of these."""
         from .graph import written

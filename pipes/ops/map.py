@@ -47,6 +47,11 @@ class Map(Operator):
     def length(self, stage: Stage) -> int | None:
         return stage.input.length
 
+    def remark(self) -> str | None:
+        if self.rng is False:
+            return "not keyed: random draws of its own would differ after a resume; see `rng=`"
+        return None
+
     def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
         made, error = self._call(stage, stage.input.rows(indices, context), indices, context)
         if error is not None:

@@ -15,7 +15,7 @@ from ..context import Context, generator
 from ..cursor import Cursor
 from ..errors import Origin, PlanError, located
 from ..permutation import Permutation
-from ..rows import Indices, RowList, concat, take
+from ..rows import Indices, RowList, take
 from ..traits import Operator, Order
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from ..stage import Stage
 
 T = TypeVar("T")
+
+_NONE = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -70,33 +72,27 @@ class Shuffle(Operator):
         key = context.key(stage.name, seed=self.seed)
         row = at.row
         halves = self._halves(stage.input.blocks(Cursor.of(origin), context))
-        carried: tuple[RowList, list[Origin | None] | None] = ([], None)
-        before: Cursor | None = None
+        before: Block | None = None
+        carried = _NONE
         if number:
-            half = next(halves)
-            stays = ~_now(generator(key, number - 1), len(half))
-            carried, before = half.kept(np.flatnonzero(stays)), half.at
-        last = False
-        while not last:
-            half_or_end = next(halves, None)
-            last = half_or_end is None
+            before = next(halves)
+            carried = np.flatnonzero(~_now(generator(key, number - 1), len(before)))
+        while True:
+            half = next(halves, None)
             random = generator(key, number)
-            parts = [carried] if carried[0] else []
-            if half_or_end is not None:
-                now = _now(random, len(half_or_end))
-                if now.any():
-                    parts.append(half_or_end.kept(np.flatnonzero(now)))
-                carried = half_or_end.kept(np.flatnonzero(~now))
-            if parts:
-                start = before if before is not None else half_or_end.at  # type: ignore[union-attr]
-                rows, origins = _permuted(parts, random)
-                after = row + len(rows)
-                end = Cursor([half_or_end.at.plain, number + 1], 0, after) if half_or_end is not None else None
-                here = Cursor([start.plain, number], 0, row)
-                yield Block(rows, here, end or here.advance(len(rows)), origins)
-                row = after
-            if half_or_end is not None:
-                before = half_or_end.at
+            now = _now(random, len(half) if half else 0)
+            blocks = [block for block in (before, half) if block]
+            chosen = np.concatenate([carried, np.flatnonzero(now) + (len(before) if before else 0)])
+            if len(chosen):
+                rows, origins = joined(blocks)
+                order = chosen[random.permutation(len(chosen))]
+                here = Cursor([blocks[0].at.plain, number], 0, row)
+                row += len(order)
+                end = Cursor([half.at.plain, number + 1], 0, row) if half else here.advance(len(order))
+                yield Block(take(rows, order), here, end, origins and [origins[i] for i in order])
+            if half is None:
+                return
+            before, carried = half, np.flatnonzero(~now)
             number += 1
 
     def _halves(self, blocks: Iterator[Block]) -> Iterator[Block]:
@@ -127,15 +123,6 @@ def _whole(blocks: list[Block]) -> Block:
 
 def _now(random: np.random.Generator, length: int) -> npt.NDArray[np.bool_]:
     return random.random(length) < 0.5
-
-
-def _permuted(
-    parts: list[tuple[RowList, list[Origin | None] | None]], random: np.random.Generator
-) -> tuple[RowList, list[Origin | None] | None]:
-    rows = concat([rows for rows, _ in parts])
-    order = random.permutation(len(rows))
-    origins = [origin for _, some in parts for origin in some or ()]
-    return take(rows, order), [origins[i] for i in order] if origins else None
 
 
 def shuffle(

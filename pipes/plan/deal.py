@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ..graph import Node, walk, with_inputs
 from ..ops.concat import Concat
@@ -21,6 +22,13 @@ UNITS = 16  # ranges of rows for each shard, at least: ranks of 8 shards then di
 UNIT = 1024  # rows in a range, at most
 
 
+class Common(NamedTuple):
+    """Why all shards read something, and which share of it."""
+
+    reason: str
+    share: float = 1.0
+
+
 @dataclass
 class Dealing:
     """Deals the graph below one sink to `shards` shards.
@@ -29,13 +37,13 @@ class Dealing:
         shards: how many.
         stages: the undealt graph, bound: it knows lengths.
         names: the names of operators; new nodes are added under the names of those they stand for.
-        whole: nodes whose output every shard reads whole or in common, with the reason; filled by `deal`.
+        common: nodes whose output all shards read, with the reason; filled by `deal`.
     """
 
     shards: int
     stages: Mapping[Node, Stage]
     names: dict[Node, str]
-    whole: dict[Node, str] = field(default_factory=dict)
+    common: dict[Node, Common] = field(default_factory=dict)
     _made: dict[tuple[object, ...], Node] = field(default_factory=dict)
 
     def deal(self, node: Node, shard: int, *, mixed: bool = False) -> Node:
@@ -53,6 +61,14 @@ class Dealing:
             return True
         return not (node.indexed or node.op.order is Order.GLOBAL or not node.inputs)
 
+    def edges(self, root: Node) -> set[Node]:
+        """The nodes right behind which the graph below `root` is dealt."""
+        if not self.passes(root):
+            return {root.inputs[0] if root.op.deals else root}
+        undealt = root.op.order is Order.GLOBAL
+        found = (self.edges(n) for n in root.inputs if not undealt or any(b.op.deals for b in walk(n)))
+        return set().union(*found)
+
     def _once(self, key: tuple[object, ...], make: Callable[[], Node]) -> Node:
         if key not in self._made:
             self._made[key] = make()
@@ -68,7 +84,7 @@ class Dealing:
         inputs: list[Node] = []
         for source in node.inputs:
             if node.op.order is Order.GLOBAL and not any(below.op.deals for below in walk(source)):
-                self.whole[source] = f"`{node.op.kind}` needs all of its rows beside an input that is dealt"
+                self.common[source] = Common(f"`{node.op.kind}` needs all of its rows beside an input that is dealt")
                 inputs.append(source)
             else:
                 inputs.append(self.deal(source, shard, mixed=_mixes(node, mixed)))
@@ -84,7 +100,7 @@ class Dealing:
         """`node`, dealt right behind it."""
         if not node.indexed:
             if self.shards > 1:
-                self.whole[node] = f"`{node.op.kind}` cannot be cut: its rows are dealt one by one"
+                self.common[node] = Common(f"the rows of `{node.op.kind}` cannot be dealt without reading all of them")
             return self._new(DealRows(self.shards, shard), node)
         permuted = mixed and not any(below.op.order is Order.REORDERS for below in walk(node))
         rows = self.stages[node].length or 0
@@ -106,7 +122,9 @@ class Dealing:
             dealt.append(self._between(node, units, self._new(Deal(self.shards, shard), full)))
         if rounds < count or not dealt:
             rest = self._once((node, "rest"), lambda: self._between(node, units, self._new(Skip(rounds), order)))
-            self.whole[node] = f"{count - rounds} of {count} units are shared: more shards than units"
+            share = (count - rounds) / count if count else 0.0
+            reason = f"{count - rounds} of the {count} inputs of `{node.op.kind}` are no full round of {self.shards} shards"
+            self.common[node] = Common(reason, share)
             dealt.append(self._new(DealRows(self.shards, shard), rest))
         return dealt[0] if len(dealt) == 1 else self._new(Concat(), *dealt)
 

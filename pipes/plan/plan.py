@@ -14,7 +14,7 @@ from ..ops.concat import Concat
 from ..rows import RowList
 from ..stage import Stage, bind
 from ..traits import Order
-from .deal import Dealing
+from .deal import Common, Dealing
 from .operators import Deal, Leftover
 
 
@@ -146,11 +146,19 @@ class Plan:
         tail = self._tail_stage(left).length
         return None if tail is None else total + tail
 
-    def shared(self) -> dict[Node, str]:
-        """What several shards read whole or in common, with the reason."""
+    def common(self) -> list[Common]:
+        """What all shards read."""
         if self.shards > 1:
             self.shard_stage(self.rank)
-        return dict(self._dealing.whole)
+        return list(self._dealing.common.values())
+
+    def stage_of(self, node: Node) -> Stage:
+        """An undealt operator, bound."""
+        return self._stages[node]
+
+    def edges(self) -> set[Node]:
+        """The nodes right behind which the work is dealt."""
+        return {self.root} if self.indexed else self._dealing.edges(self.root)
 
     def _bound(self, node: Node) -> Stage:
         return bind(node, self.names, self._stages)

@@ -53,7 +53,9 @@ def list_paths(
         if kind == "File":
             single.add(place.root + place.path, size)
             continue
-        found.append(single.take(digest, prefix=None))
+        if single.count:
+            found.append(single.taken(digest, prefix=None))
+            single = _Names()
         if kind == "Directory":
             walk = _Walk(place.path, "**" if recursive else "*", pattern)
         elif _WILD.search(place.path):
@@ -64,8 +66,8 @@ def list_paths(
         walk.into(names, place.filesystem, path)
         if not names.count:
             raise SourceError(walk.nothing(path, recursive))
-        found.append(names.take(digest, prefix=place.root + _folder(walk.base)))
-    found.append(single.take(digest, prefix=None))
+        found.append(names.taken(digest, prefix=place.root + _folder(walk.base)))
+    found.append(single.taken(digest, prefix=None))
     return Listing(pa.concat_arrays(found), digest.hexdigest())
 
 
@@ -97,15 +99,14 @@ class _Names:
         self._parts.append(pa.RecordBatch.from_arrays([names, pa.array(self._sizes, pa.int64())], ["name", "size"]))
         self._names, self._sizes = [], []
 
-    def take(self, digest: hashlib.blake2b, *, prefix: str | None) -> pa.LargeStringArray:
-        """The paths, in order, and nothing left here. With a prefix, the names are relative to it and are sorted;
-        without one, they are paths in the user's order."""
+    def taken(self, digest: hashlib.blake2b, *, prefix: str | None) -> pa.LargeStringArray:
+        """The paths. With a prefix, the names are relative to it and are sorted; without one, they are paths in the
+        user's order."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
         self._flush()
         table = pa.Table.from_batches(self._parts).combine_chunks()
-        self.__init__()  # type: ignore[misc]
         if prefix is not None:
             table = table.take(pc.sort_indices(table["name"]))
         for batch in table.to_batches(max_chunksize=_BATCH):
@@ -262,10 +263,16 @@ def _part(glob: str, *, last: bool) -> str:
         if char in "*?":
             made += "[^/]*" if char == "*" else "[^/]"
         elif close > 0:
-            inside = glob[at + 1 : close].replace("\\", r"\\").replace("[", r"\[")
-            made += f"(?!/)[{'^' + inside[1:] if inside.startswith('!') else inside.replace('^', r'\^', 1)}]"
+            made += _char_class(glob[at + 1 : close])
             at = close
         else:
             made += re.escape(char)
         at += 1
     return made if last else made + "/"
+
+
+def _char_class(inside: str) -> str:
+    # As in a shell: ! negates, - makes ranges, nothing else is special.
+    negated = inside.startswith("!")
+    chars = re.sub(r"([\\\[\]^&~|])", r"\\\1", inside[negated:])
+    return f"(?!/)[{'^' if negated else ''}{chars}]"

@@ -34,7 +34,8 @@ def mypy() -> Report:
     """Return what mypy reports on the cases, by file and line."""
     # Errors in the package itself are the business of `make check`.
     pattern = rf"^{re.escape(str(CASES.relative_to(ROOT)))}/(.+?):(\d+): error: (.*)$"
-    return {(name, int(line)): text for name, line, text in re.findall(pattern, run("mypy", CASES), re.MULTILINE)}
+    found = re.findall(pattern, run("mypy", CASES), re.MULTILINE)
+    return {(name, int(line)): text for name, line, text in found}
 
 
 def pyright() -> Report:

@@ -1,0 +1,74 @@
+"""The plan in words."""
+
+from __future__ import annotations
+
+from ..graph import Node, walk
+from ..stage import Stage
+from ..traits import Columns, Order
+from .plan import Plan
+
+
+def explained(root: Node, *, world_size: int, workers: int, shards: int | None) -> str:
+    """What a loader would run for `root`, a line for each operator."""
+    plan = Plan(root, seed=0, rank=0, world_size=world_size, workers=workers, shards=shards)
+    lines = [_head(plan), *_operators(plan), _resume(plan)]
+    times = f"{world_size * max(1, workers)} times" if world_size * max(1, workers) > 1 else "once, by this process"
+    lines.extend(f"all shards read: {reason}; it is read {times}" for reason, _ in plan.common())
+    return "\n".join(lines)
+
+
+def _head(plan: Plan) -> str:
+    length = plan.undealt.length
+    size = "length unknown" if length is None else f"{length} elements"
+    if plan.indexed:
+        return f"indexed, {size}; dealt at the end, element by element"
+    return f"streamed, {size}; {plan.shards} virtual shard{'s' * (plan.shards > 1)}"
+
+
+def _operators(plan: Plan) -> list[str]:
+    nodes = list(walk(plan.root))
+    number = {node: place for place, node in enumerate(nodes)}
+    calls = {node: ("." if node.inputs else "") + node.op.call() for node in nodes}
+    width = min(60, max(map(len, calls.values())))
+    columnar: dict[Node, bool] = {}
+    edges = plan.edges()
+    lines: list[str] = []
+    for node in nodes:
+        stage = plan.stage_of(node)
+        columnar[node] = _columnar(node, columnar)
+        facts = [_size(stage)]
+        if len(node.inputs) > 1:
+            facts.append("joins " + ", ".join(calls[child] for child in node.inputs))
+        elif node.inputs and number[node.inputs[0]] != number[node] - 1:
+            facts.append(f"reads {calls[node.inputs[0]]}")
+        if node.inputs and not columnar[node] and any(columnar[child] for child in node.inputs):
+            facts.append("columns become Python rows here")
+        if (remark := node.op.remark()) is not None:
+            facts.append(remark)
+        lines.append(f"  {calls[node]:<{width}}  {'; '.join(facts)}")
+        if node in edges and not plan.indexed:
+            how = "by index" if node.indexed else "row by row"
+            lines.append(f"  -- dealt here to {plan.shards} shard{'s' * (plan.shards > 1)}, {how} --")
+    return lines
+
+
+def _columnar(node: Node, below: dict[Node, bool]) -> bool:
+    if node.op.columns is Columns.KEEPS:
+        return bool(node.inputs) and all(below[child] for child in node.inputs)
+    return node.op.columns is Columns.MAKES
+
+
+def _size(stage: Stage) -> str:
+    length = stage.length
+    return f"{'?' if length is None else length} {'indexed' if stage.indexed else 'streamed'}"
+
+
+def _resume(plan: Plan) -> str:
+    if plan.indexed:
+        return "resume: by index, runs nothing again"
+    costs = [
+        f"{node.op.lookback()} rows of `{node.op.kind}`"
+        for node in walk(plan.root)
+        if node.op.lookback() and not node.indexed and node.op.order is not Order.GLOBAL
+    ]
+    return "resume: runs again at most " + ", ".join([*costs, "one block"]) + ", in each shard"
