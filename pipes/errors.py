@@ -101,6 +101,14 @@ class LoaderError(FeedpipeError, RuntimeError):
     """A loader or an iterator was used after its end."""
 
 
+class PlanWarning(UserWarning):
+    """A plan does what it was asked to, at a cost that its user may not expect."""
+
+
+class StateWarning(UserWarning):
+    """A state was loaded although something differs."""
+
+
 def caller() -> Where | None:
     """The innermost line on the stack that is not feedpipe's own."""
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]

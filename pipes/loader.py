@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeVar, cast
 from .checks import check_choice, check_int
 from .cursor import Json
 from .epoch import Epoch, Info
-from .errors import ArgumentError, ArgumentTypeError, LoaderError, PlanError, StateError, located
+from .errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    LoaderError,
+    PlanError,
+    PlanWarning,
+    StateError,
+    StateWarning,
+    located,
+)
 from .pipe import Pipe
 from .plan.fingerprint import code_digest, differences, fingerprint
 from .plan.plan import Plan
@@ -236,7 +245,7 @@ class Loader(Generic[T_co]):
         if self._rank == 0 and processes > 1:
             for reason, share in plan.common():
                 if share > 0.1:
-                    warnings.warn(f"each of {processes} processes reads the same data: {reason}", stacklevel=2)
+                    warnings.warn(f"each of {processes} processes reads the same data: {reason}", PlanWarning, stacklevel=2)
         return plan
 
     def _plan_for(self, saved: State, *, strict: bool) -> Plan:
@@ -249,9 +258,9 @@ class Loader(Generic[T_co]):
                 "this state is of another loader: " + "; ".join(found) + "; `strict=False` goes on all the same"
             )
         for line in found:
-            warnings.warn(f"loading a state all the same: {line}", stacklevel=3)
+            warnings.warn(f"loading a state all the same: {line}", StateWarning, stacklevel=3)
         if saved.get("code") != self._marks["code"] and not found:
-            warnings.warn("the code of a function in the pipe has changed since the state was taken", stacklevel=3)
+            warnings.warn("the code of a function in the pipe has changed since the state was taken", StateWarning, stacklevel=3)
         if plan.indexed or saved["position"] is None:
             return plan
         if saved["shards"] == 0 or (saved["world_size"], saved["rank"]) != (self._world_size, self._rank):
@@ -279,7 +288,7 @@ class Loader(Generic[T_co]):
             if not self._told:
                 self._told = True
                 if dropped > 0.01 * sum(lengths):
-                    warnings.warn(said, stacklevel=2)
+                    warnings.warn(said, PlanWarning, stacklevel=2)
                 else:
                     log.info(said)
         return least

@@ -8,6 +8,7 @@ from typing import Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 from .errors import ArgumentError, ArgumentTypeError, caller, located
 from .graph import Node, chain_code
 from .ops.batch import batch as _batch
+from .ops.collate import collate as _collate
 from .ops.concat import concat as _concat
 from .ops.enumerate import enumerate as _enumerate
 from .ops.filter import filter as _filter
@@ -130,6 +131,7 @@ class Pipe(Node, Generic[T_co]):
         return chain_code(self)
 
     batch = _batch
+    collate = _collate
     concat = _concat
     enumerate = _enumerate
     filter = _filter

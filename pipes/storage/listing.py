@@ -7,10 +7,10 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from ..errors import SourceError
-from .filesystem import Location, MissingError, locate, reason
+from ..errors import ArgumentError, ArgumentTypeError, SourceError, located
+from .filesystem import Location, MissingError, as_paths, check_filesystem, locate, reason
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,39 +36,63 @@ class Listing:
         return len(self.paths)
 
 
-def list_paths(
-    paths: list[str], *, pattern: str | None = None, recursive: bool = False, filesystem: object = None
-) -> Listing:
-    """The files that `paths` stand for, in the order of `paths`; those of one folder or glob sorted by name.
+@dataclass(frozen=True)
+class Selection:
+    """What to list: the arguments of `list_files`."""
 
-    Raises:
-        SourceError: a path is missing, cannot be listed, or stands for no file.
-    """
-    import pyarrow as pa
+    kind: ClassVar[str] = "list_files"
 
-    found: list[pa.LargeStringArray] = []
-    digest = hashlib.blake2b(digest_size=16)
-    single = _Names()  # files named outright: no folder is read for them
-    for path, place, kind, size in _looked_up(paths, filesystem):
-        if kind == "File":
-            single.add(place.root + place.path, size)
-            continue
+    paths: str | list[str]
+    pattern: str | None = None
+    recursive: bool = False
+    filesystem: object = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "paths", as_paths(self.paths))
+        if self.pattern is not None and not isinstance(self.pattern, str):
+            raise ArgumentTypeError(located(f"`pattern` must be a string but got: {self.pattern!r}"))
+        if self.pattern is not None and ("/" in self.pattern or not self.pattern):
+            raise ArgumentError(
+                located(
+                    f"`pattern` must be a glob for a file's name, such as '*.csv', but got: {self.pattern!r}; "
+                    "folders go into `paths`"
+                )
+            )
+        check_filesystem(self.filesystem)
+
+    def listing(self) -> Listing:
+        """The files that the paths stand for, in the order of the paths; those of one folder or glob sorted by name.
+
+        Raises:
+            SourceError: a path is missing, cannot be listed, or stands for no file.
+        """
+        import pyarrow as pa
+
+        found: list[pa.LargeStringArray] = []
+        digest = hashlib.blake2b(digest_size=16)
+        single = _Names()  # files named outright: no folder is read for them
+        paths = [self.paths] if isinstance(self.paths, str) else self.paths
+        for path, place, kind, size in _looked_up(paths, self.filesystem):
+            if kind == "File":
+                single.add(place.root + place.path, size)
+                continue
+            if single.count:
+                found.append(single.taken(digest, prefix=None))
+                single = _Names()
+            if kind == "Directory":
+                walk = _Walk(place.path, "**" if self.recursive else "*", self.pattern)
+            elif _WILD.search(place.path):
+                walk = _Walk(*_split(place.path), self.pattern)
+            else:
+                raise MissingError(f"{path} is not there: no file or folder has that name")
+            names = _Names()
+            walk.into(names, place.filesystem, path)
+            if not names.count:
+                raise SourceError(walk.nothing(path))
+            found.append(names.taken(digest, prefix=place.root + _folder(walk.base)))
         if single.count:
             found.append(single.taken(digest, prefix=None))
-            single = _Names()
-        if kind == "Directory":
-            walk = _Walk(place.path, "**" if recursive else "*", pattern)
-        elif _WILD.search(place.path):
-            walk = _Walk(*_split(place.path), pattern)
-        else:
-            raise MissingError(f"{path} is not there: no file or folder has that name")
-        names = _Names()
-        walk.into(names, place.filesystem, path)
-        if not names.count:
-            raise SourceError(walk.nothing(path, recursive))
-        found.append(names.taken(digest, prefix=place.root + _folder(walk.base)))
-    found.append(single.taken(digest, prefix=None))
-    return Listing(pa.concat_arrays(found), digest.hexdigest())
+        return Listing(pa.concat_arrays(found), digest.hexdigest())
 
 
 class _Names:
@@ -114,9 +138,11 @@ class _Names:
             relative = names if prefix is not None else [os.path.basename(name) for name in names]
             digest.update("\0".join([*relative, ""]).encode())
             digest.update(batch.column("size").to_numpy().tobytes())
-        names = table["name"] if not prefix else pc.binary_join_element_wise(prefix, table["name"], "")
-        joined = names.combine_chunks()
-        return joined if isinstance(joined, pa.LargeStringArray) else joined.cast(pa.large_string())
+        paths = table["name"]
+        if prefix:
+            root, nothing = pa.scalar(prefix, pa.large_string()), pa.scalar("", pa.large_string())
+            paths = pc.binary_join_element_wise(root, paths, nothing)
+        return pa.concat_arrays(paths.chunks)
 
 
 class _Walk:
@@ -180,7 +206,7 @@ class _Walk:
             return bool(self._levels[depth].fullmatch(name))
         return self._any_depth and (self._hidden or name[:1] not in "._")
 
-    def nothing(self, path: str, recursive: bool) -> str:
+    def nothing(self, path: str) -> str:
         """Why no file was found, and what to do."""
         wanted = f" that matches {self._pattern!r}" if self._pattern else ""
         said = f"{path} holds no file{wanted}" if self._glob in ("*", "**") else f"no file matches {path}"
@@ -275,4 +301,9 @@ def _char_class(inside: str) -> str:
     # As in a shell: ! negates, - makes ranges, nothing else is special.
     negated = inside.startswith("!")
     chars = re.sub(r"([\\\[\]^&~|])", r"\\\1", inside[negated:])
-    return f"(?!/)[{'^' if negated else ''}{chars}]"
+    made = f"(?!/)[{'^' if negated else ''}{chars}]"
+    try:
+        re.compile(made)
+    except re.error:  # such as [z-a]
+        return "(?!)"
+    return made

@@ -1,0 +1,151 @@
+"""`from_arrays`: the rows of arrays that share their first axis."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Union, cast
+
+import numpy as np
+
+from ..context import Context
+from ..cursor import Json
+from ..errors import ArgumentError, ArgumentTypeError, Origin, located
+from ..pipe import Pipe
+from ..rows import Array, Indices, Row, RowList
+from ..stage import Stage
+from ..traits import Columns, Operator
+from ._arrays import Packed, described, packed, read_only, rows_at, unpacked
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True, eq=False)
+class FromArrays(Operator):
+    kind: ClassVar[str] = "from_arrays"
+    columns: ClassVar[Columns] = Columns.MAKES
+
+    arrays: Mapping[str, Array]
+
+    def indexed(self, inputs: Sequence[bool]) -> bool:
+        return True
+
+    def length(self, stage: Stage) -> int:
+        return len(next(iter(self.arrays.values())))
+
+    def origin(self, stage: Stage, index: int, context: Context) -> Origin:
+        return Origin("from_arrays", index + 1)
+
+    def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
+        return rows_at(self.arrays, self.length(stage), indices)
+
+    def identity(self) -> Json:
+        return described(self.arrays)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _restored, ({name: packed(array) for name, array in self.arrays.items()},)
+
+
+def _restored(parts: dict[str, Packed]) -> FromArrays:
+    return FromArrays(unpacked(parts))
+
+
+def from_arrays(arrays: Mapping[str, Union[np.ndarray[Any, Any], torch.Tensor]]) -> Pipe[Row]:
+    """Begin a pipe with the rows of arrays: row i holds item i of each.
+
+    Element: a dict with, for each name, a Python scalar, or a NumPy array where the array has more than one dimension.
+    Order is the arrays'; their length; indexed; columns. State: a position. Nothing is copied or read ahead: a
+    memory-mapped array stays on disk, and travels to another process as its path. Rows are read-only: a function that
+    writes into one gets an error in place of a changed source. Leave the arrays as they are while the pipe is in use.
+
+    Args:
+        arrays: NumPy arrays or CPU tensors by name, all of one length along their first axis: numbers, bools, text or
+            bytes of fixed width.
+
+    Raises:
+        ArgumentError: lengths differ, there is no array, or one has no axis.
+        ArgumentTypeError: something else than an array or a tensor, or a dtype that has no column.
+
+    Example:
+        >>> import feedpipe as fp, numpy as np
+        >>> pipe = fp.from_arrays({"x": np.array([[1, 2], [3, 4]]), "y": np.array([0, 1])})
+        >>> pipe[1]
+        {'x': array([3, 4]), 'y': 1}
+        >>> pipe.batch(2).collate()[0]["x"].shape
+        torch.Size([2, 2])
+    """
+    if not isinstance(arrays, Mapping):
+        raise ArgumentTypeError(
+            located(f'`arrays` must be a dict of arrays, such as {{"x": X}}, but got: {type(arrays).__name__}')
+        )
+    if not arrays:
+        raise ArgumentError(located("`arrays` must hold at least one array but got: {}"))
+    columns = {_name(name): _column(name, value) for name, value in arrays.items()}
+    first, *others = columns
+    for name in others:
+        if len(columns[name]) != len(columns[first]):
+            raise ArgumentError(
+                located(
+                    f"`arrays` must be of one length but `{first}` has {len(columns[first])} rows and `{name}` "
+                    f"{len(columns[name])}"
+                )
+            )
+    return cast("Pipe[Row]", Pipe.source(FromArrays(columns)))
+
+
+def _name(name: object) -> str:
+    if not isinstance(name, str):
+        raise ArgumentTypeError(located(f"the names of `arrays` must be of type str but got: {name!r}"))
+    return name
+
+
+def _column(name: str, value: object) -> Array:
+    if isinstance(value, np.ma.MaskedArray):
+        raise ArgumentTypeError(
+            located(f"`{name}` is a masked array, and a column has no mask; fill it with `.filled(...)`")
+        )
+    if not isinstance(value, np.ndarray):
+        if not type(value).__module__.startswith("torch") or not hasattr(value, "numpy"):
+            raise ArgumentTypeError(
+                located(
+                    f"`{name}` must be a NumPy array or a tensor but got: {type(value).__name__}; make it one with "
+                    "`np.asarray`, and for data frames and Arrow there is `from_table`"
+                )
+            )
+        value = _view(name, cast("torch.Tensor", value))
+    if value.ndim == 0:
+        raise ArgumentError(located(f"`{name}` must have at least one axis, for the rows, but has none"))
+    if value.dtype.kind not in "biufcSU":
+        raise ArgumentTypeError(
+            located(
+                f"`{name}` has dtype {value.dtype}, and a column holds numbers, bools, text or bytes of fixed width; "
+                f"{_REPAIRS.get(value.dtype.kind, 'give its fields one by one')}"
+            )
+        )
+    return read_only(value)
+
+
+_REPAIRS = {
+    "O": "make it one of these with `np.stack` or `.astype(str)`, or give a table to `from_table`",
+    "M": 'give its numbers with `.view("int64")`, or a table to `from_table`',
+    "m": 'give its numbers with `.view("int64")`, or a table to `from_table`',
+}
+
+
+def _view(name: str, tensor: torch.Tensor) -> Array:
+    """The memory of a tensor as an array."""
+    if tensor.device.type != "cpu":
+        raise ArgumentTypeError(
+            located(f"`{name}` is on {tensor.device}, and rows are read from CPU memory; give `{name}.cpu()`")
+        )
+    try:
+        return tensor.detach().numpy()
+    except TypeError as error:  # bfloat16 and float8 have no NumPy dtype; a sparse tensor has no dense memory
+        if "strided" in str(tensor.layout):
+            repair = f"give `{name}.float()`, or its bits with `{name}.view(torch.int{8 * tensor.element_size()})`"
+        else:
+            repair = f"give `{name}.to_dense()`"
+        raise ArgumentTypeError(
+            located(f"`{name}` is a tensor of {tensor.dtype} and {tensor.layout}, which NumPy cannot read; {repair}")
+        ) from error

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import pytest
+
+import feedpipe as fp
+from feedpipe.errors import ArgumentTypeError, UnknownLengthError
+from feedpipe.testing import check_operator
+
+
+def test_law():
+    assert check_operator(fp.from_sequence(range(40)).filter(lambda x: x % 3)) == [x for x in range(40) if x % 3]
+    assert check_operator(fp.from_sequence(range(40)).filter(lambda x: False)) == []
+    pipe = fp.from_sequence(range(40)).filter(lambda x: x % 3).filter(lambda x: x % 2)
+    assert check_operator(pipe) == [x for x in range(40) if x % 3 and x % 2]
+
+
+def test_rows_before_a_failure_come_first():
+    def broken(x: int) -> bool:
+        return bool(x % 2) if x < 9 else 1 // 0 == 0
+
+    got: list[int] = []
+    with pytest.raises(fp.RowError, match="row 10"):
+        got.extend(fp.from_sequence(range(30)).filter(broken))
+    assert got == [1, 3, 5, 7]
+
+
+def test_a_stop_iteration_is_an_error_and_no_end():
+    numbers = iter([True] * 5)
+    with pytest.raises(fp.RowError, match="StopIteration"):
+        list(fp.from_sequence(range(30)).filter(lambda x: next(numbers)))
+
+
+def test_length_is_unknown():
+    pipe = fp.from_sequence(range(3)).filter(bool)
+    with pytest.raises(UnknownLengthError, match=r"filter\(bool\)"):
+        len(pipe)
+    assert bool(pipe) and list(pipe) == [1, 2]
+    with pytest.raises(ArgumentTypeError, match="`function`"):
+        fp.from_sequence([1]).filter(None)

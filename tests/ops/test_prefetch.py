@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+import feedpipe as fp
+from feedpipe.errors import ArgumentError
+from feedpipe.testing import check_operator
+
+
+@pytest.mark.parametrize("source", [fp.from_sequence(range(30)), fp.from_sequence(range(30)).filter(lambda x: True)])
+@pytest.mark.parametrize("count", [1, 3, 100])
+def test_law(source, count):
+    assert check_operator(source.prefetch(count)) == list(range(30))
+    assert check_operator(source.prefetch(count).batch(4).prefetch(2), samples=4)[-1] == [28, 29]
+
+
+def threads() -> list[str]:
+    return [t.name for t in threading.enumerate() if t.name.startswith("feedpipe")]
+
+
+@pytest.mark.parametrize("source", [fp.from_sequence(range(10**6)), fp.from_sequence(range(10**6)).filter(lambda x: True)])
+def test_the_thread_ends_with_its_iterator(source):
+    iterator = iter(source.prefetch(4))
+    assert next(iterator) == 0
+    assert len(threads()) == 1
+    del iterator
+    assert threads() == []
+    loader = fp.Loader(source.prefetch(4).batch(2))
+    loader_iterator = iter(loader)
+    next(loader_iterator)
+    assert threads()
+    loader.close()
+    assert threads() == []
+
+
+def test_it_works_ahead_and_no_further():
+    made: list[int] = []
+    reached = threading.Event()
+
+    def row(x: int) -> int:
+        made.append(x)
+        if x == 5:
+            reached.set()
+        return x
+
+    iterator = iter(fp.from_iterable(range(10**6)).map(row).prefetch(8))
+    next(iterator)
+    assert reached.wait(10)
+    del iterator
+    assert len(made) < 100
+
+
+def test_an_error_comes_after_the_rows_before_it():
+    got: list[float] = []
+    with pytest.raises(fp.RowError, match="ZeroDivisionError"):
+        got.extend(fp.from_sequence([1, 2, 0, 4]).filter(lambda x: True).map(lambda x: 1 / x).prefetch(10))
+    assert got == [1.0, 0.5]
+    assert threads() == []
+
+
+def test_no_thread_when_debugging():
+    loader = fp.Loader(fp.from_sequence(range(9)).prefetch(2), fp.InProcess(debug=True))
+    next(iter(loader))
+    assert threads() == []
+    with pytest.raises(ArgumentError, match="`count` must be >= 1"):
+        fp.from_sequence("a").prefetch(0)

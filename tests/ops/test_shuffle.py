@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import feedpipe as fp
+from feedpipe.context import Context
+from feedpipe.errors import ArgumentError, PlanError
+from feedpipe.permutation import Permutation
+from feedpipe.testing import check_operator
+
+
+@given(st.integers(0, 60), st.integers(1, 70))
+def test_law_of_a_window(count, window):
+    pipe = fp.from_sequence(range(count)).filter(lambda x: True).shuffle(window=window)
+    assert sorted(check_operator(pipe, samples=4)) == list(range(count))
+
+
+def test_law_of_a_full_shuffle():
+    rows = check_operator(fp.from_sequence(range(50)).shuffle())
+    assert sorted(rows) == list(range(50)) and rows != list(range(50))
+
+
+@given(st.integers(1, 300), st.integers(0, 2**32))
+def test_a_computed_permutation_is_one(length, seed):
+    permutation = Permutation(Context(seed=seed).key("x"), length, materialised=0)
+    assert sorted(permutation[range(length)]) == list(range(length))
+    assert permutation[np.array([length - 1, 0])].tolist() == [permutation[range(length)][-1], permutation[range(length)][0]]
+
+
+def test_epochs_rounds_seeds_and_names_differ():
+    source = fp.from_sequence(range(100))
+    runs = [check_operator(source.shuffle(), epoch=e, samples=1) for e in range(3)]
+    runs.append(check_operator(source.shuffle(), seed=1, samples=1))
+    runs.append(check_operator(source.shuffle(seed=4), samples=1))
+    runs.append(list(source.shuffle(name="mine")))
+    rounds = list(source.shuffle().repeat(2))
+    runs += [rounds[:100], rounds[100:]]
+    assert len({tuple(run) for run in runs}) == len(runs)
+
+
+def test_two_shuffles_of_one_source_are_independent():
+    source = fp.from_sequence(range(100))
+    assert sum(a == b for a, b in source.shuffle().zip(source.shuffle())) < 10
+    assert list(source.shuffle().shuffle()) != list(source)
+
+
+def test_a_seed_of_its_own_does_not_follow_the_loader():
+    pipe = fp.from_sequence(range(50)).shuffle(seed=3)
+    assert list(fp.Loader(pipe, seed=1)) == list(fp.Loader(pipe, seed=2))
+
+
+def test_a_window_moves_rows_by_about_half_a_window():
+    rows = list(fp.from_sequence(range(10_000)).shuffle(window=1000))
+    distance = np.abs(np.array(rows) - np.arange(10_000))
+    assert 100 < distance.mean() < 500 and distance.max() < 10_000 / 2
+
+
+def test_every_order_is_as_likely():
+    orders = Counter(tuple(check_operator(fp.from_sequence(range(3)).shuffle(), seed=s, samples=1)) for s in range(600))
+    assert len(orders) == 6 and min(orders.values()) > 60
+
+
+def test_a_streamed_pipe_wants_a_window():
+    with pytest.raises(PlanError, match=r"streamed; give `window=10_000`.*\.load\(\)") as error:
+        fp.from_sequence(range(3)).filter(bool).shuffle()
+    assert "test_shuffle.py" in str(error.value)
+    with pytest.raises(ArgumentError, match="`window` must be >= 1"):
+        fp.from_sequence(range(3)).shuffle(window=0)

@@ -1,0 +1,160 @@
+"""Random chains of all operators: the law, indexed against streamed, ranks and shards, seeds and epochs."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import feedpipe as fp
+from feedpipe.testing import check_operator, same
+
+pytestmark = pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
+
+Chain = fp.Pipe[Any]
+
+
+def weight(row: object) -> int:
+    """A small number that belongs to a row, whatever it is."""
+    return sum(map(ord, repr(row))) + len(repr(row))
+
+
+def draw(row: object, rng: np.random.Generator) -> object:
+    return row, int(rng.integers(1000))
+
+
+def few(row: object) -> list[object]:
+    return [row] * (weight(row) % 4)
+
+
+def streamed(pipe: Chain) -> Chain:
+    """The same rows, in order only."""
+    return pipe.filter(lambda row: True)
+
+
+counts = st.integers(0, 60)
+small = st.integers(1, 9)
+
+
+def sources(count: int) -> list[Callable[[], Chain]]:
+    return [
+        lambda: fp.from_sequence(range(count)),
+        lambda: fp.from_iterable(lambda: iter(range(count))),
+        lambda: fp.from_arrays({"x": np.arange(count), "y": np.arange(2.0 * count).reshape(count, 2)}),
+        lambda: fp.from_table(pa.table({"a": list(range(count)), "b": [str(k) for k in range(count)]})),
+    ]
+
+
+@st.composite
+def chains(draw_: st.DrawFn, steps: int = 4, *, local: bool = False) -> Chain:
+    """A chain. `local` leaves out what makes the union over shards differ in more than grouping."""
+    source = draw_(st.sampled_from(range(3)))
+    pipe = sources(draw_(counts))[source]()
+    for _ in range(draw_(st.integers(0, steps))):
+        size = draw_(small)
+        steps_: list[Callable[[Chain], Chain]] = [
+            lambda p: p.map(lambda row: row),
+            lambda p: p.filter(lambda row: weight(row) % 3 != 0),
+            lambda p: p.flat_map(few),
+            lambda p, n=size: p.shuffle(window=n * 3),
+            lambda p, n=size: p.prefetch(n),
+            lambda p: p.shuffle() if p.indexed else p.load().shuffle(),
+            lambda p, n=size: p.take(5 * n),
+            lambda p, n=size: p.skip(n),
+            lambda p, n=size: p.slice(1, None, n),
+            lambda p: p.concat(fp.from_sequence(range(1000, 1007))),
+            lambda p, n=size: p.batch(n).unbatch(),
+            lambda p: p.repeat(2),
+        ]
+        if not local:
+            steps_ += [
+                lambda p: p.map(draw, rng=True),
+                lambda p: p.enumerate(),
+                lambda p: p.zip(fp.from_sequence(range(50))),
+                lambda p: streamed(p).zip(streamed(p)),
+                lambda p, n=size: p.batch(n),
+                lambda p, n=size: p.batch(n, drop_last=True),
+            ]
+        pipe = draw_(st.sampled_from(steps_))(pipe)
+
+    return pipe
+
+
+quick = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@quick
+@given(chains(), st.integers(0, 3))
+def test_every_chain_keeps_the_law(pipe, epoch):
+    check_operator(pipe, samples=3, epoch=epoch)
+
+
+@quick
+@given(chains())
+def test_streamed_gives_what_indexed_gives(pipe):
+    if pipe.indexed:
+        for one, other in zip(pipe, streamed(pipe), strict=True):
+            assert same(one, other)
+
+
+@quick
+@given(chains(local=True), st.integers(1, 4), st.integers(1, 4))
+def test_the_union_over_ranks_is_the_pipe(pipe, ranks, each):
+    expected = Counter(map(repr, list(pipe)))
+    windows_before_a_cut = "shuffle" in repr(pipe) and any(w in repr(pipe) for w in ("take", "skip", "slice"))
+    for shards in (None, ranks * each):
+        parts = [
+            list(fp.Loader(pipe, rank=rank, world_size=ranks, even=None, shards=shards)) for rank in range(ranks)
+        ]
+        got = Counter(repr(row) for part in parts for row in part)
+        if windows_before_a_cut:  # which rows are cut off is a random draw, and `for x in pipe` draws with another key
+            assert got.total() == expected.total()
+        else:
+            assert got == expected
+
+
+@quick
+@given(chains(), st.integers(1, 3), st.data())
+def test_a_loader_resumes_exactly_anywhere(pipe, ranks, data):
+    rank = data.draw(st.integers(0, ranks - 1))
+
+    def loader() -> fp.Loader[Any]:
+        return fp.Loader(pipe, rank=rank, world_size=ranks, even=None, seed=5)
+
+    reference = loader()
+    first, second = list(reference), list(reference)
+    for _ in range(3):
+        taken = data.draw(st.integers(0, len(first)))
+        other = loader()
+        iterator = iter(other)
+        for row in first[:taken]:
+            assert same(next(iterator), row)
+        state = json.loads(json.dumps(other.state_dict()))
+        resumed = loader()
+        resumed.load_state_dict(state)
+        rest = first[taken:] if taken < len(first) else second
+        got = list(resumed)
+        assert len(got) == len(rest) and all(map(same, got, rest))
+
+
+@quick
+@given(chains())
+def test_seeds_and_epochs(pipe):
+    one, other = fp.Loader(pipe, seed=3), fp.Loader(pipe, seed=3)
+    for _ in range(2):
+        rows, again = list(one), list(other)
+        assert len(rows) == len(again) and all(map(same, rows, again))
+
+
+def test_two_epochs_differ_where_there_is_a_shuffle():
+    for pipe in (fp.from_sequence(range(99)).shuffle(), streamed(fp.from_sequence(range(99))).shuffle(window=30)):
+        loader = fp.Loader(pipe)
+        first, second = list(loader), list(loader)
+        assert first != second and sorted(first) == sorted(second)
