@@ -84,13 +84,9 @@ def _parser() -> argparse.ArgumentParser:
         description="Runs ours and the peers side by side, each peer in its own environment, in "
         "interleaved rounds; prints medians and ratios and writes JSON.",
     )
-    parser.add_argument(
-        "work", nargs="+", choices=workloads.names(), help="the workloads to run", metavar="WORK"
-    )
+    parser.add_argument("work", nargs="+", choices=workloads.names(), help="the workloads to run", metavar="WORK")
     parser.add_argument("--rounds", type=_positive, help="instead of the workload's own number")
-    parser.add_argument(
-        "--only", action="append", default=[], metavar="NAME", help="this contestant (repeatable)"
-    )
+    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="this contestant (repeatable)")
     parser.add_argument("--quick", action="store_true", help="small and one round: a trial run")
     parser.add_argument("--rebuild", action="store_true", help="make the environments anew")
     parser.add_argument("--strict", action="store_true", help="fail where a target is missed")

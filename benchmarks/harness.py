@@ -67,9 +67,7 @@ def run(
                 del figures[each.name]
 
     summaries = {
-        each.name: _summary(workload, each, figures, checked[each.name])
-        for each in contestants
-        if each.name in figures
+        each.name: _summary(workload, each, figures, checked[each.name]) for each in contestants if each.name in figures
     }
     return Results(workload, rounds, arguments, summaries, failures), environments
 
@@ -133,9 +131,7 @@ def _environments(
         try:
             made[name] = environment(name, rebuild=rebuild, say=say)
         except BuildError as error:
-            failures.extend(
-                Failure(each.name, str(error)) for each in contestants if each.environment == name
-            )
+            failures.extend(Failure(each.name, str(error)) for each in contestants if each.environment == name)
     return made
 
 
@@ -166,11 +162,7 @@ def _summary(
     metric = workload.metric
     own = figures[contestant.name]
     base = figures.get(workload.baseline, ())
-    ratios = [
-        float(one[metric]) / float(other[metric])
-        for one, other in zip(own, base, strict=False)
-        if other[metric]
-    ]
+    ratios = [float(one[metric]) / float(other[metric]) for one, other in zip(own, base, strict=False) if other[metric]]
     return Summary(contestant, metric, own, ratios, checked)
 
 

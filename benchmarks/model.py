@@ -115,9 +115,13 @@ class Results:
 
     def ratio(self, name: str, to: str) -> float:
         """The median over the rounds of `name`'s metric over `to`'s."""
+        return median(self.round_ratios(name, to))
+
+    def round_ratios(self, name: str, to: str) -> list[float]:
+        """`name`'s metric over `to`'s, round by round."""
         metric = self.workload.metric
         pairs = zip(self.summaries[name].figures, self.summaries[to].figures, strict=True)
-        return median([one[metric] / other[metric] for one, other in pairs])
+        return [one[metric] / other[metric] for one, other in pairs]
 
     def have(self, *names: str) -> bool:
         return all(name in self.summaries for name in names)
@@ -125,6 +129,13 @@ class Results:
     @property
     def peers(self) -> list[Summary]:
         return [each for each in self.summaries.values() if not each.contestant.ours]
+
+
+def spread(numbers: Sequence[float], reached: Callable[[float], bool], digits: int = 2) -> str:
+    """The median with its range, and in how many rounds the target was reached: a near miss shows."""
+    held = sum(map(reached, numbers))
+    low, high = min(numbers), max(numbers)
+    return f"{median(numbers):.{digits}f} ({low:.{digits}f} to {high:.{digits}f}; {held} of {len(numbers)} rounds)"
 
 
 def median(numbers: Sequence[float]) -> float:

@@ -59,8 +59,7 @@ def as_json(
         "arguments": dict(results.arguments),
         "machine": dict(machine),
         "environments": {
-            name: {"pins": list(PINS.get(name, ())), "versions": each.versions}
-            for name, each in environments.items()
+            name: {"pins": list(PINS.get(name, ())), "versions": each.versions} for name, each in environments.items()
         },
         "contestants": {name: _plain(each) for name, each in results.summaries.items()},
         "failures": [dataclasses.asdict(each) for each in results.failures],

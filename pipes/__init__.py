@@ -6,5 +6,13 @@ from .loader import Loader as Loader
 from .pipe import Pipe as Pipe
 from .services.inprocess import InProcess as InProcess
 from .sources.from_arrays import from_arrays as from_arrays
+from .sources.from_dataset import from_dataset as from_dataset
 from .sources.from_iterable import from_iterable as from_iterable
 from .sources.from_sequence import from_sequence as from_sequence
+from .sources.from_table import from_table as from_table
+from .sources.list_files import list_files as list_files
+from .sources.read_csv import read_csv as read_csv
+from .sources.read_idx import read_idx as read_idx
+from .sources.read_jsonl import read_jsonl as read_jsonl
+from .sources.read_lines import read_lines as read_lines
+from .storage.file import File as File

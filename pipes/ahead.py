@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from .block import Block
+from .block import Block, close
 from .context import Context
 from .pace import Clock
 
@@ -41,9 +41,7 @@ class _Queue:
         except BaseException as caught:
             error = caught
         finally:
-            close = getattr(blocks, "close", None)
-            if close is not None:
-                close()
+            close(blocks)
             with self._changed:
                 self._done, self._error = True, error
                 self._changed.notify_all()

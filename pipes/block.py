@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 
 from .cursor import Cursor
@@ -78,3 +78,9 @@ def in_pace(block: Block, pace: Pace) -> Iterator[Block]:
         pace.made(piece.rows)
         yield piece
         start = stop
+
+
+def close(blocks: Iterator[Block]) -> None:
+    """Ends a run of blocks and all that runs for it; an iterator that is no generator holds nothing."""
+    if isinstance(blocks, Generator):
+        blocks.close()

@@ -6,7 +6,8 @@ import hashlib
 import json
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from threading import Lock
+from typing import Protocol, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -14,21 +15,34 @@ import numpy.typing as npt
 from .block import Block
 from .pace import Clock, GrowingPace, Pace, SinglePace
 
-T = TypeVar("T")
-
 Key = npt.NDArray[np.uint64]
 
 
+class Closing(Protocol):
+    def close(self) -> None: ...
+
+
+C = TypeVar("C", bound=Closing)
+
+
 class Shared:
-    """What the shards of one process make once and use together; keyed by who made it."""
+    """What the shards of one process make once and use together, by key; `close` ends all of it."""
 
     def __init__(self) -> None:
-        self._made: dict[Hashable, object] = {}
+        self._made: dict[Hashable, Closing] = {}
+        self._lock = Lock()
 
-    def get(self, key: Hashable, make: Callable[[], T]) -> T:
-        if key not in self._made:
-            self._made[key] = make()
-        return self._made[key]  # type: ignore[return-value]
+    def get(self, key: Hashable, make: Callable[[], C]) -> C:
+        with self._lock:
+            if key not in self._made:
+                self._made[key] = make()
+            return cast("C", self._made[key])
+
+    def close(self) -> None:
+        with self._lock:
+            made, self._made = self._made, {}
+        for one in made.values():
+            one.close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Union
+from typing import NamedTuple, Union, cast
 
 Json = Union[None, bool, int, float, str, Sequence["Json"], dict[str, "Json"]]
 """A plain value: what JSON holds. Cursors inside a token stand as lists (`Cursor.plain`)."""
@@ -38,6 +38,13 @@ class Cursor(NamedTuple):
     def plain(self) -> list[Json]:
         """This cursor as JSON, for the token of an operator downstream or for a state."""
         return [self.token, self.skip, self.row]
+
+    def numbered(self) -> tuple[int, Cursor]:
+        """The token as a number and a cursor of an input, for operators whose tokens are such pairs."""
+        if self.token is None:
+            return 0, START
+        number, inner = cast("tuple[int, Json]", self.token)
+        return number, Cursor.of(inner)
 
     @staticmethod
     def of(plain: Json) -> Cursor:

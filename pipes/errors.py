@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import os
 import sys
+from types import FrameType
 from typing import NamedTuple
 
 
@@ -111,12 +112,12 @@ class StateWarning(UserWarning):
 
 def caller() -> Where | None:
     """The innermost line on the stack that is not feedpipe's own."""
-    frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
         if module != "feedpipe" and not module.startswith("feedpipe."):
             return Where(frame.f_code.co_filename, frame.f_lineno)
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return None
 
 

@@ -245,7 +245,9 @@ class Loader(Generic[T_co]):
         if self._rank == 0 and processes > 1:
             for reason, share in plan.common():
                 if share > 0.1:
-                    warnings.warn(f"each of {processes} processes reads the same data: {reason}", PlanWarning, stacklevel=2)
+                    warnings.warn(
+                        f"each of {processes} processes reads the same data: {reason}", PlanWarning, stacklevel=2
+                    )
         return plan
 
     def _plan_for(self, saved: State, *, strict: bool) -> Plan:
@@ -260,7 +262,9 @@ class Loader(Generic[T_co]):
         for line in found:
             warnings.warn(f"loading a state all the same: {line}", StateWarning, stacklevel=3)
         if saved.get("code") != self._marks["code"] and not found:
-            warnings.warn("the code of a function in the pipe has changed since the state was taken", StateWarning, stacklevel=3)
+            warnings.warn(
+                "the code of a function in the pipe has changed since the state was taken", StateWarning, stacklevel=3
+            )
         if plan.indexed or saved["position"] is None:
             return plan
         if saved["shards"] == 0 or (saved["world_size"], saved["rank"]) != (self._world_size, self._rank):

@@ -15,6 +15,10 @@ from .ops.filter import filter as _filter
 from .ops.flat_map import flat_map as _flat_map
 from .ops.load import load as _load
 from .ops.map import map as _map
+from .ops.open_files import open_files as _open_files
+from .ops.parse_csv import parse_csv as _parse_csv
+from .ops.parse_jsonl import parse_jsonl as _parse_jsonl
+from .ops.parse_lines import parse_lines as _parse_lines
 from .ops.prefetch import prefetch as _prefetch
 from .ops.repeat import repeat as _repeat
 from .ops.shard_by_rank import shard_by_rank as _shard_by_rank
@@ -59,7 +63,7 @@ class Pipe(Node, Generic[T_co]):
             object.__setattr__(self, "_bound", bind(resolve(self)))
             return self._bound
 
-    def then(self, op: Operator, *others: Pipe[object]) -> Pipe[U]:
+    def then(self, op: Operator, *others: Pipe[object]) -> Pipe[U]:  # pyright: ignore[reportInvalidTypeVarUse]
         """This pipe with `op` behind it; `others` are further inputs. For authors of operators."""
         for other in others:
             if not isinstance(other, Pipe):
@@ -67,7 +71,7 @@ class Pipe(Node, Generic[T_co]):
         return cast("Pipe[U]", Pipe(op, (self, *others), caller()))
 
     @staticmethod
-    def source(op: Operator) -> Pipe[U]:
+    def source(op: Operator) -> Pipe[U]:  # pyright: ignore[reportInvalidTypeVarUse]
         """A pipe that begins with `op`. For authors of sources."""
         return cast("Pipe[U]", Pipe(op, (), caller()))
 
@@ -138,6 +142,10 @@ class Pipe(Node, Generic[T_co]):
     flat_map = _flat_map
     load = _load
     map = _map
+    open_files = _open_files
+    parse_csv = _parse_csv
+    parse_jsonl = _parse_jsonl
+    parse_lines = _parse_lines
     prefetch = _prefetch
     repeat = _repeat
     shard_by_rank = _shard_by_rank

@@ -70,7 +70,9 @@ def save(progress: Progress, plan: Plan, marks: State) -> State:
         where = {"consumed": progress.start + progress.taken * plan.world_size}
     else:
         where = {
-            "cursors": [[shard, cursor.plain] for shard, cursor in progress.cursors.items() if shard not in progress.ended],
+            "cursors": [
+                [shard, cursor.plain] for shard, cursor in progress.cursors.items() if shard not in progress.ended
+            ],
             "ended": [[shard, left and left.plain] for shard, left in progress.ended.items()],
         }
     return {

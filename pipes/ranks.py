@@ -26,25 +26,26 @@ def rank_of(rank: int | None, world_size: int | None, group: Group | None) -> tu
     if rank is not None and world_size is not None:
         if group is not None:
             raise ArgumentError(located("`group` says what `rank` and `world_size` say; give one of both"))
-        world_size = check_int("world_size", world_size, least=1)
-        rank = check_int("rank", rank, least=0)
-    elif group is not None:
-        rank, world_size = _of_group(group)
+        found = check_int("rank", rank, least=0), check_int("world_size", world_size, least=1)
     else:
-        distributed = sys.modules.get("torch.distributed")
-        if distributed is not None and distributed.is_available() and distributed.is_initialized():
-            rank, world_size = distributed.get_rank(), distributed.get_world_size()
-        else:
-            rank, world_size = _from_environment()
-    if rank >= world_size:
-        raise ArgumentError(located(f"`rank` must be below the world size of {world_size} but got: {rank}"))
-    return rank, world_size
+        found = _of_group(group) if group is not None else _of_this_process()
+    if found[0] >= found[1]:
+        raise ArgumentError(located(f"`rank` must be below the world size of {found[1]} but got: {found[0]}"))
+    return found
+
+
+def _of_this_process() -> tuple[int, int]:
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank(), distributed.get_world_size()
+    return _from_environment()
 
 
 def _of_group(group: Group) -> tuple[int, int]:
     from torch import distributed
+    from torch.distributed.device_mesh import DeviceMesh
 
-    if hasattr(group, "get_local_rank"):  # a DeviceMesh
+    if isinstance(group, DeviceMesh):
         if group.ndim != 1:
             raise ArgumentError(
                 located(f'`group` must be a one-dimensional mesh but has {group.ndim}; take one: `mesh["dp"]`')

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Array: TypeAlias = npt.NDArray[np.generic]
 Column: TypeAlias = Union["Array", "pa.Array"]
 """One column: a NumPy array whose first axis counts rows, or a contiguous Arrow array."""
-Indices: TypeAlias = Union[range, npt.NDArray[np.int64]]
+Indices: TypeAlias = range | npt.NDArray[np.int64]
 """Positions of rows; a `range` where they are evenly spaced, so that storage can slice."""
 Row: TypeAlias = dict[str, object]
 """A row of a table: Python scalars, and NumPy arrays where a column has more than one dimension."""
@@ -109,7 +109,7 @@ class Rows(Sequence[Row]):
         return Rows(dict(zip(batch.schema.names, batch.columns, strict=True)), batch.num_rows)
 
 
-RowList: TypeAlias = Union[list[object], Rows]
+RowList: TypeAlias = list[object] | Rows
 """What a block holds: Python objects, or columns."""
 
 

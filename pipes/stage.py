@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
-from functools import cached_property
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from .ahead import ahead
 from .block import Block, skipping
@@ -17,6 +16,8 @@ from .rows import Indices, RowList
 from .traits import Operator
 
 T = TypeVar("T")
+
+_UNASKED = object()
 
 
 class Stage:
@@ -34,8 +35,9 @@ class Stage:
         self.name = name
         self.inputs = inputs
         self.indexed = node.indexed
+        self._length: object = _UNASKED
         self._made: dict[Hashable, object] = {}
-        self._ahead = max([self.op.ahead, *(stage._ahead for stage in inputs)]) if self.indexed else 0
+        self._ahead: int = max([self.op.ahead, *(stage._ahead for stage in inputs)]) if self.indexed else 0
 
     @property
     def input(self) -> Stage:
@@ -43,10 +45,13 @@ class Stage:
         (stage,) = self.inputs
         return stage
 
-    @cached_property
+    @property
     def length(self) -> int | None:
         """How many rows come out, if known without running."""
-        return self.op.length(self)
+        # No `cached_property`: up to Python 3.11 that holds one lock for all instances, and `load` runs a pipe here.
+        if self._length is _UNASKED:
+            self._length = self.op.length(self)
+        return cast("int | None", self._length)
 
     def memo(self, key: Hashable, make: Callable[[], T]) -> T:
         """What `make()` gave for `key`; the last few keys are kept. For what is costly and a function of its key."""
@@ -139,9 +144,7 @@ class Stage:
         return made
 
 
-def bind(
-    root: Node, known: dict[Node, str] | None = None, stages: dict[Node, Stage] | None = None
-) -> Stage:
+def bind(root: Node, known: dict[Node, str] | None = None, stages: dict[Node, Stage] | None = None) -> Stage:
     """The graph below `root`, bound.
 
     Args:

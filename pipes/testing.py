@@ -153,7 +153,7 @@ def same(one: object, other: object) -> bool:
     return bool(one == other) or (one != one and other != other)  # NaN
 
 
-def _equal(a: np.ndarray, b: np.ndarray) -> bool:  # type: ignore[type-arg]
+def _equal(a: np.ndarray, b: np.ndarray) -> bool:
     return np.array_equal(a, b, equal_nan=a.dtype.kind in "fc")
 
 

@@ -47,8 +47,4 @@ def no_thread_left() -> Iterator[None]:
 
 
 def _started_since(before: set[threading.Thread]) -> list[threading.Thread]:
-    return [
-        thread
-        for thread in threading.enumerate()
-        if thread not in before and not thread.name.startswith(KEPT)
-    ]
+    return [thread for thread in threading.enumerate() if thread not in before and not thread.name.startswith(KEPT)]

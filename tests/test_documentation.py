@@ -18,9 +18,7 @@ import feedpipe
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "pipes"
 
-FENCE = re.compile(
-    r"^(?P<indent> *)```(?P<info>[^\n`]*)\n(?P<code>.*?)^(?P=indent)``` *$", re.DOTALL | re.MULTILINE
-)
+FENCE = re.compile(r"^(?P<indent> *)```(?P<info>[^\n`]*)\n(?P<code>.*?)^(?P=indent)``` *$", re.DOTALL | re.MULTILINE)
 
 
 class Block(NamedTuple):

@@ -12,11 +12,7 @@ from .tasks import BATCH, WINDOW, described, keep, plus_one, timed
 
 def chain(rows: int, shuffle_seed: int | None = None) -> fp.Pipe[Sequence[int]]:
     return (
-        fp.from_sequence(range(rows))
-        .map(plus_one)
-        .filter(keep)
-        .shuffle(window=WINDOW, seed=shuffle_seed)
-        .batch(BATCH)
+        fp.from_sequence(range(rows)).map(plus_one).filter(keep).shuffle(window=WINDOW, seed=shuffle_seed).batch(BATCH)
     )
 
 

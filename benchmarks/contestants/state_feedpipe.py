@@ -1,17 +1,22 @@
-"""A pass with `loader.state_dict()` after every batch, beside one without, in the same process."""
+"""A pass with `loader.state_dict()` after every batch, beside one without, in the same process.
+
+A third pass is the control: it does everything that the pass with states does and calls a function
+that does nothing. Its ratio says how much two equal passes differ on this machine.
+"""
 
 from __future__ import annotations
 
 import json
+import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import feedpipe as fp
 
 from .overhead_feedpipe import chain
 
-PAIRS = 5
+TURNS = 6
 FEATURES = 64
 
 
@@ -31,33 +36,51 @@ def arrays_chain(rows: int) -> fp.Pipe[Any]:
 _PIPES: dict[str, Callable[[int], fp.Pipe[Any]]] = {"rows": rows_chain, "arrays": arrays_chain}
 
 
+class _Control:
+    """A loader whose state costs nothing."""
+
+    def __init__(self, loader: fp.Loader[Any]) -> None:
+        self.loader = loader
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.loader)
+
+    def state_dict(self) -> None:
+        return None
+
+
 def measure(rows: int, seed: int, pipe: str) -> dict[str, Any]:
-    """Medians over pairs of passes; the two of a pair take turns in going first."""
+    """Medians over turns of three passes each, which take turns in going first."""
     loader = fp.Loader(_PIPES[pipe](rows), seed=seed)
+    control = _Control(loader)
     without(loader)
     with_state(loader)
-    pairs = []
-    for number in range(PAIRS):
-        if number % 2:
-            stated, plain = with_state(loader), without(loader)
-        else:
-            plain, stated = without(loader), with_state(loader)
-        pairs.append({**plain, **stated})
-    pairs.sort(key=lambda each: each["seconds_with"] / each["seconds"])
-    ratios = [each["seconds_with"] / each["seconds"] for each in pairs]
-    shares = sorted(each["in_calls"] / each["seconds"] for each in pairs)
-    middle = pairs[PAIRS // 2]
-    return {**middle, "ratio": ratios[PAIRS // 2], "share": shares[PAIRS // 2]}
+    passes: list[Callable[[], dict[str, Any]]] = [
+        lambda: {"seconds": without(loader)},
+        lambda: {f"control_{name}": value for name, value in with_state(control).items()},
+        lambda: with_state(loader),
+    ]
+    turns: list[dict[str, Any]] = []
+    for number in range(TURNS):
+        start = number % len(passes)
+        turn: dict[str, Any] = {}
+        for one in [*passes[start:], *passes[:start]]:
+            turn.update(one())
+        turn["ratio"] = turn["seconds_with"] / turn["seconds"]
+        turn["control"] = turn["control_seconds_with"] / turn["seconds"]
+        turn["share"] = (turn["in_calls"] - turn["control_in_calls"]) / turn["seconds"]
+        turns.append(turn)
+    return {name: statistics.median(turn[name] for turn in turns) for name in turns[0]}
 
 
-def without(loader: fp.Loader[Any]) -> dict[str, Any]:
+def without(loader: fp.Loader[Any]) -> float:
     start = time.perf_counter()
     for _ in loader:
         pass
-    return {"seconds": time.perf_counter() - start}
+    return time.perf_counter() - start
 
 
-def with_state(loader: fp.Loader[Any]) -> dict[str, Any]:
+def with_state(loader: fp.Loader[Any] | _Control) -> dict[str, Any]:
     clock = time.perf_counter
     in_calls = 0.0
     calls = 0

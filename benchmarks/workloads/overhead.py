@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..contestants.tasks import BATCH, WINDOW, keep, plus_one
-from ..model import Column, Contestant, Results, Summary, Verdict, Workload
+from ..model import HERE, Column, Contestant, Results, Summary, Verdict, Workload, median, spread
 
 ROWS = 500_000
 
@@ -50,29 +50,29 @@ def _check(found: Mapping[str, Any], arguments: Mapping[str, Any]) -> str | None
 
 
 def _judge(results: Results) -> list[Verdict]:
+    if not results.have(LOADER):
+        return []
     verdicts = []
-    if results.have(LOADER, LOOP):
-        of_loop = results.ratio(LOADER, LOOP)
-        verdicts.append(
-            Verdict("Loader: at most 0.7 of the hand-written loop", f"{of_loop:.2f}", of_loop <= 0.7)
-        )
-    if results.have(LOADER, TUNED):
-        of_tuned = results.ratio(LOADER, TUNED)
-        verdicts.append(Verdict("Loader: ahead of the tuned loop too", f"{of_tuned:.2f} of it", of_tuned < 1))
-    if results.have(LOADER, DATAPIPES):
-        times = results.ratio(DATAPIPES, LOADER)
-        verdicts.append(Verdict("Loader: at least 25 times DataPipes", f"{times:.1f} times", times >= 25))
-    libraries = [
-        each.contestant.name
-        for each in results.peers
-        if each.contestant.environment != "here" and results.have(LOADER)
-    ]
+    if results.have(LOOP):
+        ratios = results.round_ratios(LOADER, LOOP)
+        verdicts.append(_at_most(0.7, "Loader: at most 0.7 of the hand-written loop", ratios))
+    if results.have(TUNED):
+        ratios = results.round_ratios(LOADER, TUNED)
+        verdicts.append(_at_most(1.0, "Loader: ahead of the tuned loop too", ratios))
+    if results.have(DATAPIPES):
+        times = results.round_ratios(DATAPIPES, LOADER)
+        measured = spread(times, lambda each: each >= 25, digits=1)
+        verdicts.append(Verdict("Loader: at least 25 times DataPipes", measured, median(times) >= 25))
+    libraries = [each.contestant.name for each in results.peers if each.contestant.environment != HERE]
     if libraries:
         nearest = max(libraries, key=lambda name: results.ratio(LOADER, name))
-        ratio = results.ratio(LOADER, nearest)
-        measured = f"{ratio:.2f} of {nearest}"
-        verdicts.append(Verdict("Loader: ahead of every library", measured, ratio < 1))
+        ratios = results.round_ratios(LOADER, nearest)
+        verdicts.append(_at_most(1.0, f"Loader: ahead of every library, the nearest {nearest}", ratios))
     return verdicts
+
+
+def _at_most(limit: float, target: str, ratios: list[float]) -> Verdict:
+    return Verdict(target, spread(ratios, lambda each: each <= limit), median(ratios) <= limit)
 
 
 def _nanoseconds(summary: Summary) -> str:

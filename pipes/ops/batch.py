@@ -60,9 +60,7 @@ class Batch(Operator):
         total = stage.input.length
         assert total is not None, "an indexed pipe knows its length"
         if isinstance(indices, range) and indices.step == 1:
-            rows = stage.input.rows(
-                range(indices.start * self.size, min(total, indices.stop * self.size)), context
-            )
+            rows = stage.input.rows(range(indices.start * self.size, min(total, indices.stop * self.size)), context)
             return _cut(rows, self.size)
         starts = np.asarray(indices, np.int64) * self.size
         places = np.minimum(starts[:, None] + np.arange(self.size), total)  # beyond the end: left out below
@@ -90,9 +88,7 @@ class Batch(Operator):
             groups = _cut(rows, self.size)
             end = held_next[0].at if held_next else block.end
             firsts = origins and origins[: count - rest : self.size]
-            yield Block(
-                groups, Cursor(held[0].at.plain, 0, row), Cursor(end.plain, 0, row + len(groups)), firsts
-            )
+            yield Block(groups, Cursor(held[0].at.plain, 0, row), Cursor(end.plain, 0, row + len(groups)), firsts)
             row += len(groups)
             held, count = held_next, rest
         if not held:

@@ -12,7 +12,7 @@ from ..cursor import Cursor
 from ..errors import DataError, RowError
 from ..graph import shown
 from ..rows import Indices, RowList
-from ..torch import Unfit
+from ..torch import UnfitError
 from ..traits import Columns
 from .map import Map
 
@@ -56,7 +56,7 @@ class Collate(Map):
             raise self._told(error) from error.__cause__
 
     def _told(self, error: RowError) -> Exception:
-        if not isinstance(error.__cause__, Unfit):
+        if not isinstance(error.__cause__, UnfitError):
             return error
         begin = f"\n  in the batch that begins at {error.origin}" if error.origin else ""
         line = f"\n  at {error.where.file}:{error.where.line}" if error.where else ""

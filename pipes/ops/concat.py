@@ -45,8 +45,7 @@ class Concat(Operator):
         return gather(indices, bounds, lambda k, places: stage.inputs[k].rows(places, context))
 
     def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
-        first, inner = at.token or (0, None)  # type: ignore[misc]
-        source = Cursor.of(inner)
+        first, source = at.numbered()
         row = at.row
         for k in range(first, len(stage.inputs)):
             for block in stage.inputs[k].blocks(source, context):

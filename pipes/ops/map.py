@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar, overload
@@ -87,7 +87,7 @@ class Map(Operator):
 
 
 @contextmanager
-def _global_generators() -> Iterator[Callable[[int], None]]:
+def _global_generators() -> Generator[Callable[[int], None]]:
     """Gives a function that seeds the generators of Python, NumPy and torch; sets them back as they were at the end.
 
     torch is seeded where something has imported it already.

@@ -54,8 +54,7 @@ class Repeat(Operator):
         return gather(indices, bounds, lambda k, places: stage.input.rows(places, context.round(k)))
 
     def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
-        first, inner = at.token or (0, None)  # type: ignore[misc]
-        source = Cursor.of(inner)
+        first, source = at.numbered()
         row = at.row
         for number in range(first, self.times) if self.times is not None else counting(first):
             before = row

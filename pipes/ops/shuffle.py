@@ -68,10 +68,10 @@ class Shuffle(Operator):
     # half depends on that half and the one before it, and a resume reads no further back.
 
     def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
-        origin, number = at.token or (None, 0)  # type: ignore[misc]
+        number, origin = at.numbered()
         key = context.key(stage.name, seed=self.seed)
         row = at.row
-        halves = self._halves(stage.input.blocks(Cursor.of(origin), context))
+        halves = self._halves(stage.input.blocks(origin, context))
         before: Block | None = None
         carried = _NONE
         if number:
@@ -86,9 +86,9 @@ class Shuffle(Operator):
             if len(chosen):
                 rows, origins = joined(blocks)
                 order = chosen[random.permutation(len(chosen))]
-                here = Cursor([blocks[0].at.plain, number], 0, row)
+                here = Cursor([number, blocks[0].at.plain], 0, row)
                 row += len(order)
-                end = Cursor([half.at.plain, number + 1], 0, row) if half else here.advance(len(order))
+                end = Cursor([number + 1, half.at.plain], 0, row) if half else here.advance(len(order))
                 yield Block(take(rows, order), here, end, origins and [origins[i] for i in order])
             if half is None:
                 return

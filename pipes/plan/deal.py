@@ -123,7 +123,9 @@ class Dealing:
         if rounds < count or not dealt:
             rest = self._once((node, "rest"), lambda: self._between(node, units, self._new(Skip(rounds), order)))
             share = (count - rounds) / count if count else 0.0
-            reason = f"{count - rounds} of the {count} inputs of `{node.op.kind}` are no full round of {self.shards} shards"
+            reason = (
+                f"{count - rounds} of the {count} inputs of `{node.op.kind}` are no full round of {self.shards} shards"
+            )
             self.common[node] = Common(reason, share)
             dealt.append(self._new(DealRows(self.shards, shard), rest))
         return dealt[0] if len(dealt) == 1 else self._new(Concat(), *dealt)

@@ -7,6 +7,7 @@ import functools
 import hashlib
 import json
 from types import CodeType
+from typing import cast
 
 from ..cursor import Json
 from ..graph import Node, shown, walk
@@ -53,14 +54,12 @@ def differences(saved: list[Json], now: list[Json]) -> list[str]:
 
 
 def _words(entry: Json) -> str:
-    call, _, identity = entry  # type: ignore[misc]
+    call, _, identity = cast("tuple[str, Json, Json]", entry)
     return f"`{call}`" + (f" with {json.dumps(identity)}" if identity is not None else "")
 
 
 def _call(op: Operator) -> str:
-    named = [
-        f"{name}={_name(value) if callable(value) else shown(value)}" for name, value in _arguments(op).items()
-    ]
+    named = [f"{name}={_name(value) if callable(value) else shown(value)}" for name, value in _arguments(op).items()]
     return f"{op.kind}({', '.join(named)})"
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from threading import Lock
 from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from ..block import Block
+from ..block import Block, close
 from ..context import Context
 from ..cursor import START, Cursor, Json
 from ..errors import Origin
@@ -114,57 +115,93 @@ class DealRows(Operator):
         wanted = at.position * self.shards + self.shard  # of the input's rows, the next one for this shard
         source = Cursor.of(at.token)
         source = source.advance(wanted - source.position)
-        # Set by the plan: the shards of this process that still run.
-        others = context.shards if context.shard == self.shard else ()
-        readers = context.shared.get((id(stage.input), context.rounds), list[_Reader])
-        reader = next((r for r in readers if r.offers(self.shard, wanted)), None)
-        if reader is None:
-            taken = {shard for r in readers for shard in r.queues}
-            sharing = [shard for shard in others if shard not in taken or shard == self.shard]
-            reader = _Reader(stage.input, source, context.whole(), self.shards, sharing or [self.shard])
-            readers.append(reader)
+        others = context.shards if context.shard == self.shard else (self.shard,)
+        readers = context.shared.get((id(stage.input), context.rounds), _Readers)
+        reader = readers.claimed(
+            self.shard,
+            wanted,
+            others,
+            lambda sharing: _Reader(stage.input, source, context.whole(), self.shards, sharing),
+        )
         try:
             yield from reader.read(self.shard, wanted)
         finally:
-            reader.queues.pop(self.shard, None)
+            reader.release(self.shard)
+
+
+class _Readers:
+    """The runs of one shared input. One is enough unless shards resume from places that it has passed."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._readers: list[_Reader] = []
+
+    def claimed(self, shard: int, wanted: int, shards: Sequence[int], make: Callable[[set[int]], _Reader]) -> _Reader:
+        """A reader that has kept all rows of `shard` from position `wanted` of the input on."""
+        with self._lock:
+            for reader in self._readers:
+                if reader.claim(shard, wanted):
+                    return reader
+            # A new one reads for the shards that none reads for yet.
+            reader = make({shard, *shards}.difference(*(r.queues for r in self._readers)) | {shard})
+            self._readers.append(reader)
+            reader.claim(shard, wanted)
+            return reader
+
+    def close(self) -> None:
+        for reader in self._readers:
+            reader.close()
 
 
 class _Reader:
     """One run of a shared input; what it reads for a shard that is not asking yet waits in that shard's queue."""
 
-    def __init__(self, source: Stage, at: Cursor, context: Context, shards: int, sharing: Sequence[int]) -> None:
+    def __init__(self, source: Stage, at: Cursor, context: Context, shards: int, sharing: set[int]) -> None:
         self._clock = Clock()
         self._blocks = source.blocks(at, replace(context, clock=self._clock))
         self._clock.leave()
         self._first = at.position
         self._shards = shards
         self._claimed: set[int] = set()
+        self._lock = Lock()  # shards may run in threads, with `prefetch`
         self.queues: dict[int, deque[Block]] = {shard: deque() for shard in sharing}
 
-    def offers(self, shard: int, wanted: int) -> bool:
-        return shard in self.queues and shard not in self._claimed and self._first <= wanted
+    def claim(self, shard: int, wanted: int) -> bool:
+        if shard not in self.queues or shard in self._claimed or self._first > wanted:
+            return False
+        self._claimed.add(shard)
+        return True
+
+    def release(self, shard: int) -> None:
+        with self._lock:
+            self.queues.pop(shard, None)
 
     def read(self, shard: int, wanted: int) -> Iterator[Block]:
-        self._claimed.add(shard)
-        queue = self.queues[shard]
         first = wanted // self._shards
-        while True:
-            while queue:
-                block = queue.popleft()
-                behind = first - block.at.position
-                if behind < len(block):
-                    yield block.slice(max(0, behind), len(block))
-            if not self._fill():
-                return
+        while (block := self._next(shard)) is not None:
+            behind = first - block.at.position
+            if behind < len(block):
+                yield block.slice(max(0, behind), len(block))
 
-    def _fill(self) -> bool:
-        self._clock.enter()
-        try:
-            block = next(self._blocks, None)
-        finally:
-            self._clock.leave()
-        if block is None:
-            return False
+    def close(self) -> None:
+        with self._lock:
+            close(self._blocks)
+
+    def _next(self, shard: int) -> Block | None:
+        with self._lock:
+            queue = self.queues[shard]
+            while not queue:
+                self._clock.enter()
+                try:
+                    block = next(self._blocks, None)
+                finally:
+                    self._clock.leave()
+                if block is None:
+                    return None
+                self._deal(block)
+            return queue.popleft()
+
+    def _deal(self, block: Block) -> None:
         start = block.at.position
         for shard, queue in self.queues.items():
             chosen = range((shard - start) % self._shards, len(block), self._shards)
@@ -173,7 +210,6 @@ class _Reader:
                 rows, origins = block.kept(chosen)
                 end = Cursor(block.end.plain, 0, ordinal + len(chosen))
                 queue.append(Block(rows, Cursor(block.at.plain, 0, ordinal), end, origins))
-        return True
 
 
 @dataclass(frozen=True)
@@ -207,5 +243,3 @@ class Leftover(Operator):
         for block in stage.input.blocks(source.advance(beginning + row - source.position), inner):
             here = Cursor(block.at.plain, 0, block.at.position - beginning)
             yield Block(block.rows, here, Cursor(block.end.plain, 0, here.row + len(block)), block.origins)
-
-

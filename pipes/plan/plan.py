@@ -60,9 +60,7 @@ class Plan:
         shards: virtual shards of all ranks; 0 where the pipe is indexed.
     """
 
-    def __init__(
-        self, root: Node, *, seed: int, rank: int, world_size: int, workers: int, shards: int | None
-    ) -> None:
+    def __init__(self, root: Node, *, seed: int, rank: int, world_size: int, workers: int, shards: int | None) -> None:
         self.root = root
         self.seed = seed
         self.rank = rank
@@ -175,9 +173,7 @@ class Plan:
 
     def _tail_stage(self, left: list[Leftover]) -> Stage:
         assert self._tail is not None
-        parts = tuple(
-            Node(leftover, (self._dealing.deal(self._tail.inputs[0], leftover.shard),)) for leftover in left
-        )
+        parts = tuple(Node(leftover, (self._dealing.deal(self._tail.inputs[0], leftover.shard),)) for leftover in left)
         source = parts[0] if len(parts) == 1 else Node(Concat(), parts)
         root = self._with_tail(self._tail.op, (source,))
         return bind(root, self.names, dict(self._stages))
@@ -207,5 +203,3 @@ def _count(root: Node, world_size: int, workers: int, shards: int | None) -> int
         return shards
     shuffled = any(node.op.order is Order.REORDERS for node in walk(root))
     return world_size * max(8 if shuffled else 1, workers)
-
-

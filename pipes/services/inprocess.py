@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
+from ..block import close
 from ..context import Context, Shared
 from ..pace import Clock, GrowingPace, SinglePace
 from ..plan.plan import Part, Plan, Position, ShardState
@@ -55,13 +56,26 @@ class InProcessSession:
 
     def close(self) -> None:
         self._steps.close()
-        self._shared = Shared()
 
-    def _run(self) -> Iterator[Step | Ended]:
+    def _run(self) -> Generator[Step | Ended]:
         shards = tuple(part.shard for part in self._parts)
         running = [_Shard(part, self._context(part, shards)) for part in self._parts]
-        running.sort(key=lambda shard: (shard.part.at.position, shard.part.shard))
-        turns = deque(running)
+        try:
+            yield from self._in_turn(running)
+            tail = self._plan.tail(self._position._replace(shards=self._states), self._held)
+            if tail is not None:
+                last = _Shard(tail, self._context(tail, ()))
+                running.append(last)
+                while (step := last.step()) is not None:
+                    yield step
+                yield Ended(tail.shard, None)
+        finally:
+            for shard in running:
+                shard.close()
+            self._shared.close()
+
+    def _in_turn(self, running: list[_Shard]) -> Iterator[Step | Ended]:
+        turns = deque(sorted(running, key=lambda shard: (shard.part.at.position, shard.part.shard)))
         while turns:
             shard = turns.popleft()
             step = shard.step()
@@ -73,15 +87,9 @@ class InProcessSession:
             block = shard.context.leftovers.get(self._plan.tail_name or "")
             if block is not None:
                 self._held[number] = block.rows
-            leftover = block and block.at
-            self._states[number] = ShardState(None, True, leftover and leftover.plain)
+            leftover = None if block is None else block.at
+            self._states[number] = ShardState(None, True, None if leftover is None else leftover.plain)
             yield Ended(number, leftover)
-        tail = self._plan.tail(self._position._replace(shards=self._states), self._held)
-        if tail is not None:
-            last = _Shard(tail, self._context(tail, ()))
-            while (step := last.step()) is not None:
-                yield step
-            yield Ended(tail.shard, None)
 
     def _context(self, part: Part, shards: tuple[int, ...]) -> Context:
         return Context(
@@ -111,6 +119,9 @@ class _Shard:
         self._length = 0
         context.clock.leave()
 
+    def close(self) -> None:
+        close(self._blocks)
+
     def step(self) -> Step | None:
         for row in self._rows:
             break
@@ -126,5 +137,3 @@ class _Shard:
         self._taken += 1
         after = self._end if self._taken == self._length else self._at.advance(self._taken)
         return Step(row, self.part.shard, after)
-
-

@@ -52,7 +52,9 @@ class Mapped(NamedTuple):
             whole = np.memmap(self.path, np.uint8, "r")
             return read_only(np.ndarray(self.shape, self.dtype, whole, self.offset, self.strides))
         except (OSError, ValueError, TypeError) as error:
-            raise SourceError(f"{self.path} cannot be mapped in this process as it was in the first: {error}") from error
+            raise SourceError(
+                f"{self.path} cannot be mapped in this process as it was in the first: {error}"
+            ) from error
 
 
 Packed = Union[Mapped, Array]

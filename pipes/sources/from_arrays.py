@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Union, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
@@ -51,7 +51,7 @@ def _restored(parts: dict[str, Packed]) -> FromArrays:
     return FromArrays(unpacked(parts))
 
 
-def from_arrays(arrays: Mapping[str, Union[np.ndarray[Any, Any], torch.Tensor]]) -> Pipe[Row]:
+def from_arrays(arrays: Mapping[str, np.ndarray[Any, Any] | torch.Tensor]) -> Pipe[Row]:
     """Begin a pipe with the rows of arrays: row i holds item i of each.
 
     Element: a dict with, for each name, a Python scalar, or a NumPy array where the array has more than one dimension.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import dataclass
 from itertools import islice
 from typing import ClassVar, TypeVar, cast
@@ -38,7 +38,8 @@ class FromIterable(Operator):
 
     def length(self, stage: Stage) -> int | None:
         # A function may give other items each time; a container's own length is its word.
-        return len(self.iterable) if hasattr(self.iterable, "__len__") else None
+        items: object = self.iterable
+        return len(items) if isinstance(items, Sized) else None
 
     def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
         pace = context.pace()

@@ -65,7 +65,7 @@ class File:
             info = place.filesystem.get_file_info([place.path])[0]
         except OSError as error:
             raise self._failed(error) from error
-        if info.size is None:
+        if not info.is_file:
             raise self._failed(FileNotFoundError() if info.type.name == "NotFound" else IsADirectoryError())
         return int(info.size)
 

@@ -1,7 +1,7 @@
 """The one door to storage: a path or URL becomes a pyarrow file system and a path in it.
 
-Local files now. URLs of other storage go to pyarrow where it knows them, else to fsspec. pyarrow is imported when a file
-is first looked at, and nothing opened here is ever pickled: each process opens its own.
+Local files now. URLs of other storage go to pyarrow where it knows them, else to fsspec. pyarrow is imported when a
+file is first looked at, and nothing opened here is ever pickled: each process opens its own.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
 from ..errors import ArgumentTypeError, SourceError, located
@@ -62,7 +62,7 @@ def check_filesystem(value: object) -> None:
     """`filesystem=` must be None, a pyarrow or an fsspec file system."""
     if value is None:
         return
-    import fsspec
+    import fsspec  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]
     from pyarrow.fs import FileSystem
 
     if not isinstance(value, (FileSystem, fsspec.AbstractFileSystem)):
@@ -115,7 +115,8 @@ def _as_arrow(filesystem: object) -> FileSystem:
 
     if isinstance(filesystem, FileSystem):
         return filesystem
-    return PyFileSystem(FSSpecHandler(filesystem))
+    handler: Any = FSSpecHandler  # abstract, say its stubs
+    return PyFileSystem(handler(filesystem))
 
 
 def _path_of(url: str) -> str:
@@ -140,7 +141,7 @@ def _opened(url: str) -> tuple[FileSystem, str]:
         pass
     except OSError as error:
         raise SourceError(f"{url!r} cannot be reached: {reason(error)}") from error
-    import fsspec
+    import fsspec  # pyright: ignore[reportMissingTypeStubs]
 
     try:
         opened, path = fsspec.core.url_to_fs(url)

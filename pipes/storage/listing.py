@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from ..errors import ArgumentError, ArgumentTypeError, SourceError, located
 from .filesystem import Location, MissingError, as_paths, check_filesystem, locate, reason
@@ -99,8 +99,6 @@ class _Names:
     """Names and sizes, kept as Arrow arrays but for the last few."""
 
     def __init__(self) -> None:
-        import pyarrow as pa
-
         self._parts: list[pa.RecordBatch] = []
         self._names: list[str] = []
         self._sizes: list[int] = []
@@ -124,8 +122,7 @@ class _Names:
         self._names, self._sizes = [], []
 
     def taken(self, digest: hashlib.blake2b, *, prefix: str | None) -> pa.LargeStringArray:
-        """The paths. With a prefix, the names are relative to it and are sorted; without one, they are paths in the
-        user's order."""
+        """The paths: without a prefix in the order they came; with one, that and the names, which are sorted."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -134,15 +131,16 @@ class _Names:
         if prefix is not None:
             table = table.take(pc.sort_indices(table["name"]))
         for batch in table.to_batches(max_chunksize=_BATCH):
-            names = batch.column("name").to_pylist()
+            names = cast("list[str]", batch.column("name").to_pylist())
             relative = names if prefix is not None else [os.path.basename(name) for name in names]
             digest.update("\0".join([*relative, ""]).encode())
             digest.update(batch.column("size").to_numpy().tobytes())
-        paths = table["name"]
+        paths: Any = table["name"]
         if prefix:
             root, nothing = pa.scalar(prefix, pa.large_string()), pa.scalar("", pa.large_string())
-            paths = pc.binary_join_element_wise(root, paths, nothing)
-        return pa.concat_arrays(paths.chunks)
+            join: Any = pc.binary_join_element_wise
+            paths = join(root, paths, nothing)
+        return cast("pa.LargeStringArray", pa.concat_arrays(paths.chunks))
 
 
 class _Walk:
@@ -179,9 +177,7 @@ class _Walk:
                 raise MissingError(f"{path} is not there, or a part of it vanished while it was listed") from error
             raise SourceError(f"{path} cannot be listed: {reason(error)}") from error
 
-    def _below(
-        self, names: _Names, filesystem: FileSystem, prefix: str, depth: int, above: tuple[object, ...]
-    ) -> None:
+    def _below(self, names: _Names, filesystem: FileSystem, prefix: str, depth: int, above: tuple[object, ...]) -> None:
         folder = _folder(self.base) + prefix
         inside: list[str] = []
         for name, is_folder, size in _entries(filesystem, folder or "."):
@@ -233,7 +229,7 @@ def _looked_up(paths: list[str], filesystem: object) -> Iterator[tuple[str, Loca
             except OSError as error:
                 raise SourceError(f"{some[0]} cannot be looked up: {reason(error)}") from error
             for path, place, info in zip(some, places, infos, strict=False):
-                yield path, place, info.type.name, info.size or 0
+                yield path, place, str(info.type.name), info.size or 0
             some, places = some[count:], places[count:]
 
 

@@ -3,5 +3,5 @@
 from __future__ import annotations
 
 
-class Unfit(ValueError):
-    """Rows of a batch that no tensor can hold together; the operator adds line and origin and makes it a `DataError`."""
+class UnfitError(ValueError):
+    """Rows of a batch that fit into no tensor; the operator adds line and origin and makes it a `DataError`."""

@@ -13,7 +13,7 @@ import torch
 from torch.utils.data import default_collate
 
 from ..rows import Array, Column, Rows
-from . import Unfit
+from . import UnfitError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,9 +28,11 @@ def collate(batch: object) -> object:
     if isinstance(batch, Rows):
         return {name: _column(column, name) for name, column in batch.copies().items()}
     if not isinstance(batch, Sequence) or isinstance(batch, (str, bytes)):
-        raise Unfit(f"an element must be a batch of rows but is of type {type(batch).__name__}; put `.batch(n)` before it")
+        raise UnfitError(
+            f"an element must be a batch of rows but is of type {type(batch).__name__}; put `.batch(n)` before it"
+        )
     if not batch:
-        raise Unfit("a batch is empty, and so has no shape; leave such batches out with `.filter(len)`")
+        raise UnfitError("a batch is empty, and so has no shape; leave such batches out with `.filter(len)`")
     return _values(batch, "")
 
 
@@ -66,7 +68,7 @@ def _mapping(first: Mapping[object, object], rows: Sequence[object], field: str)
             values = [row[key] for row in rows]  # type: ignore[index]
         except (KeyError, TypeError) as error:
             at = next(i for i, row in enumerate(rows) if not (isinstance(row, Mapping) and key in row))
-            raise Unfit(f"{_said(name)}missing at row {at} of the batch; {_REPAIR}") from error
+            raise UnfitError(f"{_said(name)}missing at row {at} of the batch; {_REPAIR}") from error
         columns[key] = _values(values, name)
     if type(first) is dict:
         return columns
@@ -120,7 +122,7 @@ def _arrays(values: Sequence[object], field: str) -> torch.Tensor:
     if len(kinds) > 1:  # torch has rules of its own for what two dtypes become
         return _made(lambda: torch.stack([torch.as_tensor(np.array(v)) for v in values]), values, field)
     if first.dtype.kind not in "biufc":
-        raise Unfit(f"{_said(field)}arrays of dtype {first.dtype} have no tensor; {_REPAIR}")
+        raise UnfitError(f"{_said(field)}arrays of dtype {first.dtype} have no tensor; {_REPAIR}")
     # Joined along the axis they have, then cut: one copy of each, in C. `np.stack` makes a view of each first.
     joined = np.concatenate(values) if first.ndim else np.array(values)  # type: ignore[arg-type]
     return torch.from_numpy(_native(joined).reshape(len(values), *first.shape))
@@ -141,7 +143,9 @@ def _column(column: Column, field: str) -> object:
     if column.dtype.kind == "O":
         return _values(column.tolist(), field)
     if column.dtype.kind not in "biufc":
-        raise Unfit(f"{_said(field)}a column of dtype {column.dtype} has no tensor; turn it into numbers, or leave it out")
+        raise UnfitError(
+            f"{_said(field)}a column of dtype {column.dtype} has no tensor; turn it into numbers, or leave it out"
+        )
     return torch.from_numpy(_native(column))
 
 
@@ -158,7 +162,9 @@ def _arrow(column: pa.Array, field: str, per_row: int = 1) -> object:
         return column.to_pylist()
     if column.null_count:
         at = next(compress(range(len(column)), column.is_null().to_pylist())) // per_row
-        raise Unfit(f"{_said(field)}null at row {at} of the batch, and a tensor has no null; fill or drop it before `.batch`")
+        raise UnfitError(
+            f"{_said(field)}null at row {at} of the batch, and a tensor has no null; fill or drop it before `.batch`"
+        )
     if isinstance(column, pa.FixedShapeTensorArray):
         return torch.from_numpy(np.array(column.to_numpy_ndarray()))
     if pa.types.is_struct(kind):
@@ -167,7 +173,7 @@ def _arrow(column: pa.Array, field: str, per_row: int = 1) -> object:
     if pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return _lists(column, field, per_row)
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
-        raise Unfit(f"{_said(field)}a column of type {kind} has no tensor; turn it into numbers, or leave it out")
+        raise UnfitError(f"{_said(field)}a column of type {kind} has no tensor; turn it into numbers, or leave it out")
     # Arrow's memory must not be written to, and a tensor's may be: hence a copy.
     return torch.from_numpy(np.array(column.to_numpy(zero_copy_only=False)))
 
@@ -178,7 +184,9 @@ def _lists(column: pa.Array, field: str, per_row: int) -> object:
     differ = np.flatnonzero(lengths != width)
     if len(differ):
         at, other = int(differ[0]), int(lengths[differ[0]])
-        raise Unfit(f"{_said(field)}lengths {width} and {other} differ at row {at // per_row} of the batch; {_REPAIR}")
+        raise UnfitError(
+            f"{_said(field)}lengths {width} and {other} differ at row {at // per_row} of the batch; {_REPAIR}"
+        )
     values = _arrow(column.flatten(), field, per_row * max(width, 1))
     if not isinstance(values, torch.Tensor):
         return column.to_pylist()
@@ -216,7 +224,7 @@ def _differ(what: str, values: Iterable[object], of: Callable[[object], object],
     said = [of(value) for value in values]
     at = next((i for i, one in enumerate(said) if one != said[0]), None)
     if at is not None:
-        raise Unfit(f"{_said(field)}{what} {said[0]} and {said[at]} differ at row {at} of the batch; {_REPAIR}")
+        raise UnfitError(f"{_said(field)}{what} {said[0]} and {said[at]} differ at row {at} of the batch; {_REPAIR}")
 
 
 def _made(make: Callable[[], T], values: Sequence[object], field: str) -> T:
@@ -224,7 +232,7 @@ def _made(make: Callable[[], T], values: Sequence[object], field: str) -> T:
         return make()
     except (TypeError, ValueError, RuntimeError) as error:
         _differ("types", values, lambda value: type(value).__name__, field)
-        raise Unfit(f"{_said(field)}{error}; {_REPAIR}") from error
+        raise UnfitError(f"{_said(field)}{error}; {_REPAIR}") from error
 
 
 def _said(field: str) -> str:

@@ -27,7 +27,9 @@ def test_length_and_index():
         pipe[3]
 
 
-@pytest.mark.parametrize("size, kind", [(0, ArgumentError), (-1, ArgumentError), (2.5, ArgumentTypeError), (True, ArgumentTypeError)])
+@pytest.mark.parametrize(
+    "size, kind", [(0, ArgumentError), (-1, ArgumentError), (2.5, ArgumentTypeError), (True, ArgumentTypeError)]
+)
 def test_size(size, kind):
     with pytest.raises(kind, match="`size` must be") as error:
         fp.from_sequence([1]).batch(size)

@@ -20,7 +20,9 @@ def threads() -> list[str]:
     return [t.name for t in threading.enumerate() if t.name.startswith("feedpipe")]
 
 
-@pytest.mark.parametrize("source", [fp.from_sequence(range(10**6)), fp.from_sequence(range(10**6)).filter(lambda x: True)])
+@pytest.mark.parametrize(
+    "source", [fp.from_sequence(range(10**6)), fp.from_sequence(range(10**6)).filter(lambda x: True)]
+)
 def test_the_thread_ends_with_its_iterator(source):
     iterator = iter(source.prefetch(4))
     assert next(iterator) == 0

@@ -29,7 +29,10 @@ def test_law_of_a_full_shuffle():
 def test_a_computed_permutation_is_one(length, seed):
     permutation = Permutation(Context(seed=seed).key("x"), length, materialised=0)
     assert sorted(permutation[range(length)]) == list(range(length))
-    assert permutation[np.array([length - 1, 0])].tolist() == [permutation[range(length)][-1], permutation[range(length)][0]]
+    assert permutation[np.array([length - 1, 0])].tolist() == [
+        permutation[range(length)][-1],
+        permutation[range(length)][0],
+    ]
 
 
 def test_epochs_rounds_seeds_and_names_differ():

@@ -1,0 +1,71 @@
+"""`parse_csv`: the rows of CSV files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from ..formats.columns import Schema
+from ..formats.csv import NULLS, Csv
+from ..rows import Row
+from ..traits import Columns
+from ._parse import Parse
+
+if TYPE_CHECKING:
+    from ..pipe import Pipe
+    from ..storage.file import File
+
+
+@dataclass(frozen=True, eq=False)
+class ParseCsv(Parse):
+    kind: ClassVar[str] = "parse_csv"
+    columns: ClassVar[Columns] = Columns.MAKES
+
+
+def parse_csv(
+    pipe: Pipe[File],
+    /,
+    *,
+    schema: Schema | None = None,
+    columns: Sequence[str] | None = None,
+    delimiter: str = ",",
+    header: bool | None = None,
+    column_names: Sequence[str] | None = None,
+    quote: str | None = '"',
+    null_values: Sequence[str] = NULLS,
+) -> Pipe[Row]:
+    r"""Give the rows of each CSV file, as a table.
+
+    Element: a dict of Python scalars, None for a missing value; grouped, a `Rows`, which holds columns. Names and types
+    are fixed before the first row and hold for all files: names come from the first file, types from `schema` or from
+    the first 1 MiB of the first file that has rows (the first of `for x in pipe`, whatever is shuffled later). Each
+    file must have the same columns, in any order. Order: the files' and in each the rows'. Length: unknown, streamed.
+    State: a place in a file, which a resume seeks; a compressed file is read over up to there. At most 1 MiB is parsed
+    twice.
+
+    A quoted value may hold delimiters, line breaks and doubled quotes; empty lines are left out. The text is UTF-8.
+
+    Args:
+        schema: types by name, as Arrow types or their names, such as {"id": "int32", "text": "string"}, or a pyarrow
+            schema; the types of other columns are inferred.
+        columns: reads only these, in this order.
+        delimiter: the character between values.
+        header: whether the first line of each file has the names; by default it does unless `column_names` is given.
+        column_names: names for all columns, in place of the header's; without both they are f0, f1, and so on.
+        quote: the character around a value; None takes quotes for plain characters.
+        null_values: what stands for a missing value in columns that are not text; text is never missing.
+
+    Raises:
+        SourceError: a file is missing, cannot be read, or ends before the place to resume from.
+        DataError: names file, line and column of a row with too few or too many values, a value that does not fit its
+            column, a quote that is never closed; a file without header or with other columns; damaged compressed bytes.
+            The rows before come first.
+
+    Example:
+        >>> import feedpipe as fp, pathlib
+        >>> _ = pathlib.Path("a.csv").write_text('id,said\n1,"well, yes"\n2,no\n')
+        >>> list(fp.list_files("a.csv").open_files().parse_csv())
+        [{'id': 1, 'said': 'well, yes'}, {'id': 2, 'said': 'no'}]
+    """
+    return pipe.then(ParseCsv(Csv(schema, columns, delimiter, header, column_names, quote, null_values)))

@@ -1,0 +1,58 @@
+"""`parse_jsonl`: the objects of JSON-lines files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from ..formats.columns import Schema
+from ..formats.jsonl import Jsonl
+from ..rows import Row
+from ..traits import Columns
+from ._parse import Parse
+
+if TYPE_CHECKING:
+    from ..pipe import Pipe
+    from ..storage.file import File
+
+
+@dataclass(frozen=True, eq=False)
+class ParseJsonl(Parse):
+    kind: ClassVar[str] = "parse_jsonl"
+    columns: ClassVar[Columns] = Columns.MAKES
+
+
+def parse_jsonl(
+    pipe: Pipe[File], /, *, schema: Schema | None = None, columns: Sequence[str] | None = None
+) -> Pipe[Row]:
+    r"""Give the objects of each JSON-lines file, as a table: one object on each line.
+
+    Element: a dict with the same keys in each row, None where a line lacks the field; values may be nested lists and
+    dicts; grouped, a `Rows`, which holds columns. Names and types are fixed before the first row and hold for all
+    files: from `schema`, and for other fields from the first 1 MiB of the first file that has lines (the first of
+    `for x in pipe`, whatever is shuffled later). A field that comes up only later is an error, so that nothing is left
+    out in silence. Order: the files' and in each the lines'. Length: unknown, streamed. State: a place in a file, which
+    a resume seeks; a compressed file is read over up to there. At most 1 MiB is parsed twice.
+
+    Empty lines are left out. The text is UTF-8. Strings stay strings, also those that look like dates. Where the values
+    of a field have no common type, `.parse_lines().map(json.loads)` reads the lines as they are.
+
+    Args:
+        schema: types by name, as Arrow types or their names, such as {"id": "int32", "tags": pa.list_(pa.string())}, or
+            a pyarrow schema; the types of other fields are inferred.
+        columns: reads only these fields, in this order; all others are left out, also those of nested objects that are
+            not in their type.
+
+    Raises:
+        SourceError: a file is missing, cannot be read, or ends before the place to resume from.
+        DataError: names file, line and field of a line that is no JSON object, a value that does not fit its type, a
+            field that is not known; damaged compressed bytes. The rows before come first.
+
+    Example:
+        >>> import feedpipe as fp, pathlib
+        >>> _ = pathlib.Path("a.jsonl").write_text('{"id": 1, "tags": ["x"]}\n{"id": 2}\n')
+        >>> list(fp.list_files("a.jsonl").open_files().parse_jsonl())
+        [{'id': 1, 'tags': ['x']}, {'id': 2, 'tags': None}]
+    """
+    return pipe.then(ParseJsonl(Jsonl(schema, columns)))

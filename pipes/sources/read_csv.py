@@ -1,0 +1,74 @@
+"""`read_csv`: the rows of CSV files, from their paths."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+
+from ..formats.columns import Schema
+from ..formats.csv import NULLS
+from ..ops.open_files import open_files
+from ..ops.parse_csv import parse_csv
+from ..pipe import Pipe
+from ..rows import Row
+from .list_files import list_files
+
+
+def read_csv(
+    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    *,
+    pattern: str | None = None,
+    recursive: bool = False,
+    filesystem: object = None,
+    compression: str | None = "infer",
+    schema: Schema | None = None,
+    columns: Sequence[str] | None = None,
+    delimiter: str = ",",
+    header: bool | None = None,
+    column_names: Sequence[str] | None = None,
+    quote: str | None = '"',
+    null_values: Sequence[str] = NULLS,
+) -> Pipe[Row]:
+    r"""Begin a pipe with the rows of CSV files: `list_files`, `open_files` and `parse_csv` in one call.
+
+    Element: a dict of Python scalars; grouped, a `Rows`, which holds columns. Names and types are fixed before the
+    first row. Order: the files as `list_files` sorts them, and in each the rows'. Length: unknown, streamed. State: a
+    place in a file, which a resume seeks. Errors name file, line and column.
+
+    Args:
+        paths: a file, a folder, a glob, or a list of those; see `list_files`.
+        pattern: in folders and globs, takes only files whose name matches this glob.
+        recursive: in folders, takes the files in folders below as well.
+        filesystem: a pyarrow or fsspec file system that `paths` are on; else they are local paths or URLs.
+        compression: of all files, or "infer" by the end of each name; see `open_files`.
+        schema: types by name; see `parse_csv`, also for what follows.
+        columns: reads only these, in this order.
+        delimiter: the character between values.
+        header: whether the first line of each file has the names; by default it does unless `column_names` is given.
+        column_names: names for all columns, in place of the header's.
+        quote: the character around a value; None takes quotes for plain characters.
+        null_values: what stands for a missing value in columns that are not text.
+
+    Raises:
+        SourceError: a path is missing, stands for no file, or cannot be read.
+        DataError: a file is not such CSV; the rows before come first.
+
+    Example:
+        >>> import feedpipe as fp, pathlib
+        >>> _ = pathlib.Path("a.csv").write_text("x,y\n1,2.5\n3,4.5\n")
+        >>> list(fp.read_csv("a.csv"))
+        [{'x': 1, 'y': 2.5}, {'x': 3, 'y': 4.5}]
+        >>> fp.read_csv("a.csv", columns=["y"]).batch(2).head()
+        [Rows(2 x ['y'])]
+    """
+    paths_ = list_files(paths, pattern=pattern, recursive=recursive, filesystem=filesystem)
+    return parse_csv(
+        open_files(paths_, compression=compression, filesystem=filesystem),
+        schema=schema,
+        columns=columns,
+        delimiter=delimiter,
+        header=header,
+        column_names=column_names,
+        quote=quote,
+        null_values=null_values,
+    )

@@ -1,0 +1,47 @@
+"""`read_lines`: the lines of text files, from their paths."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from ..ops.open_files import open_files
+from ..ops.parse_lines import parse_lines
+from ..pipe import Pipe
+from .list_files import list_files
+
+
+def read_lines(
+    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    *,
+    pattern: str | None = None,
+    recursive: bool = False,
+    filesystem: object = None,
+    compression: str | None = "infer",
+    encoding: str = "utf-8",
+) -> Pipe[str]:
+    r"""Begin a pipe with the lines of text files: `list_files`, `open_files` and `parse_lines` in one call.
+
+    Element: a line, without its end. Order: the files as `list_files` sorts them, and in each the lines'. Length:
+    unknown, streamed. State: a place in a file, which a resume seeks.
+
+    Args:
+        paths: a file, a folder, a glob, or a list of those; see `list_files`.
+        pattern: in folders and globs, takes only files whose name matches this glob.
+        recursive: in folders, takes the files in folders below as well.
+        filesystem: a pyarrow or fsspec file system that `paths` are on; else they are local paths or URLs.
+        compression: of all files, or "infer" by the end of each name; see `open_files`.
+        encoding: of the text; see `parse_lines`.
+
+    Raises:
+        SourceError: a path is missing, stands for no file, or cannot be read.
+        DataError: a line is not in that encoding; the lines before come first.
+
+    Example:
+        >>> import feedpipe as fp, pathlib
+        >>> _ = pathlib.Path("a.txt").write_text("one\ntwo\n")
+        >>> list(fp.read_lines("a.txt"))
+        ['one', 'two']
+    """
+    files = list_files(paths, pattern=pattern, recursive=recursive, filesystem=filesystem)
+    return parse_lines(open_files(files, compression=compression, filesystem=filesystem), encoding=encoding)
