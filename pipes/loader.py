@@ -22,9 +22,9 @@ from .errors import (
     located,
 )
 from .pipe import Pipe
-from .plan.fingerprint import code_digest, differences, fingerprint
+from .plan.fingerprint import differences
 from .plan.plan import Plan
-from .progress import Progress, State, checked, restore, save
+from .progress import Progress, State, checked, marks, restore, save
 from .ranks import rank_of
 from .run import length_of
 from .services.base import ReadingService
@@ -163,7 +163,8 @@ class Loader(Generic[T_co]):
 
     def state_dict(self) -> State:
         """Where the consumer stands: after the last element it took. Plain JSON, small, costs no reading."""
-        return self.state_of(self._standing())
+        current = self._current
+        return self.state_of(self._standing() if current is None else current.standing())
 
     def load_state_dict(self, state: Mapping[str, object], *, strict: bool = True) -> None:
         """Makes the next `iter(loader)` continue where `state` was taken.
@@ -201,8 +202,7 @@ class Loader(Generic[T_co]):
 
     def state_of(self, progress: Progress) -> State:
         """The state that means `progress`."""
-        plan = self._plan
-        return save(progress, plan, self._marks)
+        return save(progress, self._plan, self._marks)
 
     def steps_of(self, progress: Progress) -> int | None:
         """The step at which the epoch of `progress` ends, where that is known."""
@@ -232,7 +232,6 @@ class Loader(Generic[T_co]):
 
     def _made_plan(self, shards: int | None) -> Plan:
         root = resolve(self._pipe)
-        self._marks = {"fingerprint": cast("Json", fingerprint(root)), "code": code_digest(root)}
         plan = Plan(
             root,
             seed=self._seed,
@@ -241,6 +240,7 @@ class Loader(Generic[T_co]):
             workers=self._service.workers,
             shards=shards,
         )
+        self._marks = marks(plan)
         processes = self._world_size * max(1, self._service.workers)
         if self._rank == 0 and processes > 1:
             for reason, share in plan.common():

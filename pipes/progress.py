@@ -8,6 +8,7 @@ from typing import cast
 
 from .cursor import Cursor, Json
 from .errors import StateError
+from .plan.fingerprint import code_digest, fingerprint
 from .plan.plan import Plan, Position, ShardState
 
 VERSION = 1
@@ -25,8 +26,8 @@ class Progress:
         lap: which pass over the data; the epoch, unless an epoch is a number of steps.
         start: of an indexed pipe, elements of the lap that all ranks together had taken when this rank began.
         taken: elements of the lap that this rank has taken since.
-        cursors: of the shards that have begun.
-        ended: the shards that have ended, with their leftover.
+        cursors: of the shards that have begun, plain.
+        ended: the shards that have ended, with the cursor of their leftover, plain.
     """
 
     epoch: int = 0
@@ -34,8 +35,8 @@ class Progress:
     lap: int = 0
     start: int = 0
     taken: int = 0
-    cursors: dict[int, Cursor] = field(default_factory=dict)
-    ended: dict[int, Cursor | None] = field(default_factory=dict)
+    cursors: dict[int, Json] = field(default_factory=dict)
+    ended: dict[int, Json] = field(default_factory=dict)
 
     @property
     def begun(self) -> bool:
@@ -54,39 +55,43 @@ class Progress:
         return Progress(self.epoch + 1, 0, self.epoch + 1)
 
     def position(self, plan: Plan) -> Position:
-        shards: dict[int, ShardState] = {}
-        for shard, cursor in self.cursors.items():
-            shards[shard] = ShardState(cursor.plain)
-        for shard, leftover in self.ended.items():
-            shards[shard] = ShardState(None, True, leftover and leftover.plain)
+        shards = {shard: ShardState(cursor) for shard, cursor in self.cursors.items()}
+        shards |= {shard: ShardState(None, True, leftover) for shard, leftover in self.ended.items()}
         tail = ShardState() if plan.indexed else shards.pop(plan.tail_shard, ShardState())
         return Position(self.start, shards, tail)
 
 
-def save(progress: Progress, plan: Plan, marks: State) -> State:
-    """The state that means `progress`; `marks` are the loader's own entries."""
-    where: State
-    if plan.indexed:
-        where = {"consumed": progress.start + progress.taken * plan.world_size}
-    else:
-        where = {
-            "cursors": [
-                [shard, cursor.plain] for shard, cursor in progress.cursors.items() if shard not in progress.ended
-            ],
-            "ended": [[shard, left and left.plain] for shard, left in progress.ended.items()],
-        }
+def marks(plan: Plan) -> State:
+    """What the states of a plan have in common: what they are checked against."""
     return {
         "feedpipe": VERSION,
-        **marks,
+        "fingerprint": fingerprint(plan.root),
+        "code": code_digest(plan.root),
         "seed": plan.seed,
         "rank": plan.rank,
         "world_size": plan.world_size,
         "shards": plan.shards,
-        "epoch": progress.epoch,
-        "step": progress.step,
-        "lap": progress.lap,
-        "position": where if progress.begun else None,
     }
+
+
+def save(progress: Progress, plan: Plan, common: State) -> State:
+    """The state that means `progress`. Called after every batch, so it only puts together what is there."""
+    state = common.copy()
+    state["epoch"] = progress.epoch
+    state["step"] = progress.step
+    state["lap"] = progress.lap
+    if not progress.begun:
+        state["position"] = None
+    elif plan.indexed:
+        state["position"] = {"consumed": progress.start + progress.taken * plan.world_size}
+    else:
+        state["position"] = {
+            "shards": list(progress.cursors),
+            "cursors": list(progress.cursors.values()),
+            "ended": list(progress.ended),
+            "leftovers": list(progress.ended.values()),
+        }
+    return state
 
 
 def checked(state: object) -> State:
@@ -116,14 +121,20 @@ def restore(state: State, plan: Plan) -> Progress:
             if state["world_size"] != plan.world_size:
                 step = step * cast("int", state["world_size"]) // plan.world_size
             return Progress(epoch, step, lap, start=consumed)
-        cursors = {shard: Cursor.of(plain) for shard, plain in cast("list[tuple[int, Json]]", where["cursors"])}
-        ended = {
-            shard: None if left is None else Cursor.of(left)
-            for shard, left in cast("list[tuple[int, Json]]", where["ended"])
-        }
+        cursors = dict(zip(_numbers(where["shards"]), cast("list[Json]", where["cursors"]), strict=True))
+        ended = dict(zip(_numbers(where["ended"]), cast("list[Json]", where["leftovers"]), strict=True))
+        for cursor in (*cursors.values(), *ended.values()):
+            if Cursor.of(cursor).position < 0:
+                raise ValueError(f"a cursor points before the first row: {cursor}")
         allowed = {*plan.mine, plan.tail_shard}
         if not allowed.issuperset([*cursors, *ended]):
             raise ValueError(f"shards {sorted({*cursors, *ended} - allowed)} are not of this rank")
     except (KeyError, TypeError, ValueError) as error:
         raise StateError(f"`position` of the state is damaged: {error}") from error
     return Progress(epoch, step, lap, cursors=cursors, ended=ended)
+
+
+def _numbers(values: Json) -> list[int]:
+    if not isinstance(values, list) or not all(isinstance(value, int) for value in values):
+        raise TypeError(f"these should be numbers of shards: {values!r}")
+    return cast("list[int]", values)

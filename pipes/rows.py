@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, TypeAlias, Union, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, Union, cast, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Array: TypeAlias = npt.NDArray[np.generic]
-Column: TypeAlias = Union["Array", "pa.Array"]
+ArrowArray: TypeAlias = "pa.Array[Any]"
+Column: TypeAlias = Union["Array", "ArrowArray"]
 """One column: a NumPy array whose first axis counts rows, or a contiguous Arrow array."""
 Indices: TypeAlias = range | npt.NDArray[np.int64]
 """Positions of rows; a `range` where they are evenly spaced, so that storage can slice."""
@@ -34,40 +35,42 @@ class Rows(Sequence[Row]):
         (3, 1, (2,))
     """
 
-    __slots__ = ("_held", "_length")
+    __slots__ = ("_length", "held")
 
-    # One attribute, so that a thread never sees columns of one state and positions of another.
-    _held: tuple[Mapping[str, Column], npt.NDArray[np.int64] | None]
+    # Columns, and the rows of them that are meant: None for all. One attribute, so that a thread never sees the columns
+    # of one state and the positions of another. For the helpers below.
+    held: tuple[Mapping[str, Column], npt.NDArray[np.int64] | None]
 
     def __init__(self, columns: Mapping[str, Column], length: int | None = None) -> None:
-        self._held = dict(columns), None
+        self.held = dict(columns), None
         self._length = len(next(iter(columns.values()))) if length is None else length
 
     @staticmethod
-    def chosen(columns: Mapping[str, Array], indices: npt.NDArray[np.int64]) -> Rows:
+    def chosen(columns: Mapping[str, Column], indices: npt.NDArray[np.int64]) -> Rows:
         """The rows at `indices` of arrays that are held elsewhere, gathered when they are asked for.
 
         So a shuffled batch is copied once: from the source straight into the tensor.
         """
         rows = Rows({}, len(indices))
-        rows._held = columns, indices
+        rows.held = columns, indices
         return rows
 
     @property
     def columns(self) -> Mapping[str, Column]:
         """The columns by name. None can be written to: the source, or another batch, may share their memory."""
-        columns, chosen = self._held
+        columns, chosen = self.held
         if chosen is not None:
             columns = {name: _take(column, chosen) for name, column in columns.items()}
-            self._held = columns, None
+            self.held = columns, None
         return columns
 
     def copies(self) -> dict[str, Column]:
         """The columns for one who will write into them: arrays in memory of their own; Arrow's as they are."""
-        columns, chosen = self._held
+        columns, chosen = self.held
         if chosen is None:
             return {n: c.copy() if isinstance(c, np.ndarray) else c for n, c in columns.items()}
-        return {name: np.ascontiguousarray(_gathered(column, chosen)) for name, column in columns.items()}
+        gathered = {name: _gathered(column, chosen) for name, column in columns.items()}
+        return {n: np.ascontiguousarray(c) if isinstance(c, np.ndarray) else c for n, c in gathered.items()}
 
     def __reduce__(self) -> tuple[object, ...]:
         return Rows, (self.columns, self._length)
@@ -81,9 +84,9 @@ class Rows(Sequence[Row]):
     def __getitem__(self, index: slice) -> Rows: ...
     def __getitem__(self, index: int | slice) -> Row | Rows:
         if isinstance(index, slice):
-            return take(self, range(*index.indices(self._length)))
+            return cast("Rows", take(self, range(*index.indices(self._length))))
         at = range(self._length)[index]
-        return next(iter(take(self, range(at, at + 1))))
+        return cast("Row", next(iter(take(self, range(at, at + 1)))))
 
     def __iter__(self) -> Iterator[Row]:
         columns = self.columns
@@ -94,7 +97,7 @@ class Rows(Sequence[Row]):
         return (dict(zip(names, row, strict=True)) for row in values)
 
     def __repr__(self) -> str:
-        return f"Rows({self._length} x {list(self._held[0])})"
+        return f"Rows({self._length} x {list(self.held[0])})"
 
     @property
     def arrow(self) -> pa.RecordBatch:
@@ -116,13 +119,14 @@ RowList: TypeAlias = list[object] | Rows
 def scalars(column: Column) -> list[object]:
     """The values of a column as Python objects."""
     if isinstance(column, np.ndarray):
-        return column.tolist() if column.ndim == 1 else list(column)  # type: ignore[no-any-return]
+        return cast("list[object]", column.tolist() if column.ndim == 1 else list(column))
     if column.null_count == 0:
         if _is_plain_number(column):
-            return column.to_numpy(zero_copy_only=False).tolist()  # type: ignore[no-any-return]
-        if hasattr(column, "to_numpy_ndarray"):  # a fixed-shape tensor, what an array of more dimensions becomes
-            return list(column.to_numpy_ndarray())
-    return column.to_pylist()
+            return cast("list[object]", column.to_numpy(zero_copy_only=False).tolist())
+        several = getattr(column, "to_numpy_ndarray", None)  # of a fixed-shape tensor, as `arrow` makes them
+        if several is not None:
+            return list(several())
+    return cast("list[object]", column.to_pylist())
 
 
 def take(rows: RowList, indices: Indices) -> RowList:
@@ -132,7 +136,7 @@ def take(rows: RowList, indices: Indices) -> RowList:
             return rows
         return _slice(rows, indices)
     if isinstance(rows, Rows):
-        columns, chosen = rows._held
+        columns, chosen = rows.held
         if chosen is not None:
             return Rows.chosen(columns, chosen[indices])
         return Rows({name: _take(column, indices) for name, column in columns.items()}, len(indices))
@@ -153,8 +157,8 @@ def concat(parts: Sequence[RowList]) -> RowList:
     if parts and all(isinstance(part, Rows) for part in parts):
         tables: list[Rows] = parts  # type: ignore[assignment]
         if len({_signature(table) for table in tables}) == 1:
-            source = tables[0]._held[0]
-            chosen = [t._held[1] for t in tables if t._held[0] is source and t._held[1] is not None]
+            source = tables[0].held[0]
+            chosen = [t.held[1] for t in tables if t.held[0] is source and t.held[1] is not None]
             if len(chosen) == len(tables):
                 return Rows.chosen(source, np.concatenate(chosen))
             held = [table.columns for table in tables]
@@ -168,7 +172,7 @@ def concat(parts: Sequence[RowList]) -> RowList:
 def nbytes(rows: RowList) -> int:
     """About how many bytes the rows hold; for lists, judged by the first row."""
     if isinstance(rows, Rows):
-        columns, chosen = rows._held
+        columns, chosen = rows.held
         if chosen is None:
             return sum(_column_bytes(column) for column in columns.values())
         return len(rows) * sum(_column_bytes(column[:1]) for column in columns.values())
@@ -177,26 +181,27 @@ def nbytes(rows: RowList) -> int:
 
 def _slice(rows: RowList, indices: range) -> RowList:
     if not indices:
-        return Rows({n: c[:0] for n, c in rows._held[0].items()}, 0) if isinstance(rows, Rows) else []
+        return Rows({n: c[:0] for n, c in rows.held[0].items()}, 0) if isinstance(rows, Rows) else []
     stop: int | None = indices.stop if indices.step > 0 or indices.stop >= 0 else None
     cut = slice(indices.start, stop, indices.step)
     if isinstance(rows, list):
         return rows[cut]
-    columns, chosen = rows._held
+    columns, chosen = rows.held
     if chosen is not None:
         return Rows.chosen(columns, chosen[cut])
     return Rows({name: column[cut] for name, column in columns.items()}, len(indices))
 
 
 def _take(column: Column, indices: npt.NDArray[np.int64]) -> Column:
-    if not isinstance(column, np.ndarray):
-        return column.take(indices)
     taken = _gathered(column, indices)
-    taken.flags.writeable = False
+    if isinstance(taken, np.ndarray):
+        taken.flags.writeable = False
     return taken
 
 
-def _gathered(column: Array, indices: npt.NDArray[np.int64]) -> Array:
+def _gathered(column: Column, indices: npt.NDArray[np.int64]) -> Column:
+    if not isinstance(column, np.ndarray):
+        return column.take(cast("Any", indices))
     # `take` is faster, but copies all of an array that is not contiguous.
     return column.take(indices, axis=0) if column.flags.c_contiguous else column[indices]
 
@@ -208,25 +213,25 @@ def _concat(columns: list[Column]) -> Column:
         return joined
     import pyarrow as pa
 
-    return pa.concat_arrays(columns)
+    return pa.concat_arrays(cast("list[ArrowArray]", columns))
 
 
 def _signature(rows: Rows) -> tuple[object, ...]:
-    return tuple((name, _type_of(column)) for name, column in rows._held[0].items())
+    return tuple((name, _type_of(column)) for name, column in rows.held[0].items())
 
 
 def _type_of(column: Column) -> object:
     return (column.dtype, column.shape[1:]) if isinstance(column, np.ndarray) else column.type
 
 
-def _is_plain_number(column: pa.Array) -> bool:
+def _is_plain_number(column: ArrowArray) -> bool:
     import pyarrow as pa
 
     kind = column.type
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
 
 
-def _to_arrow(column: Column) -> pa.Array:
+def _to_arrow(column: Column) -> ArrowArray:
     import pyarrow as pa
 
     if not isinstance(column, np.ndarray):

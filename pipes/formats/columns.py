@@ -100,7 +100,7 @@ def _type(name: str, kind: Any) -> pa.DataType:
         return kind
     try:
         return cast("pa.DataType", pa.type_for_alias(kind))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, AttributeError):
         hint = nearest(kind, _COMMON) if isinstance(kind, str) else f"there are {listed(_COMMON)}"
         raise ArgumentError(
             located(f"`schema` must give column {name!r} a type of Arrow, or its name, but got: {kind!r}; {hint}")

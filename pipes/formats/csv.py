@@ -9,7 +9,7 @@ from typing import ClassVar
 from ..cursor import Json
 from ..errors import ArgumentError, ArgumentTypeError, DataError, located
 from ._arrow import HEAD
-from .chunks import Chunk, ChunkReader, Growth, Parse, Place
+from .chunks import Chunk, ChunkReader, Growth, Parse, Place, brief
 from .columns import Schema, check_names, check_schema, listed, nearest, plain, repeated
 from .csv_table import Dialect, Table, Types, fields, infer
 from .quotes import last_end
@@ -114,7 +114,9 @@ class Csv:
         try:
             names = [name.decode() for name in fields(self._dialect, record)]
         except UnicodeDecodeError as error:
-            raise DataError(f"{place}: the names of the columns are not UTF-8: {error.object!r}") from None
+            raise DataError(f"{place}: the names of the columns are not UTF-8: {brief(record)}") from error
+        except DataError as error:
+            raise DataError(f"{place}: the names of the columns cannot be read: {error}") from error
         if given is not None:
             if len(given) != len(names):
                 raise DataError(f"{place}: there are {len(names)} columns, and `column_names` has {len(given)} names")

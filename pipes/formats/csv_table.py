@@ -99,17 +99,25 @@ def _readable(dialect: Dialect, read: Callable[[bytes], pa.Table], data: bytes) 
 
 
 def fields(dialect: Dialect, record: bytes) -> list[bytes]:
-    """The values of one record, as they are."""
+    """The values of one record, as they are.
+
+    Raises:
+        DataError: it is no record.
+    """
     import pyarrow as pa
     from pyarrow.csv import ConvertOptions, ReadOptions, read_csv
 
     most = record.count(dialect.delimiter) + 1
-    table = read_csv(
-        source(record),
-        read_options=ReadOptions(use_threads=False, autogenerate_column_names=True, block_size=ONE_BLOCK),
-        parse_options=dialect.options(),
-        convert_options=ConvertOptions(column_types={f"f{i}": pa.binary() for i in range(most)}),
-    )
+    ended = record if record.endswith((b"\r", b"\n")) else record + b"\n"
+    try:
+        table = read_csv(
+            source(ended),
+            read_options=ReadOptions(use_threads=False, autogenerate_column_names=True, block_size=ONE_BLOCK),
+            parse_options=dialect.options(),
+            convert_options=ConvertOptions(column_types={f"f{i}": pa.binary() for i in range(most)}),
+        )
+    except pa.ArrowInvalid as error:
+        raise DataError(f"{error}: {brief(record)}") from error
     return [column[0].as_py() for column in table.columns]
 
 
@@ -183,6 +191,8 @@ class Table:
                     return self._misfit(place, name, values[self._names.index(name)], kind)
             read = _reader(self._dialect, self._names, list(self._fixed.types), self._fixed.types)
             read(record)
+        except DataError as error:
+            return DataError(f"{place}: {error}")
         except pa.ArrowInvalid as error:
             return DataError(f"{place}: {error}: {brief(record)}")
         return DataError(f"{place}: this record, or one shortly before it, cannot be read: {brief(record)}")

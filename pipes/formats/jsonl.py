@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast
 
+import numpy as np
+
 from ..cursor import Json
 from ..errors import ArgumentError, DataError
 from ..rows import RowList, Rows
@@ -104,10 +106,8 @@ class _Objects:
         if not data.isascii():
             data.decode()  # Arrow does not look whether strings are UTF-8
         table = _read(data, self._schema, self._others)
-        if table.num_rows != data.count(b"\n") + (not data.endswith(b"\n")):
-            count = sum(1 for line in data.split(b"\n") if line.strip())
-            if table.num_rows != count:
-                raise ValueError("a line with several objects, or an object on several lines")
+        if table.num_rows != _objects(data):
+            raise ValueError("each line must hold one object")
         return as_rows(table)
 
     def _explain(self, line: bytes, place: str) -> DataError:
@@ -194,8 +194,21 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _line_ends(data: bytes) -> list[int]:
-    import numpy as np
+def _objects(data: bytes) -> int | None:
+    """How many lines of JSON text there are; None where a line is neither empty nor from { to }.
 
+    Where all are, no object reaches from one line to the next: between } and { there would have to be a comma.
+    """
+    if data.startswith(b"{") and data.endswith(b"}\n"):
+        breaks = np.flatnonzero(np.frombuffer(data, np.uint8) == 10)
+        found = np.frombuffer(data, np.uint8)
+        if (found[breaks[:-1] + 1] == ord("{")).all() and (found[breaks - 1] == ord("}")).all():
+            return len(breaks)
+    lines = [line.strip() for line in data.split(b"\n")]
+    objects = [line for line in lines if line]
+    return len(objects) if all(line[:1] == b"{" and line[-1:] == b"}" for line in objects) else None
+
+
+def _line_ends(data: bytes) -> list[int]:
     ends = (np.flatnonzero(np.frombuffer(data, np.uint8) == 10) + 1).tolist()
     return ends if data.endswith(b"\n") else [*ends, len(data)]

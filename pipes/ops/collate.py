@@ -83,7 +83,7 @@ def collate(pipe: Pipe[Any], /, fn: Callable[[Any], object] | None = None) -> Pi
 
     Element: by the rules of torch's `default_collate`: numbers, arrays and tensors become one tensor with the batch as
     its first dimension; dicts, tuples and lists become one of tensors; text and bytes stay lists. A batch of table rows
-    becomes a dict of tensors, column by column, without a dict for any row: dtypes are the columns' own, and a column of
+    becomes a dict of tensors, column by column, without a dict for any row: dtypes are the columns' own, a column of
     lists of one length, or of arrays, becomes a tensor of more dimensions. Tensors can be written to and share memory
     with nothing. Order and length are the input's; indexed where the input is. State: none.
 

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol, Union
 
-from ..cursor import Cursor
+from ..cursor import Json
 from ..plan.plan import Plan, Position
 
 
 class Step(NamedTuple):
-    """One element, the shard it belongs to, and the shard's cursor after it."""
+    """One element, the shard it belongs to, and the shard's cursor after it, plain."""
 
     element: object
     shard: int
-    cursor: Cursor
+    cursor: Json
 
 
 class Ended(NamedTuple):
-    """A shard has no more elements; where its leftover begins, if it has one."""
+    """A shard has no more elements; the cursor where its leftover begins, plain, if it has one."""
 
     shard: int
-    leftover: Cursor | None
+    leftover: Json
 
 
 class Session(Protocol):

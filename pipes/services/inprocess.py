@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
-from ..block import close
+from ..block import Block, close
 from ..context import Context, Shared
 from ..pace import Clock, GrowingPace, SinglePace
 from ..plan.plan import Part, Plan, Position, ShardState
@@ -87,8 +87,8 @@ class InProcessSession:
             block = shard.context.leftovers.get(self._plan.tail_name or "")
             if block is not None:
                 self._held[number] = block.rows
-            leftover = None if block is None else block.at
-            self._states[number] = ShardState(None, True, None if leftover is None else leftover.plain)
+            leftover = None if block is None else block.at.plain
+            self._states[number] = ShardState(None, True, leftover)
             yield Ended(number, leftover)
 
     def _context(self, part: Part, shards: tuple[int, ...]) -> Context:
@@ -113,10 +113,8 @@ class _Shard:
         self.context = context
         self._blocks = part.stage.blocks(part.at, context)
         self._rows: Iterator[object] = iter(())
-        self._at = part.at
-        self._end = part.at
+        self._block: Block | None = None
         self._taken = 0
-        self._length = 0
         context.clock.leave()
 
     def close(self) -> None:
@@ -127,13 +125,17 @@ class _Shard:
             break
         else:
             self.context.clock.enter()
-            block = next(self._blocks, None)
+            self._block = next(self._blocks, None)
             self.context.clock.leave()
-            if block is None:
+            if self._block is None:
                 return None
-            self._at, self._end, self._taken, self._length = block.at, block.end, 0, len(block)
-            self._rows = iter(block.rows)
+            self._taken = 0
+            self._rows = iter(self._block.rows)
             row = next(self._rows)
+        block = self._block
+        assert block is not None, "there are rows"
         self._taken += 1
-        after = self._end if self._taken == self._length else self._at.advance(self._taken)
-        return Step(row, self.part.shard, after)
+        if self._taken == len(block.rows):
+            return Step(row, self.part.shard, block.end.plain)
+        token, skip, first = block.at
+        return Step(row, self.part.shard, [token, skip + self._taken, first])

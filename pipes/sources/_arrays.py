@@ -1,10 +1,10 @@
-"""Arrays as the columns of a source: rows of them, what a state says of them, and how they travel to another process."""
+"""Arrays as columns of a source: rows of them, what a state says of them, how they travel to another process."""
 
 from __future__ import annotations
 
 import mmap
 from collections.abc import Mapping
-from typing import NamedTuple, Union
+from typing import NamedTuple, TypeAlias, Union
 
 import numpy as np
 
@@ -57,7 +57,7 @@ class Mapped(NamedTuple):
             ) from error
 
 
-Packed = Union[Mapped, Array]
+Packed: TypeAlias = Union["Mapped", "Array"]
 
 
 def packed(array: Array) -> Packed:

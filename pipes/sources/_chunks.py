@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..ops._gather import gather
-from ..rows import Array, Column, Indices, Rows, take
+from ..rows import Array, ArrowArray, Column, Indices, Rows, take
 
 Positions = npt.NDArray[np.int64]
 
@@ -74,10 +75,10 @@ class Chunks:
             return dict(rows.columns)
         single = [parts[k].slice(i, 1) for k, i in zip(owners.tolist(), places.tolist(), strict=True)]
         table = pa.Table.from_batches(single).combine_chunks()
-        return {name: table.column(name).chunk(0) for name in table.schema.names}
+        return {name: cast("Column", table.column(name).chunk(0)) for name in table.schema.names}
 
-    def _joined(self, numbers: dict[str, Array], others: dict[str, Column] | object, length: int) -> Rows:
-        columns: dict[str, Column] = {**numbers, **others}  # type: ignore[dict-item]
+    def _joined(self, numbers: dict[str, Array], others: Mapping[str, Column], length: int) -> Rows:
+        columns: dict[str, Column] = {**numbers, **others}
         return Rows({name: columns[name] for name in self.schema.names}, length)
 
 
@@ -92,9 +93,9 @@ class _Memory:
 class _Window:
     """One array over the memory of all chunks; what lies between them is never read.
 
-    NumPy computes an address from an index and reads there. So an array that begins at the chunk with the lowest address
-    and reaches to the end of the highest serves all chunks, each at a shift of its own. Every array made from it keeps
-    the chunks alive.
+    NumPy computes an address from an index and reads there. So an array that begins at the chunk with the lowest
+    address and reaches to the end of the highest serves all chunks, each at a shift of its own. Every array made from
+    it keeps the chunks alive.
     """
 
     def __init__(self, array: Array, shifts: Positions) -> None:
@@ -111,7 +112,7 @@ class _Window:
         return taken
 
 
-def _window(chunks: Sequence[pa.Array]) -> _Window | None:
+def _window(chunks: Sequence[ArrowArray]) -> _Window | None:
     """The window over `chunks`; None where they hold nulls, or something else than numbers."""
     if not chunks or any(chunk.null_count for chunk in chunks):
         return None
@@ -136,11 +137,14 @@ def _takeable(table: pa.Table) -> pa.Table:
         kind = _plain(field.type)
         if kind != field.type:
             chunks = [_copied(chunk, kind) for chunk in table.column(place).chunks]
-            table = table.set_column(place, field.name, pa.chunked_array(chunks, kind))
+            table = table.set_column(place, field.name, pa.chunked_array(cast("Any", chunks), kind))
     return table
 
 
-def _plain(kind: pa.DataType) -> pa.DataType:
+# pyarrow's stubs do not say what belongs to which type, hence `Any`.
+
+
+def _plain(kind: Any) -> Any:
     if pa.types.is_string_view(kind):
         return pa.large_string()
     if pa.types.is_binary_view(kind):
@@ -160,11 +164,10 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _copied(chunk: pa.Array, kind: pa.DataType) -> pa.Array:
+def _copied(chunk: Any, kind: Any) -> Any:
     if isinstance(chunk, pa.RunEndEncodedArray):
-        return pc.run_end_decode(chunk).cast(kind)
+        return pc.call_function("run_end_decode", [chunk]).cast(kind)
     if isinstance(chunk, pa.DictionaryArray):
-        return pa.DictionaryArray.from_arrays(
-            chunk.indices, chunk.dictionary.cast(kind.value_type), ordered=kind.ordered
-        )
+        words = chunk.dictionary.cast(kind.value_type)
+        return pa.DictionaryArray.from_arrays(chunk.indices, words, ordered=kind.ordered)
     return chunk.cast(kind)

@@ -138,10 +138,10 @@ def from_dataset(dataset: MapStyle[Any] | Iterable[Any]) -> Pipe[Any]:
     """Begin a pipe with the items of a dataset of torch or of Hugging Face.
 
     Element: an item, as the dataset gives it. Order is the dataset's. Map-style datasets are indexed, of their length,
-    read by `__getitems__` where they have it; state: a position. Iterable ones are streamed, of unknown length. State:
-    a Hugging Face dataset's own `state_dict`, or that of another which has one; else, and for one with a shuffle buffer,
-    whose own state forgets the buffer, a position: a resume iterates from the start and leaves out the items before it.
-    An iterable dataset cannot be cut: every process that needs a part of it reads all of it.
+    read by `__getitems__` where they have it; state: a position. Iterable ones are streamed, of unknown length; state:
+    the dataset's own `state_dict` where it has one, as Hugging Face's do. Else, and where a shuffle buffer makes that
+    state inexact, a position: a resume iterates from the start and leaves out the items before it. What has a
+    `state_dict` or a `set_epoch` is copied for each run. An iterable dataset cannot be cut: every process that needs a part of it reads all of it.
 
     Inside, `torch.utils.data.get_worker_info()` is None: feedpipe deals the items, not the dataset. `set_epoch` is
     called on iterable datasets that have it. What a dataset draws at random for itself is not keyed, and so neither
@@ -177,7 +177,7 @@ def from_dataset(dataset: MapStyle[Any] | Iterable[Any]) -> Pipe[Any]:
     streamed = any(kind.__name__ == "IterableDataset" for kind in type(dataset).__mro__)
     if not streamed and hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
         return Pipe.source(FromDataset(dataset))
-    if hasattr(dataset, "__iter__") and not isinstance(dataset, Iterator):
+    if not isinstance(dataset, Iterator) and isinstance(cast("object", dataset), Iterable):
         return Pipe.source(FromStream(dataset))
     raise ArgumentTypeError(
         located(
@@ -233,8 +233,8 @@ def _state(stage: Stage, dataset: Any) -> Json:
         reason = f"cannot be written as JSON: {error}"
     raise StateError(
         located(
-            f"`from_dataset` resumes a {type(dataset).__name__} by its `state_dict()`, and that {reason}; give it a state "
-            "of plain lists, dicts, numbers and text, or none: then a resume replays it",
+            f"`from_dataset` resumes a {type(dataset).__name__} by its `state_dict()`, and that {reason}; give it a "
+            "state of plain lists, dicts, numbers and text, or none: then a resume replays it",
             stage.node.where,
         )
     )
@@ -244,8 +244,8 @@ def _state(stage: Stage, dataset: Any) -> Json:
 def _no_worker() -> Generator[None]:
     """Hides from the dataset that it runs in a worker of torch's DataLoader, should it: it would deal itself again."""
     worker: Any = sys.modules.get("torch.utils.data._utils.worker")
-    info = worker._worker_info if worker is not None else None
-    if info is None:
+    info = getattr(worker, "_worker_info", None)
+    if worker is None or info is None:
         yield
         return
     worker._worker_info = None

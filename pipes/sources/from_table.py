@@ -127,8 +127,8 @@ def from_table(table: ArrowStream) -> Pipe[Row]:
 
     Element: a dict of Python scalars; a batch of them is `Rows`, which keeps the columns as they are. Order is the
     table's; its length; indexed; columns. State: a position. The table is not copied, nor are its chunks joined (text
-    that Arrow holds as views, as polars hands it over, is copied once). What can be read only once, and a query, is read
-    into memory once. A pandas index without a name is left out.
+    that Arrow holds as views, as polars hands it over, is copied once). What can be read only once, and a query, is
+    read into memory once. A pandas index without a name is left out.
 
     Args:
         table: anything that speaks Arrow's stream protocol (`__arrow_c_stream__`): frames of pandas and polars, DuckDB
@@ -176,7 +176,7 @@ def _as_table(table: Any) -> pa.Table:
     import pyarrow as pa
 
     if _is_hugging_face(table):
-        return table.data.table.select(table.format["columns"])
+        return cast("pa.Table", table.data.table.select(table.format["columns"]))
     if isinstance(table, pa.Table):
         return table
     read = pa.RecordBatchReader.from_stream(table).read_all()

@@ -109,7 +109,7 @@ class ReadIdx(Operator):
 
 
 def read_idx(files: Mapping[str, str | os.PathLike[str]]) -> Pipe[Row]:
-    """Begin a pipe with the rows of IDX files, the format of MNIST: row i holds item i of each.
+    r"""Begin a pipe with the rows of IDX files, the format of MNIST: row i holds item i of each.
 
     Element: a dict with, for each name, a NumPy array, or a Python scalar where the file has one axis. Order is the
     files'; their length; indexed; columns. State: a position. Plain local files are memory-mapped; those compressed by
@@ -128,7 +128,7 @@ def read_idx(files: Mapping[str, str | os.PathLike[str]]) -> Pipe[Row]:
     Example:
         >>> import feedpipe as fp, pathlib, tempfile
         >>> path = pathlib.Path(tempfile.mkdtemp(), "labels-idx1-ubyte")
-        >>> _ = path.write_bytes(b"\\0\\0\\x08\\1" + b"\\0\\0\\0\\3" + b"\\5\\0\\4")
+        >>> _ = path.write_bytes(b"\0\0\x08\1" + b"\0\0\0\3" + b"\5\0\4")
         >>> list(fp.read_idx({"label": path}))
         [{'label': 5}, {'label': 0}, {'label': 4}]
     """
@@ -138,7 +138,7 @@ def read_idx(files: Mapping[str, str | os.PathLike[str]]) -> Pipe[Row]:
         )
     if not files:
         raise ArgumentError(located("`files` must hold at least one path but got: {}"))
-    for name, path in files.items():
+    for name, path in cast("Mapping[object, object]", files).items():
         if not isinstance(name, str) or not isinstance(path, (str, os.PathLike)):
             raise ArgumentTypeError(located(f"`files` must hold paths by name but got: {name!r}: {path!r}"))
     return cast("Pipe[Row]", Pipe.source(ReadIdx({name: os.fspath(path) for name, path in files.items()})))
@@ -172,8 +172,8 @@ def _parsed(path: str, stream: BinaryIO, gzip: bool) -> _Head:
         raise DataError(f"{path} is truncated or damaged: {error}") from error
     if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in _DTYPES or not axes:
         raise DataError(
-            f"{path} is no IDX file: it begins with 0x{magic.hex()}, where two zero bytes, a type code and the number of "
-            "axes should stand"
+            f"{path} is no IDX file: it begins with 0x{magic.hex()}, where two zero bytes, a type code and the number "
+            "of axes should stand"
         )
     if len(lengths) < 4 * axes:
         raise DataError(f"{path} is truncated: it ends within the lengths of its {axes} axes")

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, MutableSequence, Sequence
 from itertools import compress
 from operator import attrgetter
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -85,24 +85,23 @@ def _mapping(first: Mapping[object, object], rows: Sequence[object], field: str)
 
 def _sequences(first: Sequence[object], values: Sequence[object], field: str) -> object:
     _agree("lengths", values, len, field)  # type: ignore[arg-type]
-    names = getattr(first, "_fields", None) if isinstance(first, tuple) else None
+    kind: Any = type(first)
+    names: Sequence[str] | None = getattr(first, "_fields", None) if isinstance(first, tuple) else None
     made: list[object] = []
-    for place, items in enumerate(zip(*values, strict=True)):  # type: ignore[call-overload]
+    for place, items in enumerate(zip(*cast("Sequence[Sequence[object]]", values), strict=True)):
         name = names[place] if names else str(place)
         made.append(_values(items, f"{field}.{name}" if field else name))
     if names:
-        return type(first)(*made)
-    if isinstance(first, (list, tuple)) and type(first) in (list, tuple):
-        return made
-    if isinstance(first, tuple):
+        return kind(*made)
+    if isinstance(first, tuple) or type(first) is list:
         return made
     try:
-        if isinstance(first, MutableSequence):
-            clone = copy.copy(first)
-            for place, items in enumerate(made):
-                clone[place] = items
-            return clone
-        return type(first)(made)  # type: ignore[call-arg]
+        if not isinstance(first, MutableSequence):
+            return kind(made)
+        clone: MutableSequence[object] = copy.copy(first)
+        for place, items in enumerate(made):
+            clone[place] = items
+        return clone
     except TypeError:
         return made
 
@@ -110,7 +109,7 @@ def _sequences(first: Sequence[object], values: Sequence[object], field: str) ->
 def _tensors(values: Sequence[object], field: str) -> torch.Tensor:
     first: torch.Tensor = values[0]  # type: ignore[assignment]
     if first.is_nested or first.layout is not torch.strided:
-        return _made(lambda: default_collate(list(values)), values, field)
+        return _made(lambda: cast("torch.Tensor", default_collate(list(values))), values, field)
     _agree("shapes", values, _shape, field)
     return _made(lambda: torch.stack(list(values)), values, field)  # type: ignore[arg-type]
 
@@ -149,23 +148,24 @@ def _column(column: Column, field: str) -> object:
     return torch.from_numpy(_native(column))
 
 
-def _arrow(column: pa.Array, field: str, per_row: int = 1) -> object:
+def _arrow(column: Any, field: str, per_row: int = 1) -> object:
     """`column` as a tensor, or as a list where it holds text; each row of the batch is `per_row` of its values."""
     import pyarrow as pa
 
-    kind = column.type
+    kind: Any = column.type
+    tensors = kind.extension_name == "arrow.fixed_shape_tensor" if isinstance(kind, pa.BaseExtensionType) else False
     if pa.types.is_dictionary(kind):
         return _arrow(column.dictionary_decode(), field, per_row)
-    if isinstance(column, pa.ExtensionArray) and not isinstance(column, pa.FixedShapeTensorArray):
+    if isinstance(kind, pa.BaseExtensionType) and not tensors:
         return _arrow(column.storage, field, per_row)
     if _is_text(kind):
-        return column.to_pylist()
+        return cast("list[object]", column.to_pylist())
     if column.null_count:
         at = next(compress(range(len(column)), column.is_null().to_pylist())) // per_row
         raise UnfitError(
             f"{_said(field)}null at row {at} of the batch, and a tensor has no null; fill or drop it before `.batch`"
         )
-    if isinstance(column, pa.FixedShapeTensorArray):
+    if tensors:
         return torch.from_numpy(np.array(column.to_numpy_ndarray()))
     if pa.types.is_struct(kind):
         parts = zip(kind, column.flatten(), strict=True)
@@ -178,8 +178,9 @@ def _arrow(column: pa.Array, field: str, per_row: int = 1) -> object:
     return torch.from_numpy(np.array(column.to_numpy(zero_copy_only=False)))
 
 
-def _lists(column: pa.Array, field: str, per_row: int) -> object:
-    lengths = np.asarray(column.value_lengths())
+def _lists(column: Any, field: str, per_row: int) -> object:
+    fixed: int | None = getattr(column.type, "list_size", None)
+    lengths = np.asarray(column.value_lengths()) if fixed is None else np.full(len(column), fixed)
     width = int(lengths[0]) if len(lengths) else 0
     differ = np.flatnonzero(lengths != width)
     if len(differ):
@@ -189,7 +190,7 @@ def _lists(column: pa.Array, field: str, per_row: int) -> object:
         )
     values = _arrow(column.flatten(), field, per_row * max(width, 1))
     if not isinstance(values, torch.Tensor):
-        return column.to_pylist()
+        return cast("list[object]", column.to_pylist())
     return values.reshape(len(column), width, *values.shape[1:])
 
 
