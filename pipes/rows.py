@@ -156,7 +156,7 @@ def concat(parts: Sequence[RowList]) -> RowList:
         return parts[0]
     if parts and all(isinstance(part, Rows) for part in parts):
         tables: list[Rows] = parts  # type: ignore[assignment]
-        if len({_signature(table) for table in tables}) == 1:
+        if len({signature(table) for table in tables}) == 1:
             source = tables[0].held[0]
             chosen = [t.held[1] for t in tables if t.held[0] is source and t.held[1] is not None]
             if len(chosen) == len(tables):
@@ -216,7 +216,10 @@ def _concat(columns: list[Column]) -> Column:
     return pa.concat_arrays(cast("list[ArrowArray]", columns))
 
 
-def _signature(rows: Rows) -> tuple[object, ...]:
+def signature(rows: RowList) -> tuple[object, ...] | None:
+    """Names and types of the columns; None for Python objects."""
+    if isinstance(rows, list):
+        return None
     return tuple((name, _type_of(column)) for name, column in rows.held[0].items())
 
 

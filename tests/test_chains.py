@@ -55,7 +55,7 @@ def sources(count: int) -> list[Callable[[], Chain]]:
 @st.composite
 def chains(draw_: st.DrawFn, steps: int = 4, *, local: bool = False) -> Chain:
     """A chain. `local` leaves out what makes the union over shards differ in more than grouping."""
-    source = draw_(st.sampled_from(range(3)))
+    source = draw_(st.sampled_from(range(4)))
     pipe = sources(draw_(counts))[source]()
     for _ in range(draw_(st.integers(0, steps))):
         size = draw_(small)

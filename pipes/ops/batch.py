@@ -13,7 +13,7 @@ from ..checks import check_int
 from ..context import Context
 from ..cursor import Cursor
 from ..errors import Origin
-from ..rows import Indices, RowList, take
+from ..rows import Indices, RowList, concat, take
 from ..traits import Operator, Order
 
 if TYPE_CHECKING:
@@ -78,19 +78,14 @@ class Batch(Operator):
             count += len(block)
             if count < self.size:
                 continue
-            rows, origins = joined(held)
             rest = count % self.size
-            if rest:
-                held_next = [block.slice(len(block) - rest, len(block))]
-                rows = take(rows, range(count - rest))
-            else:
-                held_next = []
-            groups = _cut(rows, self.size)
-            end = held_next[0].at if held_next else block.end
-            firsts = origins and origins[: count - rest : self.size]
-            yield Block(groups, Cursor(held[0].at.plain, 0, row), Cursor(end.plain, 0, row + len(groups)), firsts)
+            whole = [*held[:-1], block.slice(0, len(block) - rest)] if rest else held
+            after = [block.slice(len(block) - rest, len(block))] if rest else []
+            groups, firsts = _groups(whole, self.size)
+            end = Cursor((after[0].at if after else block.end).plain, 0, row + len(groups))
+            yield Block(groups, Cursor(held[0].at.plain, 0, row), end, firsts)
             row += len(groups)
-            held, count = held_next, rest
+            held, count = after, rest
         if not held:
             return
         rows, origins = joined(held)
@@ -99,6 +94,28 @@ class Batch(Operator):
         else:
             end = Cursor(held[-1].end.plain, 0, row + 1)
             yield Block([rows], Cursor(held[0].at.plain, 0, row), end, origins and origins[:1])
+
+
+def _groups(blocks: list[Block], size: int) -> tuple[list[object], list[Origin | None] | None]:
+    """The rows in whole groups, and the origin of each group's first row.
+
+    Each group is joined by itself: whether it is held as columns must not depend on what stands beside it in a block.
+    """
+    groups: list[object] = []
+    parts: list[RowList] = []
+    missing = size
+    for block in blocks:
+        start = 0
+        while start < len(block):
+            stop = min(len(block), start + missing)
+            parts.append(take(block.rows, range(start, stop)))
+            missing -= stop - start
+            start = stop
+            if not missing:
+                groups.append(concat(parts))
+                parts, missing = [], size
+    origins = [origin for block in blocks for origin in block.origins or ()]
+    return groups, origins[::size] or None
 
 
 def _cut(rows: RowList, size: int) -> list[object]:

@@ -12,7 +12,7 @@ from ..block import Block
 from ..context import Context
 from ..cursor import START, Cursor
 from ..errors import Origin
-from ..rows import Indices, RowList
+from ..rows import Indices, RowList, signature
 from ..traits import Operator
 from ._gather import gather
 
@@ -41,8 +41,13 @@ class Concat(Operator):
         return stage.inputs[k].origin(index - int(bounds[k]), context)
 
     def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
-        bounds = self._bounds(stage)
-        return gather(indices, bounds, lambda k, places: stage.inputs[k].rows(places, context))
+        uniform = self._uniform(stage, context)
+
+        def part(k: int, places: Indices) -> RowList:
+            rows = stage.inputs[k].rows(places, context)
+            return rows if uniform else list(rows)
+
+        return gather(indices, self._bounds(stage), part)
 
     def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
         first, source = at.numbered()
@@ -53,6 +58,11 @@ class Concat(Operator):
                 row += len(block)
                 yield Block(block.rows, here, Cursor([k, block.end.plain], 0, row), block.origins)
             source = START
+
+    def _uniform(self, stage: Stage, context: Context) -> bool:
+        # Whether rows are held as columns must not depend on where a block ends: all of them, or none.
+        kinds = (signature(source.rows(range(0), context)) for source in stage.inputs)
+        return stage.memo("uniform", lambda: len(set(kinds)) == 1)
 
     def _bounds(self, stage: Stage) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         lengths = [source.length or 0 for source in stage.inputs]

@@ -141,7 +141,8 @@ def from_dataset(dataset: MapStyle[Any] | Iterable[Any]) -> Pipe[Any]:
     read by `__getitems__` where they have it; state: a position. Iterable ones are streamed, of unknown length; state:
     the dataset's own `state_dict` where it has one, as Hugging Face's do. Else, and where a shuffle buffer makes that
     state inexact, a position: a resume iterates from the start and leaves out the items before it. What has a
-    `state_dict` or a `set_epoch` is copied for each run. An iterable dataset cannot be cut: every process that needs a part of it reads all of it.
+    `state_dict` or a `set_epoch` is copied for each run. An iterable dataset cannot be cut: every process that needs a part of
+    it reads all of it.
 
     Inside, `torch.utils.data.get_worker_info()` is None: feedpipe deals the items, not the dataset. `set_epoch` is
     called on iterable datasets that have it. What a dataset draws at random for itself is not keyed, and so neither
@@ -162,22 +163,15 @@ def from_dataset(dataset: MapStyle[Any] | Iterable[Any]) -> Pipe[Any]:
         >>> fp.from_dataset(data)[2]
         (tensor(2), tensor(20))
     """
-    if isinstance(dataset, (Mapping, type)):
-        raise ArgumentTypeError(
-            located(
-                f"`dataset` must be one dataset but got: {type(dataset).__name__}"
-                + (
-                    '; choose a split, such as `dataset["train"]`'
-                    if isinstance(dataset, Mapping)
-                    else "; make one of it"
-                )
-            )
-        )
+    given: object = dataset
+    if isinstance(given, (Mapping, type)):
+        repair = 'choose a split, such as `dataset["train"]`' if isinstance(given, Mapping) else "call it"
+        raise ArgumentTypeError(located(f"`dataset` must be one dataset but got: {given!r:.80}; {repair}"))
     # torch's iterable datasets inherit a `__getitem__` that only raises, and may have a length.
     streamed = any(kind.__name__ == "IterableDataset" for kind in type(dataset).__mro__)
     if not streamed and hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
         return Pipe.source(FromDataset(dataset))
-    if not isinstance(dataset, Iterator) and isinstance(cast("object", dataset), Iterable):
+    if isinstance(given, Iterable) and not isinstance(given, Iterator):
         return Pipe.source(FromStream(dataset))
     raise ArgumentTypeError(
         located(
