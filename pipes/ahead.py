@@ -65,8 +65,11 @@ class _Queue:
 
 
 def ahead(make: Callable[[Context], Iterator[Block]], rows: int, context: Context) -> Iterator[Block]:
-    """The blocks of `make`, made by a thread until `rows` rows are ready; in the calling thread where `rows` is 0 or
-    the run allows no threads. The thread starts at the first `next` and ends when the iterator is closed or dropped."""
+    """The blocks of `make`, made by a thread that works until `rows` rows are ready.
+
+    The thread starts at the first `next` and ends when the iterator is closed or dropped. Where `rows` is 0 or the run
+    allows no threads, the blocks are made in the calling thread.
+    """
     return _ahead(make, rows, context) if rows and context.threads else make(context)
 
 

@@ -109,7 +109,7 @@ def generator(key: Key, position: int = 0) -> np.random.Generator:
 
 
 class Generators:
-    """The generators of one key at many positions, one object set anew: 3.5 microseconds a position, a new one takes 25."""
+    """The generators of one key at many positions, one object set anew: 3.5 microseconds each, a new one takes 25."""
 
     def __init__(self, key: Key) -> None:
         self._generator = generator(key)

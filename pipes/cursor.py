@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Union, cast
+from typing import NamedTuple, TypeAlias, cast
 
-Json = Union[None, bool, int, float, str, Sequence["Json"], dict[str, "Json"]]
+Json: TypeAlias = "bool | int | float | str | Sequence[Json] | dict[str, Json] | None"
 """A plain value: what JSON holds. Cursors inside a token stand as lists (`Cursor.plain`)."""
 
 

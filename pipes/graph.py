@@ -55,8 +55,11 @@ def walk(root: Node) -> Iterator[Node]:
 
 
 def names(root: Node) -> dict[Node, str]:
-    """The name of each operator, the key of its randomness: its kind and its count among its kind on the way from
-    the source, with the source's number where a graph has several. So inserting a `map` reshuffles nothing."""
+    """The name of each operator, the key of its randomness.
+
+    It is the operator's kind and its count among its kind on the way from the source, with the source's number where a
+    graph has several. So inserting a `map` reshuffles nothing.
+    """
     counts: dict[Node, dict[str, int]] = {}
     leaf: dict[Node, int] = {}
     found: dict[Node, str] = {}

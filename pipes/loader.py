@@ -43,23 +43,24 @@ log = logging.getLogger("feedpipe")
 class Loader(Generic[T_co]):
     """Feeds one rank from a pipe.
 
-    Each `iter(loader)` begins the next epoch; `break` gives up the rest. `state_dict()` says at any time, in plain JSON,
-    where the consumer stands: after the last element it took. A loader with that state loaded goes on from there.
+    Each `iter(loader)` begins the next epoch; `break` gives up the rest. `state_dict()` says at any time, in plain
+    JSON, where the consumer stands: after the last element it took. A loader with that state loaded goes on from there.
 
     Args:
         pipe: what to load.
         service: where it runs; `InProcess()` by default.
         workers: processes to read with; 0 runs the pipe in this one.
         seed: the key of all randomness.
-        rank, world_size: which rank of how many; by default those of `group`, else of the initialised process group, else
-            `RANK` and `WORLD_SIZE`, else 0 of 1.
+        rank, world_size: which rank of how many; by default those of `group`, else of the initialised process group,
+            else `RANK` and `WORLD_SIZE`, else 0 of 1.
         group: a process group, or a one-dimensional device mesh.
         shards: virtual shards of a streamed pipe, over all ranks; the order of its elements depends on their number. By
-            default 8 for each rank (or as many as there are workers, if more) where the pipe shuffles, else one for each
-            worker.
+            default 8 for each rank (or as many as there are workers, if more) where the pipe shuffles, else one for
+            each worker.
         even: what makes all ranks take the same number of steps: "drop" leaves out what goes beyond the shortest rank,
-            "pad" repeats elements (`info.valid` says which are padding), "error" raises; None promises nothing. "auto" is
-            "drop" where lengths are known; where they are not and there are several ranks, choose None or give `steps`.
+            "pad" repeats elements (`info.valid` says which are padding), "error" raises; None promises nothing. "auto"
+            is "drop" where lengths are known; where they are not and there are several ranks, choose None or give
+            `steps`.
         steps: makes an epoch this many elements on every rank; the next one goes on where it stopped.
 
     Raises:
@@ -269,9 +270,9 @@ class Loader(Generic[T_co]):
             return plan
         if saved["shards"] == 0 or (saved["world_size"], saved["rank"]) != (self._world_size, self._rank):
             raise StateError(
-                f"this state is of rank {saved['rank']} of {saved['world_size']} in the middle of an epoch, and this is "
-                f"rank {self._rank} of {self._world_size}; a streamed pipe goes on with as many ranks, each from its own "
-                "state; at the end of an epoch any number will do"
+                f"this state is of rank {saved['rank']} of {saved['world_size']} in the middle of an epoch, and this "
+                f"is rank {self._rank} of {self._world_size}; a streamed pipe goes on with as many ranks, each from "
+                "its own state; at the end of an epoch any number will do"
             )
         if saved["shards"] != plan.shards:
             # The number of shards is part of the order; the state's goes on.

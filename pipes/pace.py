@@ -44,7 +44,7 @@ class GrowingPace:
     BYTES = 4 * 2**20
     FAST, SLOW = 0.002, 0.008  # seconds of producing one block
 
-    __slots__ = ("_clock", "_limit", "_size", "_since")
+    __slots__ = ("_clock", "_limit", "_since", "_size")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

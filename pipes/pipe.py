@@ -40,9 +40,9 @@ P = ParamSpec("P")
 class Pipe(Node, Generic[T_co]):
     """A lazy, immutable graph of operators that gives elements of type `T_co`.
 
-    Chaining an operator makes a new pipe. `for x in pipe` runs it here: unsharded, seed 0, epoch 0; `Loader` runs it for
-    training. `len(pipe)` and `pipe[i]` work where it is indexed; `print(pipe)` shows it as code, `pipe.explain()` as a
-    plan.
+    Chaining an operator makes a new pipe. `for x in pipe` runs it here: unsharded, seed 0, epoch 0; `Loader` runs it
+    for training. `len(pipe)` and `pipe[i]` work where it is indexed; `print(pipe)` shows it as code, `pipe.explain()`
+    as a plan.
 
     Example:
         >>> import feedpipe as fp
@@ -129,7 +129,7 @@ class Pipe(Node, Generic[T_co]):
         """
         from .plan.explain import explained
 
-        print(explained(resolve(self), world_size=world_size, workers=workers, shards=shards))
+        print(explained(resolve(self), world_size=world_size, workers=workers, shards=shards))  # noqa: T201 - printing is what it is for
 
     def __repr__(self) -> str:
         return chain_code(self)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Union
+from typing import TYPE_CHECKING
 
 from .checks import check_int
 from .errors import ArgumentError, located
@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
     from torch.distributed.device_mesh import DeviceMesh
 
-    Group = Union["ProcessGroup", "DeviceMesh"]
+    Group = ProcessGroup | DeviceMesh
 
 
 def rank_of(rank: int | None, world_size: int | None, group: Group | None) -> tuple[int, int]:
-    """(rank, world size): as given, else of `group`, else of the initialised process group, else from `RANK` and
-    `WORLD_SIZE`, else 0 of 1."""
+    """Rank and world size.
+
+    As given, else those of `group`, else of the initialised process group, else `RANK` and `WORLD_SIZE`, else 0 of 1.
+    """
     if (rank is None) != (world_size is None):
         raise ArgumentError(
             located(f"`rank` and `world_size` must be given together but got: {rank!r} and {world_size!r}")

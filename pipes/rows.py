@@ -207,13 +207,13 @@ def _gathered(column: Column, indices: npt.NDArray[np.int64]) -> Column:
 
 
 def _concat(columns: list[Column]) -> Column:
-    if isinstance(columns[0], np.ndarray):
-        joined = np.concatenate(columns)
+    if all(isinstance(column, np.ndarray) for column in columns):
+        joined = np.concatenate(cast("list[Array]", columns))
         joined.flags.writeable = False
         return joined
     import pyarrow as pa
 
-    return pa.concat_arrays(cast("list[ArrowArray]", columns))
+    return pa.concat_arrays([_to_arrow(column) for column in columns])
 
 
 def signature(rows: RowList) -> tuple[object, ...] | None:
@@ -224,7 +224,10 @@ def signature(rows: RowList) -> tuple[object, ...] | None:
 
 
 def _type_of(column: Column) -> object:
-    return (column.dtype, column.shape[1:]) if isinstance(column, np.ndarray) else column.type
+    # Numbers in NumPy and in Arrow are one type: which of them holds a column, such as one with nulls, is never visible.
+    if isinstance(column, np.ndarray):
+        return column.dtype.str, column.shape[1:]
+    return (np.dtype(column.type.to_pandas_dtype()).str, ()) if _is_plain_number(column) else column.type
 
 
 def _is_plain_number(column: ArrowArray) -> bool:

@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -41,7 +42,7 @@ def random_blocks(chance: random.Random, *, seed: int = 0, epoch: int = 0) -> Co
         if chance.random() < 0.5:
             return [length]
         places = sorted({0, length, *(chance.randrange(length + 1) for _ in range(chance.randrange(1, 4)))})
-        return [b - a for a, b in zip(places, places[1:], strict=False)]
+        return [b - a for a, b in pairwise(places)]
 
     return Context(seed=seed, epoch=epoch, paces=pace, cut=cut)
 

@@ -131,9 +131,9 @@ def shuffle(
     """Put the rows into a random order, another in each epoch.
 
     Element and length are the input's. The order depends on seed, epoch and the operator's name, not on ranks or
-    workers. Without `window` the input must be indexed: any order of all rows is equally likely, no rows are held, and a
-    resume costs nothing. With `window` rows move by about half a window to either side, at most `window` rows are held,
-    and a resume reads at most `window` rows again. State: a position.
+    workers. Without `window` the input must be indexed: any order of all rows is equally likely, no rows are held, and
+    a resume costs nothing. With `window` rows move by about half a window to either side, at most `window` rows are
+    held, and a resume reads at most `window` rows again. State: a position.
 
     Args:
         window: rows among which to shuffle; None shuffles all. Each virtual shard has a window of its own.
@@ -157,8 +157,8 @@ def shuffle(
     if window is None and not pipe.indexed:
         raise PlanError(
             located(
-                "`shuffle()` without a window needs a pipe whose rows can be had in any order, and this one is streamed; "
-                "give `window=10_000`, or put `.load()` before it to hold its rows in memory"
+                "`shuffle()` without a window needs a pipe whose rows can be had in any order, and this one is "
+                "streamed; give `window=10_000`, or put `.load()` before it to hold its rows in memory"
             )
         )
     return pipe.then(Shuffle(window, seed, name))

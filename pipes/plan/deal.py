@@ -1,7 +1,8 @@
 """Where the work is dealt to shards, and the graph that one shard runs.
 
-Dealing never changes what a pipe means: the union over all shards is the rows of `for x in pipe`. The deal stands at the
-end of the longest part that can be had by index, or behind the last operator that looks at positions among all rows.
+Dealing never changes what a pipe means: the union over all shards is the rows of `for x in pipe`. The deal stands at
+the end of the longest part that can be had by index, or behind the last operator that looks at positions among
+all rows.
 """
 
 from __future__ import annotations
@@ -108,8 +109,10 @@ class Dealing:
         return self._new(Deal(self.shards, shard, unit, permuted), node)
 
     def _expanded(self, node: Node, units: Node, shard: int, *, mixed: bool) -> Node:
-        """`node` makes many rows of each unit: full rounds of units are dealt, those left over are read by all shards,
-        each of which keeps its share of their rows."""
+        """Deals behind `node`, which makes many rows of each unit.
+
+        Full rounds of units are dealt; those left over are read by all shards, and each keeps its share of their rows.
+        """
         count = self.stages[units].length or 0
         rounds = count - count % self.shards
         if mixed and not any(below.op.order is Order.REORDERS for below in walk(units)):

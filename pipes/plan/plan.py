@@ -52,8 +52,8 @@ class Part:
 class Plan:
     """What rank `rank` of `world_size` runs.
 
-    An indexed pipe is dealt at its output, element by element; the one shard of a rank has the rank's number. A streamed
-    pipe runs as `shards` virtual shards, of which the rank has each `world_size`-th.
+    An indexed pipe is dealt at its output, element by element; the one shard of a rank has the rank's number. A
+    streamed pipe runs as `shards` virtual shards, of which the rank has each `world_size`-th.
 
     Attributes:
         root: the graph, listings and types fixed.
@@ -193,8 +193,11 @@ class Plan:
 
 
 def _count(root: Node, world_size: int, workers: int, shards: int | None) -> int:
-    """How many virtual shards: with a shuffle so many that 0 to 8 workers see one order, else as few as there are
-    workers, so that one process keeps the source's order."""
+    """How many virtual shards.
+
+    With a shuffle so many that 0 to 8 workers see one order; else as few as there are workers, so that one process
+    keeps the source's order.
+    """
     if shards is not None:
         if shards % world_size:
             raise PlanError(

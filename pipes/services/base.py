@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol, Union
+from typing import NamedTuple, Protocol
 
 from ..cursor import Json
 from ..plan.plan import Plan, Position
@@ -27,7 +27,7 @@ class Ended(NamedTuple):
 class Session(Protocol):
     """One run of a plan: iterate it, close it."""
 
-    def __iter__(self) -> Iterator[Union[Step, Ended]]: ...
+    def __iter__(self) -> Iterator[Step | Ended]: ...
     def close(self) -> None: ...
 
 

@@ -37,6 +37,9 @@ class InProcess:
         return InProcessSession(plan, position, epoch, debug=self.debug)
 
 
+_NONE = object()
+
+
 class InProcessSession:
     """Shards take turns: the one that has given fewest elements comes next, by number where several have."""
 
@@ -121,9 +124,8 @@ class _Shard:
         close(self._blocks)
 
     def step(self) -> Step | None:
-        for row in self._rows:
-            break
-        else:
+        row = next(self._rows, _NONE)
+        if row is _NONE:
             self.context.clock.enter()
             self._block = next(self._blocks, None)
             self.context.clock.leave()

@@ -42,8 +42,10 @@ class Chunks:
     def rows(self, indices: Indices) -> Rows:
         """The rows at `indices`."""
         if not len(indices):
+            numbers = {name: window.part(0, 0, 0) for name, window in self._windows.items()}
             table = self.schema.empty_table()
-            return Rows({name: table.column(name).combine_chunks() for name in self.schema.names}, 0)
+            others = {n: table.column(n).combine_chunks() for n in self.schema.names if n not in numbers}
+            return self._joined(numbers, others, 0)
         if isinstance(indices, range):
             if indices.step == 1:
                 made = gather(indices, self._bounds, self._part)

@@ -141,8 +141,8 @@ def from_dataset(dataset: MapStyle[Any] | Iterable[Any]) -> Pipe[Any]:
     read by `__getitems__` where they have it; state: a position. Iterable ones are streamed, of unknown length; state:
     the dataset's own `state_dict` where it has one, as Hugging Face's do. Else, and where a shuffle buffer makes that
     state inexact, a position: a resume iterates from the start and leaves out the items before it. What has a
-    `state_dict` or a `set_epoch` is copied for each run. An iterable dataset cannot be cut: every process that needs a part of
-    it reads all of it.
+    `state_dict` or a `set_epoch` is copied for each run. An iterable dataset cannot be cut: every process that needs a
+    part of it reads all of it.
 
     Inside, `torch.utils.data.get_worker_info()` is None: feedpipe deals the items, not the dataset. `set_epoch` is
     called on iterable datasets that have it. What a dataset draws at random for itself is not keyed, and so neither

@@ -28,7 +28,7 @@ def test_length_and_index():
 
 
 @pytest.mark.parametrize(
-    "size, kind", [(0, ArgumentError), (-1, ArgumentError), (2.5, ArgumentTypeError), (True, ArgumentTypeError)]
+    ("size", "kind"), [(0, ArgumentError), (-1, ArgumentError), (2.5, ArgumentTypeError), (True, ArgumentTypeError)]
 )
 def test_size(size, kind):
     with pytest.raises(kind, match="`size` must be") as error:

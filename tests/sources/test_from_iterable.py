@@ -24,7 +24,7 @@ def test_rows_before_a_failure_come_first():
         raise KeyError("gone")
 
     got: list[int] = []
-    with pytest.raises(fp.RowError, match="from_iterable.*KeyError") as error:
+    with pytest.raises(fp.RowError, match=r"from_iterable.*KeyError") as error:
         got.extend(fp.from_iterable(broken))
     assert got == [1, 2]
     assert isinstance(error.value.__cause__, KeyError)

@@ -29,5 +29,5 @@ def test_index_and_length():
 
 
 def test_an_iterator_is_no_sequence():
-    with pytest.raises(ArgumentTypeError, match="length and an index.*from_iterable"):
+    with pytest.raises(ArgumentTypeError, match=r"length and an index.*from_iterable"):
         fp.from_sequence(iter([1]))

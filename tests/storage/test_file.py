@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import json
+import pickle
+from pathlib import Path
+
+import fsspec
+import pyarrow as pa
+import pytest
+from pyarrow import fs
+
+import feedpipe as fp
+from feedpipe.errors import ArgumentError, SourceError
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"hello\nworld\n")
+    return path
+
+
+def test_opens_anew_each_time(path: Path) -> None:
+    file = fp.File(str(path))
+    for _ in range(2):
+        with file.open() as stream:
+            assert stream.read(5) == b"hello"
+            assert stream.seek(6) == 6
+            assert stream.read() == b"world\n"
+    assert file.size() == 12
+
+
+def test_is_a_stream_like_any_other(path: Path) -> None:
+    assert list(fp.File(str(path)).open()) == [b"hello\n", b"world\n"]
+    assert io.TextIOWrapper(fp.File(str(path)).open()).read() == "hello\nworld\n"
+    path.write_text('{"a": 1}')
+    with fp.File(str(path)).open() as stream:
+        assert json.load(stream) == {"a": 1}
+
+
+def test_is_small_and_picklable(path: Path) -> None:
+    file = fp.File(str(path), fs.LocalFileSystem(), "gzip")
+    again = pickle.loads(pickle.dumps(file))
+    assert again == file
+    assert len(pickle.dumps(fp.File("a"))) < 200
+
+
+def test_repr() -> None:
+    assert repr(fp.File("a.csv")) == "File('a.csv')"
+    file = fp.File("a.csv", fsspec.filesystem("memory"), None)
+    assert repr(file) == "File('a.csv', filesystem=<MemoryFileSystem>, compression=None)"
+
+
+@pytest.mark.parametrize(
+    ("ending", "codec"), [(".gz", "gzip"), (".bz2", "bz2"), (".zst", "zstd"), (".lz4", "lz4"), (".br", "brotli")]
+)
+def test_compression(tmp_path: Path, ending: str, codec: str) -> None:
+    path = str(tmp_path / "a.csv") + ending
+    with pa.CompressedOutputStream(path, codec) as stream:
+        stream.write(b"hello")
+    packed = Path(path).read_bytes()
+    assert fp.File(path).open().read() == b"hello"
+    assert fp.File(path).open(compression=None).read() == packed
+    assert fp.File(path, compression=None).open().read() == packed
+    plain = tmp_path / "plain"
+    plain.write_bytes(packed)
+    assert fp.File(str(plain)).open().read() == packed
+    assert fp.File(str(plain), compression=codec).open().read() == b"hello"
+    assert fp.File(str(plain)).open(compression=codec).read() == b"hello"
+    assert fp.File(path).size() == len(packed)
+
+
+def test_files_of_several_members(tmp_path: Path) -> None:
+    (tmp_path / "a.gz").write_bytes(gzip.compress(b"one\n") + gzip.compress(b"two\n"))
+    (tmp_path / "a.bz2").write_bytes(bz2.compress(b"one\n") + bz2.compress(b"two\n"))
+    for name in ("a.gz", "a.bz2"):
+        assert fp.File(str(tmp_path / name)).open().read() == b"one\ntwo\n"
+
+
+def test_a_compression_that_there_is_not() -> None:
+    with pytest.raises(ArgumentError, match="`compression` must be one of 'infer', None, 'gzip'"):
+        fp.File("a").open(compression="zip")
+
+
+def test_what_is_missing(tmp_path: Path) -> None:
+    file = fp.File(str(tmp_path / "none.txt"))
+    for look in (file.open, file.size):
+        with pytest.raises(SourceError, match=r"none\.txt is not there: it has vanished since it was listed") as error:
+            look()
+        assert isinstance(error.value, FileNotFoundError)
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="cannot be opened: .* is a directory"):
+        fp.File(str(tmp_path)).open()
+    with pytest.raises(SourceError, match="cannot be opened: it is a folder"):
+        fp.File(str(tmp_path)).size()

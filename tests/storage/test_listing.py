@@ -1,0 +1,187 @@
+"""What paths, folders and globs stand for; each on a local and on another file system."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import fs
+
+from feedpipe.errors import SourceError
+from feedpipe.storage.listing import Listing, Selection
+
+TREE = [
+    "a.csv", "b.csv", "c.txt", ".hidden.csv", "_SUCCESS", "x[1].csv",
+    "sub/d.csv", "sub/deep/e.csv", "sub/.cache/f.csv", "_tmp/g.csv", "zub/h.csv", "zub/deep/i.txt",
+]  # fmt: skip
+
+
+@pytest.fixture(params=["local", "other"])
+def tree(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """A tree of files in the current folder, and the arguments with which it is read."""
+    monkeypatch.chdir(tmp_path)
+    for name in TREE:
+        path = tmp_path / "data" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    if request.param == "local":
+        return {}
+    return {"filesystem": fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())}
+
+
+def names(paths: Any, **options: Any) -> list[str]:
+    return Selection(paths, **options).listing().paths.to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("paths", "options", "expected"),
+    [
+        ("data/a.csv", {}, ["a.csv"]),
+        ("data", {}, ["a.csv", "b.csv", "c.txt", "x[1].csv"]),
+        ("data/", {"pattern": "*.csv"}, ["a.csv", "b.csv", "x[1].csv"]),
+        ("data", {"pattern": ".*"}, [".hidden.csv"]),
+        ("data", {"pattern": "_*"}, ["_SUCCESS"]),
+        (
+            "data",
+            {"pattern": "*.csv", "recursive": True},
+            ["a.csv", "b.csv", "sub/d.csv", "sub/deep/e.csv", "x[1].csv", "zub/h.csv"],
+        ),
+        ("data/*.csv", {}, ["a.csv", "b.csv", "x[1].csv"]),
+        ("data/[ab].*", {}, ["a.csv", "b.csv"]),
+        ("data/[!a].csv", {}, ["b.csv"]),
+        ("data/?.csv", {}, ["a.csv", "b.csv"]),
+        ("data/x[1].csv", {}, ["x[1].csv"]),
+        ("data/x[[]1].csv", {}, ["x[1].csv"]),
+        ("data/*/*.csv", {}, ["sub/d.csv", "zub/h.csv"]),
+        ("data/sub/**", {}, ["sub/d.csv", "sub/deep/e.csv"]),
+        ("data/**/*.csv", {"pattern": "[de]*"}, ["sub/d.csv", "sub/deep/e.csv"]),
+        ("data/**/deep/*", {}, ["sub/deep/e.csv", "zub/deep/i.txt"]),
+        ("data/*/deep/**/*.txt", {}, ["zub/deep/i.txt"]),
+        ("data/_tmp/*", {}, ["_tmp/g.csv"]),
+        ("data/_*/*", {}, ["_tmp/g.csv"]),
+        ("data/.*", {}, [".hidden.csv"]),
+        ("data/_SUCCESS", {}, ["_SUCCESS"]),
+        (["data/c.txt", "data/*.csv", "data/a.csv"], {}, ["c.txt", "a.csv", "b.csv", "x[1].csv", "a.csv"]),
+        (["data/zub", "data/sub"], {}, ["zub/h.csv", "sub/d.csv"]),
+    ],
+)
+def test_what_paths_stand_for(tree: dict[str, Any], paths: Any, options: dict[str, Any], expected: list[str]) -> None:
+    assert names(paths, **options, **tree) == [f"data/{name}" for name in expected]
+
+
+@pytest.mark.parametrize(
+    ("paths", "options", "said"),
+    [
+        ("none", {}, "none is not there: no file or folder has that name"),
+        (["data/a.csv", "data/none.csv"], {}, "data/none.csv is not there"),
+        ("none/*.csv", {}, r"none/\*.csv is not there, or a part of it vanished"),
+        ("data", {"pattern": "*.jpg"}, r"data holds no file that matches '\*.jpg'; there are 6 others, such as"),
+        ("data/*.jpg", {}, r"no file matches data/\*.jpg; there are 6 others, such as"),
+        ("data/*/*.jpg", {}, r"no file matches data/\*/\*.jpg"),
+    ],
+)
+def test_what_stands_for_nothing(tree: dict[str, Any], paths: Any, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(SourceError, match=said):
+        names(paths, **options, **tree)
+
+
+def test_folders_without_files(tree: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "root" / "one").mkdir(parents=True)
+    with pytest.raises(
+        SourceError, match="root holds no file; there are 1 folders, and `recursive=True` looks into them"
+    ):
+        names("root", **tree)
+    with pytest.raises(SourceError, match="root holds no file$"):
+        names("root", recursive=True, **tree)
+    (tmp_path / "root" / "_x").write_text("")
+    with pytest.raises(SourceError, match=r"such as '_x' \(names that begin with \. or _ are left out\)"):
+        names("root", **tree)
+
+
+def test_the_current_folder(tree: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "here.txt").write_text("")
+    assert names("*.txt", **tree) == ["here.txt"]
+    if not tree:
+        assert names(".") == ["./here.txt"]
+        assert names(str(tmp_path)) == [f"{tmp_path}/here.txt"]
+        assert names(f"file://{tmp_path}/*.txt") == [f"{tmp_path}/here.txt"]
+
+
+def test_the_digest_is_of_names_and_sizes(tree: dict[str, Any], tmp_path: Path) -> None:
+    def digest(*paths: str) -> str:
+        return Selection(list(paths), **tree).listing().digest
+
+    first = digest("data")
+    os.rename("data", "moved")
+    assert digest("moved") == first
+    assert digest("moved/*") == first
+    (tmp_path / "moved" / "a.csv").write_text("longer than before")
+    assert digest("moved") != first
+    (tmp_path / "moved" / "a.csv").write_text("a.csv")
+    assert digest("moved") == first
+    os.rename("moved/b.csv", "moved/bb.csv")
+    assert digest("moved") != first
+    assert digest("moved/a.csv", "moved/c.txt") != digest("moved/c.txt", "moved/a.csv")
+
+
+def test_urls(tmp_path: Path) -> None:
+    import fsspec
+
+    memory = fsspec.filesystem("memory")
+    for name in ("b.csv", "a.csv", "deep/c.csv"):
+        memory.pipe(f"/listing/{name}", b"x")
+    assert names("memory://listing/*.csv") == ["memory://listing/a.csv", "memory://listing/b.csv"]
+    assert names("memory://listing/deep") == ["memory://listing/deep/c.csv"]
+    assert names("/listing", filesystem=memory, recursive=True) == [
+        "/listing/a.csv", "/listing/b.csv", "/listing/deep/c.csv",
+    ]  # fmt: skip
+    memory.rm("/listing", recursive=True)
+
+
+def test_links(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.csv").write_text("x")
+    (tmp_path / "data" / "up").symlink_to(tmp_path / "data")
+    (tmp_path / "data" / "b.csv").symlink_to("a.csv")
+    data = str(tmp_path / "data")
+    assert names(data, recursive=True) == [f"{data}/a.csv", f"{data}/b.csv"]
+    (tmp_path / "data" / "c.csv").symlink_to("gone.csv")
+    assert names(f"{data}/a*") == [f"{data}/a.csv"]
+    with pytest.raises(SourceError, match=r"c\.csv is a link to a file that is not there"):
+        names(data)
+
+
+def test_names_that_are_not_utf8(tmp_path: Path) -> None:
+    (tmp_path / os.fsdecode(b"caf\xe9")).write_text("x")
+    with pytest.raises(SourceError, match="a file's name is not UTF-8"):
+        names(str(tmp_path))
+
+
+def test_many_files_are_held_as_columns(tmp_path: Path) -> None:
+    for i in range(300):
+        (tmp_path / f"{i:04d}.tar").touch()
+    listing = Selection(str(tmp_path)).listing()
+    assert isinstance(listing, Listing)
+    assert len(listing) == 300
+    assert listing.paths.to_pylist() == sorted(listing.paths.to_pylist())
+    assert len(pickle.dumps(listing)) < 300 * (len(str(tmp_path)) + 20) + 1000
+
+
+@given(st.text(st.sampled_from("ab[]!-*?^\\.z"), max_size=6))
+def test_any_glob_is_a_pattern(glob: str) -> None:
+    import re
+
+    from feedpipe.storage.listing import _part
+
+    pattern = re.compile(_part(glob, last=True))
+    if not any(char in glob for char in "[]*?"):
+        assert pattern.fullmatch(glob)
+    if not any(char in glob for char in "[]\\^"):
+        import fnmatch
+
+        assert bool(pattern.fullmatch("abz")) == fnmatch.fnmatchcase("abz", glob)
