@@ -76,12 +76,13 @@ class Epoch(Generic[T_co]):
         return self
 
     def __next__(self) -> T_co:
-        step = self._look()
+        step = self._waiting or self._look()
         self._waiting = None
-        self.progress.step += 1
-        self.progress.taken += 1
+        progress = self.progress
+        progress.step += 1
+        progress.taken += 1
         if not self._padding:
-            self.progress.cursors[step.shard] = step.cursor
+            progress.cursors[step.shard] = step.cursor
         return cast("T_co", step.element)
 
     def with_info(self) -> Iterator[tuple[T_co, Info]]:

@@ -107,6 +107,10 @@ class ChunkReader:
         self.name = name
         self._stream = stream
         self._cut = cut
+        self._seekable = stream.seekable()
+        # A decompressor that fails drops what it has made in that call. So it is asked for little at a time, and always
+        # for the same pieces: the rows before an error do not depend on the size of chunks.
+        self._piece = 2**30 if self._seekable else 2**12
         self._data = b""  # what has been read and not left behind; it begins at `_offset`
         self._offset = 0
         self._ended = False
@@ -156,7 +160,7 @@ class ChunkReader:
             raise AssertionError("a reader goes forward only")
         ahead = offset - self._offset
         if ahead > len(self._data) and self._failure is None and not self._ended:
-            if self._stream.seekable():
+            if self._seekable:
                 self._seek(offset)
             else:
                 self._read_over(offset)
@@ -194,7 +198,7 @@ class ChunkReader:
         length = len(self._data)
         try:
             while length < size and not self._ended and self._failure is None:
-                part = self._stream.read(size - length)
+                part = self._stream.read(min(size - length, self._piece - (self._offset + length) % self._piece))
                 self._ended = not part
                 parts.append(part)
                 length += len(part)

@@ -117,9 +117,11 @@ class FromStream(Operator):
             if rows:
                 pace.made(rows)
                 after = row + len(rows)
-                if stateful and failure is None:
+                # After a failure a state may have counted the item that failed, and after the last item some datasets
+                # set it back to the start.
+                if stateful and len(rows) == wanted and failure is None:
                     end = Cursor(_state(stage, dataset), 0, after)
-                else:  # a state may have counted the item that failed
+                else:
                     end = here.advance(len(rows))
                 origins = [_origin(self.dataset, i) for i in range(row, after)] if context.origins else None
                 yield Block(rows, here, end, origins)  # type: ignore[arg-type]

@@ -47,7 +47,8 @@ class FromSequence(Operator):
     def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
         sequence = self.sequence
         if isinstance(indices, range) and isinstance(sequence, (list, tuple, range, str)):
-            return list(sequence[indices.start : indices.stop : indices.step])
+            part = sequence[indices.start : indices.stop : indices.step]
+            return part if isinstance(part, list) else list(part)
         numbers = list(indices) if isinstance(indices, range) else indices.tolist()
         return pick(sequence, numbers)
 

@@ -80,9 +80,10 @@ class Selection:
                 found.append(single.taken(digest, prefix=None))
                 single = _Names()
             if kind == "Directory":
-                walk = _Walk(place.path, "**" if self.recursive else "*", self.pattern)
+                glob = ("**/" if self.recursive else "") + (self.pattern or "*")
+                walk = _Walk(place.path, glob, None, folder=True)
             elif _WILD.search(place.path):
-                walk = _Walk(*_split(place.path), self.pattern)
+                walk = _Walk(*_split(place.path), self.pattern, folder=False)
             else:
                 raise MissingError(f"{path} is not there: no file or folder has that name")
             names = _Names()
@@ -150,13 +151,13 @@ class _Walk:
     and half-written files under such names.
     """
 
-    def __init__(self, base: str, glob: str, pattern: str | None) -> None:
+    def __init__(self, base: str, glob: str, pattern: str | None, *, folder: bool) -> None:
         self.base = base
         parts = glob.split("/")
         if parts[-1] == "**":
             parts.append("*")
-        self._glob = glob
-        self._pattern = pattern
+        self._folder = folder
+        self._wanted = pattern or (parts[-1] if folder and parts[-1] != "*" else None)
         self._path = re.compile("".join(_part(part, last=i == len(parts) - 1) for i, part in enumerate(parts)))
         self._name = re.compile(_part(pattern, last=True)) if pattern else None
         depth = parts.index("**") if "**" in parts else len(parts) - 1
@@ -169,7 +170,7 @@ class _Walk:
 
     def into(self, names: _Names, filesystem: FileSystem, path: str) -> None:
         try:
-            self._below(names, filesystem, "", 0, ())
+            self._below(names, filesystem, "", 0, (_identity(filesystem, self.base or "."),))
         except OSError as error:
             if isinstance(error, SourceError):
                 raise
@@ -204,15 +205,15 @@ class _Walk:
 
     def nothing(self, path: str) -> str:
         """Why no file was found, and what to do."""
-        wanted = f" that matches {self._pattern!r}" if self._pattern else ""
-        said = f"{path} holds no file{wanted}" if self._glob in ("*", "**") else f"no file matches {path}"
+        wanted = f" that matches {self._wanted!r}" if self._wanted else ""
+        said = f"{path} holds no file{wanted}" if self._folder else f"{path} stands for no file{wanted}"
         if self._files:
             said += f"; there are {self._files} others, such as {self._seen!r}"
             if self._seen.rpartition("/")[2][:1] in "._":
                 said += " (names that begin with . or _ are left out)"
         elif self._folders and not self._any_depth:
             said += f"; there are {self._folders} folders"
-            said += ", and `recursive=True` looks into them" if self._glob == "*" else ", and ** looks into them"
+            said += ", and `recursive=True` looks into them" if self._folder else ", and ** looks into them"
         return said
 
 

@@ -184,19 +184,20 @@ def _lists(column: Any, field: str, per_row: int) -> object:
     width = int(lengths[0]) if len(lengths) else 0
     differ = np.flatnonzero(lengths != width)
     if len(differ):
-        at, other = int(differ[0]), int(lengths[differ[0]])
-        raise UnfitError(
-            f"{_said(field)}lengths {width} and {other} differ at row {at // per_row} of the batch; {_REPAIR}"
-        )
+        row, other = int(differ[0]) // per_row, int(lengths[differ[0]])
+        raise UnfitError(f"{_said(field)}lengths {width} and {other} differ at row {row} of the batch; {_REPAIR}")
     values = _arrow(column.flatten(), field, per_row * max(width, 1))
     if not isinstance(values, torch.Tensor):
-        return cast("list[object]", column.to_pylist())
+        raise UnfitError(f"{_said(field)}a column of type {column.type} has no tensor; {_REPAIR}")
     return values.reshape(len(column), width, *values.shape[1:])
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def _is_text(kind: Any) -> bool:
+    """Whether `kind` is text or bytes, or lists of them."""
     from pyarrow import types
 
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        return _is_text(kind.value_type)
     tests = (types.is_string, types.is_large_string, types.is_string_view)
     more = (types.is_binary, types.is_large_binary, types.is_binary_view, types.is_fixed_size_binary)
     return any(test(kind) for test in (*tests, *more))

@@ -11,7 +11,9 @@ def numbers():
     yield from range(20)
 
 
-@pytest.mark.parametrize("iterable", [numbers, {3: 1, 4: 1}, lambda: [1, 2], list(range(50))], ids=repr)
+@pytest.mark.parametrize(
+    "iterable", [numbers, {3: 1, 4: 1}, lambda: [1, 2], list(range(50))], ids=["function", "dict", "lambda", "list"]
+)
 def test_law(iterable):
     expected = list(iterable()) if callable(iterable) else list(iterable)
     assert check_operator(fp.from_iterable(iterable)) == expected

@@ -16,7 +16,9 @@ class Squares:
         return i * i
 
 
-@pytest.mark.parametrize("sequence", [[1, 2, 3], (1, 2), range(40), "abc", Squares(), np.arange(5), []], ids=repr)
+@pytest.mark.parametrize(
+    "sequence", [[1, 2, 3], (1, 2), range(40), "abc", Squares(), np.arange(5), []], ids=lambda s: type(s).__name__
+)
 def test_law(sequence):
     expected = [sequence[i] for i in range(len(sequence))]
     assert check_operator(fp.from_sequence(sequence)) == expected

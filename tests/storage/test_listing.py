@@ -81,8 +81,8 @@ def test_what_paths_stand_for(tree: dict[str, Any], paths: Any, options: dict[st
         (["data/a.csv", "data/none.csv"], {}, "data/none.csv is not there"),
         ("none/*.csv", {}, r"none/\*.csv is not there, or a part of it vanished"),
         ("data", {"pattern": "*.jpg"}, r"data holds no file that matches '\*.jpg'; there are 6 others, such as"),
-        ("data/*.jpg", {}, r"no file matches data/\*.jpg; there are 6 others, such as"),
-        ("data/*/*.jpg", {}, r"no file matches data/\*/\*.jpg"),
+        ("data/*.jpg", {}, r"data/\*.jpg stands for no file; there are 6 others, such as"),
+        ("data/*/*.jpg", {}, r"data/\*/\*.jpg stands for no file; there are 8 others"),
     ],
 )
 def test_what_stands_for_nothing(tree: dict[str, Any], paths: Any, options: dict[str, Any], said: str) -> None:

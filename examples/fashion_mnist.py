@@ -1,0 +1,338 @@
+"""Train a small network on Fashion-MNIST; stop in the middle of an epoch, and go on from the checkpoint.
+
+    torchrun --standalone --nproc-per-node=2 examples/fashion_mnist.py
+
+Every image carries its number through the pipe. At the end all ranks count which numbers the interrupted epoch has
+trained on: each must be there exactly once, though the process that began the epoch kept nothing but a checkpoint.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import sys
+import tempfile
+import urllib.request
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from tqdm import tqdm
+
+import feedpipe as fp
+
+T = TypeVar("T")
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The files
+
+DEBIAN = Path("/usr/share/datasets/fashion-mnist")  # where the package dataset-fashion-mnist puts them
+CACHE = Path.home() / ".cache" / "feedpipe" / "fashion-mnist"
+SITE = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
+MD5 = {  # from the README of the data set
+    "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+    "train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
+    "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
+    "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
+}
+
+
+def find_data(given: Path | None) -> Path:
+    """The folder with the four files: the given one, else Debian's, else one that they are downloaded to."""
+    folder = given or (DEBIAN if DEBIAN.is_dir() else CACHE)
+    missing = [name for name in MD5 if not (folder / name).exists()]
+    if missing and folder != CACHE:
+        raise SystemExit(f"{folder} lacks {', '.join(missing)}")
+    for name in missing:
+        download(SITE + name, folder / name, MD5[name])
+    return folder
+
+
+def download(url: str, path: Path, md5: str) -> None:
+    """Fetch one file; it appears under its name only when it is whole and what it should be."""
+    try:
+        with urllib.request.urlopen(url, timeout=60) as response:
+            content = response.read()
+    except OSError as error:
+        raise SystemExit(
+            f"{url} cannot be downloaded: {error}\n"
+            "Without a network, install the Debian package dataset-fashion-mnist, or put the four files "
+            "into a folder and name it with `--data`."
+        ) from None
+    if hashlib.md5(content, usedforsecurity=False).hexdigest() != md5:
+        raise SystemExit(f"{url} gave a file that is not the official one: its MD5 is not {md5}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".part")
+    partial.write_bytes(content)
+    partial.replace(path)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The pipes
+
+
+def images(folder: Path, part: str) -> fp.Pipe[dict[str, Any]]:
+    """Rows of {"image": 28 x 28 bytes, "label": 0 to 9}; `part` is "train" or "t10k"."""
+    return fp.read_idx(
+        {"image": folder / f"{part}-images-idx3-ubyte.gz", "label": folder / f"{part}-labels-idx1-ubyte.gz"}
+    )
+
+
+def augment(numbered: tuple[int, dict[str, Any]], rng: np.random.Generator) -> dict[str, Any]:
+    """Flip an image or not, and shift it by up to two pixels; the draws are the same after a resume."""
+    number, row = numbered
+    mirrored = rng.random() < 0.5
+    down, right = rng.integers(5, size=2)
+    canvas = np.zeros((32, 32), np.uint8)
+    canvas[2:30, 2:30] = row["image"][:, ::-1] if mirrored else row["image"]
+    return {"number": number, "image": canvas[down : down + 28, right : right + 28], "label": row["label"]}
+
+
+def training_pipe(folder: Path, batch: int) -> fp.Pipe[dict[str, Tensor]]:
+    return images(folder, "train").enumerate().shuffle().map(augment, rng=True).batch(batch).collate()
+
+
+def test_pipe(folder: Path) -> fp.Pipe[dict[str, Tensor]]:
+    return images(folder, "t10k").batch(400).collate()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The job: all that a stop takes away, and that a checkpoint brings back
+
+
+class Network(nn.Module):
+    """Three convolutions and a linear layer. Images stay bytes until they are here."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            *self.block(1, 16), *self.block(16, 32), *self.block(32, 64), nn.Flatten(), nn.Linear(9 * 64, 10)
+        )
+        self.to(memory_format=torch.channels_last)
+
+    @staticmethod
+    def block(inputs: int, outputs: int) -> list[nn.Module]:
+        convolution = nn.Conv2d(inputs, outputs, kernel_size=3, padding=1, bias=False)
+        return [convolution, nn.BatchNorm2d(outputs), nn.ReLU(), nn.MaxPool2d(2)]
+
+    def forward(self, image: Tensor) -> Tensor:
+        normalised = (image.unsqueeze(1).float() / 255 - 0.286) / 0.353
+        return self.layers(normalised.contiguous(memory_format=torch.channels_last))
+
+
+class Job:
+    """A model in training: network, optimiser, learning rate and loader."""
+
+    def __init__(self, folder: Path, *, epochs: int, batch: int, seed: int = 0) -> None:
+        torch.manual_seed(seed)
+        # Sums of losses are sums over all ranks' batches, so no rank may have a batch more than the others: "error"
+        # says so before the first step, where the default would leave the odd batch out.
+        self.loader = fp.Loader(training_pipe(folder, batch), seed=seed, even="error")
+        self.network = Network()
+        self.parallel = DistributedDataParallel(self.network)
+        self.optimizer = torch.optim.SGD(self.network.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4)
+        self.schedule = torch.optim.lr_scheduler.OneCycleLR(
+            self.optimizer, max_lr=0.2, total_steps=epochs * len(self.loader), pct_start=0.3
+        )
+
+    def step(self, batch: dict[str, Tensor]) -> None:
+        """One step of the optimiser."""
+        self.optimizer.zero_grad()
+        F.cross_entropy(self.parallel(batch["image"]), batch["label"].long()).backward()
+        self.optimizer.step()
+        self.schedule.step()
+
+    def save(self, path: Path) -> None:
+        """Write the checkpoint; a loader's state is a little JSON, one for each rank."""
+        states: list[str | None] = [None] * dist.get_world_size()
+        dist.all_gather_object(states, json.dumps(self.loader.state_dict()))
+        if dist.get_rank() == 0:
+            trained = {name: getattr(self, name).state_dict() for name in ("network", "optimizer", "schedule")}
+            torch.save({**trained, "loaders": states}, path)
+        dist.barrier()
+
+    def load(self, path: Path) -> None:
+        """Go on from a checkpoint."""
+        saved = torch.load(path, weights_only=True)
+        for name in ("network", "optimizer", "schedule"):
+            getattr(self, name).load_state_dict(saved[name])
+        self.loader.load_state_dict(json.loads(saved["loaders"][dist.get_rank()]))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Training
+
+
+@dataclass
+class Record:
+    """What one rank saw of the training, kept outside of the job."""
+
+    images: int = 0
+    seconds: float = 0.0
+    waiting: float = 0.0
+    numbers: list[Tensor] = field(default_factory=list)  # of the images of the epoch that runs
+
+    def timed(self, batches: Iterable[T]) -> Iterator[T]:
+        """`batches`, with the time that passes until each is there, and until the consumer is done with it."""
+        begin = perf_counter()
+        for batch in batches:
+            arrived = perf_counter()
+            self.waiting += arrived - begin
+            yield batch
+            self.seconds += perf_counter() - begin
+            begin = perf_counter()
+
+
+def train(job: Job, record: Record, *, stop_at: int | None = None) -> None:
+    """Train to the end of the epoch, from wherever the job stands in it; or to step `stop_at`."""
+    ranks = dist.get_world_size()
+    with tqdm(desc=f"epoch {job.loader.epoch + 1}", unit=" images", disable=dist.get_rank() > 0) as bar:
+        for batch in record.timed(job.loader):
+            job.step(batch)
+            record.numbers.append(batch["number"])
+            record.images += ranks * len(batch["number"])
+            bar.update(ranks * len(batch["number"]))
+            if job.loader.step == stop_at:
+                break
+
+
+@torch.no_grad()
+def accuracy(network: Network, folder: Path) -> float:
+    """The share of test images named rightly. Padding evens out the ranks, and the mask leaves it out again."""
+    network.eval()
+    tally = torch.zeros(2, dtype=torch.long)  # right, all
+    for batch, info in fp.Loader(test_pipe(folder), even="pad").with_info():
+        right = network(batch["image"]).argmax(1) == batch["label"]
+        valid = torch.from_numpy(info.valid)
+        tally += torch.stack([(right & valid).sum(), valid.sum()])
+    network.train()
+    dist.all_reduce(tally)
+    assert tally[1] == len(images(folder, "t10k")), "each test image counts exactly once"
+    return float(tally[0] / tally[1])
+
+
+def times_seen(record: Record, total: int) -> Tensor:
+    """How many times each of `total` images was trained on, by all ranks together."""
+    seen = torch.bincount(torch.cat(record.numbers), minlength=total)
+    dist.all_reduce(seen)
+    return seen
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The program
+
+
+@dataclass(frozen=True)
+class Result:
+    accuracy: float
+    seconds: float
+    images: int
+    waiting: float
+    stopped_at: tuple[int, int]
+    once: int
+    lost: int
+    twice: int
+
+    def table(self) -> str:
+        lines = {
+            "test accuracy": f"{self.accuracy:.2%}",
+            "training": f"{self.seconds:.1f} s",
+            "images/s, all ranks": f"{self.images / self.seconds:,.0f}",
+            "waiting for data": f"{self.waiting / self.seconds:.1%} of the time",
+            "interrupted epoch": "stopped after step {} of {}".format(*self.stopped_at),
+            "  images seen once": f"{self.once:,}",
+            "  lost": f"{self.lost:,}",
+            "  seen twice": f"{self.twice:,}",
+        }
+        return "\n".join(f"{name:<22}{value}" for name, value in lines.items())
+
+
+def run(folder: Path, checkpoint: Path, *, epochs: int, batch: int) -> Result:
+    """Train for some epochs; stop in the middle of the last, throw all away but the checkpoint, and finish."""
+    record = Record()
+    job = Job(folder, epochs=epochs, batch=batch)
+    steps = len(job.loader)
+    stop = steps // 2
+
+    for _ in range(epochs - 1):
+        record.numbers.clear()
+        train(job, record)
+
+    record.numbers.clear()
+    train(job, record, stop_at=stop)
+    job.save(checkpoint)
+    del job
+
+    job = Job(folder, epochs=epochs, batch=batch)
+    job.load(checkpoint)
+    train(job, record)
+
+    seen = times_seen(record, total=len(images(folder, "train")))
+    return Result(
+        accuracy=accuracy(job.network, folder),
+        seconds=record.seconds,
+        images=record.images,
+        waiting=record.waiting,
+        stopped_at=(stop, steps),
+        once=int((seen == 1).sum()),
+        lost=int((seen == 0).sum()),
+        twice=int((seen > 1).sum()),
+    )
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Trains a small network on Fashion-MNIST, with a stop on the way.")
+    parser.add_argument("--data", type=Path, help="folder with the four gz files; else Debian's, else a download")
+    parser.add_argument("--epochs", type=int, default=8)
+    # 480 batches: a number that 2, 3, 4, 5, 6 and 8 ranks can share without a rest.
+    parser.add_argument("--batch", type=int, default=125, help="images in a batch of one rank")
+    parser.add_argument("--goal", type=float, default=0.88, help="test accuracy to reach; below it the exit code is 1")
+    return parser.parse_args()
+
+
+def join_ranks() -> None:
+    """Join the other ranks of torchrun; without it, be the only one."""
+    if dist.is_torchelastic_launched():
+        dist.init_process_group("gloo")
+    else:
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) // dist.get_world_size()))
+
+
+def share(value: T) -> T:
+    """What rank 0 holds, on every rank."""
+    box = [value]
+    dist.broadcast_object_list(box)
+    return box[0]
+
+
+def main() -> int:
+    arguments = parse_arguments()
+    join_ranks()
+    first = dist.get_rank() == 0
+    try:
+        folder = share(find_data(arguments.data) if first else Path())
+        with tempfile.TemporaryDirectory() as scratch:
+            checkpoint = share(Path(scratch) / "checkpoint.pt")
+            result = run(folder, checkpoint, epochs=arguments.epochs, batch=arguments.batch)
+            dist.barrier()
+    finally:
+        dist.destroy_process_group()
+    if first:
+        print(result.table())
+    good = result.accuracy >= arguments.goal and result.lost == result.twice == 0
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

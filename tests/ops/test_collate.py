@@ -1,0 +1,285 @@
+"""`collate`: torch's default rules, for lists of rows and for tables."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections import UserDict, defaultdict, namedtuple
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from torch.utils.data import default_collate
+
+import feedpipe as fp
+from feedpipe.errors import DataError, RowError
+from feedpipe.rows import Rows
+from feedpipe.testing import check_operator
+
+Point = namedtuple("Point", ["x", "y"])
+
+
+@dataclasses.dataclass
+class Plain:
+    x: int
+
+
+def collated(rows: Sequence[Any]) -> Any:
+    (batch,) = fp.from_sequence(rows).batch(len(rows)).collate()
+    return batch
+
+
+def table(columns: dict[str, Any], size: int | None = None) -> Any:
+    made = pa.table(columns)
+    return fp.from_table(made).batch(size or made.num_rows).collate()
+
+
+def assert_same(ours: Any, theirs: Any) -> None:
+    """Same types all the way down, same dtypes, same values."""
+    assert type(ours) is type(theirs)
+    if isinstance(theirs, torch.Tensor):
+        assert ours.dtype == theirs.dtype
+        assert torch.equal(ours, theirs)
+    elif isinstance(theirs, collections.abc.Mapping):
+        assert list(ours) == list(theirs)
+        for key in theirs:
+            assert_same(ours[key], theirs[key])
+    elif isinstance(theirs, collections.abc.Sequence) and not isinstance(theirs, (str, bytes)):
+        assert len(ours) == len(theirs)
+        for one, other in zip(ours, theirs, strict=True):
+            assert_same(one, other)
+    else:
+        assert ours == theirs
+
+
+CASES: dict[str, list[Any]] = {
+    "ints": [1, -2, 3],
+    "bools": [True, False],
+    "ints and bools": [1, True],
+    "floats": [1.0, 2.5],
+    "floats and ints": [1.0, 2],
+    "ints and floats": [1, 2.5],
+    "tensors": [torch.arange(3), torch.arange(3) + 1],
+    "tensors without axes": [torch.tensor(1), torch.tensor(2)],
+    "bfloat16": [torch.ones(2, dtype=torch.bfloat16)] * 2,
+    "tensors of two dtypes": [torch.ones(2), torch.ones(2, dtype=torch.float64)],
+    "arrays": [np.arange(6).reshape(2, 3), np.ones((2, 3), np.int64)],
+    "arrays without axes": [np.array(1.5, np.float32), np.array(2, np.float32)],
+    "arrays without items": [np.zeros((0, 3)), np.zeros((0, 3))],
+    "arrays of two dtypes": [np.ones(2, np.float32), np.ones(2, np.float64)],
+    "strided arrays": [np.arange(10)[::2], np.arange(10)[1::2]],
+    "NumPy floats": [np.float32(1), np.float32(2)],
+    "NumPy doubles": [np.float64(1), np.float64(2)],
+    "NumPy ints": [np.int8(1), np.int8(2)],
+    "NumPy bools": [np.bool_(True), np.bool_(False)],
+    "NumPy scalars of two types": [np.int32(1), np.float64(2.5)],
+    "text": ["a", "b"],
+    "bytes": [b"a", b"b"],
+    "NumPy text": [np.str_("a"), np.str_("b")],
+    "dicts": [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}],
+    "dicts with more keys later": [{"a": 1}, {"a": 2, "b": 3}],
+    "dicts of arrays": [{"a": np.ones(2), 1: 1.0}, {"a": np.zeros(2), 1: 2.0}],
+    "dicts in dicts": [{"a": {"b": (1, "x")}}, {"a": {"b": (2, "y")}}],
+    "defaultdicts": [defaultdict(int, a=1), defaultdict(int, a=2)],
+    "user dicts": [UserDict(a=1), UserDict(a=2)],
+    "ordered dicts": [collections.OrderedDict(a=1), collections.OrderedDict(a=2)],
+    "tuples": [(1, "a", 1.5), (2, "b", 2.5)],
+    "lists": [[1, 2], [3, 4]],
+    "named tuples": [Point(1, np.ones(2)), Point(2, np.zeros(2))],
+    "ranges": [range(2), range(1, 3)],
+    "deques": [collections.deque([1, 2]), collections.deque([3, 4])],
+    "empty tuples": [(), ()],
+    "one row": [{"a": np.ones(1)}],
+}
+
+
+@pytest.mark.parametrize("rows", CASES.values(), ids=CASES.keys())
+def test_gives_what_default_collate_gives(rows: list[Any]) -> None:
+    assert_same(collated(rows), default_collate(rows))
+
+
+@pytest.mark.parametrize("dtype", ["?", "u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f2", "f4", "f8", "c8", "c16"])
+def test_dtypes_are_kept(dtype: str) -> None:
+    array = np.arange(6).astype(dtype)
+    expected = torch.from_numpy(array.copy())
+    assert_same(collated([{"x": one} for one in array])["x"], expected)
+    assert_same(fp.from_arrays({"x": array}).batch(6).collate()[0]["x"], expected)
+    assert fp.from_arrays({"x": array}).shuffle().batch(6).collate()[0]["x"].dtype == expected.dtype
+
+
+def test_a_foreign_byte_order_becomes_this_machines() -> None:
+    array = np.arange(3, dtype=">i4")
+    assert collated([array, array]).tolist() == [[0, 1, 2]] * 2
+    assert fp.from_arrays({"x": array}).batch(3).collate()[0]["x"].dtype == torch.int32
+
+
+@pytest.mark.parametrize(
+    ("column", "expected"),
+    [
+        (pa.array([1, 2, 3], pa.uint8()), torch.tensor([1, 2, 3], dtype=torch.uint8)),
+        (pa.array([1, 2, 3], pa.float32()), torch.tensor([1.0, 2, 3])),
+        (pa.array([True, False, True]), torch.tensor([True, False, True])),
+        (pa.array(["a", None, "c"]), ["a", None, "c"]),
+        (pa.array([b"a", b"b", b"c"], pa.large_binary()), [b"a", b"b", b"c"]),
+        (pa.array(["a", "b", "a"]).dictionary_encode(), ["a", "b", "a"]),
+        (pa.array([5, 6, 5]).dictionary_encode(), torch.tensor([5, 6, 5])),
+        (pa.array([[1, 2]] * 3, pa.list_(pa.int16(), 2)), torch.tensor([[1, 2]] * 3, dtype=torch.int16)),
+        (pa.array([[1.0, 2.0]] * 3), torch.tensor([[1.0, 2.0]] * 3, dtype=torch.float64)),
+        (pa.array([[]] * 3, pa.list_(pa.float32())), torch.zeros(3, 0)),
+        (pa.array([[[1], [2]]] * 3), torch.tensor([[[1], [2]]] * 3)),
+        (pa.array([["a"], ["b", "c"], []]), [["a"], ["b", "c"], []]),
+        (
+            pa.array([{"a": 1, "b": "x"}, {"a": 2, "b": "y"}, {"a": 3, "b": "z"}]),
+            {"a": torch.tensor([1, 2, 3]), "b": ["x", "y", "z"]},
+        ),
+        (
+            pa.FixedShapeTensorArray.from_numpy_ndarray(np.arange(12.0).reshape(3, 2, 2)),
+            torch.arange(12.0, dtype=torch.float64).reshape(3, 2, 2),
+        ),
+    ],
+    ids=lambda value: str(value.type) if isinstance(value, pa.Array) else "",
+)
+def test_columns_of_a_table(column: pa.Array, expected: Any) -> None:
+    assert_same(table({"x": column})[0]["x"], expected)
+    # A slice must not see its parent's values.
+    padded = pa.concat_arrays([column, column])
+    whole = table({"x": padded}, size=3)
+    assert_same(whole[1]["x"], expected)
+
+
+def test_a_table_becomes_tensors_without_a_dict_for_any_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(self: Rows) -> Any:
+        raise AssertionError("rows were made")
+
+    monkeypatch.setattr(Rows, "__iter__", never)
+    batches = list(table({"x": np.arange(5.0), "y": list("abcde")}, size=2))
+    assert [batch["y"] for batch in batches] == [["a", "b"], ["c", "d"], ["e"]]
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_tensors_can_be_written_to_and_share_nothing(shuffled: bool) -> None:
+    source = np.arange(12.0).reshape(6, 2)
+    table = pa.table({"a": np.arange(6), "n": [None, *range(5)], "l": [[1, 2]] * 6, "b": [True] * 6})
+    for pipe in (fp.from_arrays({"x": source}), fp.from_table(table.drop_columns("n"))):
+        rows = pipe.shuffle() if shuffled else pipe
+        batches = rows.batch(2).flat_map(lambda batch: [batch, batch]).collate()
+        before = [{name: tensor.clone() for name, tensor in batch.items()} for batch in batches]
+        for batch, kept in zip(batches, before, strict=True):
+            for name, tensor in batch.items():
+                assert torch.equal(tensor, kept[name])
+                tensor.zero_()
+    assert source.sum() == 66
+    assert table["a"].to_pylist() == list(range(6))
+
+
+def test_lists_of_rows_after_a_map_become_tensors() -> None:
+    pipe = fp.from_arrays({"x": np.arange(8).reshape(4, 2)}).map(lambda row: {"x": row["x"] * 2}).batch(2).collate()
+    assert torch.equal(torch.cat([b["x"] for b in pipe]), torch.arange(8).reshape(4, 2) * 2)
+
+
+def test_a_function_of_ones_own() -> None:
+    assert list(fp.from_sequence([1, 2, 3]).batch(2).collate(sum)) == [3, 3]
+    assert repr(fp.from_sequence([1]).batch(2).collate(sum)).endswith(".batch(2).collate(sum)")
+    assert repr(fp.from_sequence([1]).batch(2).collate()).endswith(".batch(2).collate()")
+
+
+def test_is_indexed_where_its_input_is() -> None:
+    pipe = fp.from_sequence(range(10)).batch(4).collate()
+    assert len(pipe) == 3
+    assert pipe[-1].tolist() == [8, 9]
+
+
+def test_keeps_the_law_of_cursors() -> None:
+    rows = [{"x": np.full(2, i), "y": str(i)} for i in range(23)]
+    check_operator(fp.from_sequence(rows).batch(4).collate())
+    check_operator(fp.from_sequence(rows).filter(lambda row: int(row["y"]) % 3).batch(4).collate())
+    check_operator(fp.from_arrays({"x": np.arange(46).reshape(23, 2)}).shuffle().batch(5).collate())
+    check_operator(fp.from_table(pa.table({"x": range(23)})).batch(5, drop_last=True).collate())
+
+
+WRONG: dict[str, tuple[Any, str]] = {
+    "shapes": (
+        [{"x": np.ones(3)}, {"x": np.ones(3)}, {"x": np.ones(4)}],
+        r"field `x`: shapes \(3,\) and \(4,\) differ at row 2",
+    ),
+    "shapes of equal size": ([np.ones((3, 2)), np.ones((5, 2)), np.ones((1, 2))], r"shapes .* differ at row 1"),
+    "shapes of tensors": ([{"x": torch.ones(1)}, {"x": torch.ones(2)}], r"field `x`: shapes .* differ at row 1"),
+    "a missing field": ([{"x": 1}, {"y": 1}], r"field `x`: missing at row 1"),
+    "None": ([{"x": 1}, {"x": None}], r"field `x`: types int and NoneType differ at row 1"),
+    "None among floats": ([{"x": 1.0}, {"x": None}], r"field `x`: types float and NoneType differ at row 1"),
+    "None first": ([{"x": None}, {"x": None}], r"field `x`: .*NoneType"),
+    "lengths": ([{"x": (1, [1])}, {"x": (1, [1, 2])}], r"field `x.1`: lengths 1 and 2 differ at row 1"),
+    "a dataclass": ([Plain(1), Plain(2)], r"Plain"),
+    "text in an array": ([{"x": np.array(["a"])}] * 2, r"field `x`: arrays of dtype <U1 have no tensor"),
+    "objects in an array": ([{"x": np.array([None])}] * 2, r"field `x`: arrays of dtype object have no tensor"),
+    "an array among numbers": ([{"x": np.ones(2)}, {"x": 1.0}], r"field `x`: types ndarray and float differ at row 1"),
+}
+
+
+@pytest.mark.parametrize(("rows", "message"), WRONG.values(), ids=WRONG.keys())
+def test_rows_that_do_not_fit_are_named(rows: list[Any], message: str) -> None:
+    with pytest.raises(DataError, match=message) as caught:
+        collated(rows)
+    assert "`.collate()`" in str(caught.value)
+    assert "batch that begins at from_sequence, row 1" in str(caught.value)
+    assert __file__ in str(caught.value)
+
+
+WRONG_COLUMNS: dict[str, tuple[Any, str]] = {
+    "null": (pa.array([1, 2, None]), r"field `x`: null at row 2 of the batch"),
+    "null in a list": (pa.array([[1, 2], [3, None], [4, 5]]), r"field `x`: null at row 1 of the batch"),
+    "null for a list": (pa.array([[1], None, [4]]), r"field `x`: null at row 1 of the batch"),
+    "null in a struct": (pa.array([{"a": 1}, {"a": None}, {"a": 1}]), r"field `x.a`: null at row 1 of the batch"),
+    "only nulls": (pa.nulls(3), r"field `x`: null at row 0"),
+    "lengths": (pa.array([[1], [2], [3, 4]]), r"field `x`: lengths 1 and 2 differ at row 2"),
+    "times": (pa.array([0, 1, 2], pa.timestamp("us")), r"field `x`: a column of type timestamp\[us\] has no tensor"),
+}
+
+
+@pytest.mark.parametrize(("column", "message"), WRONG_COLUMNS.values(), ids=WRONG_COLUMNS.keys())
+def test_columns_that_do_not_fit_are_named(column: pa.Array, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        list(table({"x": column}))
+
+
+def test_the_batches_before_a_wrong_one_come_first() -> None:
+    batches = iter(table({"x": pa.array([1, 2, None, 4])}, size=1))
+    assert next(batches)["x"].tolist() == [1]
+    assert next(batches)["x"].tolist() == [2]
+    for _ in range(2):
+        with pytest.raises(DataError, match="null at row 0 of the batch"):
+            next(batches)
+
+
+@pytest.mark.parametrize("rows", [[{"x": 1}], [1], ["text"]])
+def test_what_is_no_batch_says_so(rows: list[Any]) -> None:
+    with pytest.raises(DataError, match=r"must be a batch of rows .* put `.batch\(n\)` before it"):
+        list(fp.from_sequence(rows).collate())
+
+
+def test_an_empty_batch_says_so() -> None:
+    with pytest.raises(DataError, match="a batch is empty"):
+        list(fp.from_sequence([[]]).collate())
+
+
+def test_an_error_of_ones_own_function_is_a_row_error() -> None:
+    with pytest.raises(RowError, match=r"collate\(len\)` failed with TypeError"):
+        list(fp.from_sequence([1]).collate(len))
+
+
+def test_an_error_upstream_stays_as_it_is() -> None:
+    with pytest.raises(RowError, match=r"map\(.*ZeroDivisionError"):
+        list(fp.from_sequence([0]).map(lambda x: 1 // x).batch(1).collate())
+
+
+def test_a_type_registered_with_torch_is_collated_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch.utils.data._utils import collate
+
+    def total(batch: list[Plain], *, collate_fn_map: Any = None) -> int:
+        return sum(plain.x for plain in batch)
+
+    monkeypatch.setitem(collate.default_collate_fn_map, Plain, total)
+    assert collated([{"a": Plain(1)}, {"a": Plain(2)}]) == {"a": 3}

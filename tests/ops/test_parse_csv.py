@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import csv
+import gzip
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import feedpipe as fp
+from feedpipe.context import Context
+from feedpipe.cursor import START
+from feedpipe.errors import ArgumentError, DataError
+from feedpipe.rows import Rows
+from feedpipe.stage import bind, resolve
+from feedpipe.testing import check_operator
+
+
+def parsed(files, **options):
+    return fp.from_sequence([str(file) for file in files]).open_files().parse_csv(**options)
+
+
+def write(path, rows, names=("id", "text"), **options):
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream, **options)
+        writer.writerow(names)
+        writer.writerows(rows)
+    return path
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_law(tmp_path, compressed):
+    files = []
+    for number, count in enumerate([3, 0, 40, 1]):
+        path = write(tmp_path / f"{number}.csv", [(i, f'a "{i}",\nb') for i in range(count)])
+        if compressed:
+            path.with_suffix(".csv.gz").write_bytes(gzip.compress(path.read_bytes()))
+        files.append(path.with_suffix(".csv.gz") if compressed else path)
+    expected = [{"id": i, "text": f'a "{i}",\nb'} for count in (3, 0, 40, 1) for i in range(count)]
+    assert check_operator(parsed(files)) == expected
+
+
+@given(st.lists(st.lists(st.text('a"\n, é', max_size=5), max_size=9), min_size=1, max_size=3))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
+def test_law_of_random_files(tmp_path, texts):
+    files = [write(tmp_path / f"{k}.csv", enumerate(some)) for k, some in enumerate(texts)]
+    got = check_operator(parsed(files, schema={"id": "int32", "text": "string"}), samples=4)
+    assert got == [{"id": i, "text": text} for some in texts for i, text in enumerate(some)]
+
+
+def test_law_beyond_one_chunk(tmp_path):
+    # Chunks begin with 16 KiB: cursors point into the middle of a file.
+    rows = [(i, f"line\n{i}" if i % 3 else "") for i in range(6_000)]
+    files = [write(tmp_path / "a.csv", rows), write(tmp_path / "b.csv", [(2, "b"), (1, "a")][::-1])]
+    got = check_operator(parsed(files), samples=5)
+    assert got == [{"id": i, "text": text} for i, text in [*rows, (1, "a"), (2, "b")]]
+
+
+def test_a_resume_seeks(tmp_path, monkeypatch):
+    path = write(tmp_path / "a.csv", [(i, "x" * 50) for i in range(20_000)])
+    stage = bind(resolve(parsed([path])))
+    blocks = list(stage.blocks(START, Context()))
+    late = blocks[-1].at
+    opened = fp.File.open
+    read = []
+
+    class Counting:
+        def __init__(self, stream):
+            self.stream = stream
+
+        def read(self, size):
+            data = self.stream.read(size)
+            read.append(len(data))
+            return data
+
+        def __getattr__(self, name):
+            return getattr(self.stream, name)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            self.stream.close()
+
+    monkeypatch.setattr(fp.File, "open", lambda self: Counting(opened(self)))
+    rest = list(stage.blocks(late, Context()))
+    assert [dict(row) for row in rest[0].rows][:1] == [dict(row) for row in blocks[-1].rows][:1]
+    assert sum(read) < path.stat().st_size
+
+
+def test_rows_are_columns_until_they_are_looked_at(tmp_path):
+    path = write(tmp_path / "a.csv", [(1, "a"), (2, "b"), (3, "c")])
+    first, second = parsed([path]).batch(2)
+    assert isinstance(first, Rows)
+    assert first.arrow.schema == pa.schema([("id", pa.int64()), ("text", pa.string())])
+    assert list(second) == [{"id": 3, "text": "c"}]
+
+
+def test_names_and_types_are_fixed_by_the_first_file(tmp_path):
+    files = [write(tmp_path / "a.csv", [(1, "a")]), write(tmp_path / "b.csv", [("x", "b")])]
+    rows = iter(parsed(files))
+    assert next(rows) == {"id": 1, "text": "a"}
+    with pytest.raises(DataError, match=r"b\.csv, line 2, column 'id': 'x' is not int64; .* rows of .*a\.csv"):
+        next(rows)
+    # A shuffle deals the files in another order, and the types stay.
+    pipe = fp.from_sequence([str(file) for file in files]).open_files().shuffle(seed=1).parse_csv(columns=["text"])
+    assert resolve(pipe).op.identity()["types"] == [["text", "string"]]
+
+
+def test_identity_holds_options_and_types(tmp_path):
+    path = write(tmp_path / "a.csv", [(1, "a")])
+    one = resolve(parsed([path])).op.identity()
+    assert one == {"call": "parse_csv()", "types": [["id", "int64"], ["text", "string"]]}
+    other = resolve(parsed([path], schema={"id": "float32"})).op.identity()
+    assert other["types"] == [["id", "float"], ["text", "string"]]
+
+
+def test_rows_before_a_malformed_one_come_first(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("id,text\n" + "".join(f"{i},x\n" for i in range(5000)) + "oops\n" + "1,x\n" * 10)
+    rows = []
+    run = iter(parsed([path]))
+    with pytest.raises(DataError, match=r"a\.csv, line 5002: 1 value where there are 2 columns: 'oops'") as error:
+        rows.extend(run)
+    assert rows == [{"id": i, "text": "x"} for i in range(5000)]
+    assert "test_parse_csv.py" in str(error.value)
+    with pytest.raises(DataError, match="line 5002"):
+        next(run)
+
+
+def test_a_cursor_before_a_malformed_row_leads_to_the_error(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("id\n1\n2\nx\n3\n")
+    stage = bind(resolve(parsed([path], schema={"id": "int64"})))
+    blocks = stage.blocks(START, Context())
+    ends = [next(blocks).end, next(blocks).end]
+    assert ends[-1].position == 2
+    with pytest.raises(DataError, match="line 4, column 'id'"):
+        list(stage.blocks(ends[-1], Context()))
+
+
+def test_an_error_downstream_names_file_and_line(tmp_path):
+    path = write(tmp_path / "a.csv", [(1, "two\nlines"), (2, "x"), (0, "y")])
+    with pytest.raises(fp.RowError) as error:
+        list(parsed([path]).map(lambda row: 1 // row["id"]))
+    assert (error.value.origin.source, error.value.origin.row) == (str(path), 5)
+
+
+def test_shown_as_code(tmp_path):
+    pipe = parsed([], delimiter=";", columns=["a"], schema={"a": "int8"}, null_values=["-"])
+    assert repr(pipe).endswith(".parse_csv(schema={'a': 'int8'}, columns=['a'], delimiter=';', null_values=['-'])\n)")
+    path = write(tmp_path / "a.csv", [(1, "a")])
+    assert resolve(parsed([path])).op.call() == "parse_csv()"
+
+
+def test_no_files():
+    assert list(parsed([])) == []
+
+
+def test_arguments_name_the_line():
+    with pytest.raises(ArgumentError, match="`delimiter` must be one ASCII character") as error:
+        parsed([], delimiter="--")
+    assert "test_parse_csv.py" in str(error.value)

@@ -1,0 +1,158 @@
+"""`from_arrays`: rows of NumPy arrays and torch tensors, without a copy."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import pytest
+import torch
+
+import feedpipe as fp
+from feedpipe.errors import ArgumentError, ArgumentTypeError, RowError, SourceError
+from feedpipe.testing import check_operator
+
+
+def again(pipe: Any) -> Any:
+    return pickle.loads(cloudpickle.dumps(pipe))
+
+
+def test_rows_are_dicts_of_scalars_and_arrays() -> None:
+    pipe = fp.from_arrays({"x": np.arange(6).reshape(3, 2), "y": np.array([1.5, 2.5, 3.5], np.float32)})
+    assert len(pipe) == 3
+    row = pipe[1]
+    assert row["x"].tolist() == [2, 3]
+    assert type(row["y"]) is float
+    assert [r["y"] for r in pipe] == [1.5, 2.5, 3.5]
+
+
+@pytest.mark.parametrize("value", [np.array(["a", "bc"]), np.array([b"a", b"bc"]), np.array([True, False])])
+def test_text_bytes_and_bools(value: Any) -> None:
+    assert [row["x"] for row in fp.from_arrays({"x": value})] == value.tolist()
+
+
+def test_tensors_share_their_memory() -> None:
+    tensor = torch.arange(6.0).reshape(3, 2).requires_grad_()
+    pipe = fp.from_arrays({"x": tensor})
+    batch = pipe.batch(2)[0]
+    assert np.shares_memory(batch.columns["x"], tensor.detach().numpy())
+
+
+def test_nothing_is_copied_before_somebody_asks() -> None:
+    array = np.arange(1000.0).reshape(500, 2)
+    pipe = fp.from_arrays({"x": array})
+    assert np.shares_memory(pipe[7]["x"], array)
+    assert np.shares_memory(pipe.batch(10)[3].columns["x"], array)
+    shuffled = pipe.shuffle().batch(10)[3]
+    assert np.shares_memory(shuffled.held[0]["x"], array)  # positions, and the source itself
+    assert not np.shares_memory(shuffled.columns["x"], array)
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_a_function_that_writes_into_a_row_fails(shuffled: bool) -> None:
+    array = np.zeros((4, 2))
+
+    def write(row: Any) -> Any:
+        row["x"] += 1
+        return row
+
+    pipe = fp.from_arrays({"x": array})
+    with pytest.raises(RowError, match="read-only"):
+        list((pipe.shuffle() if shuffled else pipe).map(write))
+    assert array.sum() == 0
+    assert array.flags.writeable
+
+
+def test_arrays_that_are_not_contiguous() -> None:
+    array = np.asfortranarray(np.arange(12).reshape(6, 2))
+    pipe = fp.from_arrays({"x": array, "y": array[:, 1], "z": array[::-1]})
+    for row in pipe.shuffle():
+        assert row["x"][1] == row["y"]
+        assert row["z"].tolist() == array[5 - row["x"][0] // 2].tolist()
+    batch = pipe.shuffle().batch(3).collate()[0]
+    assert batch["x"].is_contiguous()
+
+
+def test_a_foreign_byte_order() -> None:
+    pipe = fp.from_arrays({"x": np.arange(4, dtype=">u4").reshape(2, 2), "y": np.arange(2, dtype=">f8")})
+    for rows in (pipe, pipe.shuffle()):
+        batch = rows.batch(2)[0]
+        assert all(column.dtype.isnative for column in batch.columns.values())
+    assert batch.arrow.num_rows == 2
+    assert pipe[1]["x"].tolist() == [2, 3]
+
+
+def test_a_mapped_file_stays_on_disk_and_travels_as_its_path(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.arange(200_000.0).reshape(100_000, 2))
+    array = np.load(tmp_path / "x.npy", mmap_mode="r")
+    pipe = fp.from_arrays({"x": array, "part": array[10:, 1], "y": np.zeros(100_000)[:99_990]} | {"x": array[:-10]})
+    assert np.shares_memory(pipe[3]["x"], array)
+    sent = cloudpickle.dumps(fp.from_arrays({"x": array[:-10], "part": array[10:, 1]}))
+    assert len(sent) < 10_000
+    for index in (0, 17, 99_989):
+        row, there = pipe[index], pickle.loads(sent)[index]
+        assert row["x"].tolist() == there["x"].tolist()
+        assert row["part"] == there["part"]
+    with pytest.raises(ValueError, match="read-only"):
+        pickle.loads(sent)[0]["x"][0] = 1
+
+
+def test_what_was_written_into_a_copy_on_write_map_travels(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros(5))
+    array = np.load(tmp_path / "x.npy", mmap_mode="c")
+    array[2] = 7
+    assert [row["x"] for row in again(fp.from_arrays({"x": array}))] == [0, 0, 7, 0, 0]
+
+
+def test_a_mapped_file_that_is_gone_is_named(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros(5))
+    sent = cloudpickle.dumps(fp.from_arrays({"x": np.load(tmp_path / "x.npy", mmap_mode="r")}))
+    (tmp_path / "x.npy").unlink()
+    with pytest.raises(SourceError, match=r"x\.npy cannot be mapped"):
+        pickle.loads(sent)
+
+
+def test_in_memory_arrays_travel() -> None:
+    pipe = fp.from_arrays({"x": np.arange(6)[::-2], "s": np.array(["a", "b", "c"])})
+    assert list(again(pipe)) == list(pipe)
+
+
+def test_identity_says_names_dtypes_and_shapes() -> None:
+    pipe = fp.from_arrays({"x": np.zeros((3, 2), np.uint8), "y": np.zeros(3)})
+    assert pipe.op.identity() == {"x": ["uint8", [3, 2]], "y": ["float64", [3]]}
+    assert repr(pipe) == "fp.from_arrays({'x': <ndarray 3 x 2>, 'y': <ndarray 3>})"
+
+
+def test_keeps_the_law_of_cursors() -> None:
+    pipe = fp.from_arrays({"x": np.arange(38).reshape(19, 2), "s": np.arange(19).astype(str)})
+    check_operator(pipe)
+    check_operator(pipe.shuffle(window=6))
+    check_operator(pipe.shuffle().zip(pipe).concat(pipe.zip(pipe)))
+    check_operator(fp.from_arrays({"x": np.zeros((0, 3))}))
+
+
+@pytest.mark.parametrize(
+    ("arrays", "error", "message"),
+    [
+        ({}, ArgumentError, "at least one array"),
+        ([np.zeros(3)], ArgumentTypeError, "must be a dict of arrays, .* got: list"),
+        ({"x": [1, 2]}, ArgumentTypeError, "`x` must be a NumPy array or a tensor but got: list"),
+        ({1: np.zeros(3)}, ArgumentTypeError, "names of `arrays` must be of type str but got: 1"),
+        ({"x": np.zeros(3), "y": np.zeros(4)}, ArgumentError, "`x` has 3 rows and `y` 4"),
+        ({"x": np.array(1.0)}, ArgumentError, "`x` must have at least one axis"),
+        ({"x": np.array([{}, None])}, ArgumentTypeError, "`x` has dtype object.*np.stack"),
+        ({"x": np.array(["2024-01-01"], "M8[D]")}, ArgumentTypeError, "`x` has dtype datetime64.*from_table"),
+        ({"x": np.zeros(2, "i4,f4")}, ArgumentTypeError, "its fields one by one"),
+        ({"x": np.ma.masked_array([1, 2], [0, 1])}, ArgumentTypeError, "`x` is a masked array"),
+        ({"x": torch.zeros(2, dtype=torch.bfloat16)}, ArgumentTypeError, r"bfloat16.*`x\.float\(\)`.*torch\.int16"),
+        ({"x": torch.zeros(2, 2).to_sparse()}, ArgumentTypeError, r"`x\.to_dense\(\)`"),
+        ({"x": torch.zeros(2, device="meta")}, ArgumentTypeError, r"`x` is on meta.*`x\.cpu\(\)`"),
+    ],
+)
+def test_bad_arguments(arrays: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message) as caught:
+        fp.from_arrays(arrays)
+    assert __file__ in str(caught.value)

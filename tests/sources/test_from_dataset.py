@@ -1,0 +1,259 @@
+"""`from_dataset`: datasets of torch and of Hugging Face, map-style and iterable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import datasets
+import pytest
+import torch
+from torch.utils.data import Dataset, IterableDataset, TensorDataset, get_worker_info
+
+import feedpipe as fp
+from feedpipe.errors import ArgumentTypeError, RowError, StateError
+from feedpipe.sources.from_dataset import FromStream, _keeps_state
+from feedpipe.testing import check_operator
+
+
+class Squares(Dataset[int]):
+    def __init__(self, bad: int = -1) -> None:
+        self.bad = bad
+
+    def __len__(self) -> int:
+        return 25
+
+    def __getitem__(self, index: int) -> int:
+        assert type(index) is int
+        assert get_worker_info() is None
+        if index == self.bad:
+            raise OSError("no such square")
+        return index * index
+
+
+class ManySquares(Squares):
+    calls: list[int]
+
+    def __getitems__(self, indices: list[int]) -> list[int]:
+        self.calls = [*getattr(self, "calls", []), len(indices)]
+        return [self[i] for i in indices]
+
+
+class Count(IterableDataset[int]):
+    def __init__(self, stop: int = 25) -> None:
+        self.stop = stop
+
+    def __len__(self) -> int:
+        return 1000  # an estimate, as many are
+
+    def __iter__(self) -> Iterator[int]:
+        for i in range(self.stop):
+            assert get_worker_info() is None
+            yield i
+
+
+class Stateful(IterableDataset[int]):
+    """As torchdata's StatefulDataLoader knows them; counts what it reads."""
+
+    def __init__(self, plain: bool = True) -> None:
+        self.at = 0
+        self.plain = plain
+        self.read: list[int] = []
+
+    def __iter__(self) -> Iterator[int]:
+        while self.at < 25:
+            self.at += 1
+            yield self.at - 1
+        self.at = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"at": self.at if self.plain else torch.tensor(self.at)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.at = state["at"]
+
+
+class Reordered(IterableDataset[int]):
+    epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[int]:
+        return iter([10 * self.epoch + i for i in range(5)])
+
+
+def test_map_style() -> None:
+    pipe = fp.from_dataset(Squares())
+    assert len(pipe) == 25
+    assert pipe[-1] == 576
+    assert check_operator(pipe) == [i * i for i in range(25)]
+    assert sorted(check_operator(pipe.shuffle())) == [i * i for i in range(25)]
+    assert pipe.op.identity() == {"type": "Squares", "rows": 25}
+
+
+def test_many_items_are_asked_for_at_once() -> None:
+    data = ManySquares()
+    assert list(fp.from_dataset(data).batch(5))[1] == [25, 36, 49, 64, 81]
+    assert max(data.calls) >= 5
+    assert check_operator(fp.from_dataset(data)) == [i * i for i in range(25)]
+
+
+def test_tensors() -> None:
+    data = TensorDataset(torch.arange(6.0).reshape(3, 2), torch.arange(3))
+    (batch,) = fp.from_dataset(data).batch(3).collate()
+    assert batch[0].tolist() == [[0, 1], [2, 3], [4, 5]]
+    assert batch[1].tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("data", [Squares(bad=7), ManySquares(bad=7)])
+def test_a_failing_item_is_named_after_those_before_it(data: Any) -> None:
+    rows = iter(fp.from_dataset(data))
+    assert [next(rows) for _ in range(7)] == [i * i for i in range(7)]
+    for _ in range(2):
+        with pytest.raises(RowError, match=r"OSError: no such square\n  on from_dataset\(.*Squares\), row 8") as caught:
+            next(rows)
+    assert isinstance(caught.value.__cause__, OSError)
+    assert __file__ in str(caught.value)
+
+
+def test_a_dataset_that_gives_too_few() -> None:
+    class Few(ManySquares):
+        def __getitems__(self, indices: list[int]) -> list[int]:
+            return []
+
+    with pytest.raises(RowError, match="asked for 1 items and gave 0"):
+        list(fp.from_dataset(Few()))
+
+
+def test_iterable() -> None:
+    assert check_operator(fp.from_dataset(Count())) == list(range(25))
+    assert check_operator(fp.from_dataset(Count(0))) == []
+    with pytest.raises(TypeError, match="not known"):
+        len(fp.from_dataset(Count()))
+
+
+def test_an_iterable_that_fails() -> None:
+    class Broken(Count):
+        def __iter__(self) -> Iterator[int]:
+            yield 1
+            raise OSError("gone")
+
+    rows = iter(fp.from_dataset(Broken()))
+    assert next(rows) == 1
+    with pytest.raises(RowError, match=r"gone\n  on from_dataset\(Broken\), row 2"):
+        next(rows)
+
+
+def test_its_own_state() -> None:
+    data = Stateful()
+    assert check_operator(fp.from_dataset(data)) == list(range(25))
+    assert data.at == 0  # runs work on copies
+
+
+def test_a_failure_is_not_passed_over_by_its_own_state() -> None:
+    class Broken(Stateful):
+        def __iter__(self) -> Iterator[int]:
+            for i in super().__iter__():
+                if i == 3:
+                    raise OSError("gone")
+                yield i
+
+    stage = fp.from_dataset(Broken())._stage()
+    context = fp.context.Context()
+    ends = []
+    with pytest.raises(RowError):
+        for block in stage.blocks(fp.cursor.START, context):
+            ends.append(block.end)
+    with pytest.raises(RowError, match="row 4"):
+        next(stage.blocks(ends[-1], context))
+
+
+def test_a_state_that_is_no_json() -> None:
+    with pytest.raises(StateError, match=r"resumes a Stateful by its `state_dict\(\)`.*cannot be written as JSON"):
+        list(fp.from_dataset(Stateful(plain=False)))
+
+
+def test_set_epoch_is_called() -> None:
+    data = Reordered()
+    assert check_operator(fp.from_dataset(data), epoch=2) == [20, 21, 22, 23, 24]
+    assert data.epoch == 0
+
+
+def test_the_worker_around_it_is_hidden_and_shown_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch.utils.data._utils import worker
+
+    info = worker.WorkerInfo(id=0, num_workers=2, seed=0, dataset=None)
+    monkeypatch.setattr(worker, "_worker_info", info)
+    assert list(fp.from_dataset(Count())) == list(range(25))
+    assert list(fp.from_dataset(Squares())) == [i * i for i in range(25)]
+    assert get_worker_info() is info
+
+
+HF = datasets.Dataset.from_dict({"a": list(range(23)), "v": [[i, i + 1] for i in range(23)]})
+
+
+def numbers(n: list[int]) -> Iterator[dict[str, int]]:
+    for i in n:
+        yield {"a": i}
+
+
+def stream() -> Any:
+    return HF.to_iterable_dataset(num_shards=3)
+
+
+def generated() -> Any:
+    return datasets.IterableDataset.from_generator(numbers, gen_kwargs={"n": list(range(12))})
+
+
+STREAMS: dict[str, tuple[Any, bool]] = {
+    "plain": (stream, True),
+    "generator": (generated, True),
+    "map": (lambda: stream().map(lambda row: {"b": row["a"] * 2}), True),
+    "batched map": (lambda: stream().map(lambda b: {"c": [x + 1 for x in b["a"]]}, batched=True, batch_size=3), True),
+    "filter": (lambda: stream().filter(lambda row: row["a"] % 2), True),
+    "take and skip": (lambda: stream().skip(3).take(9), True),
+    "batch": (lambda: stream().batch(4), True),
+    "interleave": (lambda: datasets.interleave_datasets([stream(), generated()]), True),
+    "drawn": (lambda: datasets.interleave_datasets([stream(), generated()], [0.4, 0.6], seed=1), True),
+    "concatenate": (lambda: datasets.concatenate_datasets([stream(), generated()]), True),
+    "formatted": (lambda: stream().with_format("numpy"), True),
+    "shuffled": (lambda: stream().shuffle(seed=3, buffer_size=5), False),
+    "shuffled and mapped": (lambda: generated().shuffle(seed=3, buffer_size=5).map(lambda row: {"b": 1}), False),
+}
+
+
+@pytest.mark.parametrize(("make", "own_state"), STREAMS.values(), ids=STREAMS.keys())
+def test_hugging_face_streams(make: Any, own_state: bool) -> None:
+    pipe = fp.from_dataset(make())
+    assert isinstance(pipe.op, FromStream)
+    assert _keeps_state(make()) is own_state
+    rows = check_operator(pipe)
+    assert len(rows) == len(list(make()))
+
+
+def test_hugging_face_streams_are_shuffled_anew_each_epoch() -> None:
+    pipe = fp.from_dataset(generated().shuffle(seed=3, buffer_size=5))
+    assert check_operator(pipe, epoch=0) != check_operator(pipe, epoch=1)
+
+
+def test_hugging_face_map_style() -> None:
+    assert check_operator(fp.from_dataset(HF)) == list(HF)
+    assert len(fp.from_dataset(HF.shuffle(seed=1))) == 23
+    doubled = HF.with_transform(lambda batch: {"b": [2 * a for a in batch["a"]]})
+    assert fp.from_dataset(doubled)[5] == {"b": 10}
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (datasets.DatasetDict(train=HF), r'choose a split, such as `dataset\["train"\]`'),
+        (Squares, "call it"),
+        (iter([1]), "iterable again and again"),
+        (3, "must have `__getitem__`"),
+    ],
+)
+def test_what_is_no_dataset(value: Any, message: str) -> None:
+    with pytest.raises(ArgumentTypeError, match=message) as caught:
+        fp.from_dataset(value)
+    assert __file__ in str(caught.value)

@@ -1,0 +1,228 @@
+"""`from_table`: whatever speaks Arrow's stream protocol, and Hugging Face datasets by their Arrow table."""
+
+from __future__ import annotations
+
+import datetime
+import gc
+import pickle
+from typing import Any
+
+import cloudpickle
+import datasets
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import feedpipe as fp
+from feedpipe.errors import ArgumentTypeError, DataError, SourceError
+from feedpipe.rows import Rows
+from feedpipe.testing import check_operator
+
+COLUMNS = {
+    "number": list(range(40)),
+    "hole": [None if i % 7 == 0 else i for i in range(40)],
+    "text": [f"row {i}" for i in range(40)],
+    "ratio": [i / 4 for i in range(40)],
+    "truth": [i % 3 == 0 for i in range(40)],
+    "many": [list(range(i % 4)) for i in range(40)],
+    "day": [datetime.date(2024, 1, 1) + datetime.timedelta(i) for i in range(40)],
+}
+TABLE = pa.table(COLUMNS)
+ROWS = TABLE.to_pylist()
+CHUNKED = pa.concat_tables([TABLE.slice(0, 7), TABLE.slice(7, 1), TABLE.slice(8, 0), TABLE.slice(8)])
+
+
+class OnlyOnce:
+    """A stream that can be read once."""
+
+    def __init__(self) -> None:
+        self.read = 0
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        self.read += 1
+        assert self.read == 1
+        return CHUNKED.__arrow_c_stream__(requested_schema)
+
+
+MAKERS: dict[str, Any] = {
+    "pyarrow": lambda: TABLE,
+    "chunks": lambda: CHUNKED,
+    "batch": lambda: TABLE.to_batches()[0],
+    "reader": lambda: CHUNKED.to_reader(),
+    "once": OnlyOnce,
+    "polars": lambda: pl.from_arrow(TABLE),
+    "duckdb": lambda: duckdb.from_arrow(TABLE).filter("number >= 0"),
+    "hugging face": lambda: datasets.Dataset(CHUNKED),
+}
+
+
+def again(pipe: Any) -> Any:
+    return pickle.loads(cloudpickle.dumps(pipe))
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
+def test_rows_of(make: Any) -> None:
+    pipe = fp.from_table(make())
+    assert len(pipe) == 40
+    assert check_operator(pipe) == ROWS
+    assert pipe[-1] == ROWS[-1]
+    assert sorted(check_operator(pipe.shuffle()), key=lambda row: row["number"]) == ROWS
+    assert list(again(pipe)) == ROWS
+
+
+def test_pandas() -> None:
+    frame = pd.DataFrame({"a": range(10), "s": [f"{i}" for i in range(10)], "c": pd.Categorical(["u", "v"] * 5)})
+    odd = frame[frame.a % 2 == 1]  # its index is no range
+    assert check_operator(fp.from_table(odd)) == [{"a": i, "s": f"{i}", "c": "v"} for i in range(1, 10, 2)]
+    named = odd.set_index("s")
+    assert fp.from_table(named)[0] == {"a": 1, "c": "v", "s": "1"}
+
+
+def test_polars_text_and_categories() -> None:
+    frame = pl.DataFrame(
+        {"s": ["x", "y", None], "c": pl.Series(["u", "v", "u"], dtype=pl.Categorical), "l": [["a"], [], ["b"]]}
+    )
+    pipe = fp.from_table(frame)
+    assert check_operator(pipe) == frame.to_dicts()
+    batch = pipe.batch(3).collate()[0]
+    assert batch == {"s": ["x", "y", None], "c": ["u", "v", "u"], "l": [["a"], [], ["b"]]}
+
+
+def test_dictionaries_that_differ_from_chunk_to_chunk() -> None:
+    parts = [pa.table({"c": pa.array(words).dictionary_encode()}) for words in (["a", "b"], ["b", "c"], ["a"])]
+    pipe = fp.from_table(pa.concat_tables(parts))
+    assert [row["c"] for row in check_operator(pipe)] == ["a", "b", "b", "c", "a"]
+    assert [pipe[i]["c"] for i in (4, 0, 3)] == ["a", "a", "c"]
+    assert sorted(pipe.shuffle().batch(5).collate()[0]["c"]) == ["a", "a", "b", "b", "c"]
+
+
+def test_run_end_encoded_columns() -> None:
+    runs = pa.RunEndEncodedArray.from_arrays([2, 5], ["a", "b"])
+    assert [row["r"] for row in check_operator(fp.from_table(pa.table({"r": runs})))] == ["a", "a", "b", "b", "b"]
+
+
+def test_numbers_and_slices_are_not_copied() -> None:
+    batch = fp.from_table(CHUNKED.select(["number", "text"])).batch(5)[2]
+    source = CHUNKED["number"].chunk(3)
+    assert np.shares_memory(batch.columns["number"], source.to_numpy())
+    assert batch.columns["text"].buffers()[2].address == CHUNKED["text"].chunk(3).buffers()[2].address
+
+
+def test_rows_keep_the_memory_they_stand_in() -> None:
+    table = pa.concat_tables([pa.table({"x": np.arange(i, i + 5000)}) for i in range(0, 50_000, 5000)])
+    pipe = fp.from_table(table)
+    part = pipe.batch(100)[450]
+    del table, pipe
+    gc.collect()
+    np.ones(10**6)
+    assert [row["x"] for row in part] == list(range(45_000, 45_100))
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 64, 1000])
+@pytest.mark.parametrize("dtype", ["u1", "i2", "f4", "f8"])
+def test_any_rows_from_many_chunks(chunk: int, dtype: str) -> None:
+    values = (np.arange(1000) % 250).astype(dtype)
+    text = pa.array([str(i) for i in range(1000)])
+    tables = [pa.table({"v": values[i : i + chunk].copy(), "t": text[i : i + chunk]}) for i in range(0, 1000, chunk)]
+    pipe = fp.from_table(pa.concat_tables(tables))
+    indices = np.random.default_rng(0).integers(0, 1000, 300)
+    for places in (indices, indices[:3], np.arange(400, 800), range(5, 900, 7), range(990, 10, -9), range(60, 70)):
+        rows = pipe._stage().rows(places, fp.context.Context())
+        assert isinstance(rows, Rows)
+        chosen = np.asarray(places)
+        assert [row["v"] for row in rows] == values[chosen].tolist()
+        assert [row["t"] for row in rows] == [str(i) for i in chosen]
+        assert rows.arrow.num_rows == len(chosen)
+
+
+def test_a_column_with_nulls_joins_one_without() -> None:
+    whole, holes = (
+        pa.table({"x": pa.array([1.0, 2.0], pa.float32())}),
+        pa.table({"x": pa.array([3, None], pa.float32())}),
+    )
+    pipe = fp.from_table(whole).concat(fp.from_table(holes))
+    (batch,) = pipe.batch(4)
+    assert isinstance(batch, Rows)
+    assert [row["x"] for row in batch] == [1.0, 2.0, 3.0, None]
+    check_operator(pipe.batch(3))
+
+
+def test_empty_tables() -> None:
+    for table in (TABLE.slice(0, 0), TABLE.schema.empty_table(), pa.table({})):
+        assert check_operator(fp.from_table(table)) == []
+    assert check_operator(fp.from_table(TABLE.select([]))) == [{}] * 40
+
+
+# datasets calls pyarrow in a way that pyarrow means to end.
+@pytest.mark.filterwarnings("ignore:Specifying null_placement:FutureWarning")
+@pytest.mark.parametrize("change", ["shuffle", "select", "sort", "filter", "shard"])
+def test_hugging_face_indices(change: str) -> None:
+    whole = datasets.Dataset(CHUNKED.select(["number", "text"]))
+    data = {
+        "shuffle": lambda: whole.shuffle(seed=1),
+        "select": lambda: whole.select([5, 1, 39]),
+        "sort": lambda: whole.sort("number", reverse=True),
+        "filter": lambda: whole.filter(lambda row: row["number"] % 2, keep_in_memory=True),
+        "shard": lambda: whole.shard(3, 1),
+    }[change]()
+    assert check_operator(fp.from_table(data)) == list(data)
+    assert list(again(fp.from_table(data))) == list(data)
+
+
+def test_hugging_face_columns_and_transforms() -> None:
+    data = datasets.Dataset(CHUNKED)
+    assert fp.from_table(data.with_format("numpy", columns=["number"]))[3] == {"number": 3}
+    with pytest.raises(ArgumentTypeError, match="from_dataset"):
+        fp.from_table(data.with_transform(lambda batch: batch))
+
+
+def test_a_table_of_a_file_is_not_read_into_memory(tmp_path: Any) -> None:
+    data = datasets.Dataset(TABLE)
+    data.save_to_disk(tmp_path / "data")
+    mapped = datasets.load_from_disk(tmp_path / "data")
+    before = pa.total_allocated_bytes()
+    pipe = fp.from_table(mapped)
+    assert pipe[3]["number"] == 3
+    assert pa.total_allocated_bytes() - before < 4096
+    assert len(cloudpickle.dumps(pipe)) < 20_000
+    assert list(again(pipe)) == ROWS
+
+
+def test_a_slice_travels_without_its_parent() -> None:
+    big = pa.table({"x": np.arange(100_000)})
+    assert len(cloudpickle.dumps(fp.from_table(big.slice(10, 5)))) < 10_000
+
+
+def test_identity_says_length_names_and_types() -> None:
+    pipe = fp.from_table(TABLE.select(["number", "text"]))
+    pipe.head(1)
+    assert pipe.op.identity() == {"rows": 40, "columns": {"number": "int64", "text": "string"}}
+    assert repr(pipe) == "fp.from_table(<Table>)"
+
+
+@pytest.mark.parametrize("value", [[{"a": 1}], {"a": [1]}, np.zeros(3), None, pl.DataFrame])
+def test_what_is_no_table(value: Any) -> None:
+    with pytest.raises(ArgumentTypeError, match="`table` must be a data frame") as caught:
+        fp.from_table(value)
+    assert __file__ in str(caught.value)
+
+
+def test_a_stream_of_something_else() -> None:
+    with pytest.raises(SourceError, match="could not read the Series"):
+        len(fp.from_table(pl.Series([1])))
+
+
+def test_a_query_that_fails() -> None:
+    relation = duckdb.sql("select (100 - range)::utinyint + 250::utinyint as x from range(10)")
+    with pytest.raises(SourceError, match="could not read the DuckDBPyRelation") as caught:
+        len(fp.from_table(relation))
+    assert __file__ in str(caught.value)
+
+
+def test_two_columns_of_one_name() -> None:
+    table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["x", "x"])
+    with pytest.raises(DataError, match=r"several of: \['x'\]"):
+        list(fp.from_table(table))

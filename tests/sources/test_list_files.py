@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import fsspec
+import numpy as np
+import pytest
+
+import feedpipe as fp
+from feedpipe.context import Context
+from feedpipe.errors import ArgumentError, ArgumentTypeError, RowError, SourceError
+from feedpipe.stage import bind, resolve
+from feedpipe.testing import check_operator
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("b.txt", "a.txt", "c.csv", "_done"):
+        (tmp_path / name).write_text(name)
+    return tmp_path
+
+
+def test_law(folder):
+    assert check_operator(fp.list_files(folder)) == [f"{folder}/{name}" for name in ("a.txt", "b.txt", "c.csv")]
+
+
+def test_length_and_index(folder):
+    pipe = fp.list_files(folder, pattern="*.txt")
+    assert len(pipe) == 2
+    assert pipe[-1] == f"{folder}/b.txt"
+    assert list(pipe[1:]) == [f"{folder}/b.txt"]
+    stage = bind(resolve(pipe))
+    assert stage.rows(np.array([1, 0, 1]), Context()) == [pipe[1], pipe[0], pipe[1]]
+
+
+def test_nothing_is_listed_before_the_first_look(tmp_path):
+    pipe = fp.list_files(tmp_path / "later").map(str.upper)
+    (tmp_path / "later").mkdir()
+    (tmp_path / "later" / "a").write_text("")
+    assert len(pipe) == 1
+    (tmp_path / "later" / "b").write_text("")
+    assert len(pipe) == 1, "listed once for a pipe"
+
+
+def test_a_resolved_listing_travels(folder):
+    node = pickle.loads(pickle.dumps(resolve(fp.list_files(folder))))
+    for path in folder.iterdir():
+        path.unlink()
+    assert len(bind(resolve(node)).rows(range(3), Context())) == 3
+
+
+def test_identity_does_not_know_the_root(tmp_path):
+    found = []
+    for root in ("one", "two"):
+        (tmp_path / root).mkdir()
+        (tmp_path / root / "a.txt").write_text("x")
+        found.append(resolve(fp.list_files(tmp_path / root)).op.identity())
+    assert found[0] == found[1]
+    assert found[0]["files"] == 1
+
+
+def test_shown_as_code():
+    assert repr(fp.list_files("data")) == "fp.list_files('data')"
+    pipe = fp.list_files([Path("a"), "b"], pattern="*.csv", recursive=True, filesystem=fsspec.filesystem("memory"))
+    assert "fp.list_files(['a', 'b'], pattern='*.csv', recursive=True, filesystem=<MemoryFileSystem>)" in repr(pipe)
+
+
+def test_a_missing_folder_names_the_line(tmp_path):
+    pipe = fp.list_files(tmp_path / "none")
+    with pytest.raises(
+        SourceError, match=r"none is not there: no file or folder(.|\n)*test_list_files\.py:\d+"
+    ) as error:
+        list(pipe)
+    assert isinstance(error.value, FileNotFoundError)
+
+
+def test_an_error_downstream_names_the_file(folder):
+    with pytest.raises(RowError, match=r"on .*b\.txt"):
+        list(fp.list_files(folder).map(lambda path: 1 // (not path.endswith("b.txt"))))
+
+
+@pytest.mark.parametrize(
+    "paths, options, kind, said",
+    [
+        ([], {}, SourceError, "`paths` is an empty list"),
+        (3, {}, ArgumentTypeError, "`paths` must be a path or a list of paths but got: 3"),
+        ("a", {"pattern": "a/*.csv"}, ArgumentError, "`pattern` must be a glob for a file's name"),
+        ("a", {"pattern": 3}, ArgumentTypeError, "`pattern` must be a string but got: 3"),
+        ("a", {"filesystem": "s3"}, ArgumentTypeError, "`filesystem` must be a file system of pyarrow or fsspec"),
+    ],
+)
+def test_arguments(paths, options, kind, said):
+    with pytest.raises(kind, match=said) as error:
+        fp.list_files(paths, **options)
+    assert "test_list_files.py" in str(error.value)
