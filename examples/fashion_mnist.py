@@ -33,7 +33,7 @@ import feedpipe as fp
 
 T = TypeVar("T")
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # The files
 
 DEBIAN = Path("/usr/share/datasets/fashion-mnist")  # where the package dataset-fashion-mnist puts them
@@ -52,7 +52,7 @@ def find_data(given: Path | None) -> Path:
     folder = given or (DEBIAN if DEBIAN.is_dir() else CACHE)
     missing = [name for name in MD5 if not (folder / name).exists()]
     if missing and folder != CACHE:
-        raise SystemExit(f"{folder} lacks {', '.join(missing)}")
+        raise FileNotFoundError(f"{folder} lacks {', '.join(missing)}")
     for name in missing:
         download(SITE + name, folder / name, MD5[name])
     return folder
@@ -64,20 +64,20 @@ def download(url: str, path: Path, md5: str) -> None:
         with urllib.request.urlopen(url, timeout=60) as response:
             content = response.read()
     except OSError as error:
-        raise SystemExit(
+        raise ConnectionError(
             f"{url} cannot be downloaded: {error}\n"
             "Without a network, install the Debian package dataset-fashion-mnist, or put the four files "
             "into a folder and name it with `--data`."
         ) from None
     if hashlib.md5(content, usedforsecurity=False).hexdigest() != md5:
-        raise SystemExit(f"{url} gave a file that is not the official one: its MD5 is not {md5}")
+        raise OSError(f"{url} gave a file that is not the official one: its MD5 is not {md5}")
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".part")
     partial.write_bytes(content)
     partial.replace(path)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # The pipes
 
 
@@ -106,7 +106,7 @@ def test_pipe(folder: Path) -> fp.Pipe[dict[str, Tensor]]:
     return images(folder, "t10k").batch(400).collate()
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # The job: all that a stop takes away, and that a checkpoint brings back
 
 
@@ -135,9 +135,10 @@ class Job:
 
     def __init__(self, folder: Path, *, epochs: int, batch: int, seed: int = 0) -> None:
         torch.manual_seed(seed)
-        # Sums of losses are sums over all ranks' batches, so no rank may have a batch more than the others: "error"
-        # says so before the first step, where the default would leave the odd batch out.
+        # All ranks must take the same number of steps. By default an odd batch is left out; "error" refuses a size
+        # of batches that makes one, for here each image is to be seen.
         self.loader = fp.Loader(training_pipe(folder, batch), seed=seed, even="error")
+        self.images_a_step = batch * dist.get_world_size()
         self.network = Network()
         self.parallel = DistributedDataParallel(self.network)
         self.optimizer = torch.optim.SGD(self.network.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4)
@@ -169,7 +170,7 @@ class Job:
         self.loader.load_state_dict(json.loads(saved["loaders"][dist.get_rank()]))
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Training
 
 
@@ -177,7 +178,6 @@ class Job:
 class Record:
     """What one rank saw of the training, kept outside of the job."""
 
-    images: int = 0
     seconds: float = 0.0
     waiting: float = 0.0
     numbers: list[Tensor] = field(default_factory=list)  # of the images of the epoch that runs
@@ -195,13 +195,19 @@ class Record:
 
 def train(job: Job, record: Record, *, stop_at: int | None = None) -> None:
     """Train to the end of the epoch, from wherever the job stands in it; or to step `stop_at`."""
-    ranks = dist.get_world_size()
-    with tqdm(desc=f"epoch {job.loader.epoch + 1}", unit=" images", disable=dist.get_rank() > 0) as bar:
+    with tqdm(
+        desc=f"epoch {job.loader.epoch + 1}",
+        initial=job.loader.step,
+        total=len(job.loader),
+        unit=" images",
+        unit_scale=job.images_a_step,
+        mininterval=0.5,
+        disable=dist.get_rank() > 0,
+    ) as bar:
         for batch in record.timed(job.loader):
             job.step(batch)
             record.numbers.append(batch["number"])
-            record.images += ranks * len(batch["number"])
-            bar.update(ranks * len(batch["number"]))
+            bar.update()
             if job.loader.step == stop_at:
                 break
 
@@ -228,7 +234,7 @@ def times_seen(record: Record, total: int) -> Tensor:
     return seen
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # The program
 
 
@@ -277,11 +283,12 @@ def run(folder: Path, checkpoint: Path, *, epochs: int, batch: int) -> Result:
     job.load(checkpoint)
     train(job, record)
 
-    seen = times_seen(record, total=len(images(folder, "train")))
+    total = len(images(folder, "train"))
+    seen = times_seen(record, total)
     return Result(
         accuracy=accuracy(job.network, folder),
         seconds=record.seconds,
-        images=record.images,
+        images=epochs * total,
         waiting=record.waiting,
         stopped_at=(stop, steps),
         once=int((seen == 1).sum()),
@@ -316,22 +323,34 @@ def share(value: T) -> T:
     return box[0]
 
 
+def find_data_once(given: Path | None) -> Path | None:
+    """The folder that rank 0 finds, on every rank; None where it finds none, and says why."""
+    folder = None
+    if dist.get_rank() == 0:
+        try:
+            folder = find_data(given)
+        except OSError as error:
+            print(error, file=sys.stderr)
+    return share(folder)
+
+
 def main() -> int:
     arguments = parse_arguments()
     join_ranks()
-    first = dist.get_rank() == 0
     try:
-        folder = share(find_data(arguments.data) if first else Path())
+        folder = find_data_once(arguments.data)
+        if folder is None:
+            return 1
         with tempfile.TemporaryDirectory() as scratch:
             checkpoint = share(Path(scratch) / "checkpoint.pt")
             result = run(folder, checkpoint, epochs=arguments.epochs, batch=arguments.batch)
-            dist.barrier()
+        if dist.get_rank() == 0:
+            print(result.table())
     finally:
         dist.destroy_process_group()
-    if first:
-        print(result.table())
-    good = result.accuracy >= arguments.goal and result.lost == result.twice == 0
-    return 0 if good else 1
+    reached = result.accuracy >= arguments.goal
+    exact = result.lost == result.twice == 0
+    return 0 if reached and exact else 1
 
 
 if __name__ == "__main__":

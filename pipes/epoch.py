@@ -8,9 +8,10 @@ from typing import Generic, Protocol, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from .errors import FeedpipeError, LoaderError, PlanError
+from .errors import FeedpipeError, LoaderError, PlanError, StateError
 from .plan.plan import Plan, Position
 from .progress import Progress, State
+from .run import interrupted
 from .services.base import Ended, ReadingService, Session, Step
 
 T_co = TypeVar("T_co", covariant=True)
@@ -109,6 +110,9 @@ class Epoch(Generic[T_co]):
             return True
         except FeedpipeError:
             return False  # it is told at the next `next`
+        except Exception as error:
+            # No user's function fails with such an error: it comes from a cursor that is none of this pipe's.
+            raise StateError(f"`position` of the state does not fit this pipe: {error!r}") from error
         return False
 
     def end(self, reason: str) -> None:
@@ -132,8 +136,9 @@ class Epoch(Generic[T_co]):
                 raise self._stop
             try:
                 self._waiting = self._next()
-            except Exception as error:
-                self._finish(_on_rank(error, self._plan))
+            except BaseException as error:
+                known = error if isinstance(error, Exception) else interrupted(error)
+                self._finish(_on_rank(known, self._plan))
                 raise
             if self._waiting is None:
                 self._finish(StopIteration())

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from types import FrameType
 from typing import NamedTuple
 
@@ -34,13 +35,14 @@ class Where(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """Where a row came from: a file (or a source's name) and the row's number in it, counted from 1."""
+    """Where a row came from: a file (or a source's name) and the number of the row, or line, in it, from 1."""
 
     source: str
     row: int
+    unit: str = "row"
 
     def __str__(self) -> str:
-        return f"{self.source}, row {self.row}"
+        return f"{self.source}, {self.unit} {self.row}"
 
 
 class FeedpipeError(Exception):
@@ -125,3 +127,12 @@ def located(message: str, where: Where | None = None) -> str:
     """`message`, with the line of the user's code that it is about."""
     where = where or caller()
     return f"{message}\n  at {where.file}:{where.line}" if where else message
+
+
+def warn(message: str, category: type[Warning]) -> None:
+    """Warns with the user's line: the innermost on the stack that is not feedpipe's own."""
+    where = caller()
+    if where is None:
+        warnings.warn(message, category, stacklevel=2)
+    else:
+        warnings.warn_explicit(message, category, where.file, where.line)

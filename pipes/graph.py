@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from .errors import Where
 from .traits import Operator
@@ -82,24 +82,11 @@ def names(root: Node) -> dict[Node, str]:
     return found
 
 
-def rewrite(root: Node, change: Callable[[Node, tuple[Node, ...]], Node]) -> Node:
-    """The graph with each node replaced by `change(node, its new inputs)`; a node read twice is changed once."""
-    made: dict[Node, Node] = {}
-    for node in walk(root):
-        made[node] = change(node, tuple(made[child] for child in node.inputs))
-    return made[root]
-
-
 def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
     """`node` reading from `inputs`; itself where nothing changed."""
     if all(new is old for new, old in zip(inputs, node.inputs, strict=True)):
         return node
     return Node(node.op, inputs, node.where)
-
-
-def with_op(node: Node, op: Operator, inputs: tuple[Node, ...]) -> Node:
-    """`node` with another operator and other inputs."""
-    return with_inputs(node, inputs) if op is node.op else Node(op, inputs, node.where)
 
 
 def written(op: Operator) -> str:

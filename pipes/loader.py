@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar, cast
@@ -20,6 +19,7 @@ from .errors import (
     StateError,
     StateWarning,
     located,
+    warn,
 )
 from .pipe import Pipe
 from .plan.fingerprint import differences
@@ -246,9 +246,7 @@ class Loader(Generic[T_co]):
         if self._rank == 0 and processes > 1:
             for reason, share in plan.common():
                 if share > 0.1:
-                    warnings.warn(
-                        f"each of {processes} processes reads the same data: {reason}", PlanWarning, stacklevel=2
-                    )
+                    warn(f"each of {processes} processes reads the same data: {reason}", PlanWarning)
         return plan
 
     def _plan_for(self, saved: State, *, strict: bool) -> Plan:
@@ -261,14 +259,18 @@ class Loader(Generic[T_co]):
                 "this state is of another loader: " + "; ".join(found) + "; `strict=False` goes on all the same"
             )
         for line in found:
-            warnings.warn(f"loading a state all the same: {line}", StateWarning, stacklevel=3)
+            warn(f"loading a state all the same: {line}", StateWarning)
         if saved.get("code") != self._marks["code"] and not found:
-            warnings.warn(
-                "the code of a function in the pipe has changed since the state was taken", StateWarning, stacklevel=3
-            )
-        if plan.indexed or saved["position"] is None:
+            warn("the code of a function in the pipe has changed since the state was taken", StateWarning)
+        if saved["position"] is None:
             return plan
-        if saved["shards"] == 0 or (saved["world_size"], saved["rank"]) != (self._world_size, self._rank):
+        if plan.indexed != (saved["shards"] == 0):
+            raise StateError(
+                "only one of the state's pipe and this one is indexed, so no position means the same in both"
+            )
+        if plan.indexed:
+            return plan
+        if (saved["world_size"], saved["rank"]) != (self._world_size, self._rank):
             raise StateError(
                 f"this state is of rank {saved['rank']} of {saved['world_size']} in the middle of an epoch, and this "
                 f"is rank {self._rank} of {self._world_size}; a streamed pipe goes on with as many ranks, each from "
@@ -293,7 +295,7 @@ class Loader(Generic[T_co]):
             if not self._told:
                 self._told = True
                 if dropped > 0.01 * sum(lengths):
-                    warnings.warn(said, PlanWarning, stacklevel=2)
+                    warn(said, PlanWarning)
                 else:
                     log.info(said)
         return least

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
-from .cursor import Cursor, Json
+from .cursor import Json
 from .errors import StateError
 from .plan.fingerprint import code_digest, fingerprint
 from .plan.plan import Plan, Position, ShardState
+from .run import length_of
 
 VERSION = 1
 
@@ -117,15 +118,16 @@ def restore(state: State, plan: Plan) -> Progress:
         return Progress(epoch, step, lap)
     try:
         if plan.indexed:
-            consumed = cast("int", where["consumed"])
+            consumed = where["consumed"]
+            if type(consumed) is not int or not 0 <= consumed <= length_of(plan.undealt) + plan.world_size:
+                raise ValueError(f"`consumed` is no number of elements of this pipe: {consumed!r}")
             if state["world_size"] != plan.world_size:
                 step = step * cast("int", state["world_size"]) // plan.world_size
             return Progress(epoch, step, lap, start=consumed)
         cursors = dict(zip(_numbers(where["shards"]), cast("list[Json]", where["cursors"]), strict=True))
         ended = dict(zip(_numbers(where["ended"]), cast("list[Json]", where["leftovers"]), strict=True))
-        for cursor in (*cursors.values(), *ended.values()):
-            if Cursor.of(cursor).position < 0:
-                raise ValueError(f"a cursor points before the first row: {cursor}")
+        for cursor in (*cursors.values(), *(left for left in ended.values() if left is not None)):
+            _check_cursor(cursor)
         allowed = {*plan.mine, plan.tail_shard}
         if not allowed.issuperset([*cursors, *ended]):
             raise ValueError(f"shards {sorted({*cursors, *ended} - allowed)} are not of this rank")
@@ -138,3 +140,8 @@ def _numbers(values: Json) -> list[int]:
     if not isinstance(values, list) or not all(isinstance(value, int) for value in values):
         raise TypeError(f"these should be numbers of shards: {values!r}")
     return cast("list[int]", values)
+
+
+def _check_cursor(cursor: Json) -> None:
+    if not isinstance(cursor, list) or len(cursor) != 3 or not all(isinstance(n, int) and n >= 0 for n in cursor[1:]):
+        raise ValueError(f"this should be a cursor: {cursor!r}")

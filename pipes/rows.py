@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias, Union, cast, overload
@@ -123,10 +124,24 @@ def scalars(column: Column) -> list[object]:
     if column.null_count == 0:
         if _is_plain_number(column):
             return cast("list[object]", column.to_numpy(zero_copy_only=False).tolist())
-        several = getattr(column, "to_numpy_ndarray", None)  # of a fixed-shape tensor, as `arrow` makes them
-        if several is not None:
-            return list(several())
+        if is_grid(column):
+            return list(grid(column))
     return cast("list[object]", column.to_pylist())
+
+
+def is_grid(column: ArrowArray) -> bool:
+    """Whether the column holds tensors of one shape, which is what `Rows.arrow` makes of arrays."""
+    return hasattr(column, "to_numpy_ndarray")
+
+
+def grid(column: Any) -> Array:
+    """A column of tensors of one shape, without nulls, as one array."""
+    import pyarrow as pa
+
+    if not pa.types.is_boolean(column.type.value_type) or column.type.permutation is not None:
+        return cast("Array", column.to_numpy_ndarray())
+    flat = column.storage.flatten().to_numpy(zero_copy_only=False)  # Arrow itself refuses bools
+    return cast("Array", flat.reshape(len(column), *column.type.shape))
 
 
 def take(rows: RowList, indices: Indices) -> RowList:
@@ -224,7 +239,7 @@ def signature(rows: RowList) -> tuple[object, ...] | None:
 
 
 def _type_of(column: Column) -> object:
-    # Numbers in NumPy and in Arrow are one type: which of them holds a column, such as one with nulls, is never visible.
+    # Numbers in NumPy and in Arrow are one type: which of them holds a column, say one with nulls, is never visible.
     if isinstance(column, np.ndarray):
         return column.dtype.str, column.shape[1:]
     return (np.dtype(column.type.to_pandas_dtype()).str, ()) if _is_plain_number(column) else column.type
@@ -244,7 +259,11 @@ def _to_arrow(column: Column) -> ArrowArray:
         return column
     if column.ndim == 1:
         return pa.array(column)
-    return pa.FixedShapeTensorArray.from_numpy_ndarray(np.ascontiguousarray(column))
+    # As `FixedShapeTensorArray.from_numpy_ndarray` makes it, which refuses bools and an array without rows.
+    values = pa.array(np.ascontiguousarray(column).reshape(-1))
+    shape = column.shape[1:]
+    kind: Any = pa.fixed_shape_tensor(cast("Any", values.type), shape)
+    return pa.ExtensionArray.from_storage(kind, pa.FixedSizeListArray.from_arrays(values, math.prod(shape)))
 
 
 def _column_bytes(column: Column) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from .block import Block
 from .context import Context
 from .cursor import START, Cursor
-from .errors import UnknownLengthError
+from .errors import LoaderError, UnknownLengthError
 from .stage import Stage
 
 
@@ -39,11 +39,16 @@ class Run:
         clock.enter()
         try:
             return next(self._blocks, None)
-        except Exception as error:
-            self._error = error
+        except BaseException as error:
+            self._error = error if isinstance(error, Exception) else interrupted(error)
             raise
         finally:
             clock.leave()
+
+
+def interrupted(error: BaseException) -> LoaderError:
+    """What a run says that was ended by an interrupt: there is more, but not from here."""
+    return LoaderError(f"{type(error).__name__} has ended this run before its end; begin a new one")
 
 
 def length_of(stage: Stage) -> int:

@@ -54,6 +54,8 @@ class Operator:
     """Whether one row, such as a file, becomes many: the input's rows are then the units of work."""
     moves: ClassVar[bool] = True
     """Whether it changes rows or positions; one that does not may come and go between a state and its use."""
+    holds: ClassVar[bool] = False
+    """Whether each process that runs it reads its whole input."""
     deals: ClassVar[bool] = False
     """Whether the user wants the work dealt here."""
     name: str | None = None

@@ -361,6 +361,30 @@ class TestState:
         with pytest.raises(StateError):
             fp.Loader(streamed().batch(5)).load_state_dict(change(saved(loader)))
 
+    @pytest.mark.parametrize("consumed", ["x", -4, 10**6, None, True])
+    def test_a_position_outside_an_indexed_pipe_is_refused(self, consumed):
+        loader = fp.Loader(numbers())
+        next(iter(loader))
+        with pytest.raises(StateError, match="consumed"):
+            fp.Loader(numbers()).load_state_dict({**saved(loader), "position": {"consumed": consumed}})
+
+    @pytest.mark.parametrize("cursor", [["abc", 0, 0], [[1, 2, 3], 0, 0], None, [None, -1, 0], [None, 0], 7])
+    def test_a_cursor_of_nothing_is_refused(self, cursor):
+        loader = fp.Loader(streamed().shuffle(window=4).batch(5), shards=1)
+        next(iter(loader))
+        state = saved(loader)
+        state["position"]["cursors"] = [cursor]
+        other = fp.Loader(streamed().shuffle(window=4).batch(5), shards=1)
+        with pytest.raises(StateError, match="position"):
+            other.load_state_dict(state)
+            iter(other)
+
+    def test_an_indexed_state_does_not_fit_a_streamed_pipe(self):
+        loader = fp.Loader(numbers())
+        next(iter(loader))
+        with pytest.warns(StateWarning), pytest.raises(StateError, match="only one of"):
+            fp.Loader(streamed()).load_state_dict(saved(loader), strict=False)
+
     def test_state_is_small_and_plain(self):
         loader = fp.Loader(streamed(1000).shuffle(window=100).batch(5))
         next(iter(loader))
@@ -404,6 +428,38 @@ class TestErrors:
         resumed = fp.Loader(streamed().map(flaky))
         resumed.load_state_dict(saved(loader))
         assert got + list(resumed) == list(range(12))
+
+    def test_an_interrupt_is_no_quiet_end(self):
+        hit = [True]
+
+        def slow(x: int) -> int:
+            if x == 5 and hit[0]:
+                raise KeyboardInterrupt
+            return x
+
+        for pipe in (numbers().map(slow), streamed().map(slow)):
+            hit[0] = True
+            loader = fp.Loader(pipe)
+            for iterator in (iter(loader), iter(pipe)):
+                with pytest.raises(KeyboardInterrupt):
+                    list(iterator)
+                with pytest.raises(LoaderError, match="KeyboardInterrupt"):
+                    next(iterator)
+            hit[0] = False
+            state, step = saved(loader), loader.step
+            assert loader.epoch == 0
+            resumed = fp.Loader(pipe)
+            resumed.load_state_dict(state)
+            assert list(resumed) == list(range(step, 12))
+
+    def test_warnings_name_the_users_line(self):
+        with pytest.warns(UserWarning, match="left out") as seen:
+            list(fp.Loader(numbers(13), rank=0, world_size=3))
+        assert seen[0].filename == __file__
+
+    def test_loading_on_several_ranks_is_said(self):
+        with pytest.warns(UserWarning, match="`load` holds all"):
+            list(fp.Loader(streamed().load(), rank=0, world_size=2))
 
     def test_lengths(self):
         assert len(fp.Loader(numbers(10).batch(3))) == 4

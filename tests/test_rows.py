@@ -21,7 +21,7 @@ def as_list(rows: Any) -> list[Any]:
 
 def held(count: int, how: str) -> Rows:
     """Rows with numbers, text, arrays and nulls; `how` says in what memory."""
-    numbers, grid = np.arange(count), np.arange(2.0 * count).reshape(count, 2)
+    numbers, grid = np.arange(count), np.arange(2 * count).reshape(count, 2) % 3 == 0
     if how == "arrow":
         holes = pa.array([None if i % 3 == 0 else i for i in range(count)], pa.int32())
         text = pa.array([f"t{i}" for i in range(count)], pa.string())

@@ -201,7 +201,8 @@ class Table:
         said = f"{place}, column {name!r}: {brief(value)} is not"
         if str(kind) in ("string", "large_string", "string_view"):
             return DataError(f"{said} UTF-8; `schema={{{name!r}: 'binary'}}` takes the bytes as they are")
-        other = "float64" if str(kind).startswith(("int", "uint")) and _is_number(value) else "string"
+        wider = "float64" if str(kind) in ("int64", "uint64") or not _is(int, value) else "int64"
+        other = wider if str(kind).startswith(("int", "uint")) and _is(float, value) else "string"
         repair = f"`schema={{{name!r}: {other!r}}}` gives another type, `null_values=` names what stands for no value"
         if name in self._fixed.inferred:
             repair = f"its type was inferred from the first rows of {self._fixed.source}; {repair}"
@@ -233,9 +234,9 @@ def _counted(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
-def _is_number(value: bytes) -> bool:
+def _is(kind: type[int] | type[float], value: bytes) -> bool:
     try:
-        float(value)
+        kind(value)
     except ValueError:
         return False
     return True

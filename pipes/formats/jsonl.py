@@ -103,8 +103,6 @@ class _Objects:
         return rows, self._explain(data[start : ends[bad]], f"{self._source}, line {chunk.place(start).line}")
 
     def _rows(self, data: bytes) -> Rows:
-        if not data.isascii():
-            data.decode()  # Arrow does not look whether strings are UTF-8
         table = _read(data, self._schema, self._others)
         if table.num_rows != _objects(data):
             raise ValueError("each line must hold one object")
@@ -156,7 +154,7 @@ def _inferred(data: bytes, given: dict[str, pa.DataType]) -> dict[str, pa.DataTy
 
     try:
         found = _read(data, schema, "infer").schema
-    except pa.ArrowInvalid:
+    except (pa.ArrowInvalid, UnicodeDecodeError):
         ends = _line_ends(data)
         bad = first_failing(ends, lambda end: _read(data[:end], schema, "infer"))
         if not bad:
@@ -171,6 +169,8 @@ def _read(data: bytes, schema: pa.Schema, others: _Others) -> pa.Table:
     import pyarrow as pa
     from pyarrow.json import ParseOptions, ReadOptions, read_json
 
+    if not data.isascii():
+        data.decode()  # Arrow does not look whether names and strings are UTF-8
     try:
         return read_json(
             source(data),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from ..block import Block, in_pace
 from ..context import Context
 from ..cursor import START, Cursor, Json
-from ..errors import ArgumentTypeError, DataError, FeedpipeError, Origin, SourceError, located
+from ..errors import ArgumentError, ArgumentTypeError, DataError, FeedpipeError, Origin, SourceError, located
 from ..formats.chunks import Chunk, ChunkReader, Format, Growth, Place
 from ..graph import written
 from ..rows import RowList
@@ -41,7 +41,7 @@ class Parse(Operator):
     def resolve(self, stage: Stage) -> Operator:
         try:
             return replace(self, format=self.format.fix(self._heads(stage)))
-        except (SourceError, DataError) as error:
+        except (SourceError, DataError, ArgumentError) as error:
             raise _located(error, stage) from error
 
     def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
@@ -95,7 +95,7 @@ class Parse(Operator):
 
     def _origins(self, file: object, chunk: Chunk, count: int) -> list[Origin | None]:
         path = cast("File", file).path
-        return [Origin(path, line) for line in self.format.lines(chunk)[:count]]
+        return [Origin(path, line, "line") for line in self.format.lines(chunk)[:count]]
 
 
 def _located(error: FeedpipeError, stage: Stage) -> FeedpipeError:

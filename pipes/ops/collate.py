@@ -62,6 +62,9 @@ class Collate(Map):
         line = f"\n  at {error.where.file}:{error.where.line}" if error.where else ""
         return DataError(f"`.{self.call()}`: {error.__cause__}{begin}{line}")
 
+    def remark(self) -> None:
+        return None
+
     def call(self) -> str:
         return "collate()" if self.function is tensors else f"collate({shown(self.function)})"
 

@@ -13,7 +13,7 @@ from ..checks import check_bytes
 from ..context import Context
 from ..cursor import START
 from ..errors import LimitError, Origin, located
-from ..rows import Indices, RowList, nbytes, take
+from ..rows import Indices, RowList, nbytes, signature, take
 from ..stage import rebound
 from ..traits import Operator, Order
 from ._gather import gather
@@ -38,6 +38,7 @@ class _Memory:
 class Load(Operator):
     kind: ClassVar[str] = "load"
     order: ClassVar[Order] = Order.GLOBAL
+    holds: ClassVar[bool] = True
 
     limit: int | str = "1GiB"
     memory: _Memory = field(default_factory=_Memory, repr=False, compare=False)
@@ -77,6 +78,8 @@ class Load(Operator):
                             )
                         )
                     parts.append(block.rows)
+                if len({signature(part) for part in parts}) > 1:
+                    parts = [list(part) for part in parts]  # all of them as columns, or none
                 memory.bounds = np.cumsum([0, *map(len, parts)], dtype=np.int64)
                 memory.parts = parts
         return memory

@@ -143,8 +143,9 @@ def map(
 
     Args:
         function: called once for each row; its errors come with file, line and row (`RowError`).
-        rng: True calls `function(row, rng)` with a NumPy generator keyed by seed, epoch and the row's position: the
-            same draws on any number of ranks and workers, and after a resume. "global" calls `function(row)` after
+        rng: True calls `function(row, rng)` with a NumPy generator keyed by seed, epoch, shard and the row's position:
+            the same draws after a resume and on any number of workers, of an indexed pipe also on any number of ranks
+            (of a streamed one, with `shards=` fixed). "global" calls `function(row)` after
             seeding Python's `random`, NumPy's and torch's global generators from that key, for transforms that draw
             from those; they are set back afterwards.
         name: names the operator for that key, in place of its kind and count.

@@ -145,10 +145,12 @@ class Plan:
         return None if tail is None else total + tail
 
     def common(self) -> list[Common]:
-        """What all shards read."""
+        """What all shards or processes read."""
         if self.shards > 1:
             self.shard_stage(self.rank)
-        return list(self._dealing.common.values())
+        held = [node.op.kind for node in walk(self.root) if node.op.holds]
+        whole = [Common(f"`{kind}` holds all of its rows in the memory of each process") for kind in held]
+        return whole + list(self._dealing.common.values())
 
     def stage_of(self, node: Node) -> Stage:
         """An undealt operator, bound."""

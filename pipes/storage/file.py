@@ -57,7 +57,7 @@ class File:
                 stream = place.filesystem.open_input_stream(place.path, compression=codec)
         except OSError as error:
             raise self._failed(error) from error
-        # Arrow's streams know no lines. A decompressor that fails drops what it has made in that call: small calls then.
+        # Arrow's streams know no lines. A decompressor that fails drops what it made in that call: small calls then.
         return io.BufferedReader(cast("io.RawIOBase", stream), 2**17 if codec is None else 2**12)
 
     def size(self) -> int:

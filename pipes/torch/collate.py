@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch.utils.data import default_collate
 
-from ..rows import Array, Column, Rows
+from ..rows import Array, Column, Rows, grid, is_grid
 from . import UnfitError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    pass
 
 T = TypeVar("T")
 
@@ -99,8 +99,8 @@ def _sequences(first: Sequence[object], values: Sequence[object], field: str) ->
         if not isinstance(first, MutableSequence):
             return kind(made)
         clone: MutableSequence[object] = copy.copy(first)
-        for place, items in enumerate(made):
-            clone[place] = items
+        for place, item in enumerate(made):
+            clone[place] = item
         return clone
     except TypeError:
         return made
@@ -110,8 +110,12 @@ def _tensors(values: Sequence[object], field: str) -> torch.Tensor:
     first: torch.Tensor = values[0]  # type: ignore[assignment]
     if first.is_nested or first.layout is not torch.strided:
         return _made(lambda: cast("torch.Tensor", default_collate(list(values))), values, field)
-    _agree("shapes", values, _shape, field)
-    return _made(lambda: torch.stack(list(values)), values, field)  # type: ignore[arg-type]
+    try:
+        return torch.stack(cast("list[torch.Tensor]", values))
+    except (TypeError, RuntimeError) as error:
+        # Asked only now: to look at the shapes takes torch longer than to stack them.
+        _agree("shapes", values, _shape, field)
+        raise UnfitError(f"{_said(field)}{error}; {_REPAIR}") from error
 
 
 def _arrays(values: Sequence[object], field: str) -> torch.Tensor:
@@ -153,10 +157,9 @@ def _arrow(column: Any, field: str, per_row: int = 1) -> object:
     import pyarrow as pa
 
     kind: Any = column.type
-    tensors = kind.extension_name == "arrow.fixed_shape_tensor" if isinstance(kind, pa.BaseExtensionType) else False
     if pa.types.is_dictionary(kind):
         return _arrow(column.dictionary_decode(), field, per_row)
-    if isinstance(kind, pa.BaseExtensionType) and not tensors:
+    if isinstance(kind, pa.BaseExtensionType) and not is_grid(column):
         return _arrow(column.storage, field, per_row)
     if _is_text(kind):
         return cast("list[object]", column.to_pylist())
@@ -165,8 +168,8 @@ def _arrow(column: Any, field: str, per_row: int = 1) -> object:
         raise UnfitError(
             f"{_said(field)}null at row {at} of the batch, and a tensor has no null; fill or drop it before `.batch`"
         )
-    if tensors:
-        return torch.from_numpy(np.array(column.to_numpy_ndarray()))
+    if is_grid(column):
+        return torch.from_numpy(np.array(grid(column)))
     if pa.types.is_struct(kind):
         parts = zip(kind, column.flatten(), strict=True)
         return {part.name: _arrow(values, f"{field}.{part.name}", per_row) for part, values in parts}

@@ -62,8 +62,8 @@ SCHEMA = {
 @given(
     st.lists(OBJECTS, max_size=8), st.integers(1, 200), st.booleans(), st.sampled_from(["\n", "\r\n", "\n\n", " \n"])
 )
-def test_what_python_writes_comes_back(objects: list[dict[str, Any]], size: int, ascii: bool, end: str) -> None:
-    data = "".join(json.dumps(one, ensure_ascii=ascii) + end for one in objects).encode()
+def test_what_python_writes_comes_back(objects: list[dict[str, Any]], size: int, escaped: bool, end: str) -> None:
+    data = "".join(json.dumps(one, ensure_ascii=escaped) + end for one in objects).encode()
     rows, lines, error = read(data, Jsonl(SCHEMA), size)
     assert error is None
     assert rows == objects
@@ -161,6 +161,11 @@ class TestMalformed:
         rows, _, error = read(b'{"a": 1}\n{"a":\n2}\n', size=1000)
         assert rows == [{"a": 1}]
         assert str(error).startswith("a.jsonl, line 2: this is not JSON")
+
+    def test_a_name_that_is_not_utf8(self) -> None:
+        rows, _, error = read(b'{"a": 1}\n{"\xff": 1}\n', size=1000)
+        assert rows == [{"a": 1}]
+        assert str(error).startswith("a.jsonl, line 2: byte 0xff is not UTF-8")
 
     def test_types_come_from_the_lines_before(self) -> None:
         rows, _, error = read(b'{"a": 1}\n{"a": "x"}\n', size=1000)

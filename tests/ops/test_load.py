@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import feedpipe as fp
@@ -40,3 +41,10 @@ def test_an_error_while_loading_is_told_each_time():
     for _ in range(2):
         with pytest.raises(fp.RowError, match="row 2"):
             list(pipe)
+
+
+def test_tables_of_different_types_are_held_as_rows():
+    one = fp.from_arrays({"x": np.arange(5)})
+    other = fp.from_arrays({"x": np.arange(5.0)})
+    for seed in range(8):
+        check_operator(one.filter(lambda x: True).concat(other).load().batch(3).map(repr), seed=seed)

@@ -69,7 +69,7 @@ def test_an_error_names_operator_line_and_row(source):
     text = str(error.value)
     assert "`.map(" in text and "broken" in text and "from_sequence, row 8" in text
     assert __file__ in text
-    assert error.value.origin == ("from_sequence", 8)
+    assert error.value.origin == ("from_sequence", 8, "row")
 
 
 def test_a_stop_iteration_is_an_error_and_no_end(source):

@@ -119,6 +119,6 @@ def test_units_come_in_another_order_each_epoch_where_a_shuffle_follows():
 def test_keys_do_not_depend_on_which_shards_a_process_runs():
     pipe = fp.from_sequence(range(200)).filter(lambda x: True).map(lambda x, rng: (x, rng.random()), rng=True)
     pipe = pipe.shuffle(window=8)
-    whole = {x: draw for x, draw in fp.Loader(pipe, shards=8)}
+    whole = dict(fp.Loader(pipe, shards=8))
     parts = [list(fp.Loader(pipe, rank=r, world_size=4, even=None, shards=8)) for r in range(4)]
     assert {x: draw for part in parts for x, draw in part} == whole

@@ -81,7 +81,7 @@ def test_an_error_downstream_names_the_file(folder):
 
 
 @pytest.mark.parametrize(
-    "paths, options, kind, said",
+    ("paths", "options", "kind", "said"),
     [
         ([], {}, SourceError, "`paths` is an empty list"),
         (3, {}, ArgumentTypeError, "`paths` must be a path or a list of paths but got: 3"),

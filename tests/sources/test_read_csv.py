@@ -79,7 +79,7 @@ def test_a_state_of_other_files_is_refused(folder):
 
 
 @pytest.mark.parametrize(
-    "name, content, kind, said",
+    ("name", "content", "kind", "said"),
     [
         ("none", None, SourceError, "none is not there"),
         ("a.csv", "", DataError, "a.csv is empty: it has no line with the names of its columns"),

@@ -23,7 +23,7 @@ def test_every_argument_arrives(tmp_path):
         tmp_path, pattern="*.dat", recursive=True, compression="gzip", schema={"y": "float64"}, columns=["y", "x"]
     )
     assert list(pipe) == [{"y": 2.0, "x": 1}]
-    assert list(pipe.batch(1))[0].arrow.schema.names == ["y", "x"]
+    assert next(iter(pipe.batch(1))).arrow.schema.names == ["y", "x"]
 
 
 def test_shown_as_the_chain_that_it_is():

@@ -94,7 +94,7 @@ def test_what_is_missing(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_no_file(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="cannot be opened: .* is a directory"):
+    with pytest.raises(SourceError, match=r"cannot be opened: .* is a directory"):
         fp.File(str(tmp_path)).open()
     with pytest.raises(SourceError, match="cannot be opened: it is a folder"):
         fp.File(str(tmp_path)).size()

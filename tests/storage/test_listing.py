@@ -93,10 +93,10 @@ def test_what_stands_for_nothing(tree: dict[str, Any], paths: Any, options: dict
 def test_folders_without_files(tree: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "root" / "one").mkdir(parents=True)
     with pytest.raises(
-        SourceError, match="root holds no file; there are 1 folders, and `recursive=True` looks into them"
+        SourceError, match=r"root holds no file; there are 1 folders, and `recursive=True` looks into them"
     ):
         names("root", **tree)
-    with pytest.raises(SourceError, match="root holds no file$"):
+    with pytest.raises(SourceError, match=r"root holds no file$"):
         names("root", recursive=True, **tree)
     (tmp_path / "root" / "_x").write_text("")
     with pytest.raises(SourceError, match=r"such as '_x' \(names that begin with \. or _ are left out\)"):
