@@ -41,7 +41,7 @@ class GrowingPace:
     """
 
     ROWS = 8192
-    BYTES = 4 * 2**20
+    BYTES = 2**20  # what is made should still be in the cache when it is used
     FAST, SLOW = 0.002, 0.008  # seconds of producing one block
 
     __slots__ = ("_clock", "_limit", "_since", "_size")
