@@ -197,17 +197,16 @@ def train(job: Job, record: Record, *, stop_at: int | None = None) -> None:
     """Train to the end of the epoch, from wherever the job stands in it; or to step `stop_at`."""
     with tqdm(
         desc=f"epoch {job.loader.epoch + 1}",
-        initial=job.loader.step,
-        total=len(job.loader),
+        initial=job.loader.step * job.images_a_step,
+        total=len(job.loader) * job.images_a_step,
         unit=" images",
-        unit_scale=job.images_a_step,
         mininterval=0.5,
         disable=dist.get_rank() > 0,
     ) as bar:
         for batch in record.timed(job.loader):
             job.step(batch)
             record.numbers.append(batch["number"])
-            bar.update()
+            bar.update(job.images_a_step)
             if job.loader.step == stop_at:
                 break
 
@@ -254,7 +253,7 @@ class Result:
             "test accuracy": f"{self.accuracy:.2%}",
             "training": f"{self.seconds:.1f} s",
             "images/s, all ranks": f"{self.images / self.seconds:,.0f}",
-            "waiting for data": f"{self.waiting / self.seconds:.1%} of the time",
+            "waiting for data": f"{self.waiting / self.seconds:.1%} of the time, on rank 0",
             "interrupted epoch": "stopped after step {} of {}".format(*self.stopped_at),
             "  images seen once": f"{self.once:,}",
             "  lost": f"{self.lost:,}",

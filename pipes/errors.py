@@ -6,6 +6,7 @@
     ├── PlanError            (ValueError)    a chain that cannot mean what it says, or cannot be dealt so
     ├── UnknownLengthError   (TypeError)     `len()` of a pipe whose length only a run can tell
     ├── SourceError          (OSError)       something that should be read is missing, unreadable or vanished
+    │   └── MissingError     (FileNotFoundError)
     ├── DataError            (ValueError)    something that was read is not what its format or schema says
     ├── RowError             (RuntimeError)  a user's function failed on a row; the original error is the cause
     ├── LimitError           (MemoryError)   a budget in bytes is used up
@@ -70,6 +71,13 @@ class UnknownLengthError(FeedpipeError, TypeError):
 
 class SourceError(FeedpipeError, OSError):
     """Something that should be read is missing, unreadable or has vanished."""
+
+
+class MissingError(SourceError, FileNotFoundError):
+    """A file or folder that is not there.
+
+    It is a `FileNotFoundError` too: that is what a program catches around anything that opens files.
+    """
 
 
 class DataError(FeedpipeError, ValueError):

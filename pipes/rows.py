@@ -30,6 +30,7 @@ class Rows(Sequence[Row]):
     over the columns. Columns of more than one dimension give NumPy arrays.
 
     Example:
+        >>> import numpy as np
         >>> import feedpipe as fp
         >>> rows = fp.from_arrays({"x": np.arange(4), "y": np.zeros((4, 2))}).batch(3)[0]
         >>> len(rows), rows[1]["x"], rows[1]["y"].shape

@@ -52,12 +52,10 @@ class ListFiles(Operator):
         return Origin(str(self._listed().paths[index]), 1)
 
     def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
-        import pyarrow as pa
-
         paths = self._listed().paths
         if isinstance(indices, range) and indices.step == 1:
             return cast("list[object]", paths.slice(indices.start, len(indices)).to_pylist())
-        return cast("list[object]", paths.take(pa.array(np.asarray(indices, np.int64))).to_pylist())
+        return cast("list[object]", paths.take(np.asarray(indices, np.int64)).to_pylist())
 
     def _listed(self) -> Listing:
         assert self.listing is not None, "a run begins with `resolve`"

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import BinaryIO, cast
 
 from ..checks import check_choice
-from ..errors import SourceError
-from .filesystem import Location, MissingError, locate, reason
+from ..errors import MissingError, SourceError
+from .filesystem import Location, locate, reason
 
 COMPRESSIONS = ("infer", None, "gzip", "bz2", "zstd", "lz4", "brotli")
 _ENDINGS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4", ".br": "brotli"}

@@ -21,13 +21,6 @@ if TYPE_CHECKING:
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 
 
-class MissingError(SourceError, FileNotFoundError):
-    """A file or folder that is not there.
-
-    It is a `FileNotFoundError` too: that is what a program catches around anything that opens files.
-    """
-
-
 class Location(NamedTuple):
     """Where a path leads."""
 

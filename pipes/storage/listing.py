@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from ..errors import ArgumentError, ArgumentTypeError, SourceError, located
-from .filesystem import Location, MissingError, as_paths, check_filesystem, locate, reason
+from ..errors import ArgumentError, ArgumentTypeError, MissingError, SourceError, located
+from .filesystem import Location, as_paths, check_filesystem, locate, reason
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,7 +7,7 @@ import pytest
 from pyarrow import fs
 
 from feedpipe.errors import ArgumentTypeError, SourceError
-from feedpipe.storage.filesystem import MissingError, as_paths, check_filesystem, locate
+from feedpipe.errors import MissingError, as_paths, check_filesystem, locate
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import torch
 from typing_extensions import assert_type
 
 import feedpipe as fp
@@ -72,3 +73,18 @@ assert_type(next(iter(words)), str)
 assert_type(numbers[0], int)
 assert_type(numbers[2:5], Pipe[int])
 assert_type(words.head(2), list[str])
+
+# Files and tables
+paths = fp.list_files("data/*.csv")
+assert_type(paths, Pipe[str])
+assert_type(paths.open_files(), Pipe[fp.File])
+assert_type(paths.open_files().parse_lines(), Pipe[str])
+assert_type(paths.open_files().parse_csv(), Pipe[dict[str, object]])
+assert_type(paths.shuffle().open_files().parse_jsonl().batch(4), Pipe[Sequence[dict[str, object]]])
+assert_type(fp.read_csv("data/*.csv").shuffle(window=9).batch(4).collate(), Pipe[dict[str, torch.Tensor]])
+assert_type(fp.from_arrays({"x": np.zeros(3)}), Pipe[dict[str, object]])
+assert_type(fp.read_idx({"x": "train.gz"}).batch(4).collate(len), Pipe[int])
+
+# A loader
+assert_type(next(iter(fp.Loader(numbers.batch(2)))), Sequence[int])
+assert_type(fp.Loader(words).peek(), str)

@@ -55,3 +55,12 @@ fp.from_sequence(3)  # expect-error
 def kept(pipe: Pipe[Any]) -> Pipe[int]:
     """A pipe of `Any` stays usable: no error here."""
     return pipe.filter(bool)
+
+# Files before they are opened
+paths = fp.list_files("data/*.csv")
+paths.parse_csv()  # expect-error
+numbers.open_files()  # expect-error
+paths.open_files().open_files()  # expect-error
+numbers.parse_lines()  # expect-error
+fp.Loader(numbers, even="maybe")  # expect-error
+fp.Loader([1, 2])  # expect-error
