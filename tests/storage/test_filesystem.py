@@ -6,8 +6,8 @@ import fsspec
 import pytest
 from pyarrow import fs
 
-from feedpipe.errors import ArgumentTypeError, SourceError
-from feedpipe.errors import MissingError, as_paths, check_filesystem, locate
+from feedpipe.errors import ArgumentTypeError, MissingError, SourceError
+from feedpipe.storage.filesystem import as_paths, check_filesystem, locate
 
 
 @pytest.mark.parametrize(

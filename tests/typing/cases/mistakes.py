@@ -56,6 +56,7 @@ def kept(pipe: Pipe[Any]) -> Pipe[int]:
     """A pipe of `Any` stays usable: no error here."""
     return pipe.filter(bool)
 
+
 # Files before they are opened
 paths = fp.list_files("data/*.csv")
 paths.parse_csv()  # expect-error
