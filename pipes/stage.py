@@ -23,6 +23,9 @@ _UNASKED = object()
 class Stage:
     """One node of a graph, bound: what an operator's code sees of the world.
 
+    The code that makes blocks holds none that it has handed on (`yield made.pop()`): then what the consumer drops is
+    freed at once, while it is in the cache, and a chain holds one block, not one for each operator.
+
     Attributes:
         node, op, name: the node, its operator, and its name for keys of randomness.
         inputs: the stages it reads from.
@@ -99,7 +102,9 @@ class Stage:
                 raise
             pace.made(rows)
             origins = [self.origin(i, context) for i in range(start, stop)] if context.origins else None
-            yield Block(rows, START.advance(start), START.advance(stop), origins)
+            made = [Block(rows, START.advance(start), START.advance(stop), origins)]
+            del rows  # handed on
+            yield made.pop()
             start = stop
 
     def _one_by_one(self, indices: range, context: Context, error: Exception) -> Iterator[Block]:

@@ -83,9 +83,11 @@ class Batch(Operator):
             after = [block.slice(len(block) - rest, len(block))] if rest else []
             groups, firsts = _groups(whole, self.size)
             end = Cursor((after[0].at if after else block.end).plain, 0, row + len(groups))
-            yield Block(groups, Cursor(held[0].at.plain, 0, row), end, firsts)
+            made = [Block(groups, Cursor(held[0].at.plain, 0, row), end, firsts)]
             row += len(groups)
             held, count = after, rest
+            del block, whole, after, groups  # handed on
+            yield made.pop()
         if not held:
             return
         rows, origins = joined(held)

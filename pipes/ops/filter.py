@@ -38,13 +38,14 @@ class Filter(Operator):
         row = at.row
         for block in stage.input.blocks(Cursor.of(at.token), context):
             kept, origins, done, error = self._keep(block)
-            if kept:
-                end = block.end if done == len(block) else block.at.advance(done)
-                after = row + len(kept)
-                yield Block(kept, Cursor(block.at.plain, 0, row), Cursor(end.plain, 0, after), origins)
-                row = after
+            here, after = block.at, block.end if done == len(block) else block.at.advance(done)
+            start, row = row, row + len(kept)
+            made = [Block(kept, Cursor(here.plain, 0, start), Cursor(after.plain, 0, row), origins)]
+            del block, kept  # handed on
+            if row > start:
+                yield made.pop()
             if error is not None:
-                raise stage.failed(error, block.at.advance(done), context)
+                raise stage.failed(error, after, context)
 
     def _keep(self, block: Block) -> tuple[RowList, list[Origin | None] | None, int, Exception | None]:
         """The rows kept, their origins, how many rows were asked about, and the failure that ended it."""

@@ -61,11 +61,14 @@ class Map(Operator):
     def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
         for block in stage.input.blocks(at, context):
             start = block.at.position
-            made, error = self._call(stage, block.rows, range(start, start + len(block)), context)
+            rows, error = self._call(stage, block.rows, range(start, start + len(block)), context)
+            after = block.at.advance(len(rows))
+            made = [block.mapped(rows)] if rows else []
+            del block, rows  # handed on
             if made:
-                yield block.mapped(made)
+                yield made.pop()
             if error is not None:
-                raise stage.failed(error, block.at.advance(len(made)), context)
+                raise stage.failed(error, after, context)
 
     def _call(
         self, stage: Stage, rows: RowList, positions: Indices, context: Context

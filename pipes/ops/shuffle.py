@@ -84,12 +84,10 @@ class Shuffle(Operator):
             blocks = [block for block in (before, half) if block]
             chosen = np.concatenate([carried, np.flatnonzero(now) + (len(before) if before else 0)])
             if len(chosen):
-                rows, origins = joined(blocks)
-                order = chosen[random.permutation(len(chosen))]
                 here = Cursor([number, blocks[0].at.plain], 0, row)
-                row += len(order)
-                end = Cursor([number + 1, half.at.plain], 0, row) if half else here.advance(len(order))
-                yield Block(take(rows, order), here, end, origins and [origins[i] for i in order])
+                row += len(chosen)
+                end = Cursor([number + 1, half.at.plain], 0, row) if half else here.advance(len(chosen))
+                yield _chosen(blocks, chosen[random.permutation(len(chosen))], here, end)
             if half is None:
                 return
             before, carried = half, np.flatnonzero(~now)
@@ -114,6 +112,11 @@ class Shuffle(Operator):
                     held, count = [], 0
         if held:
             yield _whole(held)
+
+
+def _chosen(blocks: list[Block], order: npt.NDArray[np.int64], at: Cursor, end: Cursor) -> Block:
+    rows, origins = joined(blocks)
+    return Block(take(rows, order), at, end, origins and [origins[i] for i in order])
 
 
 def _whole(blocks: list[Block]) -> Block:

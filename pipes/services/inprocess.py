@@ -126,6 +126,7 @@ class _Shard:
     def step(self) -> Step | None:
         row = next(self._rows, _NONE)
         if row is _NONE:
+            self._block, self._rows = None, iter(())  # free the old block before a new one is made
             self.context.clock.enter()
             self._block = next(self._blocks, None)
             self.context.clock.leave()
