@@ -99,6 +99,13 @@ class RowError(FeedpipeError, RuntimeError):
         self.where = where
         self.origin = origin
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return _row_error, (str(self), self.operator, self.where, self.origin)
+
+
+def _row_error(message: str, operator: str, where: Where | None, origin: Origin | None) -> RowError:
+    return RowError(message, operator=operator, where=where, origin=origin)
+
 
 class LimitError(FeedpipeError, MemoryError):
     """A budget in bytes is used up."""

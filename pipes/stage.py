@@ -38,6 +38,7 @@ class Stage:
         self.name = name
         self.inputs = inputs
         self.indexed = node.indexed
+        self.alone: bool = self.op.alone or any(stage.alone for stage in inputs)
         self._length: object = _UNASKED
         self._made: dict[Hashable, object] = {}
         self._ahead: int = max([self.op.ahead, *(stage._ahead for stage in inputs)]) if self.indexed else 0
@@ -72,7 +73,7 @@ class Stage:
     def blocks(self, at: Cursor, context: Context) -> Iterator[Block]:
         """The rows from `at` on."""
         if self.indexed:
-            blocks = ahead(lambda c: self._by_index(at, c), self._ahead, context)
+            blocks = ahead(lambda c: self._by_index(at, c), 0 if self.alone else self._ahead, context)
         elif self.op.seeks:
             blocks = self.op.blocks(self, at, context)
         else:
@@ -121,6 +122,10 @@ class Stage:
     def failed(self, error: Exception, at: Cursor, context: Context) -> Exception:
         """The error to raise when a function failed on the input row at `at`: names operator, line, file and row."""
         return self._row_error(error, lambda: self._origin_at(at, context))
+
+    def failed_on(self, error: Exception, origin: Origin) -> Exception:
+        """As `failed`, for a source that knows where the row comes from."""
+        return self._row_error(error, lambda: origin)
 
     def failed_at(self, error: Exception, index: int, context: Context) -> Exception:
         """As `failed`, for row `index` of an indexed input."""

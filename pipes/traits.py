@@ -54,6 +54,10 @@ class Operator:
     """Whether one row, such as a file, becomes many: the input's rows are then the units of work."""
     moves: ClassVar[bool] = True
     """Whether it changes rows or positions; one that does not may come and go between a state and its use."""
+    rounds: ClassVar[bool] = False
+    """Whether it runs its input several times: what a round leaves over belongs to that round."""
+    alone: bool = False
+    """Whether it must run in the consumer's thread, as what it does there can be seen by others."""
     holds: ClassVar[bool] = False
     """Whether each process that runs it reads its whole input."""
     deals: ClassVar[bool] = False

@@ -12,6 +12,8 @@ from ..rows import Indices, RowList, concat, take
 
 def gather(indices: Indices, bounds: npt.NDArray[np.int64], part: Callable[[int, Indices], RowList]) -> RowList:
     """The rows at `indices`; part k holds positions `bounds[k]` to `bounds[k + 1]`; `part(k, places)` gives some."""
+    if not len(indices):
+        return part(0, range(0))
     if isinstance(indices, range) and indices.step == 1:
         first, last = np.searchsorted(bounds, [indices.start, max(indices.start, indices.stop - 1)], "right") - 1
         pieces: list[RowList] = []

@@ -95,7 +95,7 @@ class Batch(Operator):
             context.leftovers[stage.name] = Block(rows, held[0].at, held[-1].end, origins)
         else:
             end = Cursor(held[-1].end.plain, 0, row + 1)
-            yield Block([rows], Cursor(held[0].at.plain, 0, row), end, origins and origins[:1])
+            yield Block([rows[:]], Cursor(held[0].at.plain, 0, row), end, origins and origins[:1])
 
 
 def _groups(blocks: list[Block], size: int) -> tuple[list[object], list[Origin | None] | None]:
@@ -110,7 +110,7 @@ def _groups(blocks: list[Block], size: int) -> tuple[list[object], list[Origin |
         start = 0
         while start < len(block):
             stop = min(len(block), start + missing)
-            parts.append(take(block.rows, range(start, stop)))
+            parts.append(block.rows[start:stop])  # a copy of a list: the element is its consumer's own
             missing -= stop - start
             start = stop
             if not missing:

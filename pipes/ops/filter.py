@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import numpy as np
@@ -51,12 +52,18 @@ class Filter(Operator):
         """The rows kept, their origins, how many rows were asked about, and the failure that ended it."""
         if isinstance(block.rows, list) and block.origins is None:
             kept: list[object] = []
+            # `filter` takes a StopIteration of the function for the end of the rows; the last row, behind which there
+            # is nothing to see that by, is asked about by itself.
             rows = iter(block.rows)
-            error = drain(builtins.filter(self.function, rows), kept)
+            error = drain(builtins.filter(self.function, islice(rows, len(block) - 1)), kept)
             left = remaining(rows)
-            if error is None and left:
+            if error is None and left > 1:
                 error = stopped(self.function)
-            return kept, None, len(block) - left - (error is not None), error
+            if error is not None:
+                return kept, None, len(block) - left - 1, error
+            said, error = apply(self.function, block.rows[-1:])
+            kept.extend(row for row, agreed in zip(block.rows[-1:], said, strict=False) if agreed)
+            return kept, None, len(block) - (error is not None), error
         said, error = apply(lambda row: bool(self.function(row)), block.rows)
         return *block.kept(np.flatnonzero(np.array(said, bool))), len(said), error
 

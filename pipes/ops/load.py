@@ -12,7 +12,8 @@ import numpy as np
 from ..checks import check_bytes
 from ..context import Context
 from ..cursor import START
-from ..errors import LimitError, Origin, located
+from ..errors import LimitError, Origin, PlanError, located
+from ..graph import walk
 from ..rows import Indices, RowList, nbytes, signature, take
 from ..stage import rebound
 from ..traits import Operator, Order
@@ -26,7 +27,10 @@ T = TypeVar("T")
 
 
 class _Memory:
-    """The rows, once they have been read: blocks as they came, and where each begins."""
+    """The rows, once they have been read: blocks as they came, and where each begins. Travels empty."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _Memory, ()
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -95,6 +99,7 @@ def load(pipe: Pipe[T], /, limit: int | str = "1GiB") -> Pipe[T]:
         limit: how many bytes it may take, as an int or such as "500MB".
 
     Raises:
+        PlanError: the pipe is dealt already, by `shard_by_rank()`.
         LimitError: the rows take more than `limit`, by an estimate from the first row of each block.
 
     Example:
@@ -103,4 +108,8 @@ def load(pipe: Pipe[T], /, limit: int | str = "1GiB") -> Pipe[T]:
         >>> len(pipe), pipe[1]
         (3, 3)
     """
+    if any(node.op.deals for node in walk(pipe)):
+        raise PlanError(
+            located("`load()` holds all rows in memory, and behind `shard_by_rank()` there are only some; put it before")
+        )
     return pipe.then(Load(limit))

@@ -41,6 +41,10 @@ class Map(Operator):
         check_callable("function", self.function)
         check_choice("rng", self.rng, (False, True, "global"))
 
+    @property
+    def alone(self) -> bool:  # type: ignore[override]
+        return self.rng == "global"
+
     def indexed(self, inputs: Sequence[bool]) -> bool:
         return inputs[0]
 

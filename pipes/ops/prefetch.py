@@ -44,7 +44,7 @@ class Prefetch(Operator):
         return stage.input.rows(indices, context)
 
     def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
-        return ahead(lambda inner: stage.input.blocks(at, inner), self.ahead, context)
+        return ahead(lambda inner: stage.input.blocks(at, inner), 0 if stage.alone else self.ahead, context)
 
 
 def prefetch(pipe: Pipe[T], /, count: int) -> Pipe[T]:

@@ -28,6 +28,7 @@ T = TypeVar("T")
 @dataclass(frozen=True)
 class Repeat(Operator):
     kind: ClassVar[str] = "repeat"
+    rounds: ClassVar[bool] = True
 
     times: int | None = None
 

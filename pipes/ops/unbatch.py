@@ -33,7 +33,7 @@ class Unbatch(Operator):
                 after = block.at.advance(index + 1) if index + 1 < len(block) else block.end
                 try:
                     rows: RowList = group if isinstance(group, (list, Rows)) else list(group)  # type: ignore[call-overload]
-                except TypeError as error:
+                except Exception as error:
                     raise stage.failed(error, here, context) from error
                 if rows:
                     origins = block.origins and [block.origins[index]] * len(rows)

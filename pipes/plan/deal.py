@@ -64,11 +64,20 @@ class Dealing:
 
     def edges(self, root: Node) -> set[Node]:
         """The nodes right behind which the graph below `root` is dealt."""
-        if not self.passes(root):
-            return {root.inputs[0] if root.op.deals else root}
-        undealt = root.op.order is Order.GLOBAL
-        found = (self.edges(n) for n in root.inputs if not undealt or any(b.op.deals for b in walk(n)))
-        return set().union(*found)
+        found: set[Node] = set()
+        seen: set[Node] = set()
+        waiting = [root]
+        while waiting:
+            node = waiting.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            if not self.passes(node):
+                found.add(node.inputs[0] if node.op.deals else node)
+                continue
+            whole = node.op.order is Order.GLOBAL
+            waiting += [n for n in node.inputs if not whole or any(below.op.deals for below in walk(n))]
+        return found
 
     def _once(self, key: tuple[object, ...], make: Callable[[], Node]) -> Node:
         if key not in self._made:
@@ -155,6 +164,8 @@ def _mixes(node: Node, mixed: bool) -> bool:
 def _units(node: Node) -> Node | None:
     """The indexed rows that `node` expands, if only row-local operators stand between."""
     below = node.inputs[0]
+    if any(one.op.deals for one in walk(below)):
+        return None
     while not below.indexed:
         if len(below.inputs) != 1 or below.op.order is not Order.ROW_LOCAL or below.op.expands:
             return None

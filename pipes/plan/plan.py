@@ -9,11 +9,12 @@ from typing import NamedTuple
 
 from ..cursor import Cursor, Json
 from ..errors import PlanError
-from ..graph import Node, names, walk
+from ..graph import Node, names, walk, with_inputs
 from ..ops.concat import Concat
 from ..rows import RowList
+from ..run import length_of
 from ..stage import Stage, bind
-from ..traits import Order
+from ..traits import Operator, Order
 from .deal import Common, Dealing
 from .operators import Deal, Leftover
 
@@ -72,7 +73,7 @@ class Plan:
         self.shards = 0 if self.indexed else _count(root, world_size, workers, shards)
         self._dealing = Dealing(self.shards, self._stages, self.names)
         self._tail = None if self.indexed else self._find_tail()
-        self._main = root if self._tail is None else self._with_tail(self._tail.op.dropping(), self._tail.inputs)
+        self._main = root if self._tail is None else self._with_tail(self._tail.op.dropping(), self._tail.inputs, self.names)
 
     @property
     def mine(self) -> range:
@@ -116,7 +117,8 @@ class Plan:
         """What `rank` gives of an indexed pipe, from element `start` of the epoch on."""
         if self.world_size == 1 and start == 0:
             return self.undealt
-        return self._bound(Node(Deal(self.world_size, rank, start=start), (self.root,)))
+        node = Node(Deal(self.world_size, rank, start=start), (self.root,))
+        return bind(node, self.names, dict(self._stages))
 
     def shard_stage(self, shard: int) -> Stage:
         return self._bound(self._dealing.deal(self._main, shard))
@@ -124,7 +126,7 @@ class Plan:
     def length(self, rank: int, start: int = 0) -> int | None:
         """How many elements `rank` gives in a pass, if known."""
         if self.indexed:
-            return self.indexed_stage(rank, start).length
+            return len(range(start + rank, length_of(self.undealt), self.world_size))
         total = 0
         left: list[Leftover] = []
         for shard in range(rank, self.shards, self.world_size):
@@ -164,11 +166,16 @@ class Plan:
         return bind(node, self.names, self._stages)
 
     def _find_tail(self) -> Node | None:
+        """The operator whose incomplete last groups are put together.
+
+        It is the last that regroups, where nothing after it counts rows or runs it again, and where it does not know
+        the length of its shard: an indexed shard is a whole of its own.
+        """
         node = self.root
-        while self._dealing.passes(node):
+        while self._dealing.passes(node) and not node.indexed:
             if node.op.order is Order.REGROUPS:
                 return node
-            if len(node.inputs) != 1:
+            if len(node.inputs) != 1 or node.op.order is Order.GLOBAL or node.op.rounds:
                 return None
             node = node.inputs[0]
         return None
@@ -177,19 +184,22 @@ class Plan:
         assert self._tail is not None
         parts = tuple(Node(leftover, (self._dealing.deal(self._tail.inputs[0], leftover.shard),)) for leftover in left)
         source = parts[0] if len(parts) == 1 else Node(Concat(), parts)
-        root = self._with_tail(self._tail.op, (source,))
-        return bind(root, self.names, dict(self._stages))
+        # Names and stages of their own: a tail holds rows, and goes with its epoch.
+        own = dict(self.names)
+        root = self._with_tail(self._tail.op, (source,), own)
+        return bind(root, own, dict(self._stages))
 
-    def _with_tail(self, op: object, inputs: tuple[Node, ...]) -> Node:
+    def _with_tail(self, op: Operator, inputs: tuple[Node, ...], names: dict[Node, str]) -> Node:
         """The graph with another operator and other inputs in the place where leftovers arise."""
         assert self._tail is not None
 
         def above(node: Node) -> Node:
             if node is self._tail:
-                made = Node(op, inputs, node.where)  # type: ignore[arg-type]
-                self.names[made] = self.names[node]
-                return made
-            return self._dealing.rebuilt(node, (above(node.inputs[0]),))
+                made = Node(op, inputs, node.where)
+            else:
+                made = with_inputs(node, (above(node.inputs[0]),))
+            names[made] = self.names[node]
+            return made
 
         return above(self.root)
 

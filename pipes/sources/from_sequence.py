@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar, cast
 
+from ..calls import apply
 from ..context import Context
 from ..cursor import Json
 from ..errors import ArgumentTypeError, Origin, located
 from ..pipe import Pipe
-from ..rows import Indices, RowList, pick
+from ..rows import Indices, RowList
 from ..stage import Stage
 from ..traits import Operator
 
@@ -50,7 +51,11 @@ class FromSequence(Operator):
             part = sequence[indices.start : indices.stop : indices.step]
             return part if isinstance(part, list) else list(part)
         numbers = list(indices) if isinstance(indices, range) else indices.tolist()
-        return pick(sequence, numbers)
+        rows, error = apply(sequence.__getitem__, numbers)
+        if error is not None:
+            number = numbers[len(rows)]
+            raise stage.failed_on(error, Origin("from_sequence", number + 1))
+        return rows
 
 
 def from_sequence(sequence: Sequence[T]) -> Pipe[T]:
