@@ -78,10 +78,11 @@ def _ahead(make: Callable[[Context], Iterator[Block]], rows: int, context: Conte
     queue = _Queue(rows, clock)
     blocks = make(replace(context, clock=clock))
     thread = threading.Thread(target=queue.fill, args=(blocks,), name="feedpipe-prefetch", daemon=True)
+    context.shared.threads.append(thread)
     thread.start()
     try:
         while (block := queue.next()) is not None:
             yield block
     finally:
+        # Not joined here: the garbage collector may run this in any thread, that one too. A session joins when closed.
         queue.close()
-        thread.join()

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
-from threading import Lock
+from threading import Lock, Thread
 from typing import Protocol, TypeVar, cast
 
 import numpy as np
@@ -29,6 +29,7 @@ class Shared:
     """What the shards of one process make once and use together, by key; `close` ends all of it."""
 
     def __init__(self) -> None:
+        self.threads: list[Thread] = []
         self._made: dict[Hashable, Closing] = {}
         self._lock = Lock()
 
@@ -43,6 +44,11 @@ class Shared:
             made, self._made = self._made, {}
         for one in made.values():
             one.close()
+
+    def join(self) -> None:
+        """Waits for the threads of a run that was closed."""
+        for thread in self.threads:
+            thread.join()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sized
-from typing import Generic, Protocol, TypeVar, cast
+from types import TracebackType
+from typing import Generic, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from .course import Course
 from .errors import FeedpipeError, LoaderError, PlanError, StateError
 from .plan.plan import Plan, Position
 from .progress import Progress, State
@@ -16,13 +18,6 @@ from .services.base import Ended, ReadingService, Session, Step
 
 T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")
-
-
-class Owner(Protocol):
-    """What an epoch asks of its loader."""
-
-    def state_of(self, progress: Progress) -> State: ...
-    def steps_of(self, progress: Progress) -> int | None: ...
 
 
 class Info:
@@ -34,8 +29,8 @@ class Info:
         valid: a bool for each row of the element; False where it only pads. One bool for an element without rows.
     """
 
-    def __init__(self, owner: Owner, progress: Progress, after: Progress, valid: npt.NDArray[np.bool_]) -> None:
-        self._owner = owner
+    def __init__(self, course: Course, progress: Progress, after: Progress, valid: npt.NDArray[np.bool_]) -> None:
+        self._course = course
         self._after = after
         self.epoch = progress.epoch
         self.step = progress.step
@@ -43,34 +38,24 @@ class Info:
 
     def state_dict(self) -> State:
         """The loader's state right after this element."""
-        return self._owner.state_of(self._after)
+        return self._course.state(self._after)
 
 
 class Epoch(Generic[T_co]):
     """The elements of one epoch. One that has failed raises the same error at each later `next`."""
 
-    def __init__(
-        self,
-        owner: Owner,
-        plan: Plan,
-        service: ReadingService,
-        progress: Progress,
-        *,
-        by_steps: bool,
-        pads: bool,
-    ) -> None:
+    def __init__(self, course: Course, service: ReadingService, progress: Progress) -> None:
         self.progress = progress.copy()
         self.untouched = True  # nobody iterates it yet: only looked at
-        self._owner = owner
-        self._plan = plan
+        self._course = course
+        self._plan = course.plan
         self._service = service
-        self._by_steps = by_steps
-        self._pads = pads
-        self._goal = owner.steps_of(self.progress)
+        self._goal = course.goal(self.progress)
         self._padding = False
         self._waiting: Step | None = None
         self._stop: Exception | None = None
-        self._session = self._open(self.progress.position(plan))
+        self._trace: TracebackType | None = None
+        self._session = self._open(self.progress.position(self._plan))
         self._items = iter(self._session)
 
     def __iter__(self) -> Epoch[T_co]:
@@ -89,7 +74,7 @@ class Epoch(Generic[T_co]):
     def with_info(self) -> Iterator[tuple[T_co, Info]]:
         for element in self:
             valid = np.full(_rows(element), not self._padding)
-            yield element, Info(self._owner, self.progress.copy(), self.standing().copy(), valid)
+            yield element, Info(self._course, self.progress.copy(), self.standing().copy(), valid)
 
     def peek(self) -> T_co:
         """The next element, which stays the next."""
@@ -123,17 +108,21 @@ class Epoch(Generic[T_co]):
         """The progress; after the last element, the beginning of the next epoch."""
         done = self._goal is not None and self.progress.step >= self._goal
         if done or isinstance(self._stop, StopIteration):
-            return self.progress.next_epoch(by_steps=self._by_steps)
+            return self._course.next_epoch(self.progress)
         return self.progress
+
+    def state(self) -> State:
+        """The state of a loader that stands here."""
+        return self._course.state(self.standing())
 
     def given_up(self) -> Progress:
         """The progress of a loader that leaves this epoch: the next one, if this one was begun."""
-        return self.progress if self.untouched else self.progress.next_epoch(by_steps=self._by_steps)
+        return self.progress if self.untouched else self._course.next_epoch(self.progress)
 
     def _look(self) -> Step:
         if self._waiting is None:
             if self._stop is not None:
-                raise self._stop
+                raise self._stop.with_traceback(self._trace)  # as it was: each `raise` would add to it
             try:
                 self._waiting = self._next()
             except BaseException as error:
@@ -154,13 +143,13 @@ class Epoch(Generic[T_co]):
             if isinstance(item, Ended):
                 if not self._padding:
                     self.progress.ended[item.shard] = item.leftover
-            elif self._by_steps:
+            elif self._course.steps is not None:
                 if fresh:
                     raise PlanError("this pipe has no elements for this rank, so an epoch of `steps` cannot be filled")
                 fresh = True
                 self.progress = self.progress.next_lap()
                 self._reopen(Position())
-            elif self._pads and self._goal is not None:
+            elif self._course.even == "pad" and self._goal is not None:
                 if self._padding:
                     raise PlanError("this rank has no element that could be repeated as padding")
                 self._pad()
@@ -190,7 +179,7 @@ class Epoch(Generic[T_co]):
 
     def _finish(self, stop: Exception) -> None:
         if self._stop is None:
-            self._stop = stop
+            self._stop, self._trace = stop, stop.__traceback__
             self._waiting = None
             self._session.close()
 
@@ -205,6 +194,10 @@ def _rows(element: object) -> int | tuple[()]:
     """How many rows an element has; () for one that is no group of rows."""
     if isinstance(element, Mapping):
         element = next(iter(element.values()), ())
+    elif isinstance(element, (list, tuple)) and element and hasattr(element[0], "shape"):
+        element = element[0]  # fields, such as collated pairs
+    elif isinstance(element, tuple):
+        return ()
     shape = getattr(element, "shape", None)
     if shape is not None:
         return int(shape[0]) if len(shape) else ()

@@ -122,12 +122,24 @@ def shown(value: object) -> str:
         return f"<{type(value).__name__}>"
 
 
-def chain_code(root: Node, prefix: str = "fp.") -> str:
-    """The graph as code, one call per line where it is long; nodes read twice are written twice."""
+LONGEST = 200  # operators in a chain that is written out in full
+
+
+def chain_code(root: Node, prefix: str = "fp.", known: set[Node] | None = None) -> str:
+    """The graph as code, one call per line where it is long.
+
+    Nodes read twice are written twice; where that makes it too long, `...` stands for one that was written before.
+    """
+    if known is None and _operators(root) > LONGEST:
+        known = set()
     calls: list[str] = []
     node = root
     while node.inputs:
-        calls.append(_call(node, prefix))
+        if known is not None:
+            if node in known:
+                return "..." + "".join(f".{call}" for call in reversed(calls))
+            known.add(node)
+        calls.append(_call(node, prefix, known))
         node = node.inputs[0]
     head = prefix + node.op.call()
     calls.reverse()
@@ -138,9 +150,17 @@ def chain_code(root: Node, prefix: str = "fp.") -> str:
     return f"(\n    {head}{lines}\n)"
 
 
-def _call(node: Node, prefix: str) -> str:
+def _operators(root: Node) -> int:
+    """How many operators stand in the code of the graph, each as often as it is written."""
+    counts: dict[Node, int] = {}
+    for node in walk(root):
+        counts[node] = 1 + sum(counts[child] for child in node.inputs)
+    return counts[root]
+
+
+def _call(node: Node, prefix: str, known: set[Node] | None) -> str:
     call = node.op.call()
-    others = [chain_code(other, prefix).replace("\n", "\n    ") for other in node.inputs[1:]]
+    others = [chain_code(other, prefix, known).replace("\n", "\n    ") for other in node.inputs[1:]]
     if not others:
         return call
     head, rest = call[:-1].split("(", 1)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from .checks import check_choice, check_int
+from .course import Course, Even
 from .cursor import Json
 from .epoch import Epoch, Info
 from .errors import (
     ArgumentError,
     ArgumentTypeError,
     LoaderError,
-    PlanError,
     PlanWarning,
     StateError,
     StateWarning,
@@ -24,7 +23,7 @@ from .errors import (
 from .pipe import Pipe
 from .plan.fingerprint import differences
 from .plan.plan import Plan
-from .progress import Progress, State, checked, marks, restore, save
+from .progress import Progress, State, checked, restore
 from .ranks import rank_of
 from .run import length_of
 from .services.base import ReadingService
@@ -35,9 +34,6 @@ if TYPE_CHECKING:
     from .ranks import Group
 
 T_co = TypeVar("T_co", covariant=True)
-Even = Literal["drop", "pad", "error", "auto"] | None
-
-log = logging.getLogger("feedpipe")
 
 
 class Loader(Generic[T_co]):
@@ -106,14 +102,12 @@ class Loader(Generic[T_co]):
         self._shards = None if shards is None else check_int("shards", shards, least=1)
         self._steps = None if steps is None else check_int("steps", steps, least=1)
         self._even = even
-        self._lazy_plan: Plan | None = None
-        self._marks: State = {}
+        self._lazy_course: Course | None = None
         self._progress = Progress()
         self._resumed = False  # the next `iter` continues `_progress`
         self._wanted: int | None = None  # what `set_epoch` said
         self._current: Epoch[T_co] | None = None
         self._closed = False
-        self._told = False  # that elements are left out
 
     def __iter__(self) -> Iterator[T_co]:
         return self._begin()
@@ -144,9 +138,10 @@ class Loader(Generic[T_co]):
         """Elements of a whole epoch on this rank, also after a resume."""
         if self._steps is not None:
             return self._steps
-        if self._plan.indexed or self._plan.length(self._rank) is not None:
-            return self.steps_of(Progress()) or 0
-        return length_of(self._plan.undealt)
+        plan = self._course.plan
+        if plan.length(self._rank) is None:
+            return length_of(plan.undealt)
+        return self._course.goal(Progress()) or 0
 
     @property
     def epoch(self) -> int:
@@ -165,7 +160,7 @@ class Loader(Generic[T_co]):
     def state_dict(self) -> State:
         """Where the consumer stands: after the last element it took. Plain JSON, small, costs no reading."""
         current = self._current
-        return self.state_of(self._standing() if current is None else current.standing())
+        return self._course.state(self._standing()) if current is None else current.state()
 
     def load_state_dict(self, state: Mapping[str, object], *, strict: bool = True) -> None:
         """Makes the next `iter(loader)` continue where `state` was taken.
@@ -180,15 +175,17 @@ class Loader(Generic[T_co]):
         """
         self._not_closed()
         saved = checked(state)
-        self._end_current()
-        plan = self._plan_for(saved, strict=strict)
-        self._progress = restore(saved, plan)
+        course = self._course_for(saved, strict=strict)
+        progress = restore(saved, course.plan)
+        # Nothing has changed up to here: a state that is refused ends no epoch.
+        self._end_current("a state was loaded")
+        self._lazy_course, self._progress = course, progress
         self._resumed = True
         self._wanted = None
 
     def close(self) -> None:
         """Ends the current epoch and all that runs for it. A closed loader stays closed."""
-        self._end_current()
+        self._end_current("the loader was closed")
         self._closed = True
 
     def __enter__(self) -> Loader[T_co]:
@@ -199,59 +196,32 @@ class Loader(Generic[T_co]):
     ) -> None:
         self.close()
 
-    # Used by `Epoch`.
-
-    def state_of(self, progress: Progress) -> State:
-        """The state that means `progress`."""
-        return save(progress, self._plan, self._marks)
-
-    def steps_of(self, progress: Progress) -> int | None:
-        """The step at which the epoch of `progress` ends, where that is known."""
-        if self._steps is not None:
-            return self._steps
-        plan = self._plan
-        own = plan.length(self._rank, progress.start)
-        before = progress.step - progress.taken if plan.indexed else 0
-        if self._world_size == 1 or self._even is None:
-            return None if own is None else before + own
-        lengths = [plan.length(rank, progress.start) for rank in range(self._world_size)]
-        known = [length for length in lengths if length is not None]
-        if len(known) < len(lengths):
-            raise PlanError(
-                f"the length of this pipe is not known, so its {self._world_size} ranks cannot be made even; give "
-                "`steps=`, or `even=None` if your training loop can stand ranks of different length"
-            )
-        return before + self._even_steps(known)
-
-    # The rest is the loader's own.
-
     @property
-    def _plan(self) -> Plan:
-        if self._lazy_plan is None:
-            self._lazy_plan = self._made_plan(self._shards)
-        return self._lazy_plan
+    def _course(self) -> Course:
+        if self._lazy_course is None:
+            self._lazy_course = self._made_course(self._shards)
+        return self._lazy_course
 
-    def _made_plan(self, shards: int | None) -> Plan:
-        root = resolve(self._pipe)
+    def _made_course(self, shards: int | None) -> Course:
         plan = Plan(
-            root,
+            resolve(self._pipe),
             seed=self._seed,
             rank=self._rank,
             world_size=self._world_size,
             workers=self._service.workers,
             shards=shards,
         )
-        self._marks = marks(plan)
         processes = self._world_size * max(1, self._service.workers)
         if self._rank == 0 and processes > 1:
             for reason, share in plan.common():
                 if share > 0.1:
                     warn(f"each of {processes} processes reads the same data: {reason}", PlanWarning)
-        return plan
+        return Course(plan, self._steps, self._even)
 
-    def _plan_for(self, saved: State, *, strict: bool) -> Plan:
-        plan = self._plan
-        found = differences(cast("list[Json]", saved["fingerprint"]), cast("list[Json]", self._marks["fingerprint"]))
+    def _course_for(self, saved: State, *, strict: bool) -> Course:
+        course = self._course
+        plan = course.plan
+        found = differences(cast("list[Json]", saved["fingerprint"]), cast("list[Json]", course.marks["fingerprint"]))
         if saved["seed"] != self._seed:
             found.append(f"`seed` was {saved['seed']} and is now {self._seed}")
         if found and strict:
@@ -260,16 +230,16 @@ class Loader(Generic[T_co]):
             )
         for line in found:
             warn(f"loading a state all the same: {line}", StateWarning)
-        if saved.get("code") != self._marks["code"] and not found:
+        if saved.get("code") != course.marks["code"] and not found:
             warn("the code of a function in the pipe has changed since the state was taken", StateWarning)
         if saved["position"] is None:
-            return plan
+            return course
         if plan.indexed != (saved["shards"] == 0):
             raise StateError(
                 "only one of the state's pipe and this one is indexed, so no position means the same in both"
             )
         if plan.indexed:
-            return plan
+            return course
         if (saved["world_size"], saved["rank"]) != (self._world_size, self._rank):
             raise StateError(
                 f"this state is of rank {saved['rank']} of {saved['world_size']} in the middle of an epoch, and this "
@@ -278,27 +248,8 @@ class Loader(Generic[T_co]):
             )
         if saved["shards"] != plan.shards:
             # The number of shards is part of the order; the state's goes on.
-            plan = self._lazy_plan = self._made_plan(cast("int", saved["shards"]))
-        return plan
-
-    def _even_steps(self, lengths: list[int]) -> int:
-        least, most = min(lengths), max(lengths)
-        if self._even == "pad":
-            return most
-        if least != most:
-            dropped = sum(lengths) - least * len(lengths)
-            said = f"{dropped} of {sum(lengths)} elements are left out of an epoch, to make {len(lengths)} ranks even"
-            if self._even == "error":
-                raise PlanError(f"the ranks have between {least} and {most} elements, and `even` is 'error'")
-            if least == 0:
-                raise PlanError(f"a rank has no element at all, so {said}; use fewer ranks, or `even='pad'`")
-            if not self._told:
-                self._told = True
-                if dropped > 0.01 * sum(lengths):
-                    warn(said, PlanWarning)
-                else:
-                    log.info(said)
-        return least
+            return self._made_course(cast("int", saved["shards"]))
+        return course
 
     def _standing(self) -> Progress:
         """The progress; at the end of an epoch, the beginning of the next."""
@@ -310,7 +261,7 @@ class Loader(Generic[T_co]):
     def _begin(self) -> Epoch[T_co]:
         self._not_closed()
         wanted, self._wanted = self._wanted, None
-        current, resumed = self._current, self._resumed
+        current = self._current
         self._current, self._resumed = None, False
         if current is not None:
             if current.untouched and wanted in (None, current.progress.epoch):
@@ -319,7 +270,7 @@ class Loader(Generic[T_co]):
                 return current
             current.end("a newer `iter(loader)` has ended this one; a loader has one epoch at a time")
             self._progress = current.given_up()
-        if wanted is not None and not (resumed and wanted == self._progress.epoch):
+        if wanted is not None and wanted != self._progress.epoch:
             self._progress = Progress(wanted, 0, wanted)
         self._current = self._opened()
         self._current.untouched = False
@@ -329,13 +280,12 @@ class Loader(Generic[T_co]):
         self._not_closed()
         opened = self._epoch_at(self._progress)
         if self._progress.begun and opened.exhausted():
-            self._progress = self._progress.next_epoch(by_steps=self._steps is not None)
+            self._progress = self._course.next_epoch(self._progress)
             opened = self._epoch_at(self._progress)
         return opened
 
     def _epoch_at(self, progress: Progress) -> Epoch[T_co]:
-        by_steps = self._steps is not None
-        return Epoch(self, self._plan, self._service, progress, by_steps=by_steps, pads=self._even == "pad")
+        return Epoch(self._course, self._service, progress)
 
     def _settle(self) -> None:
         """Lets go of an epoch that is over."""
@@ -343,9 +293,9 @@ class Loader(Generic[T_co]):
             self._progress = self._current.given_up()
             self._current = None
 
-    def _end_current(self) -> None:
+    def _end_current(self, reason: str) -> None:
         if self._current is not None:
-            self._current.end("the loader was closed")
+            self._current.end(reason)
             self._progress = self._current.standing()
             self._current = None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import TracebackType
 
 from .block import Block
 from .context import Context
@@ -19,6 +20,7 @@ class Run:
         self._blocks = stage.blocks(at, self._context)
         self._rows: Iterator[object] = iter(())
         self._error: Exception | None = None
+        self._trace: TracebackType | None = None
 
     def __iter__(self) -> Run:
         return self
@@ -27,7 +29,7 @@ class Run:
         for row in self._rows:
             return row
         if self._error is not None:
-            raise self._error
+            raise self._error.with_traceback(self._trace)  # as it was: each `raise` would add to it
         block = self._next_block()
         if block is None:
             raise StopIteration
@@ -41,6 +43,7 @@ class Run:
             return next(self._blocks, None)
         except BaseException as error:
             self._error = error if isinstance(error, Exception) else interrupted(error)
+            self._trace = error.__traceback__
             raise
         finally:
             clock.leave()

@@ -110,6 +110,6 @@ def load(pipe: Pipe[T], /, limit: int | str = "1GiB") -> Pipe[T]:
     """
     if any(node.op.deals for node in walk(pipe)):
         raise PlanError(
-            located("`load()` holds all rows in memory, and behind `shard_by_rank()` there are only some; put it before")
+            located("`load()` holds all rows, and behind `shard_by_rank()` there are only some; put it before that")
         )
     return pipe.then(Load(limit))

@@ -184,8 +184,12 @@ class _Reader:
                 yield block.slice(max(0, behind), len(block))
 
     def close(self) -> None:
-        with self._lock:
-            close(self._blocks)
+        # A thread that is about to end may still be reading; what it reads is then freed with this object.
+        if self._lock.acquire(blocking=False):
+            try:
+                close(self._blocks)
+            finally:
+                self._lock.release()
 
     def _next(self, shard: int) -> Block | None:
         with self._lock:

@@ -73,7 +73,9 @@ class Plan:
         self.shards = 0 if self.indexed else _count(root, world_size, workers, shards)
         self._dealing = Dealing(self.shards, self._stages, self.names)
         self._tail = None if self.indexed else self._find_tail()
-        self._main = root if self._tail is None else self._with_tail(self._tail.op.dropping(), self._tail.inputs, self.names)
+        self._main = (
+            root if self._tail is None else self._with_tail(self._tail.op.dropping(), self._tail.inputs, self.names)
+        )
 
     @property
     def mine(self) -> range:

@@ -41,6 +41,22 @@ _NONE = object()
 
 
 class InProcessSession:
+    """One run in this process. It ends when it is closed or dropped; closing waits for its threads."""
+
+    def __init__(self, plan: Plan, position: Position, epoch: int, *, debug: bool) -> None:
+        turns = _Turns(plan, position, epoch, debug=debug)
+        self._shared = turns.shared
+        self._steps = turns.run()  # holds the turns, and they not it: a dropped session is freed at once
+
+    def __iter__(self) -> Iterator[Step | Ended]:
+        return self._steps
+
+    def close(self) -> None:
+        self._steps.close()
+        self._shared.join()
+
+
+class _Turns:
     """Shards take turns: the one that has given fewest elements comes next, by number where several have."""
 
     def __init__(self, plan: Plan, position: Position, epoch: int, *, debug: bool) -> None:
@@ -51,16 +67,9 @@ class InProcessSession:
         self._position = position
         self._epoch = epoch
         self._debug = debug
-        self._shared = Shared()
-        self._steps = self._run()
+        self.shared = Shared()
 
-    def __iter__(self) -> Iterator[Step | Ended]:
-        return self._steps
-
-    def close(self) -> None:
-        self._steps.close()
-
-    def _run(self) -> Generator[Step | Ended]:
+    def run(self) -> Generator[Step | Ended]:
         shards = tuple(part.shard for part in self._parts)
         running = [_Shard(part, self._context(part, shards)) for part in self._parts]
         try:
@@ -75,7 +84,7 @@ class InProcessSession:
         finally:
             for shard in running:
                 shard.close()
-            self._shared.close()
+            self.shared.close()
 
     def _in_turn(self, running: list[_Shard]) -> Iterator[Step | Ended]:
         turns = deque(sorted(running, key=lambda shard: (shard.part.at.position, shard.part.shard)))
@@ -104,7 +113,7 @@ class InProcessSession:
             clock=Clock(),
             threads=not self._debug,
             leftovers={},
-            shared=self._shared,
+            shared=self.shared,
         )
 
 

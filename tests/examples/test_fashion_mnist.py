@@ -126,17 +126,48 @@ class TestProgram:
 
     @pytest.mark.slow
     def test_two_ranks(self, folder: Path) -> None:
-        launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-        arguments = ["--data", str(folder), "--epochs", "2", "--batch", "5", "--goal", "0"]
-        done = subprocess.run(
-            [*launch, str(EXAMPLE), *arguments],
-            env={**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"},
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-        assert done.returncode == 0, done.stderr
-        check_table(done.stdout, stopped="3 of 6")
+        arguments = ["--data", folder, "--epochs", "2", "--batch", "5", "--goal", "0"]
+        check_table(on_two_ranks(EXAMPLE, *arguments), stopped="3 of 6")
+
+    @pytest.mark.slow
+    def test_padding_of_two_ranks_counts_for_nothing(self, example: ModuleType, folder: Path, tmp_path: Path) -> None:
+        script = tmp_path / "script.py"
+        script.write_text(PADDED)
+        labels = [row["label"] for row in example.images(folder, "t10k")]
+        shares = [float(line) for line in on_two_ranks(script, EXAMPLE.parent, folder).split()]
+        assert shares == pytest.approx([labels.count(3) / TEST] * 2)
+
+
+PADDED = """
+import sys
+from pathlib import Path
+import torch, torch.distributed as dist
+sys.path.insert(0, sys.argv[1])
+import fashion_mnist as example
+
+class Always(torch.nn.Module):
+    def forward(self, image):
+        return torch.eye(10)[torch.full((len(image),), 3)]
+
+example.join_ranks()
+share = example.accuracy(Always(), Path(sys.argv[2]))
+dist.destroy_process_group()
+sys.stdout.write(f"{share}\\n")
+"""
+
+
+def on_two_ranks(script: Path, *arguments: str | Path) -> str:
+    """Run a script under torchrun and return what it prints."""
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    done = subprocess.run(
+        [*launch, script, *arguments],
+        env={**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def check_table(output: str, *, stopped: str) -> None:

@@ -16,8 +16,14 @@ def test_law(source, count):
     assert check_operator(source.prefetch(count).batch(4).prefetch(2), samples=4)[-1] == [28, 29]
 
 
-def threads() -> list[str]:
-    return [t.name for t in threading.enumerate() if t.name.startswith("feedpipe")]
+def threads() -> list[threading.Thread]:
+    return [t for t in threading.enumerate() if t.name.startswith("feedpipe")]
+
+
+def ended(running: list[threading.Thread]) -> bool:
+    for thread in running:
+        thread.join(10)
+    return not any(thread.is_alive() for thread in running)
 
 
 @pytest.mark.parametrize(
@@ -26,9 +32,10 @@ def threads() -> list[str]:
 def test_the_thread_ends_with_its_iterator(source):
     iterator = iter(source.prefetch(4))
     assert next(iterator) == 0
-    assert len(threads()) == 1
+    running = threads()
+    assert len(running) == 1
     del iterator
-    assert threads() == []
+    assert ended(running)
     loader = fp.Loader(source.prefetch(4).batch(2))
     loader_iterator = iter(loader)
     next(loader_iterator)
@@ -50,7 +57,9 @@ def test_it_works_ahead_and_no_further():
     iterator = iter(fp.from_iterable(range(10**6)).map(row).prefetch(8))
     next(iterator)
     assert reached.wait(10)
+    running = threads()
     del iterator
+    assert ended(running)
     assert len(made) < 100
 
 
@@ -59,7 +68,7 @@ def test_an_error_comes_after_the_rows_before_it():
     with pytest.raises(fp.RowError, match="ZeroDivisionError"):
         got.extend(fp.from_sequence([1, 2, 0, 4]).filter(lambda x: True).map(lambda x: 1 / x).prefetch(10))
     assert got == [1.0, 0.5]
-    assert threads() == []
+    assert ended(threads())
 
 
 def test_no_thread_when_debugging():
