@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
-
-from .rows import RowList
 
 T = TypeVar("T")
 
 
-def apply(function: Callable[..., T], rows: RowList) -> tuple[list[T], Exception | None]:
+def apply(function: Callable[..., T], rows: Sequence[object]) -> tuple[list[T], Exception | None]:
     """`function` of each row, up to the first failure, and that failure; the failing row is the one after the last."""
     made: list[T] = []
     try:

@@ -101,7 +101,7 @@ class Loader(Generic[T_co]):
         self._rank, self._world_size = rank_of(rank, world_size, group)
         self._shards = None if shards is None else check_int("shards", shards, least=1)
         self._steps = None if steps is None else check_int("steps", steps, least=1)
-        self._even = even
+        self._even: Even = even
         self._lazy_course: Course | None = None
         self._progress = Progress()
         self._resumed = False  # the next `iter` continues `_progress`
