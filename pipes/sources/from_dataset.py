@@ -58,7 +58,7 @@ class FromDataset(Operator):
         many: Callable[[list[int]], Sequence[object]] | None = getattr(self.dataset, "__getitems__", None)
         with _no_worker():
             if many is None:
-                made, error = apply(self.dataset.__getitem__, numbers)  # type: ignore[arg-type]
+                made, error = apply(self.dataset.__getitem__, numbers)
             else:
                 made, error = self._many(many, numbers)
         if error is not None:
