@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import random
-import sys
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar, overload
 
@@ -17,6 +14,7 @@ from ..checks import check_callable, check_choice
 from ..context import Context, Generators
 from ..cursor import Cursor
 from ..rows import Indices, RowList
+from ..seeding import global_generators
 from ..traits import Columns, Operator
 
 if TYPE_CHECKING:
@@ -84,38 +82,13 @@ class Map(Operator):
         function = self.function
         if self.rng is True:
             return apply(lambda row: function(row, generators.at(next(places))), rows)
-        with _global_generators() as seed:
+        with global_generators() as seed:
 
             def seeded(row: object) -> object:
                 seed(int(generators.at(next(places)).integers(2**32)))
                 return function(row)
 
             return apply(seeded, rows)
-
-
-@contextmanager
-def _global_generators() -> Generator[Callable[[int], None]]:
-    """Gives a function that seeds the generators of Python, NumPy and torch; sets them back as they were at the end.
-
-    torch is seeded where something has imported it already.
-    """
-    torch = sys.modules.get("torch")
-    python_state, numpy_state = random.getstate(), np.random.get_state()
-    torch_state = torch.random.get_rng_state() if torch else None
-
-    def seed(number: int) -> None:
-        random.seed(number)
-        np.random.seed(number)
-        if torch:
-            torch.random.default_generator.manual_seed(number)
-
-    try:
-        yield seed
-    finally:
-        random.setstate(python_state)
-        np.random.set_state(numpy_state)
-        if torch:
-            torch.random.set_rng_state(torch_state)
 
 
 @overload
