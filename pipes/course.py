@@ -69,7 +69,10 @@ class Course:
         dropped = sum(lengths) - least * len(lengths)
         said = f"{dropped} of {sum(lengths)} elements are left out of an epoch, to make {len(lengths)} ranks even"
         if self.even == "error":
-            raise PlanError(f"the ranks have between {least} and {most} elements, and `even` is 'error'")
+            raise PlanError(
+                f"the ranks have between {least} and {most} elements, and `even` is 'error'; choose a size of batches "
+                'that gives all as many, or "drop" or "pad"'
+            )
         if least == 0 and self.even == "pad":
             raise PlanError("a rank has no element at all that it could repeat as padding; use fewer ranks")
         if least == 0:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from .course import Course
 from .errors import FeedpipeError, LoaderError, PlanError, StateError
 from .plan.plan import Plan, Position
-from .progress import Progress, State
+from .progress import Progress, State, save
 from .run import interrupted
 from .services.base import Ended, ReadingService, Session, Step
 
@@ -113,7 +113,7 @@ class Epoch(Generic[T_co]):
 
     def state(self) -> State:
         """The state of a loader that stands here."""
-        return self._course.state(self.standing())
+        return save(self.standing(), self._plan, self._course.marks)
 
     def given_up(self) -> Progress:
         """The progress of a loader that leaves this epoch: the next one, if this one was begun."""
