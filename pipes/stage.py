@@ -13,7 +13,6 @@ from .cursor import START, Cursor
 from .errors import FeedpipeError, Origin, RowError
 from .graph import Node, names, walk
 from .rows import Indices, RowList
-from .traits import Operator
 
 T = TypeVar("T")
 
@@ -196,6 +195,3 @@ def _cut(blocks: Iterator[Block], sizes: Callable[[int], list[int]]) -> Iterator
 def rebound(context: Context) -> Context:
     """`context` for the inner run of an operator that reads its input once and for all, whatever the epoch."""
     return replace(context, seed=0, epoch=0, rounds=(), shard=None, shards=())
-
-
-__all__ = ["Operator", "Stage", "bind", "rebound", "resolve"]

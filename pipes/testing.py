@@ -12,7 +12,6 @@ import numpy as np
 
 from .context import Context
 from .cursor import START, Cursor
-from .errors import FeedpipeError
 from .pace import Clock, Pace
 from .pipe import Pipe
 from .rows import RowList
@@ -156,6 +155,3 @@ def same(one: object, other: object) -> bool:
 
 def _equal(a: np.ndarray, b: np.ndarray) -> bool:
     return np.array_equal(a, b, equal_nan=a.dtype.kind in "fc")
-
-
-__all__ = ["FeedpipeError", "Trace", "check_operator", "random_blocks", "same", "trace"]
