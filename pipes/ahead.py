@@ -3,65 +3,79 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from queue import Empty, SimpleQueue
 
 from .block import Block, close
 from .context import Context
 from .pace import Clock
 
 
+@dataclass(frozen=True)
+class _Failed:
+    error: BaseException
+
+
 class _Queue:
-    """Blocks made ahead: the thread waits while `limit` rows are ready, the consumer while there are none."""
+    """Blocks made ahead: the thread waits while `limit` rows are ready, the consumer while there are none.
+
+    Two queues and no lock: the garbage collector may call `close` in any thread at any moment, in the midst of a wait
+    as well, and `SimpleQueue.put` is what the standard library promises to survive that.
+    """
 
     def __init__(self, limit: int, clock: Clock) -> None:
         self._limit = limit
         self._clock = clock
-        self._ready: deque[Block] = deque()
-        self._rows = 0
-        self._changed = threading.Condition()
-        self._closed = False
+        self._ready: SimpleQueue[Block | _Failed | None] = SimpleQueue()  # None: the end
+        self._taken: SimpleQueue[int | None] = SimpleQueue()  # rows of each block taken; None: closed
         self._done = False
-        self._error: BaseException | None = None
 
     def fill(self, blocks: Iterator[Block]) -> None:
-        error: BaseException | None = None
+        last: _Failed | None = None
         try:
+            rows = 0
             for block in blocks:
-                with self._changed:
-                    self._ready.append(block)
-                    self._rows += len(block)
-                    self._changed.notify_all()
-                    self._clock.leave()
-                    self._changed.wait_for(lambda: self._closed or self._rows < self._limit)
-                    self._clock.enter()
-                    if self._closed:
+                rows += len(block)
+                self._ready.put(block)
+                del block  # the consumer's alone from here on
+                while (taken := self._take(wait=rows >= self._limit)) != 0:
+                    if taken is None:
                         return
+                    rows -= taken
         except BaseException as caught:
-            error = caught
+            last = _Failed(caught)
         finally:
             close(blocks)
-            with self._changed:
-                self._done, self._error = True, error
-                self._changed.notify_all()
+            self._ready.put(last)
+
+    def _take(self, wait: bool) -> int | None:
+        """Rows of one block taken, 0 when none was and it need not wait, None when the consumer is gone."""
+        try:
+            return self._taken.get_nowait()
+        except Empty:
+            if not wait:
+                return 0
+        self._clock.leave()
+        try:
+            return self._taken.get()
+        finally:
+            self._clock.enter()
 
     def next(self) -> Block | None:
-        with self._changed:
-            self._changed.wait_for(lambda: self._ready or self._done)
-            if self._ready:
-                block = self._ready.popleft()
-                self._rows -= len(block)
-                self._changed.notify_all()
-                return block
-            if self._error is not None:
-                raise self._error
+        if self._done:
             return None
+        made = self._ready.get()
+        if isinstance(made, Block):
+            self._taken.put(len(made))
+            return made
+        self._done = True
+        if made is not None:
+            raise made.error
+        return None
 
     def close(self) -> None:
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
+        self._taken.put(None)
 
 
 def ahead(make: Callable[[Context], Iterator[Block]], rows: int, context: Context) -> Iterator[Block]:
