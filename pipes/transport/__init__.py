@@ -1,0 +1,1 @@
+"""How elements, graphs and errors cross from one process to another."""
