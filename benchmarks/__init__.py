@@ -11,7 +11,7 @@ How it is laid out:
     machine.py        what the numbers were taken on: versions, processor, commit
     workloads/        one file a workload: who takes part, what is shown, which targets hold
     contestants/      the code that is measured, one file a contestant; it may import its own
-                      peer and nothing else of this package but `contestants/tasks.py`
+                      peer and nothing else of this package but the modules of tasks beside it
 
 A new workload is one file in `workloads/` that defines `WORKLOAD`, and its contestants.
 """

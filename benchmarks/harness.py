@@ -25,7 +25,7 @@ Say = Callable[[str], None]
 
 
 class MeasureError(Exception):
-    """A measurement ended with an error; the message is the last line the process wrote."""
+    """A measurement ended with an error; the message is the last line the process wrote that is not indented."""
 
 
 def run(
@@ -117,8 +117,9 @@ def measure(
     except subprocess.TimeoutExpired:
         raise MeasureError(f"no result after {timeout:g} s") from None
     if done.returncode:
-        lines = (done.stderr or "").strip().splitlines() or [f"exit status {done.returncode}"]
-        raise MeasureError(lines[-1])
+        # The last lines of a message may be indented: where in the pipe it happened.
+        lines = [line for line in (done.stderr or "").splitlines() if line.strip() and not line[0].isspace()]
+        raise MeasureError(lines[-1] if lines else f"exit status {done.returncode}")
     figures: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     return figures
 

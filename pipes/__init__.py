@@ -5,6 +5,7 @@ from .errors import RowError as RowError
 from .loader import Loader as Loader
 from .pipe import Pipe as Pipe
 from .services.inprocess import InProcess as InProcess
+from .services.multiprocess import MultiProcess as MultiProcess
 from .sources.from_arrays import from_arrays as from_arrays
 from .sources.from_dataset import from_dataset as from_dataset
 from .sources.from_iterable import from_iterable as from_iterable

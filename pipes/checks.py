@@ -27,6 +27,13 @@ def check_int(name: str, value: object, *, least: int) -> int:
     return number
 
 
+def check_seconds(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ArgumentTypeError(located(f"`{name}` must be a number of seconds but got: {value!r}"))
+    if not value > 0:
+        raise ArgumentError(located(f"`{name}` must be > 0 but got: {value!r}"))
+
+
 def check_callable(name: str, value: object) -> None:
     if not isinstance(value, Callable):  # type: ignore[arg-type]
         raise ArgumentTypeError(located(f"`{name}` must be callable but got: {value!r}"))

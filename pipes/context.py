@@ -4,23 +4,35 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field, replace
 from threading import Lock, Thread
-from typing import Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from .block import Block
+from .cursor import Json
+from .errors import Origin
 from .pace import Clock, GrowingPace, Pace, SinglePace
 
 Key = npt.NDArray[np.uint64]
 
 
+class Note(Protocol):
+    """Is told which operator makes a row, and when it has made it."""
+
+    def enter(self, stage: Stage, origin: Origin | None = None) -> None: ...
+    def leave(self, origin: Origin | None) -> None: ...
+
+
 class Closing(Protocol):
     def close(self) -> None: ...
 
+
+if TYPE_CHECKING:
+    from .stage import Stage
 
 C = TypeVar("C", bound=Closing)
 
@@ -51,6 +63,25 @@ class Shared:
             thread.join()
 
 
+class Share(NamedTuple):
+    """Which rows of a shared input a shard wants.
+
+    Attributes:
+        source: the name of the input.
+        at: the plain cursor of the first of them, in the input.
+        shard, shards: those whose position is `shard` modulo `shards`.
+        rounds: the rounds of the `repeat`s around.
+        origins: whether the source of each row is wanted.
+    """
+
+    source: str
+    at: Json
+    shard: int
+    shards: int
+    rounds: tuple[int, ...]
+    origins: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """The run that an operator is part of.
@@ -67,6 +98,8 @@ class Context:
         origins: whether blocks carry the source of each row.
         leftovers: where operators that drop an incomplete last group put its rows, by operator's name.
         shared: what the shards of this process hold together.
+        note: told what runs, on which row, in a run that may end the process.
+        dispatched: gives a share of what another process reads; None where this one reads it.
         cut: for tests, cuts blocks anew.
     """
 
@@ -81,6 +114,8 @@ class Context:
     origins: bool = False
     leftovers: dict[str, Block] = field(default_factory=dict)
     shared: Shared = field(default_factory=Shared)
+    note: Note | None = None
+    dispatched: Callable[[Share], Iterator[Block]] | None = None
     cut: Callable[[int], list[int]] | None = None
 
     def pace(self) -> Pace:
@@ -94,6 +129,10 @@ class Context:
     def whole(self) -> Context:
         """Upstream of the deal, where every shard sees the same rows."""
         return replace(self, shard=None, shards=()) if self.shard is not None else self
+
+    def reading(self, share: Share) -> Context:
+        """For another process, which wants that share."""
+        return replace(self, rounds=share.rounds, origins=share.origins, clock=Clock())
 
     def replay(self) -> Context:
         """For one look at a failing row: where did it come from?"""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Literal, TypeAlias
 
-from .errors import PlanError, PlanWarning, warn
+from .errors import LoaderError, PlanError, PlanWarning, warn
 from .plan.plan import Plan
 from .progress import Progress, State, marks, save
 
@@ -21,17 +21,33 @@ class Course:
         plan: what this rank runs.
         steps: how many steps make an epoch, where the user has said so.
         even: what makes all ranks take as many steps.
+        ordered: whether the elements come in the order of the plan, so that there is a position to save.
     """
 
-    def __init__(self, plan: Plan, steps: int | None, even: Even) -> None:
+    def __init__(self, plan: Plan, steps: int | None, even: Even, *, ordered: bool) -> None:
+        if steps is not None and plan.indexed and not ordered:
+            raise PlanError(
+                "with `steps` an epoch goes on where the last one stopped, and `ordered=False` leaves no such place in an "
+                "indexed pipe; leave out one of them"
+            )
         self.plan = plan
         self.steps = steps
         self.even = even
+        self.ordered = ordered
         self.marks = marks(plan)
         self._told = False  # that elements are left out
 
     def state(self, progress: Progress) -> State:
-        """The state that means `progress`."""
+        """The state that means `progress`.
+
+        Raises:
+            LoaderError: elements come in no order.
+        """
+        if not self.ordered:
+            raise LoaderError(
+                "`ordered=False` hands out elements as they come, so those that were taken are no position that a state "
+                "could name; leave it out to save states"
+            )
         return save(progress, self.plan, self.marks)
 
     def next_epoch(self, progress: Progress) -> Progress:

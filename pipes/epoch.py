@@ -12,9 +12,10 @@ import numpy.typing as npt
 from .course import Course
 from .errors import FeedpipeError, LoaderError, PlanError, StateError
 from .plan.plan import Plan, Position
-from .progress import Progress, State, save
+from .progress import Progress, State
 from .run import interrupted
-from .services.base import Ended, ReadingService, Session, Step
+from .services.base import Executor, Session
+from .turns import Ended, Step
 
 T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")
@@ -44,14 +45,15 @@ class Info:
 class Epoch(Generic[T_co]):
     """The elements of one epoch. One that has failed raises the same error at each later `next`."""
 
-    def __init__(self, course: Course, service: ReadingService, progress: Progress) -> None:
+    def __init__(self, course: Course, executor: Executor, progress: Progress) -> None:
         self.progress = progress.copy()
         self.untouched = True  # nobody iterates it yet: only looked at
         self._course = course
         self._plan = course.plan
-        self._service = service
+        self._executor = executor
         self._goal = course.goal(self.progress)
         self._padding = False
+        self._marks = not course.plan.indexed  # of an indexed pipe, numbers say where it stands
         self._waiting: Step | None = None
         self._stop: Exception | None = None
         self._trace: TracebackType | None = None
@@ -67,14 +69,16 @@ class Epoch(Generic[T_co]):
         progress = self.progress
         progress.step += 1
         progress.taken += 1
-        if not self._padding:
+        if self._marks:
             progress.cursors[step.shard] = step.cursor
         return cast("T_co", step.element)
 
     def with_info(self) -> Iterator[tuple[T_co, Info]]:
-        for element in self:
-            valid = np.full(_rows(element), not self._padding)
-            yield element, Info(self._course, self.progress.copy(), self.standing().copy(), valid)
+        return map(self._informed, self)  # no generator: that would end in silence after an error
+
+    def _informed(self, element: T) -> tuple[T, Info]:
+        valid = np.full(_rows(element), not self._padding)
+        return element, Info(self._course, self.progress.copy(), self.standing().copy(), valid)
 
     def peek(self) -> T_co:
         """The next element, which stays the next."""
@@ -113,7 +117,7 @@ class Epoch(Generic[T_co]):
 
     def state(self) -> State:
         """The state of a loader that stands here."""
-        return save(self.standing(), self._plan, self._course.marks)
+        return self._course.state(self.standing())
 
     def given_up(self) -> Progress:
         """The progress of a loader that leaves this epoch: the next one, if this one was begun."""
@@ -141,7 +145,7 @@ class Epoch(Generic[T_co]):
             if isinstance(item, Step):
                 return item
             if isinstance(item, Ended):
-                if not self._padding:
+                if self._marks:
                     self.progress.ended[item.shard] = item.leftover
             elif self._course.steps is not None:
                 if fresh:
@@ -168,9 +172,10 @@ class Epoch(Generic[T_co]):
         while used > 0 and isinstance(item := next(self._items, None), (Step, Ended)):
             used -= isinstance(item, Step)
         self._padding = True
+        self._marks = False
 
     def _open(self, position: Position) -> Session:
-        return self._service.open(self._plan, position, self.progress.lap)
+        return self._executor.open(self._plan, position, self.progress.lap)
 
     def _reopen(self, position: Position) -> None:
         self._session.close()

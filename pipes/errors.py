@@ -11,7 +11,8 @@
     ├── RowError             (RuntimeError)  a user's function failed on a row; the original error is the cause
     ├── LimitError           (MemoryError)   a budget in bytes is used up
     ├── StateError           (ValueError)    a state that does not fit this loader
-    └── LoaderError          (RuntimeError)  a loader or iterator used after its end
+    ├── LoaderError          (RuntimeError)  a loader or iterator used after its end
+    └── WorkerError          (RuntimeError)  a worker process cannot begin, is stuck, or died too often
 
 A message gives the rule, its reason and its repair; errors in a chain add the user's file and line.
 """
@@ -117,6 +118,14 @@ class StateError(FeedpipeError, ValueError):
 
 class LoaderError(FeedpipeError, RuntimeError):
     """A loader or an iterator was used after its end."""
+
+
+class WorkerError(FeedpipeError, RuntimeError):
+    """A worker process cannot begin, is stuck, or has died too often."""
+
+
+class WorkerWarning(UserWarning):
+    """A worker process has died and was started again; no element is lost or comes twice."""
 
 
 class PlanWarning(UserWarning):

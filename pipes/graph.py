@@ -89,6 +89,14 @@ def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
     return Node(node.op, inputs, node.where)
 
 
+def sent(root: Node) -> Node:
+    """The graph for a process that sends its elements to another; names and cursors are those of `root`."""
+    if not root.op.looks and len(root.inputs) == 1:
+        return with_inputs(root, (sent(root.inputs[0]),))
+    op = root.op.sent()
+    return root if op is root.op else Node(op, root.inputs, root.where)
+
+
 def written(op: Operator) -> str:
     """`op` as a call: arguments that have no default stand by position, others by name where they differ from it."""
     arguments: list[str] = []

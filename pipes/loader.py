@@ -20,6 +20,7 @@ from .errors import (
     located,
     warn,
 )
+from .graph import Node
 from .pipe import Pipe
 from .plan.fingerprint import differences
 from .plan.plan import Plan
@@ -28,6 +29,7 @@ from .ranks import rank_of
 from .run import length_of
 from .services.base import ReadingService
 from .services.inprocess import InProcess
+from .services.multiprocess import MultiProcess
 from .stage import resolve
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ class Loader(Generic[T_co]):
 
     Args:
         pipe: what to load.
-        service: where it runs; `InProcess()` by default.
+        service: where it runs; by default `MultiProcess(workers)`, or `InProcess()` without workers.
         workers: processes to read with; 0 runs the pipe in this one.
         seed: the key of all randomness.
         rank, world_size: which rank of how many; by default those of `group`, else of the initialised process group,
@@ -90,16 +92,16 @@ class Loader(Generic[T_co]):
     ) -> None:
         if not isinstance(pipe, Pipe):
             raise ArgumentTypeError(located(f"`pipe` must be a Pipe but got: {pipe!r}"))
-        if check_int("workers", workers, least=0) > 0:
-            raise ArgumentError(
-                located(f"`workers` must be 0 but got: {workers}; reading in other processes is not in this version")
-            )
+        check_int("workers", workers, least=0)
+        if service is not None and workers:
+            raise ArgumentError(located(f"`workers` is part of a service, so give it to {type(service).__name__}"))
         check_choice("even", even, ("drop", "pad", "error", "auto", None))
         self._pipe = pipe
-        self._service: ReadingService = InProcess() if service is None else service
+        self._service = service or (MultiProcess(workers) if workers else InProcess())
         self._seed = check_int("seed", seed, least=0)
         self._rank, self._world_size = rank_of(rank, world_size, group)
         self._shards = None if shards is None else check_int("shards", shards, least=1)
+        self._lazy_root: Node | None = None
         self._steps = None if steps is None else check_int("steps", steps, least=1)
         self._even: Even = even
         self._lazy_course: Course | None = None
@@ -108,6 +110,8 @@ class Loader(Generic[T_co]):
         self._wanted: int | None = None  # what `set_epoch` said
         self._current: Epoch[T_co] | None = None
         self._closed = False
+        # Last, when nothing can fail any more: it may start processes.
+        self._executor = self._service.start()
 
     def __iter__(self) -> Iterator[T_co]:
         return self._begin()
@@ -158,7 +162,11 @@ class Loader(Generic[T_co]):
         self._wanted = check_int("epoch", epoch, least=0)
 
     def state_dict(self) -> State:
-        """Where the consumer stands: after the last element it took. Plain JSON, small, costs no reading."""
+        """Where the consumer stands: after the last element it took. Plain JSON, small, costs no reading.
+
+        Raises:
+            LoaderError: the service hands out elements in no order.
+        """
         current = self._current
         return self._course.state(self._standing()) if current is None else current.state()
 
@@ -186,6 +194,7 @@ class Loader(Generic[T_co]):
     def close(self) -> None:
         """Ends the current epoch and all that runs for it. A closed loader stays closed."""
         self._end_current("the loader was closed")
+        self._executor.close()
         self._closed = True
 
     def __enter__(self) -> Loader[T_co]:
@@ -202,21 +211,27 @@ class Loader(Generic[T_co]):
             self._lazy_course = self._made_course(self._shards)
         return self._lazy_course
 
+    @property
+    def _root(self) -> Node:
+        """The pipe, listings and types fixed once for the loader."""
+        if self._lazy_root is None:
+            self._lazy_root = resolve(self._pipe)
+        return self._lazy_root
+
     def _made_course(self, shards: int | None) -> Course:
         plan = Plan(
-            resolve(self._pipe),
+            self._root,
             seed=self._seed,
             rank=self._rank,
             world_size=self._world_size,
             workers=self._service.workers,
             shards=shards,
         )
-        processes = self._world_size * max(1, self._service.workers)
-        if self._rank == 0 and processes > 1:
-            for reason, share in plan.common():
-                if share > 0.1:
-                    warn(f"each of {processes} processes reads the same data: {reason}", PlanWarning)
-        return Course(plan, self._steps, self._even)
+        for common in plan.common() if self._rank == 0 else ():
+            processes = self._world_size * (1 if common.by_rank else max(1, self._service.workers))
+            if processes > 1 and common.share > 0.1:
+                warn(f"each of {processes} processes reads the same data: {common.reason}", PlanWarning)
+        return Course(plan, self._steps, self._even, ordered=self._service.ordered)
 
     def _course_for(self, saved: State, *, strict: bool) -> Course:
         course = self._course
@@ -285,7 +300,7 @@ class Loader(Generic[T_co]):
         return opened
 
     def _epoch_at(self, progress: Progress) -> Epoch[T_co]:
-        return Epoch(self._course, self._service, progress)
+        return Epoch(self._course, self._executor, progress)
 
     def _settle(self) -> None:
         """Lets go of an epoch that is over."""

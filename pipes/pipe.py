@@ -10,6 +10,7 @@ from .graph import Node, chain_code
 from .ops.batch import batch as _batch
 from .ops.collate import collate as _collate
 from .ops.concat import concat as _concat
+from .ops.dispatch import dispatch as _dispatch
 from .ops.enumerate import enumerate as _enumerate
 from .ops.filter import filter as _filter
 from .ops.flat_map import flat_map as _flat_map
@@ -137,6 +138,7 @@ class Pipe(Node, Generic[T_co]):
     batch = _batch
     collate = _collate
     concat = _concat
+    dispatch = _dispatch
     enumerate = _enumerate
     filter = _filter
     flat_map = _flat_map

@@ -27,7 +27,7 @@ class Progress:
         lap: which pass over the data; the epoch, unless an epoch is a number of steps.
         start: of an indexed pipe, elements of the lap that all ranks together had taken when this rank began.
         taken: elements of the lap that this rank has taken since.
-        cursors: of the shards that have begun, plain.
+        cursors: of the shards of a streamed pipe that have begun, plain.
         ended: the shards that have ended, with the cursor of their leftover, plain.
     """
 
@@ -56,10 +56,12 @@ class Progress:
         return Progress(self.epoch + 1, 0, self.epoch + 1)
 
     def position(self, plan: Plan) -> Position:
+        if plan.indexed:
+            return Position(self.start + self.taken * plan.world_size)
         shards = {shard: ShardState(cursor) for shard, cursor in self.cursors.items()}
         shards |= {shard: ShardState(None, True, leftover) for shard, leftover in self.ended.items()}
-        tail = ShardState() if plan.indexed else shards.pop(plan.tail_shard, ShardState())
-        return Position(self.start, shards, tail)
+        tail = shards.pop(plan.tail_shard, ShardState())
+        return Position(0, shards, tail)
 
 
 def marks(plan: Plan) -> State:
@@ -84,7 +86,7 @@ def save(progress: Progress, plan: Plan, common: State) -> State:
     if not progress.begun:
         state["position"] = None
     elif plan.indexed:
-        state["position"] = {"consumed": progress.start + progress.taken * plan.world_size}
+        state["position"] = {"consumed": progress.position(plan).start}
     else:
         state["position"] = {
             "shards": list(progress.cursors),

@@ -8,11 +8,11 @@ from typing import TypeVar, cast
 
 from .ahead import ahead
 from .block import Block, skipping
-from .context import Context
+from .context import Context, Note
 from .cursor import START, Cursor
 from .errors import FeedpipeError, Origin, RowError
 from .graph import Node, names, walk
-from .rows import Indices, RowList
+from .rows import Indices, RowList, concat
 
 T = TypeVar("T")
 
@@ -67,6 +67,8 @@ class Stage:
 
     def rows(self, indices: Indices, context: Context) -> RowList:
         """The rows at `indices`; indexed stages only."""
+        if context.note is not None:
+            return self._noted_rows(indices, context, context.note)
         return self.op.rows(self, indices, context)
 
     def blocks(self, at: Cursor, context: Context) -> Iterator[Block]:
@@ -79,7 +81,27 @@ class Stage:
             blocks = self.op.blocks(self, Cursor(at.token, 0, at.row), context)
             if at.skip:
                 blocks = skipping(blocks, at.skip)
+        if context.note is not None and not self.indexed:
+            blocks = self._noted_blocks(blocks, context.note)
         return blocks if context.cut is None else _cut(blocks, context.cut)
+
+    def _noted_rows(self, indices: Indices, context: Context, note: Note) -> RowList:
+        parts: list[RowList] = []
+        for index in indices:
+            origin = self.origin(int(index), context)
+            note.enter(self, origin)
+            parts.append(self.op.rows(self, range(index, index + 1), context))
+            note.leave(origin)
+        return concat(parts) if parts else self.op.rows(self, indices, context)
+
+    def _noted_blocks(self, blocks: Iterator[Block], note: Note) -> Iterator[Block]:
+        while True:
+            note.enter(self)
+            block = next(blocks, None)
+            note.leave(block.origins[-1] if block and block.origins else None)
+            if block is None:
+                return
+            yield block
 
     def origin(self, index: int, context: Context) -> Origin | None:
         """Where row `index` of an indexed stage comes from."""

@@ -54,6 +54,8 @@ class Operator:
     """Whether one row, such as a file, becomes many: the input's rows are then the units of work."""
     moves: ClassVar[bool] = True
     """Whether it changes rows or positions; one that does not may come and go between a state and its use."""
+    looks: ClassVar[bool] = True
+    """Whether it looks at rows; one that does not hands on what it is given."""
     rounds: ClassVar[bool] = False
     """Whether it runs its input several times: what a round leaves over belongs to that round."""
     alone: bool = False
@@ -62,6 +64,8 @@ class Operator:
     """Whether each process that runs it reads its whole input."""
     deals: ClassVar[bool] = False
     """Whether the user wants the work dealt here."""
+    dispatches: ClassVar[bool] = False
+    """Whether one process is to make its rows for all workers of a rank."""
     name: str | None = None
     """The user's own name for it, the key of its randomness in place of its kind and count."""
     ahead: int = 0
@@ -106,6 +110,10 @@ class Operator:
     def left_over(self, rows: int) -> int:
         """Of an operator that regroups: how many of `rows` input rows are left for an incomplete last group."""
         return 0
+
+    def sent(self) -> Operator:
+        """This operator as the last of a chain whose elements go to another process; its name and cursors stay."""
+        return self
 
     def remark(self) -> str | None:
         """What `explain` should say of it beside its traits."""

@@ -72,6 +72,7 @@ def chains(draw_: st.DrawFn, steps: int = 4, *, local: bool = False) -> Chain:
             lambda p: p.concat(fp.from_sequence(range(1000, 1007))),
             lambda p, n=size: p.batch(n).unbatch(),
             lambda p: p.repeat(2),
+            lambda p: p.dispatch(),
         ]
         if not local:
             steps_ += [
@@ -149,6 +150,30 @@ def test_seeds_and_epochs(pipe):
     for _ in range(2):
         rows, again = list(one), list(other)
         assert len(rows) == len(again) and all(map(same, rows, again))
+
+
+def agree(got: list[Any], expected: list[Any]) -> None:
+    assert len(got) == len(expected) and all(map(same, got, expected))
+
+
+@pytest.mark.slow
+@settings(quick, max_examples=20)
+@given(chains(), st.integers(1, 4), st.data())
+def test_worker_processes_give_the_same(pipe, shards, data):
+    with fp.Loader(pipe, shards=shards) as here, fp.Loader(pipe, workers=2, shards=shards) as loader:
+        epochs = [list(here) for _ in range(2)]
+        agree(list(loader), epochs[0])
+        taken = data.draw(st.integers(0, len(epochs[0])))
+        rest = epochs[0][taken:] if taken < len(epochs[0]) or not epochs[0] else epochs[1]
+        states = []
+        for one in (here, loader):
+            one.set_epoch(0)
+            iterator = iter(one)
+            agree([next(iterator) for _ in range(taken)], epochs[0][:taken])
+            states.append(json.loads(json.dumps(one.state_dict())))
+        for state, one in ((states[1], loader), (states[0], loader), (states[1], here)):
+            one.load_state_dict(state)
+            agree(list(one), rest)
 
 
 def test_two_epochs_differ_where_there_is_a_shuffle():

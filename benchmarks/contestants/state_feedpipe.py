@@ -49,9 +49,13 @@ class _Control:
         return None
 
 
-def measure(rows: int, seed: int, pipe: str) -> dict[str, Any]:
+def measure(rows: int, seed: int, pipe: str, workers: int) -> dict[str, Any]:
+    with fp.Loader(_PIPES[pipe](rows), workers=workers, seed=seed) as loader:
+        return compared(loader)
+
+
+def compared(loader: fp.Loader[Any]) -> dict[str, Any]:
     """Medians over turns of three passes each, which take turns in going first."""
-    loader = fp.Loader(_PIPES[pipe](rows), seed=seed)
     control = _Control(loader)
     without(loader)
     with_state(loader)

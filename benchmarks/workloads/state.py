@@ -6,14 +6,15 @@ from ..model import Column, Contestant, Results, Verdict, Workload
 
 LIMIT = 0.02
 
+
+def _contestant(name: str, pipe: str, workers: int = 0) -> Contestant:
+    return Contestant(name, "state_feedpipe:measure", arguments={"pipe": pipe, "workers": workers}, ours=True)
+
+
 CONTESTANTS = (
-    Contestant("overhead's chain", "state_feedpipe:measure", arguments={"pipe": "rows"}, ours=True),
-    Contestant(
-        "from_arrays, shuffle, batch, collate",
-        "state_feedpipe:measure",
-        arguments={"pipe": "arrays"},
-        ours=True,
-    ),
+    _contestant("overhead's chain", "rows"),
+    _contestant("from_arrays, shuffle, batch, collate", "arrays"),
+    _contestant("overhead's chain, 2 workers", "rows", workers=2),
 )
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 
 from ..block import Block
@@ -14,6 +15,7 @@ from ..graph import shown
 from ..rows import Indices, RowList
 from ..torch import UnfitError
 from ..traits import Columns
+from . import _collating
 from .map import Map
 
 if TYPE_CHECKING:
@@ -27,11 +29,21 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
+@cache
+def _from_array() -> _collating.Leaf:
+    from ..torch.collate import from_array
+
+    return from_array
+
+
 def tensors(batch: object) -> object:
     """`batch` as tensors, by torch's default rules. torch is imported by the first call."""
-    from ..torch.collate import collate as made
+    return _collating.collate(batch, _from_array())
 
-    return made(batch)
+
+def tensor_data(batch: object) -> object:
+    """As `tensors`, with `TensorData` in their place: torch is imported only where it alone has the rule."""
+    return _collating.collate(batch, _collating.tensor_data)
 
 
 @dataclass(frozen=True)
@@ -62,11 +74,14 @@ class Collate(Map):
         line = f"\n  at {error.where.file}:{error.where.line}" if error.where else ""
         return DataError(f"`.{self.call()}`: {error.__cause__}{begin}{line}")
 
+    def sent(self) -> Collate:
+        return replace(self, function=tensor_data) if self.function is tensors else self
+
     def remark(self) -> None:
         return None
 
     def call(self) -> str:
-        return "collate()" if self.function is tensors else f"collate({shown(self.function)})"
+        return "collate()" if self.function in (tensors, tensor_data) else f"collate({shown(self.function)})"
 
 
 @overload

@@ -26,6 +26,7 @@ class Prefetch(Operator):
     kind: ClassVar[str] = "prefetch"
     seeks: ClassVar[bool] = True
     moves: ClassVar[bool] = False
+    looks: ClassVar[bool] = False
 
     ahead: int
 

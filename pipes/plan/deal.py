@@ -24,10 +24,11 @@ UNIT = 1024  # rows in a range, at most
 
 
 class Common(NamedTuple):
-    """Why all shards read something, and which share of it."""
+    """Why all shards read something, which share of it, and whether only once in each rank."""
 
     reason: str
     share: float = 1.0
+    by_rank: bool = False
 
 
 @dataclass
@@ -109,9 +110,11 @@ class Dealing:
     def _edge(self, node: Node, shard: int, *, mixed: bool) -> Node:
         """`node`, dealt right behind it."""
         if not node.indexed:
+            dispatched = any(below.op.dispatches for below in walk(node))
             if self.shards > 1:
-                self.common[node] = Common(f"the rows of `{node.op.kind}` cannot be dealt without reading all of them")
-            return self._new(DealRows(self.shards, shard), node)
+                reason = f"the rows of `{node.op.kind}` cannot be dealt without reading all of them"
+                self.common[node] = Common(reason, by_rank=dispatched)
+            return self._new(DealRows(self.shards, shard, dispatched), node)
         permuted = mixed and not any(below.op.order is Order.REORDERS for below in walk(node))
         rows = self.stages[node].length or 0
         unit = max(1, min(UNIT, rows // (UNITS * self.shards))) if permuted else 1

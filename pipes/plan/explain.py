@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..graph import Node, walk
 from ..stage import Stage
 from ..traits import Columns, Order
+from .deal import Common
 from .plan import Plan
 
 
@@ -12,9 +13,15 @@ def explained(root: Node, *, world_size: int, workers: int, shards: int | None) 
     """What a loader would run for `root`, a line for each operator."""
     plan = Plan(root, seed=0, rank=0, world_size=world_size, workers=workers, shards=shards)
     lines = [_head(plan), *_operators(plan), _resume(plan)]
-    times = f"{world_size * max(1, workers)} times" if world_size * max(1, workers) > 1 else "once, by this process"
-    lines.extend(f"all shards read: {reason}; it is read {times}" for reason, _ in plan.common())
+    for one in plan.common():
+        lines.append(f"all shards read: {one.reason}; it is read {_times(one, world_size, workers)}")
     return "\n".join(lines)
+
+
+def _times(common: Common, world_size: int, workers: int) -> str:
+    times = world_size * (1 if common.by_rank else max(1, workers))
+    who = "for all workers, by one process" if common.by_rank and workers else "by this process"
+    return f"{times} times" if times > 1 else f"once, {who}"
 
 
 def _head(plan: Plan) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..block import Block, close
-from ..context import Context
+from ..context import Context, Share
 from ..cursor import START, Cursor, Json
 from ..errors import Origin
 from ..pace import Clock
@@ -98,7 +98,7 @@ class Deal(Operator):
 class DealRows(Operator):
     """The rows of a streamed input whose position is `shard` modulo `shards`.
 
-    The shards of one process read the input together, once.
+    The shards of one process read the input together, once; where it is `dispatched`, one process reads for all.
     """
 
     kind: ClassVar[str] = "deal_rows"
@@ -106,6 +106,7 @@ class DealRows(Operator):
 
     shards: int
     shard: int
+    dispatched: bool = False
 
     def length(self, stage: Stage) -> int | None:
         rows = stage.input.length
@@ -116,17 +117,28 @@ class DealRows(Operator):
         source = Cursor.of(at.token)
         source = source.advance(wanted - source.position)
         others = context.shards if context.shard == self.shard else (self.shard,)
-        readers = context.shared.get((id(stage.input), context.rounds), _Readers)
-        reader = readers.claimed(
-            self.shard,
-            wanted,
-            others,
-            lambda sharing: _Reader(stage.input, source, context.whole(), self.shards, sharing),
-        )
-        try:
-            yield from reader.read(self.shard, wanted)
-        finally:
-            reader.release(self.shard)
+        share = Share(stage.input.name, source.plain, self.shard, self.shards, context.rounds, context.origins)
+        if self.dispatched and context.dispatched is not None:
+            return context.dispatched(share)
+        return shared_rows(stage.input, share, others, context)
+
+
+def shared_rows(source: Stage, share: Share, others: Sequence[int], context: Context) -> Iterator[Block]:
+    """One shard's share of the rows of `source`; the shards `others` of this process read it together."""
+    at = Cursor.of(share.at)
+    # From the round of shards that this row is in, for all to share the run, whichever asks first.
+    begin = Cursor(at.token, max(0, at.skip - share.shard), at.row)
+    readers = context.shared.get((id(source), share.rounds), _Readers)
+    reader = readers.claimed(
+        share.shard,
+        at.position,
+        others,
+        lambda sharing: _Reader(source, begin, context.whole(), share.shards, sharing),
+    )
+    try:
+        yield from reader.read(share.shard, at.position)
+    finally:
+        reader.release(share.shard)
 
 
 class _Readers:
@@ -163,6 +175,7 @@ class _Reader:
         self._first = at.position
         self._shards = shards
         self._claimed: set[int] = set()
+        self._error: BaseException | None = None
         self._lock = Lock()  # shards may run in threads, with `prefetch`
         self.queues: dict[int, deque[Block]] = {shard: deque() for shard in sharing}
 
@@ -195,9 +208,14 @@ class _Reader:
         with self._lock:
             queue = self.queues[shard]
             while not queue:
+                if self._error is not None:  # what has failed would else look like the end to all other shards
+                    raise self._error
                 self._clock.enter()
                 try:
                     block = next(self._blocks, None)
+                except BaseException as error:
+                    self._error = error
+                    raise
                 finally:
                     self._clock.leave()
                 if block is None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ..cursor import Cursor, Json
+from ..cursor import START, Cursor, Json
 from ..errors import PlanError
 from ..graph import Node, names, walk, with_inputs
 from ..ops.concat import Concat
@@ -31,14 +31,18 @@ class Position(NamedTuple):
     """Where a rank stands in a pass over the data.
 
     Attributes:
-        start: of an indexed pipe: elements that all ranks together had taken when this rank began.
-        shards: by shard; a shard that is missing has not begun.
+        start: of an indexed pipe: elements that all ranks together have taken.
+        shards: of a streamed pipe, by shard; a shard that is missing has not begun.
         tail: of the elements made of what the shards left over.
     """
 
     start: int = 0
     shards: Mapping[int, ShardState] = MappingProxyType({})
     tail: ShardState = ShardState()
+
+    def after(self, ended: Mapping[int, Json]) -> Position:
+        """The position once these shards have ended, each with the cursor of its leftover."""
+        return self._replace(shards={**self.shards, **{n: ShardState(None, True, left) for n, left in ended.items()}})
 
 
 @dataclass(frozen=True)
@@ -53,8 +57,8 @@ class Part:
 class Plan:
     """What rank `rank` of `world_size` runs.
 
-    An indexed pipe is dealt at its output, element by element; the one shard of a rank has the rank's number. A
-    streamed pipe runs as `shards` virtual shards, of which the rank has each `world_size`-th.
+    An indexed pipe is dealt at its output, element by element, to ranks and then to workers. A streamed pipe runs as
+    `shards` virtual shards, of which the rank has each `world_size`-th and a worker each `workers`-th of these.
 
     Attributes:
         root: the graph, listings and types fixed.
@@ -77,6 +81,10 @@ class Plan:
             root if self._tail is None else self._with_tail(self._tail.op.dropping(), self._tail.inputs, self.names)
         )
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # Once the shards are counted, the workers do not matter.
+        return _plan, (self.root, self.seed, self.rank, self.world_size, self.shards or None)
+
     @property
     def mine(self) -> range:
         """The shards of this rank."""
@@ -92,18 +100,20 @@ class Plan:
         """The name of the operator whose leftovers are put together."""
         return None if self._tail is None else self.names[self._tail]
 
-    def parts(self, position: Position) -> list[Part]:
-        """What this rank has still to run, the tail left out."""
+    def parts(self, position: Position, worker: int = 0, workers: int = 1) -> list[Part]:
+        """What worker `worker` of `workers` of this rank has still to run, the tail left out."""
         if self.indexed:
-            state = position.shards.get(self.rank, ShardState())
-            stage = self.indexed_stage(self.rank, position.start)
-            return [] if state.ended else [Part(self.rank, stage, Cursor.of(state.cursor))]
-        found: list[Part] = []
-        for shard in self.mine:
-            state = position.shards.get(shard, ShardState())
-            if not state.ended:
-                found.append(Part(shard, self.shard_stage(shard), Cursor.of(state.cursor)))
-        return found
+            share, shares = self.rank + self.world_size * worker, self.world_size * workers
+            return [Part(worker, self.indexed_stage(share, shares, position.start), START)]
+        running = self.running(position, worker, workers)
+        return [Part(shard, self.shard_stage(shard), at) for shard, at in running.items()]
+
+    def running(self, position: Position, worker: int = 0, workers: int = 1) -> dict[int, Cursor]:
+        """The shards of `parts`, and where they stand."""
+        if self.indexed:
+            return {worker: START}
+        states = {shard: position.shards.get(shard, ShardState()) for shard in self.mine[worker::workers]}
+        return {shard: Cursor.of(state.cursor) for shard, state in states.items() if not state.ended}
 
     def tail(self, position: Position, held: Mapping[int, RowList] = MappingProxyType({})) -> Part | None:
         """What is made of this rank's leftovers, once its shards have ended; `held` are rows of those at hand."""
@@ -115,11 +125,11 @@ class Plan:
         stage = self._tail_stage([Leftover(shard, left[shard], None, held.get(shard)) for shard in sorted(left)])
         return Part(self.tail_shard, stage, Cursor.of(position.tail.cursor))
 
-    def indexed_stage(self, rank: int, start: int = 0) -> Stage:
-        """What `rank` gives of an indexed pipe, from element `start` of the epoch on."""
-        if self.world_size == 1 and start == 0:
+    def indexed_stage(self, share: int, shares: int, start: int = 0) -> Stage:
+        """One share of an indexed pipe: its elements from `start` on, dealt one by one."""
+        if shares == 1 and start == 0:
             return self.undealt
-        node = Node(Deal(self.world_size, rank, start=start), (self.root,))
+        node = Node(Deal(shares, share, start=start), (self.root,))
         return bind(node, self.names, dict(self._stages))
 
     def shard_stage(self, shard: int) -> Stage:
@@ -155,6 +165,10 @@ class Plan:
         held = [node.op.kind for node in walk(self.root) if node.op.holds]
         whole = [Common(f"`{kind}` holds all of its rows in the memory of each process") for kind in held]
         return whole + list(self._dealing.common.values())
+
+    def stage_named(self, name: str) -> Stage:
+        """The undealt operator of that name."""
+        return next(self._stages[node] for node in walk(self.root) if self.names[node] == name)
 
     def stage_of(self, node: Node) -> Stage:
         """An undealt operator, bound."""
@@ -204,6 +218,10 @@ class Plan:
             return made
 
         return above(self.root)
+
+
+def _plan(root: Node, seed: int, rank: int, world_size: int, shards: int | None) -> Plan:
+    return Plan(root, seed=seed, rank=rank, world_size=world_size, workers=1, shards=shards)
 
 
 def _count(root: Node, world_size: int, workers: int, shards: int | None) -> int:

@@ -1,27 +1,12 @@
-"""What a reading service is: `open` a plan at a position, and iterate."""
+"""What a reading service is: a description, of which each loader starts an executor that runs its plans."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from ..cursor import Json
 from ..plan.plan import Plan, Position
-
-
-class Step(NamedTuple):
-    """One element, the shard it belongs to, and the shard's cursor after it, plain."""
-
-    element: object
-    shard: int
-    cursor: Json
-
-
-class Ended(NamedTuple):
-    """A shard has no more elements; the cursor where its leftover begins, plain, if it has one."""
-
-    shard: int
-    leftover: Json
+from ..turns import Ended, Step
 
 
 class Session(Protocol):
@@ -31,12 +16,24 @@ class Session(Protocol):
     def close(self) -> None: ...
 
 
+class Executor(Protocol):
+    """What one loader has of a service, such as processes; it has one session at a time."""
+
+    def open(self, plan: Plan, position: Position, epoch: int) -> Session: ...
+    def close(self) -> None: ...
+
+
 class ReadingService(Protocol):
-    """Describes where a plan runs; each loader opens its own sessions."""
+    """Describes where a plan runs; several loaders may use one."""
 
     @property
     def workers(self) -> int:
         """How many worker processes; 0 for none."""
         ...
 
-    def open(self, plan: Plan, position: Position, epoch: int) -> Session: ...
+    @property
+    def ordered(self) -> bool:
+        """Whether elements come in the order of the plan; else there is no position to save."""
+        ...
+
+    def start(self) -> Executor: ...

@@ -67,7 +67,8 @@ def packed(array: Array) -> Packed:
         root = root.base
     # What was written into a copy-on-write map is in no file; structured types do not come back from their name.
     if not isinstance(root, np.memmap) or root.filename is None or root.mode == "c" or min(array.strides) < 0:
-        return array
+        # Of others pickle makes a copy for each process.
+        return array if array.flags.forc else np.ascontiguousarray(array)
     offset = root.offset + array.__array_interface__["data"][0] - root.__array_interface__["data"][0]
     return Mapped(str(root.filename), offset, array.dtype.str, array.shape, array.strides)
 

@@ -14,6 +14,7 @@ from ..pipe import Pipe
 from ..rows import Indices, RowList
 from ..stage import Stage
 from ..traits import Operator
+from ._packed import Packed, packed
 
 T = TypeVar("T")
 
@@ -47,6 +48,8 @@ class FromSequence(Operator):
 
     def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
         sequence = self.sequence
+        if isinstance(sequence, Packed):
+            return sequence.rows(indices)
         if isinstance(indices, range) and isinstance(sequence, (list, tuple, range, str)):
             part = sequence[indices.start : indices.stop : indices.step]
             return part if isinstance(part, list) else list(part)
@@ -56,6 +59,9 @@ class FromSequence(Operator):
             number = numbers[len(rows)]
             raise stage.failed_on(error, Origin("from_sequence", number + 1))
         return rows
+
+    def reduce_for_worker(self) -> tuple[object, ...]:
+        return FromSequence, (packed(self.sequence),)
 
 
 def from_sequence(sequence: Sequence[T]) -> Pipe[T]:

@@ -109,7 +109,9 @@ class FromTable(Operator):
 
         table = self._read().table
         assert table is not None
-        # Arrow's own pickle of a slice would hold all of its parent.
+        if table.get_total_buffer_size() <= 1.25 * table.nbytes:
+            return FromTable, (table,)
+        # A slice, of which Arrow's own pickle would hold all of the parent.
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as stream:
             stream.write_table(table)

@@ -18,6 +18,7 @@ from ..rows import Indices, RowList
 from ..stage import Stage
 from ..storage.listing import Listing, Selection
 from ..traits import Operator
+from ._packed import packed
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,9 +58,19 @@ class ListFiles(Operator):
             return cast("list[object]", paths.slice(indices.start, len(indices)).to_pylist())
         return cast("list[object]", paths.take(np.asarray(indices, np.int64)).to_pylist())
 
+    def reduce_for_worker(self) -> tuple[object, ...]:
+        selection = vars(self.selection)
+        return _restored, ({**selection, "paths": packed(selection["paths"])}, self.listing)
+
     def _listed(self) -> Listing:
         assert self.listing is not None, "a run begins with `resolve`"
         return self.listing
+
+
+def _restored(selection: dict[str, object], listing: Listing | None) -> ListFiles:
+    made = object.__new__(Selection)
+    vars(made).update(selection)
+    return ListFiles(made, listing)
 
 
 def list_files(

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import collections
+import copy
 import dataclasses
+import subprocess
+import sys
 from collections import UserDict, defaultdict, namedtuple
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +19,11 @@ from torch.utils.data import default_collate
 
 import feedpipe as fp
 from feedpipe.errors import DataError, RowError
+from feedpipe.graph import chain_code, names, sent
 from feedpipe.rows import Rows
+from feedpipe.run import Run
+from feedpipe.stage import bind, resolve
+from feedpipe.tensors import TensorData
 from feedpipe.testing import check_operator
 
 Point = namedtuple("Point", ["x", "y"])
@@ -27,8 +34,21 @@ class Plain:
     x: int
 
 
-def collated(rows: Sequence[Any]) -> Any:
-    (batch,) = fp.from_sequence(rows).batch(len(rows)).collate()
+def as_sent(pipe: Any) -> list[Any]:
+    """What a worker that runs `pipe` sends: `TensorData`, here turned into tensors at any depth."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TensorData, "__deepcopy__", lambda self, memo: torch.from_numpy(self.array), raising=False)
+        return [copy.deepcopy(batch) for batch in Run(bind(resolve(sent(pipe))))]
+
+
+here_and_sent = pytest.mark.parametrize("run", [list, as_sent])
+"""Runs a pipe in this process, and as a worker does."""
+
+Runs = Callable[[Any], list[Any]]
+
+
+def collated(rows: Sequence[Any], run: Runs = list) -> Any:
+    (batch,) = run(fp.from_sequence(rows).batch(len(rows)).collate())
     return batch
 
 
@@ -96,26 +116,32 @@ CASES: dict[str, list[Any]] = {
 }
 
 
+@here_and_sent
 @pytest.mark.parametrize("rows", CASES.values(), ids=CASES.keys())
-def test_gives_what_default_collate_gives(rows: list[Any]) -> None:
-    assert_same(collated(rows), default_collate(rows))
+def test_gives_what_default_collate_gives(rows: list[Any], run: Runs) -> None:
+    assert_same(collated(rows, run), default_collate(rows))
 
 
-@pytest.mark.parametrize("dtype", ["?", "u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f2", "f4", "f8", "c8", "c16"])
-def test_dtypes_are_kept(dtype: str) -> None:
+@here_and_sent
+@pytest.mark.parametrize(
+    "dtype", ["?", "u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "q", "f2", "f4", "f8", "c8", "c16"]
+)
+def test_dtypes_are_kept(dtype: str, run: Runs) -> None:
     array = np.arange(6).astype(dtype)
     expected = torch.from_numpy(array.copy())
-    assert_same(collated([{"x": one} for one in array])["x"], expected)
-    assert_same(fp.from_arrays({"x": array}).batch(6).collate()[0]["x"], expected)
-    assert fp.from_arrays({"x": array}).shuffle().batch(6).collate()[0]["x"].dtype == expected.dtype
+    assert_same(collated([{"x": one} for one in array], run)["x"], expected)
+    assert_same(run(fp.from_arrays({"x": array}).batch(6).collate())[0]["x"], expected)
+    assert run(fp.from_arrays({"x": array}).shuffle().batch(6).collate())[0]["x"].dtype == expected.dtype
 
 
-def test_a_foreign_byte_order_becomes_this_machines() -> None:
+@here_and_sent
+def test_a_foreign_byte_order_becomes_this_machines(run: Runs) -> None:
     array = np.arange(3, dtype=">i4")
-    assert collated([array, array]).tolist() == [[0, 1, 2]] * 2
-    assert fp.from_arrays({"x": array}).batch(3).collate()[0]["x"].dtype == torch.int32
+    assert collated([array, array], run).tolist() == [[0, 1, 2]] * 2
+    assert run(fp.from_arrays({"x": array}).batch(3).collate())[0]["x"].dtype == torch.int32
 
 
+@here_and_sent
 @pytest.mark.parametrize(
     ("column", "expected"),
     [
@@ -142,12 +168,11 @@ def test_a_foreign_byte_order_becomes_this_machines() -> None:
     ],
     ids=lambda value: str(value.type) if isinstance(value, pa.Array) else "",
 )
-def test_columns_of_a_table(column: pa.Array, expected: Any) -> None:
-    assert_same(table({"x": column})[0]["x"], expected)
+def test_columns_of_a_table(column: pa.Array, expected: Any, run: Runs) -> None:
+    assert_same(run(table({"x": column}))[0]["x"], expected)
     # A slice must not see its parent's values.
     padded = pa.concat_arrays([column, column])
-    whole = table({"x": padded}, size=3)
-    assert_same(whole[1]["x"], expected)
+    assert_same(run(table({"x": padded}, size=3))[1]["x"], expected)
 
 
 def test_a_table_becomes_tensors_without_a_dict_for_any_row(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,13 +241,16 @@ WRONG: dict[str, tuple[Any, str]] = {
     "text in an array": ([{"x": np.array(["a"])}] * 2, r"field `x`: arrays of dtype <U1 have no tensor"),
     "objects in an array": ([{"x": np.array([None])}] * 2, r"field `x`: arrays of dtype object have no tensor"),
     "an array among numbers": ([{"x": np.ones(2)}, {"x": 1.0}], r"field `x`: types ndarray and float differ at row 1"),
+    "an int of 65 bits": ([{"x": 1}, {"x": 2**64}], r"field `x`: Overflow"),
+    "sparse tensors": ([{"x": torch.ones(2).to_sparse()}] * 2, r"field `x`: Batches of sparse tensors"),
 }
 
 
+@here_and_sent
 @pytest.mark.parametrize(("rows", "message"), WRONG.values(), ids=WRONG.keys())
-def test_rows_that_do_not_fit_are_named(rows: list[Any], message: str) -> None:
+def test_rows_that_do_not_fit_are_named(rows: list[Any], message: str, run: Runs) -> None:
     with pytest.raises(DataError, match=message) as caught:
-        collated(rows)
+        collated(rows, run)
     assert "`.collate()`" in str(caught.value)
     assert "batch that begins at from_sequence, row 1" in str(caught.value)
     assert __file__ in str(caught.value)
@@ -239,10 +267,17 @@ WRONG_COLUMNS: dict[str, tuple[Any, str]] = {
 }
 
 
+@here_and_sent
 @pytest.mark.parametrize(("column", "message"), WRONG_COLUMNS.values(), ids=WRONG_COLUMNS.keys())
-def test_columns_that_do_not_fit_are_named(column: pa.Array, message: str) -> None:
+def test_columns_that_do_not_fit_are_named(column: pa.Array, message: str, run: Runs) -> None:
     with pytest.raises(DataError, match=message):
-        list(table({"x": column}))
+        run(table({"x": column}))
+
+
+@here_and_sent
+def test_a_dtype_without_tensors_is_an_error_of_torch(run: Runs) -> None:
+    with pytest.raises(RowError, match=r"collate\(\)` failed with TypeError: can't convert np.ndarray of type"):
+        collated([np.longdouble(1), np.longdouble(2)], run)
 
 
 def test_the_batches_before_a_wrong_one_come_first() -> None:
@@ -283,3 +318,52 @@ def test_a_type_registered_with_torch_is_collated_its_way(monkeypatch: pytest.Mo
 
     monkeypatch.setitem(collate.default_collate_fn_map, Plain, total)
     assert collated([{"a": Plain(1)}, {"a": Plain(2)}]) == {"a": 3}
+
+
+NO_TORCH = """
+import sys
+
+import numpy as np
+
+import feedpipe as fp
+from feedpipe.graph import sent
+from feedpipe.run import Run
+from feedpipe.stage import bind, resolve
+from feedpipe.tensors import TensorData
+
+numbers = {"int": 1, "float": 1.5, "bool": True, "text": "a", "list": [1, 2.5], "NumPy": np.float32(1)}
+rows = [{"array": np.ones((2, 3)), **numbers}, {"array": np.zeros((2, 3)), **numbers}]
+of_rows = fp.from_sequence(rows).batch(2).collate().prefetch(1)
+of_arrays = fp.from_arrays({"x": np.arange(6)}).shuffle().batch(3).collate()
+of_lists = fp.from_sequence([[np.ones(2), 1], [np.ones(2), 2]]).filter(bool).batch(2).collate()
+batches = [batch for pipe in (of_rows, of_arrays, of_lists) for batch in Run(bind(resolve(sent(pipe))))]
+
+assert "torch" not in sys.modules
+assert len(batches) == 4
+assert all(type(leaf) is TensorData for leaf in [*batches[1].values(), *batches[2].values(), *batches[3]])
+first = batches[0]
+assert first.pop("text") == ["a", "a"]
+assert all(type(leaf) is TensorData for leaf in [*first.pop("list"), *first.values()])
+"""
+
+
+def test_a_worker_needs_no_torch() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", NO_TORCH], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_is_sent_is_the_same_pipe() -> None:
+    pipe = fp.from_sequence(range(4)).shuffle().batch(2).collate().prefetch(3).prefetch(1)
+    graph = sent(pipe)
+    assert graph is not pipe
+    assert list(names(graph).values()) == list(names(pipe).values())
+    assert chain_code(graph) == repr(pipe)
+    assert graph.where == pipe.where
+
+
+def test_what_does_not_end_in_the_default_collate_is_sent_as_it_is() -> None:
+    batches = fp.from_sequence([{"x": 1}]).batch(1)
+    for pipe in (batches, batches.prefetch(1), batches.collate(list).prefetch(1), batches.collate().map(dict.copy)):
+        assert sent(pipe) is pipe

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import feedpipe as fp
+from feedpipe.context import Context
+from feedpipe.cursor import START
 from feedpipe.plan.operators import Deal, DealRows
 from feedpipe.plan.plan import Plan
 from feedpipe.stage import resolve
@@ -46,6 +49,21 @@ def test_dealt_rows_are_all_rows_once(count, shards):
     for shard in range(shards):
         rows = check_operator(source.then(DealRows(shards, shard)), samples=2)
         assert rows == list(range(shard, count, shards))
+
+
+def test_what_all_shards_read_fails_for_each_of_them():
+    def numbers():
+        yield from range(7)
+        raise OSError("gone")
+
+    dealt = plan(fp.from_iterable(numbers), shards=3)
+    context = Context(shards=(0, 1, 2))
+    for shard in (2, 0, 1):  # who asks later does not take the failure for an end
+        got = []
+        with pytest.raises(fp.RowError, match="gone"):
+            for block in dealt.shard_stage(shard).blocks(START, replace(context, shard=shard)):
+                got.extend(block.rows)
+        assert got == list(range(shard, 7, 3))
 
 
 def test_the_deal_stands_behind_the_indexed_part():

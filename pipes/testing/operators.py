@@ -1,21 +1,22 @@
-"""For authors of operators and plug-ins: proofs that an operator keeps the law of cursors."""
+"""`check_operator`: proves that an operator keeps the law of cursors."""
 
 from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
-from .context import Context
-from .cursor import START, Cursor
-from .pace import Clock, Pace
-from .pipe import Pipe
-from .rows import RowList
-from .stage import Stage, bind, resolve
+from ..context import Context
+from ..cursor import START, Cursor
+from ..pace import Clock, Pace
+from ..pipe import Pipe
+from ..rows import RowList
+from ..stage import Stage, bind, resolve
+from .elements import same
 
 
 class _RandomPace:
@@ -137,21 +138,3 @@ def _agree(name: str, at: object, got: Sequence[object], expected: Sequence[obje
     for place, (one, other) in enumerate(zip(got, expected, strict=False)):
         assert same(one, other), f"`{name}` from {at}: row {place} is {one!r} and should be {other!r}"
     assert len(got) == len(expected), f"`{name}` from {at} gave {len(got)} rows, and {len(expected)} were left"
-
-
-def same(one: object, other: object) -> bool:
-    """Whether two elements are equal: arrays and tensors by type and value, tables and lists row by row."""
-    if hasattr(one, "__array__") or hasattr(other, "__array__"):
-        if type(one) is not type(other):
-            return False
-        a, b = np.asarray(one), np.asarray(other)
-        return a.dtype == b.dtype and a.shape == b.shape and bool(_equal(a, b))
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
-    if isinstance(one, Sequence) and isinstance(other, Sequence) and not isinstance(one, (str, bytes)):
-        return len(one) == len(other) and all(map(same, one, other))
-    return bool(one == other) or (one != one and other != other)  # NaN
-
-
-def _equal(a: np.ndarray, b: np.ndarray) -> bool:
-    return np.array_equal(a, b, equal_nan=a.dtype.kind in "fc")

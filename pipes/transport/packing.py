@@ -1,0 +1,393 @@
+"""How an element crosses from its worker to the consumer: a small pickle stream, and its arrays in shared memory.
+
+The stream says of each array, tensor and Arrow table where its bytes lie in a region of memory, and `unpack` makes
+views of that region. The rest is in the stream; a long one, with an image file in it, say, lies in the region too. So
+each byte is copied once, by `Packed.write`.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import ctypes
+import dataclasses
+import operator
+import pickle
+import reprlib
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache, partial
+from io import TextIOWrapper
+from itertools import repeat
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import cloudpickle  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]
+import numpy as np
+
+from ..errors import DataError
+from ..rows import Array, Column, Rows
+from ..tensors import TensorData
+from .classes import class_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from _typeshed import WriteableBuffer
+
+    from .tables import ArrowStream
+
+Place: TypeAlias = tuple[object, ...]
+"""What a function of the consumer takes to make an array of a part of the region."""
+Reduced: TypeAlias = str | tuple[object, ...]
+Reducer: TypeAlias = Callable[[Any], Reduced]
+Part: TypeAlias = "Array | bytes | memoryview | ArrowStream"
+
+ALIGNMENT = 64
+"""Each part begins at a multiple of so many bytes."""
+
+_PROTOCOL = 5
+_JOINED = 1 << 14  # parts of up to so many bytes on average are put together first: one call for all
+_DEEPEST = 20  # steps on the way to what cannot be packed
+
+# Letters for the usual dtypes in this machine's byte order: a dtype takes a pickler much longer.
+_LETTERS = {np.dtype(letter): letter for letter in "?bBhHiIqQlLefdFD"}
+
+# In a stream this is the one buffer that is not part of it: the region.
+_REGION = pickle.PickleBuffer(bytearray())
+_in_stream = partial(operator.is_not, _REGION)
+
+
+class Packed:
+    """An element ready to leave.
+
+    Attributes:
+        stream: what `unpack` reads; never long.
+        nbytes: how many bytes `write` fills; 0 if there is nothing to write.
+    """
+
+    __slots__ = ("_joinable", "_parts", "nbytes", "stream")
+
+    def __init__(self, stream: bytes, nbytes: int, parts: list[Part], joinable: bool) -> None:
+        self.stream = stream
+        self.nbytes = nbytes
+        self._parts = parts
+        self._joinable = joinable
+
+    def write(self, target: memoryview) -> None:
+        """Copies the parts to the beginning of `target`, which should be a multiple of `ALIGNMENT`."""
+        if self._joinable and self.nbytes <= _JOINED * len(self._parts):
+            target[: self.nbytes] = b"".join(self._parts)  # type: ignore[arg-type]
+            return
+        start = 0
+        for part in self._parts:
+            if isinstance(part, (bytes, memoryview)):
+                stop = start + len(part)
+                target[start:stop] = part
+            else:
+                stop = start + part.nbytes
+                if isinstance(part, np.ndarray):
+                    np.ndarray(part.shape, part.dtype, target, start)[...] = part
+                else:
+                    part.write(target[start:stop])
+            start = stop
+
+
+def unpack(stream: bytes | bytearray | memoryview, memory: WriteableBuffer | None) -> object:
+    """The element; `memory` is what was written, and None or empty where nothing was.
+
+    Arrays and tensors are views of `memory`, and keep that very object alive.
+    """
+    # Cut from a message, it may begin anywhere. NumPy would not mind, but torch would.
+    if isinstance(memory, memoryview) and len(memory) and ctypes.addressof(ctypes.c_char.from_buffer(memory)) % 16:
+        memory = bytearray(memory)
+    return pickle.loads(stream, buffers=repeat(memory))
+
+
+class Packer:
+    """Packs the elements of one worker.
+
+    What an element holds twice arrives as one object; two arrays over the same memory arrive as two.
+
+    Args:
+        classes: classes that the consumer sent here by value, each with the consumer's number for it.
+    """
+
+    def __init__(self, classes: Mapping[type, int] = MappingProxyType({})) -> None:
+        self._classes = classes
+        self._reducers = _Reducers(self._reducer, copyreg.dispatch_table)
+        self._reducers_by_value = _Reducers(self._reducer, cloudpickle.Pickler.dispatch_table)
+        # Set by the first element with something that no name leads to. Those after it will mostly have the same, and
+        # need not fail first.
+        self._by_value = False
+        self._begin()
+
+    def pack(self, element: object) -> Packed:
+        """The element's stream and parts; arrays are copied by `Packed.write`, and must not change before.
+
+        Raises:
+            DataError: the element holds something that cannot leave its process.
+        """
+        try:
+            if not self._by_value:
+                try:
+                    return self._packed(element)
+                except (pickle.PicklingError, AttributeError, TypeError):
+                    pass
+            packed = self._packed_by_value(element)
+        except MemoryError:
+            raise
+        except Exception as error:
+            raise DataError(self._refusal(element, error)) from error
+        self._by_value = True
+        return packed
+
+    def _packed(self, element: object) -> Packed:
+        """By C alone, but for arrays and the like."""
+        chunks = self._begin()
+        pickler: Any = pickle.Pickler(chunks, _PROTOCOL, buffer_callback=_in_stream)
+        pickler.dispatch_table = self._reducers
+        pickler.dump(element)
+        return self._ended(chunks)
+
+    def _packed_by_value(self, element: object) -> Packed:
+        """With what no name leads to: some microseconds slower."""
+        chunks = self._begin()
+        _ByValue(chunks, self._classes, self._reducers_by_value).dump(element)
+        return self._ended(chunks)
+
+    def _begin(self) -> _Chunks:
+        self._parts: list[Part] = []
+        self._nbytes = 0
+        self._joinable = True
+        return _Chunks()
+
+    def _ended(self, chunks: _Chunks) -> Packed:
+        if len(chunks) > 1:
+            # A pickler writes in pieces of 64 KiB, and a longer value by itself, uncopied. So the pieces are parts.
+            start = self._nbytes
+            pieces = [piece.raw() if isinstance(piece, pickle.PickleBuffer) else memoryview(piece) for piece in chunks]
+            size = sum(map(len, pieces))
+            self._nbytes += size
+            self._parts += pieces
+            self._fill_up()
+            chunks = _Chunks()
+            pickle.Pickler(chunks, _PROTOCOL, buffer_callback=_in_stream).dump(_Elsewhere(start, size))
+        packed = Packed(chunks[0], self._nbytes, self._parts, self._joinable)
+        self._begin()
+        return packed
+
+    def _refusal(self, element: object, error: Exception) -> str:
+        path, culprit = "element", element
+        for _ in range(_DEEPEST):
+            found = next(((step, part) for step, part in _parts_of(culprit) if self._refuses(part)), None)
+            if found is None:
+                break
+            path, culprit = path + found[0], found[1]
+        self._begin()
+        cls = type(culprit)
+        name = cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
+        return (
+            f"an element cannot leave its worker: `{path}`, of type {name}, cannot be packed "
+            f"({str(error) or type(error).__name__}); keep such things out of elements"
+        )
+
+    def _refuses(self, part: object) -> bool:
+        try:
+            self._packed_by_value(part)
+        except Exception:
+            return True
+        return False
+
+    def _reducer(self, cls: type) -> Reducer | None:
+        """What a pickler calls for objects of `cls`; None where that is up to `cls`."""
+        if cls is np.ndarray or cls is np.memmap:
+            return self._array
+        if cls is TensorData:
+            return self._tensor_data
+        if cls is Rows:
+            return _reduced_rows
+        if cls is TextIOWrapper:
+            return _by_itself  # an error; cloudpickle would send what is in the file
+        if hasattr(cls, "__slots__") and any(base in self._classes for base in cls.__mro__):
+            return _reduced_slots
+        # Who has not imported them has none of their objects.
+        torch, arrow = sys.modules.get("torch"), sys.modules.get("pyarrow")
+        if torch and cls is getattr(torch, "Tensor", None):
+            from ..torch import tensors
+
+            return tensors.reducer(self._place)
+        if arrow and issubclass(cls, (arrow.RecordBatch, arrow.Table, arrow.Array, arrow.ChunkedArray)):
+            from . import tables
+
+            return tables.reducer(self._stream)
+        return None
+
+    def _array(self, array: Array) -> Reduced:
+        if array.dtype.hasobject:
+            return array.__reduce_ex__(_PROTOCOL)
+        return np.ndarray, self._place(array)
+
+    def _tensor_data(self, data: TensorData) -> Reduced:
+        array = data.array
+        if not array.dtype.isnative:
+            array = array.astype(array.dtype.newbyteorder("="))
+        if array.dtype not in _LETTERS:
+            raise ValueError(f"torch has no dtype for {array.dtype}")
+        return _tensor_at, self._place(array)
+
+    def _place(self, array: Array) -> Place:
+        """Makes a part of `array`; gives the arguments with which `np.ndarray` makes it again."""
+        dtype: object = _LETTERS.get(array.dtype) or array.dtype
+        size = array.nbytes
+        if not size:
+            return array.shape, dtype
+        block, strides = array, None
+        if not array.flags.c_contiguous:
+            block, strides = _block(array)
+            self._joinable &= strides is not None
+        start = self._nbytes
+        self._nbytes = start + size
+        self._parts.append(block)
+        if size % ALIGNMENT:
+            self._fill_up()
+        return array.shape, dtype, _MEMORY, start, strides
+
+    def _stream(self, stream: ArrowStream) -> Place:
+        """Makes a part of `stream`; gives the arguments with which it is opened."""
+        start = self._nbytes
+        self._nbytes = start + stream.nbytes
+        self._parts.append(stream)
+        self._fill_up()
+        self._joinable = False
+        return _MEMORY, start, stream.nbytes
+
+    def _fill_up(self) -> None:
+        """Goes on to where the next part may begin."""
+        gap = -self._nbytes % ALIGNMENT
+        self._nbytes += gap
+        self._parts.append(bytes(gap))
+
+
+class _Chunks(list[Any]):
+    """The file that a pickler writes to."""
+
+    write = list.append
+
+
+class _Reducers(dict[type, Reducer]):
+    """The table in which a pickler looks up the class of each object; filled as classes turn up."""
+
+    def __init__(self, find: Callable[[type], Reducer | None], others: Mapping[type, Reducer]) -> None:
+        super().__init__()
+        self._find = find
+        self._others = others
+
+    def __missing__(self, cls: type) -> Reducer:
+        if issubclass(cls, type):
+            raise KeyError(cls)  # the object is itself a class, which goes by its name
+        reducer = self[cls] = self._find(cls) or self._others.get(cls) or _by_itself
+        return reducer
+
+
+# What a pickler calls for a class that is in no table.
+_by_itself: Reducer = operator.methodcaller("__reduce_ex__", _PROTOCOL)
+
+
+class _ByValue(cloudpickle.Pickler):  # type: ignore[misc]
+    """Sends the classes that the consumer knows as numbers, and by value what cannot be imported."""
+
+    def __init__(self, chunks: _Chunks, classes: Mapping[type, int], reducers: _Reducers) -> None:
+        self.dispatch_table: Any = reducers
+        super().__init__(chunks, _PROTOCOL, buffer_callback=_in_stream)
+        self._classes = classes
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, type) and obj in self._classes:
+            return class_of, (self._classes[obj],)
+        return super().reducer_override(obj)
+
+
+class _Memory:
+    """Stands for the region in a stream: one memoryview of it for the whole element."""
+
+    def __reduce__(self) -> Reduced:
+        return memoryview, (_REGION,)
+
+
+_MEMORY = _Memory()
+
+
+class _Elsewhere:
+    """Stands for what a stream in the region holds."""
+
+    def __init__(self, start: int, size: int) -> None:
+        self._at = start, size
+
+    def __reduce__(self) -> Reduced:
+        return _unpacked_at, (_MEMORY, *self._at)
+
+
+def _unpacked_at(memory: memoryview, start: int, size: int) -> object:
+    return unpack(memory[start : start + size], memory)
+
+
+def _tensor_at(*place: object) -> object:
+    # Not torch's own function, as for tensors: a worker need not have torch to send `TensorData`.
+    return _maker()(*place)
+
+
+@cache
+def _maker() -> Callable[..., object]:
+    from ..torch import tensors
+
+    return tensors.tensor_at
+
+
+def _reduced_slots(value: object) -> Reduced:
+    # A class that came here by value has become one with a `__dict__`; the consumer's has its slots alone.
+    reduced: Any = value.__reduce_ex__(_PROTOCOL)
+    match reduced:
+        case (make, arguments, (dict(attributes), dict()), *more) if not hasattr(value, "__setstate__"):
+            return make, arguments, (None, attributes), *more
+        case _:
+            return reduced  # type: ignore[no-any-return]
+
+
+def _reduced_rows(rows: Rows) -> Reduced:
+    columns = rows.columns
+    arrow = {name: column for name, column in columns.items() if not isinstance(column, np.ndarray)}
+    if not arrow:
+        return Rows, (dict(columns), len(rows))
+    import pyarrow as pa
+
+    # One stream for all of them, and a gap in the place of each.
+    batch = pa.RecordBatch.from_arrays(list(arrow.values()), names=list(arrow))
+    return _rows_at, ({name: None if name in arrow else column for name, column in columns.items()}, batch, len(rows))
+
+
+def _rows_at(columns: dict[str, Column | None], batch: pa.RecordBatch, length: int) -> Rows:
+    arrow = iter(batch.columns)
+    return Rows({name: next(arrow) if column is None else column for name, column in columns.items()}, length)
+
+
+def _block(array: Array) -> tuple[Array, Place | None]:
+    """`array` without gaps, and the strides it has so; or as it is and None, where that takes a copy."""
+    axes = sorted(range(array.ndim), key=lambda axis: -array.strides[axis])
+    block = array.transpose(axes)
+    # Else only its axes are in another order: Fortran's, or channels last.
+    return (block, array.strides) if block.flags.c_contiguous else (array, None)
+
+
+def _parts_of(value: object) -> Iterator[tuple[str, object]]:
+    """What an object holds, each part with the step that leads to it."""
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield f"[{reprlib.repr(key)}]", part
+    elif isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
+        for at, part in enumerate(value):
+            yield f"[{at}]", part
+    elif not isinstance(value, type):
+        names: Iterable[str] = getattr(value, "_fields", ()) or getattr(value, "__dict__", ())
+        if dataclasses.is_dataclass(value):
+            names = [field.name for field in dataclasses.fields(value)]
+        for name in names:
+            yield f".{name}", getattr(value, name)

@@ -1,0 +1,147 @@
+"""The process that runs what stands before `dispatch`, for all workers.
+
+    worker to dispatcher            dispatcher to worker
+    ("open", number, run, share)
+    ("next", number)                ("block", number, at, end, split)    some rows
+                                    ("end", number)                      no more
+                                    ("failed", number, split)            no more, because of an error
+    ("close", number)
+
+`open` is also the first `next`. Each is answered at once, by what is at hand or by reading on; `end` answers one that
+is of an earlier run.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import select
+import socket
+from collections.abc import Iterator
+from typing import cast
+
+from ..block import Block, close
+from ..context import Context, Share, Shared
+from ..graph import Node
+from ..plan.operators import shared_rows
+from ..plan.plan import Plan
+from ..transport.channel import Channel, GoneError, Head
+from ..transport.classes import adopt
+from ..transport.failure import Failure
+from ..transport.packing import Packer, unpack
+from ..transport.parcel import read_parcel
+from .life import end_with_owner
+from .protocol import Program, plan_of, written
+
+
+def dispatch(control: int, parcel: int) -> None:
+    """Serves the workers whose sockets come through `control`, until that is closed."""
+    end_with_owner(control)
+    content, classes = read_parcel(parcel)
+    adopt(classes)
+    root, _ = cast("tuple[Node, object]", content)
+    with socket.socket(fileno=control) as end:
+        os.register_at_fork(after_in_child=end.close)
+        dispatcher = _Dispatcher(root, end, Packer(classes))
+        while dispatcher.serve():
+            pass
+
+
+class _Client:
+    """A worker, and the shares that it reads."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self.channel = Channel(end)
+        self.shares: dict[int, Iterator[Block]] = {}
+
+    def drop(self) -> None:
+        while self.shares:
+            close(self.shares.popitem()[1])
+
+
+class _Dispatcher:
+    def __init__(self, root: Node, control: socket.socket, packer: Packer) -> None:
+        self._root = root
+        self._control = control
+        control.setblocking(False)
+        self._packer = packer
+        self._clients: dict[int, _Client] = {}
+        self._run = -1
+        self._plan: Plan | None = None
+        self._context = Context()
+
+    def serve(self) -> bool:
+        """Does what is asked; False once the owner is gone."""
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        for client in self._clients.values():
+            poll.register(client.channel, select.POLLIN | (0 if client.channel.flush() else select.POLLOUT))
+        asking = {fd for fd, _ in poll.poll()}
+        # The owner first, whatever `poll` says: it has spoken of a run before any worker asks for it.
+        try:
+            while self._told():
+                pass
+            return False
+        except BlockingIOError:
+            pass
+        for fd in asking.intersection(self._clients):
+            self._answer(fd)
+        return True
+
+    def _told(self) -> bool:
+        """Takes a new worker, or the plan of the next run; False once the owner is gone."""
+        told, fds, _, _ = socket.recv_fds(self._control, 2**16, 1)  # its `flags` do nothing
+        if not told:
+            return False
+        for fd in fds:
+            self._clients[fd] = _Client(socket.socket(fileno=fd))
+        program = cast("Program | None", pickle.loads(told))
+        if program is not None:
+            for client in self._clients.values():
+                client.drop()
+            self._context.shared.close()
+            self._run, terms, epoch = program
+            self._plan = plan_of(self._root, terms)
+            self._context = Context(seed=terms.seed, epoch=epoch, shared=Shared())
+        return True
+
+    def _answer(self, fd: int) -> None:
+        client = self._clients[fd]
+        try:
+            while (message := client.channel.receive(wait=False)) is not None:
+                self._do(client, message.head)
+        except GoneError:
+            client.drop()
+            client.channel.close()
+            del self._clients[fd]
+
+    def _do(self, client: _Client, head: Head) -> None:
+        kind, number, *asked = cast("tuple[str, int, object]", head)
+        if kind == "close":
+            if number in client.shares:
+                close(client.shares.pop(number))
+            return
+        try:
+            if kind == "open" and asked[0] == self._run:
+                client.shares[number] = self._opened(cast("Share", asked[1]))
+            block = next(client.shares.get(number, iter(())), None)
+            if block is not None:
+                packed = self._packer.pack((block.rows, block.origins))
+        except Exception as error:
+            failed = self._packer.pack(Failure.of(error, f"the dispatcher, process {os.getpid()}", self._crossed))
+            client.channel.post(("failed", number, len(failed.stream)), [failed.stream, written(failed)])
+            return
+        if block is None:
+            client.channel.post(("end", number))
+        else:
+            place = ("block", number, block.at.plain, block.end.plain, len(packed.stream))
+            client.channel.post(place, [packed.stream, written(packed)])
+
+    def _opened(self, share: Share) -> Iterator[Block]:
+        assert self._plan is not None, "the owner speaks of a run before any worker does"
+        context = self._context.reading(share)
+        return shared_rows(self._plan.stage_named(share.source), share, self._plan.mine, context)
+
+    def _crossed(self, value: object) -> object:
+        packed = self._packer.pack(value)
+        return unpack(packed.stream, written(packed))

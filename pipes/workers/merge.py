@@ -1,0 +1,153 @@
+"""What the workers of a run make, put into the order of the plan."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator, Iterator
+from typing import cast
+
+from ..cursor import Cursor, Json
+from ..plan.plan import Plan, Position, ShardState
+from ..transport.channel import Message
+from ..turns import Ended, Step
+from .handle import Worker, failure
+from .pool import Pool
+from .protocol import Bundle, Order, Program, Terms
+
+
+class Merge:
+    """One run of a plan, which begins at `position`.
+
+    A shard belongs to one worker, so this side only has to know whose turn it is. It keeps where the consumer stands.
+    When a worker dies, what it has sent stays in its inbox, and the next process goes on behind that.
+    """
+
+    def __init__(self, pool: Pool, plan: Plan, position: Position, epoch: int, run: int) -> None:
+        self.workers = pool.ready(plan.root)
+        self._pool = pool
+        self._plan = plan
+        self._epoch = epoch
+        self._run = run
+        self._terms = Terms(plan.seed, plan.rank, plan.world_size, plan.shards)
+        self._start = position.start
+        self._states = dict(position.shards)  # where the consumer stands, the tail as one more shard
+        if position.tail != ShardState():
+            self._states[plan.tail_shard] = position.tail
+        self._given = [0] * len(self.workers)  # of an indexed pipe: elements that each worker's share has given
+        self._leftovers: dict[int, Bundle] = {}
+        self._in_tail = False
+
+    def run(self, *, ordered: bool) -> Generator[Step | Ended]:
+        """The elements; in the order of the plan, or as they come."""
+        count = len(self.workers)
+        position = self._position(self._states)
+        running = [(self._plan.running(position, n, count), worker) for n, worker in enumerate(self.workers)]
+        places = {shard: (at.position, worker) for shards, worker in running for shard, at in shards.items()}
+        owners = {shard: places[shard][1] for shard in sorted(places, key=lambda shard: (places[shard][0], shard))}
+        self._pool.begin(Program(self._run, self._terms, self._epoch))
+        for worker in self.workers:
+            worker.order(self._order(worker))
+        yield from self._in_turn(owners) if ordered else self._as_they_come(owners)
+        if self._plan.tail(self._position(self._states)) is not None:
+            self._in_tail = True
+            self.workers[0].order(self._order(self.workers[0]))
+            yield from self._in_turn({self._plan.tail_shard: self.workers[0]})
+
+    def _in_turn(self, owners: dict[int, Worker]) -> Iterator[Step | Ended]:
+        """As `turns` orders them, over all workers: `owners` begins with the shard that is next."""
+        waiting = deque(owners)
+        while waiting:
+            shard = waiting.popleft()
+            worker = owners[shard]
+            while not worker.inbox:
+                self._listen([worker])
+            item = self._taken(worker, worker.inbox.popleft())
+            if isinstance(item, Step):
+                waiting.append(shard)
+            yield item
+            del item
+
+    def _as_they_come(self, owners: dict[int, Worker]) -> Iterator[Step | Ended]:
+        left = len(owners)
+        workers = deque(self.workers)
+        while left:
+            while not any(worker.inbox for worker in workers):
+                self._listen(self.workers)
+            while not workers[0].inbox:
+                workers.rotate(-1)
+            item = self._taken(workers[0], workers[0].inbox.popleft())
+            workers.rotate(-1)
+            left -= isinstance(item, Ended)
+            yield item
+            del item
+
+    def _taken(self, worker: Worker, message: Message) -> Step | Ended:
+        """What a message means; from here on the consumer has it."""
+        kind = message.head[0]
+        if kind == "failed":
+            raise failure(message)
+        _, _, shard, cursor, place, split = cast("tuple[str, int, int, Json, object, int]", message.head)
+        if kind == "step":
+            if place is None and len(message.body) > split:
+                self._pool.tell_crowded()
+            step = Step(worker.element(message), shard, cursor)
+            self._given[worker.number] += 1
+            self._mark(self._states, message)
+            return step
+        self._mark(self._states, message)
+        if split:
+            self._leftovers[shard] = bytes(message.body), split
+        return Ended(shard, cursor)
+
+    def _listen(self, waited_for: list[Worker]) -> None:
+        for worker in self._pool.listen(waited_for):
+            self._pool.replace(worker, self._doing(worker))
+            if not self._in_tail or worker is self.workers[0]:
+                worker.order(self._order(worker))
+
+    def _order(self, worker: Worker) -> Order:
+        """What is left for a worker to do, behind all that has come from it."""
+        states = dict(self._states)
+        for message in worker.inbox:
+            self._mark(states, message)
+        return Order(
+            run=self._run,
+            terms=self._terms,
+            epoch=self._epoch,
+            position=self._position(states),
+            worker=worker.number,
+            workers=len(self.workers),
+            given=self._come(worker),
+            waiting=worker.waiting,
+            leftovers=self._leftovers if self._in_tail else None,
+            careful=worker.deaths > 1,
+        )
+
+    def _mark(self, states: dict[int, ShardState], message: Message) -> None:
+        if message.head[0] != "failed" and not self._plan.indexed:
+            kind, _, shard, cursor, *_ = cast("tuple[str, int, int, Json]", message.head)
+            states[shard] = ShardState(cursor) if kind == "step" else ShardState(None, True, cursor)
+
+    def _position(self, states: dict[int, ShardState]) -> Position:
+        shards = dict(states)
+        return Position(self._start, shards, tail=shards.pop(self._plan.tail_shard, ShardState()))
+
+    def _come(self, worker: Worker) -> int:
+        """Of an indexed pipe: how many elements of a worker's share have come."""
+        return self._given[worker.number] + worker.waiting
+
+    def _doing(self, worker: Worker) -> str:
+        """The element that a worker was making, as well as that can be known from here."""
+        plan, order = self._plan, self._order(worker)
+        if plan.indexed:
+            place = worker.number + self._come(worker) * len(self.workers)
+            return f"element {self._start + plan.rank + plan.world_size * place} of the epoch"
+        running = (
+            {plan.tail_shard: Cursor.of(order.position.tail.cursor)}
+            if self._in_tail
+            else plan.running(order.position, worker.number, len(self.workers))
+        )
+        if not running:
+            return "nothing"
+        shard, at = min(running.items(), key=lambda item: (item[1].position, item[0]))
+        return f"element {at.position} of shard {shard}"

@@ -1,0 +1,106 @@
+"""What a worker and its owner say to each other: the heads of messages.
+
+    owner to worker                          worker to owner
+    Begin(...)                 once          ("ready",) or ("broken", doing, split)          begun, or not
+    Order(...)                 a run         ("step", run, shard, cursor, place, split)      an element
+    ("took", count, offsets)   go on         ("ended", run, shard, leftover, None, split)    a shard's end
+    ("stop",)                  end the run   ("failed", run, split)                          the end, by an error
+
+The first `split` bytes of the body are a stream for `unpack`. The memory that belongs to it lies in the arena, at
+`place`, or is the rest of the body where that is None.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..graph import Node
+from ..plan.plan import Plan, Position
+from ..transport.packing import Packed, unpack
+
+Place = tuple[int, int]
+"""A region of the arena: offset and bytes."""
+Bundle = tuple[bytes, int]
+"""Body and split of a message: what one worker has packed and another is to unpack."""
+
+
+class Begin(NamedTuple):
+    """What a worker has to know at its beginning.
+
+    Attributes:
+        number: of the worker.
+        prefetch: how many finished elements may wait for the consumer.
+        arena: bytes of the arena; 0 where there is none.
+        held: regions that the consumer has from a process before this one.
+        stacks: whether it is to write stacks when asked for them.
+        dispatched: whether another process runs what stands before `dispatch`.
+    """
+
+    number: int
+    prefetch: int
+    arena: int
+    held: list[Place]
+    stacks: bool
+    dispatched: bool = False
+
+
+class Terms(NamedTuple):
+    """What makes a plan of the graph."""
+
+    seed: int
+    rank: int
+    world_size: int
+    shards: int
+
+
+class Program(NamedTuple):
+    """What a dispatcher runs."""
+
+    run: int
+    terms: Terms
+    epoch: int
+
+
+class Order(NamedTuple):
+    """What to run, and from where on.
+
+    Attributes:
+        run: its number, which comes back with each answer.
+        terms: of the plan.
+        epoch: the pass over the data.
+        position: where this worker's part begins.
+        worker, workers: which share of the rank's part.
+        given: of an indexed pipe, how many elements of this share have come.
+        waiting: elements that have come from a process before this one and are not taken.
+        leftovers: None for the shards themselves; for the tail, the rows of those shards that had theirs at hand.
+        careful: note each row before it is run, to learn which one ends the process.
+    """
+
+    run: int
+    terms: Terms
+    epoch: int
+    position: Position
+    worker: int
+    workers: int
+    given: int = 0
+    waiting: int = 0
+    leftovers: dict[int, Bundle] | None = None
+    careful: bool = False
+
+
+def plan_of(root: Node, terms: Terms) -> Plan:
+    seed, rank, world_size, shards = terms
+    return Plan(root, seed=seed, rank=rank, world_size=world_size, workers=0, shards=shards or None)
+
+
+def written(packed: Packed) -> memoryview:
+    """The memory of an element that goes without the arena."""
+    memory = memoryview(bytearray(packed.nbytes))
+    packed.write(memory)
+    return memory
+
+
+def unbundled(body: memoryview | bytes, split: int) -> object:
+    """What was sent without the arena."""
+    rest = bytearray(body[split:])  # in memory of its own, where arrays are aligned
+    return unpack(body[:split], rest or None)

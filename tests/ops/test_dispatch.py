@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import feedpipe as fp
+from feedpipe.errors import PlanWarning, WorkerError, WorkerWarning
+from feedpipe.testing import check_operator
+
+
+def numbers() -> Iterator[int]:
+    return iter(range(1000))
+
+
+def test_law():
+    assert check_operator(fp.from_iterable(numbers).take(20).dispatch().map(str)) == [str(i) for i in range(20)]
+    assert check_operator(fp.from_sequence(range(9)).dispatch().batch(2))[-1] == [8]
+
+
+def test_one_process_produces(tmp_path: Path):
+    log = tmp_path / "log"
+
+    def source() -> Iterator[int]:
+        with log.open("a") as file:
+            file.write(f"{os.getpid()}\n")
+        return numbers()
+
+    pipe = fp.from_iterable(source).dispatch().map(lambda x: x * 2).batch(7)
+    with fp.Loader(pipe, workers=3) as loader:
+        for _ in range(2):
+            assert sorted(x for batch in loader for x in batch) == list(range(0, 2000, 2))
+    producers = log.read_text().split()
+    assert len(producers) == 2, "once an epoch"
+    assert len(set(producers)) == 1 and producers[0] != str(os.getpid())
+
+
+def test_without_it_each_worker_reads_all():
+    with pytest.warns(PlanWarning, match="each of 2 processes reads the same data"):
+        list(fp.Loader(fp.from_iterable(numbers), workers=2))
+
+
+def test_the_order_is_that_of_the_plan():
+    pipe = fp.from_iterable(numbers).dispatch().filter(lambda x: x % 3).shuffle(window=50).batch(4)
+    with fp.Loader(pipe, workers=2) as loader:
+        assert list(loader) == list(fp.Loader(pipe))
+
+
+def test_what_counts_all_rows_stays_before_the_deal():
+    pipe = fp.from_iterable(numbers).dispatch().filter(lambda x: x % 2).enumerate().take(100)
+    with fp.Loader(pipe, workers=2) as loader:
+        assert sorted(loader) == [(i, 2 * i + 1) for i in range(100)]
+
+
+def test_resume_with_other_workers():
+    pipe = fp.from_iterable(numbers).dispatch().shuffle(window=100).batch(8)
+    with fp.Loader(pipe, workers=2) as loader:
+        whole = list(loader)
+        iterator = iter(loader)
+        later = [next(iterator) for _ in range(31)][-1:]
+        state = loader.state_dict()
+        rest = list(iterator)
+    for workers in (0, 1, 3):
+        with fp.Loader(pipe, workers=workers) as loader:
+            loader.set_epoch(0)
+            assert list(loader) == whole
+            loader.load_state_dict(state)
+            assert list(loader) == rest, later
+
+
+def test_rounds_of_a_repeat():
+    pipe = fp.from_iterable(lambda: iter(range(20))).dispatch().map(lambda x: x + 1).repeat(3)
+    with fp.Loader(pipe, workers=2) as loader:
+        assert sorted(loader) == sorted(list(range(1, 21)) * 3)
+
+
+def test_errors_before_it_keep_their_words():
+    def fails(x: int) -> int:
+        return 10 // (5 - x)
+
+    pipe = fp.from_iterable(numbers).map(fails).dispatch()
+    with fp.Loader(pipe, shards=2) as loader, pytest.raises(fp.RowError) as here:
+        list(loader)
+    with fp.Loader(pipe, workers=2) as loader, pytest.raises(fp.RowError) as there:
+        list(loader)
+    assert str(here.value) == str(there.value)
+    assert isinstance(there.value.__cause__, ZeroDivisionError)
+
+
+def test_errors_behind_it_know_the_row():
+    def fails(x: int) -> int:
+        return 10 // (5 - x)
+
+    with (
+        fp.Loader(fp.from_iterable(numbers).dispatch().map(fails), workers=2) as loader,
+        pytest.raises(fp.RowError, match="row 6"),
+    ):
+        list(loader)
+
+
+def test_a_producer_that_is_killed_is_replaced(tmp_path: Path):
+    done = tmp_path / "done"
+
+    def source() -> Iterator[int]:
+        for x in numbers():
+            if x == 500 and not done.exists():
+                done.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            yield x
+
+    with (
+        fp.Loader(fp.from_iterable(source).dispatch().batch(3), workers=2) as loader,
+        pytest.warns(WorkerWarning, match="what stands before `dispatch` was killed by SIGKILL"),
+    ):
+        assert sorted(x for batch in loader for x in batch) == list(range(1000))
+
+
+def test_a_producer_that_always_dies_is_an_error():
+    def source() -> Iterator[int]:
+        os.kill(os.getpid(), signal.SIGKILL)
+        yield 1
+
+    with fp.Loader(fp.from_iterable(source).dispatch(), workers=2) as loader, pytest.warns(WorkerWarning):
+        with pytest.raises(WorkerError, match="it has died there 3 times"):
+            list(loader)
+
+
+def test_a_worker_that_is_killed_reads_on():
+    pipe = fp.from_iterable(numbers).dispatch().map(lambda x: (x, os.getpid())).batch(5)
+    with fp.Loader(pipe, workers=2) as loader:
+        got: list[int] = []
+        with pytest.warns(WorkerWarning, match="was killed by SIGKILL"):
+            for step, batch in enumerate(loader):
+                got += [x for x, _ in batch]
+                if step == 20:
+                    os.kill(batch[0][1], signal.SIGKILL)
+    assert sorted(got) == list(range(1000))
+
+
+def test_explain(capsys: pytest.CaptureFixture[str]):
+    fp.from_iterable(numbers).dispatch().batch(2).explain(workers=2)
+    said = capsys.readouterr().out
+    assert "made in one process for all workers of a rank" in said
+    assert "it is read once, for all workers, by one process" in said
