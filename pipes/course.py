@@ -27,8 +27,8 @@ class Course:
     def __init__(self, plan: Plan, steps: int | None, even: Even, *, ordered: bool) -> None:
         if steps is not None and plan.indexed and not ordered:
             raise PlanError(
-                "with `steps` an epoch goes on where the last one stopped, and `ordered=False` leaves no such place in an "
-                "indexed pipe; leave out one of them"
+                "with `steps` an epoch goes on where the last one stopped, and `ordered=False` leaves no such place in "
+                "an indexed pipe; leave out one of them"
             )
         self.plan = plan
         self.steps = steps

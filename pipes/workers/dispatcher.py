@@ -125,17 +125,15 @@ class _Dispatcher:
             if kind == "open" and asked[0] == self._run:
                 client.shares[number] = self._opened(cast("Share", asked[1]))
             block = next(client.shares.get(number, iter(())), None)
-            if block is not None:
+            if block is None:
+                client.channel.post(("end", number))
+            else:
                 packed = self._packer.pack((block.rows, block.origins))
+                where = ("block", number, block.at.plain, block.end.plain, len(packed.stream))
+                client.channel.post(where, [packed.stream, written(packed)])
         except Exception as error:
             failed = self._packer.pack(Failure.of(error, f"the dispatcher, process {os.getpid()}", self._crossed))
             client.channel.post(("failed", number, len(failed.stream)), [failed.stream, written(failed)])
-            return
-        if block is None:
-            client.channel.post(("end", number))
-        else:
-            place = ("block", number, block.at.plain, block.end.plain, len(packed.stream))
-            client.channel.post(place, [packed.stream, written(packed)])
 
     def _opened(self, share: Share) -> Iterator[Block]:
         assert self._plan is not None, "the owner speaks of a run before any worker does"

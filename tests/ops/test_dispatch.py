@@ -123,20 +123,22 @@ def test_a_producer_that_always_dies_is_an_error():
         os.kill(os.getpid(), signal.SIGKILL)
         yield 1
 
-    with fp.Loader(fp.from_iterable(source).dispatch(), workers=2) as loader, pytest.warns(WorkerWarning):
-        with pytest.raises(WorkerError, match="it has died there 3 times"):
-            list(loader)
+    with (
+        fp.Loader(fp.from_iterable(source).dispatch(), workers=2) as loader,
+        pytest.warns(WorkerWarning),
+        pytest.raises(WorkerError, match="it has died there 3 times"),
+    ):
+        list(loader)
 
 
 def test_a_worker_that_is_killed_reads_on():
     pipe = fp.from_iterable(numbers).dispatch().map(lambda x: (x, os.getpid())).batch(5)
-    with fp.Loader(pipe, workers=2) as loader:
-        got: list[int] = []
-        with pytest.warns(WorkerWarning, match="was killed by SIGKILL"):
-            for step, batch in enumerate(loader):
-                got += [x for x, _ in batch]
-                if step == 20:
-                    os.kill(batch[0][1], signal.SIGKILL)
+    got: list[int] = []
+    with fp.Loader(pipe, workers=2) as loader, pytest.warns(WorkerWarning, match="was killed by SIGKILL"):  # noqa: PT031
+        for step, batch in enumerate(loader):
+            got += [x for x, _ in batch]
+            if step == 20:
+                os.kill(batch[0][1], signal.SIGKILL)
     assert sorted(got) == list(range(1000))
 
 
