@@ -3,7 +3,7 @@
 A peer never shares an environment with feedpipe or with another peer: their pins contradict each
 other (torchdata 0.9 and 0.11), and an import must not find what its own installation would lack.
 An environment is named by its pins and the Python version, so a changed pin makes a new one. pip
-runs in the checkout, with the user's own configuration.
+runs with the user's own configuration.
 """
 
 from __future__ import annotations
@@ -28,14 +28,12 @@ CACHE = ROOT / ".bench"
 _TORCH = ("torch==2.13.0", "numpy==2.4.6")
 _PILLOW = "pillow==13.0.0"
 
-#: The pins of every peer. torch comes first: it decides what else fits. Pillow is for the workload `jpeg`, and the last
-#: environment is for feedpipe there, from this checkout: its own has no Pillow.
+#: The pins of every peer. torch comes first: it decides what else fits. Pillow is for the workload `jpeg`.
 PINS: dict[str, tuple[str, ...]] = {
     "torch": (*_TORCH, _PILLOW),
     "torchdata-0.9": (*_TORCH, "torchdata==0.9.0"),
     "torchdata-0.11": (*_TORCH, "torchdata==0.11.0"),
     "webdataset": (*_TORCH, "webdataset==1.0.2", _PILLOW),
-    "feedpipe-pillow": ("--constraint", "constraints.txt", "--editable", ".", _PILLOW),
 }
 
 
@@ -57,8 +55,7 @@ def environment(name: str, *, rebuild: bool = False, say: Callable[[str], None] 
     if name == HERE:
         return Environment(HERE, Path(sys.executable), _installed(Path(sys.executable)))
     pins = PINS[name]
-    files = ((ROOT / each).read_text() for each in pins if each.endswith(".txt"))
-    key = hashlib.sha256("\n".join((platform.python_version(), *pins, *files)).encode()).hexdigest()[:8]
+    key = hashlib.sha256("\n".join((platform.python_version(), *pins)).encode()).hexdigest()[:8]
     folder = CACHE / "environments" / f"{name}-{key}"
     python = folder / "bin" / "python"
     complete = folder / "versions.json"  # written last: its presence means the build went through
@@ -80,8 +77,7 @@ def own_folder() -> Path:
 
 
 def _pip(name: str, python: Path, *arguments: str) -> str:
-    command = [str(python), "-m", "pip", *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run([str(python), "-m", "pip", *arguments], capture_output=True, text=True, check=False)
     if done.returncode:
         lines = (done.stderr or done.stdout).strip().splitlines()
         raise BuildError(f"the environment {name} could not be built: " + "\n".join(lines[-8:]))

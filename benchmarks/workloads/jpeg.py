@@ -8,7 +8,7 @@ from typing import Any
 
 from ..environments import environment
 from ..harness import measure
-from ..model import Column, Contestant, Results, Verdict, Workload, median, spread
+from ..model import HERE, Column, Contestant, Results, Verdict, Workload, median, spread
 
 IMAGES = 2048
 
@@ -16,13 +16,11 @@ OURS = "feedpipe"
 LIMIT = "the limit: decoding alone, two processes"
 SHARE = 0.95
 
-_ENVIRONMENT = "feedpipe-pillow"
-
 CONTESTANTS = (
-    Contestant(OURS, "jpeg_feedpipe:measure", _ENVIRONMENT, ours=True),
+    Contestant(OURS, "jpeg_feedpipe:measure", ours=True),
     Contestant("torch DataLoader", "jpeg_dataloader:measure", "torch"),
     Contestant("WebDataset 1.0", "jpeg_webdataset:measure", "webdataset"),
-    Contestant(LIMIT, "jpeg_limit:measure", _ENVIRONMENT),
+    Contestant(LIMIT, "jpeg_limit:measure"),
 )
 
 
@@ -31,7 +29,7 @@ def _prepare(folder: Path) -> Mapping[str, Any]:
     done = folder / "made"
     if not done.exists():
         maker = Contestant("the maker of the images", "jpeg_tasks:make")
-        made = measure(maker, environment(_ENVIRONMENT), {"folder": str(folder), "images": IMAGES})
+        made = measure(maker, environment(HERE), {"folder": str(folder), "images": IMAGES})
         done.write_text(f"{IMAGES} images of {made['mean_bytes']:.0f} bytes on average\n")
     return {"folder": f"../data/{folder.name}"}
 
