@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import tempfile
 import warnings
 from collections import Counter
@@ -21,26 +20,21 @@ from .samples import Sample, failing, samples, uneven
 from .unordered import check_unordered
 
 
-def check_service(
-    service: ReadingService, *, others: Sequence[ReadingService] = (), places: int = 4, seed: int = 0
-) -> None:
+def check_service(service: ReadingService, *, others: Sequence[ReadingService] = ()) -> None:
     """Checks that `service` keeps what a loader promises.
 
     Runs small pipes of every kind, indexed and streamed, of rows and of files, on 1, 2 and 3 ranks, and compares with
     `InProcess`: the same elements in the same order, with the same `info`; the same errors with the same words and
-    causes, after the same elements. From states taken after elements (before the first and after the last too, and
-    `places` drawn at random), through JSON, it goes on: in the same service, here, in each of `others`, here from the
-    service's state and the other way round, and once more from the resumed run; each time the elements must be exactly
-    those that follow. Then come the rules of epochs, `steps`, `even` and `peek`, two loaders of one service, and that
-    after a close, an error or a `del` no thread, process or open file is left.
+    causes, after the same elements. From the state after each element, and before the first, through JSON, it goes on:
+    in the same service, here, in each of `others`, from a state taken here, and once more from the resumed run; each
+    time the elements must be exactly those that follow. Then come the rules of epochs, `steps`, `even` and `peek`, two
+    loaders of one service, and that after a close, an error or a `del` no thread, process or open file is left.
 
     A service whose `ordered` is False has to give the same elements, each worker's own in their order, and no state.
 
     Args:
         service: what to check. It must be able to import `feedpipe`, and read local files.
         others: ordered services that must go on from its states, such as the same with more workers.
-        places: how many states of a pipe to go on from, beside the first and the last.
-        seed: of the places.
 
     Raises:
         AssertionError: with the pipe, the options of the loader, and the first element that differs.
@@ -50,7 +44,6 @@ def check_service(
         >>> from feedpipe.testing import check_service
         >>> check_service(fp.InProcess(debug=True))
     """
-    chance = random.Random(seed)
     with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
         warnings.simplefilter("ignore", PlanWarning)
         good, bad = samples(Path(folder)), failing(Path(folder))
@@ -60,14 +53,14 @@ def check_service(
         with nothing_left(repr(service)):
             for sample in good:
                 if service.ordered:
-                    _check_ranks(service, sample, lambda case: _check_runs(case, others, places, chance))
+                    _check_ranks(service, sample, lambda case: _check_runs(case, others))
                 else:
                     _check_ranks(service, sample, check_unordered)
             for case in (Case(service, bad[0], ranks=2), *(Case(service, one) for one in bad[1:])):
                 _check_failure(case)
             if service.ordered:
                 for case in _uneven(service):
-                    _check_runs(case, others, places, chance)
+                    _check_runs(case, others)
             check_epochs(service)
             check_closing(service)
 
@@ -90,7 +83,7 @@ def _uneven(service: ReadingService) -> Iterator[Case]:
         yield Case(service, sample, steps=4)
 
 
-def _check_runs(case: Case, others: Sequence[ReadingService], places: int, chance: random.Random) -> list[Taken]:
+def _check_runs(case: Case, others: Sequence[ReadingService]) -> list[Taken]:
     """Whole epochs, and what follows each state; gives the first epoch."""
     with ExitStack() as stack:
         here, loader, *more = (
@@ -108,28 +101,15 @@ def _check_runs(case: Case, others: Sequence[ReadingService], places: int, chanc
             states += [(epoch, 0, *before)]
             states += [(epoch, place, one, two) for place, (one, two) in enumerate(zip(own, known, strict=True), 1)]
         epochs.append(taken(here.with_info()))
-        for epoch, place, own_state, known_state in _chosen(states, len(epochs[0]), places, chance):
+        for epoch, place, own_state, known_state in states:
             for target in (loader, here, *more):
                 _check_rest(case, target, own_state, epochs, epoch, place)
             _check_rest(case, loader, known_state, epochs, epoch, place)
-            if left := len(epochs[epoch]) - place:
+            if place < len(epochs[epoch]):
                 loader.load_state_dict(own_state)
-                run = loader.with_info()
-                more_taken = chance.randrange(left)
-                for _ in range(more_taken):
-                    next(run)
-                again = through_json(next(run)[1].state_dict())
-                _check_rest(case, here, again, epochs, epoch, place + more_taken + 1)
+                _, info = next(loader.with_info())
+                _check_rest(case, here, through_json(info.state_dict()), epochs, epoch, place + 1)
         return epochs[0]
-
-
-def _chosen(
-    states: list[tuple[int, int, State, State]], count: int, places: int, chance: random.Random
-) -> list[tuple[int, int, State, State]]:
-    """The first, the last, and some at random."""
-    inner = [one for one in states if 0 < one[1] < count]
-    ends = [states[0], states[count]]
-    return ends + (inner if len(inner) <= places else chance.sample(inner, places))
 
 
 def _check_rest(

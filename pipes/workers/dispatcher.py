@@ -63,7 +63,6 @@ class _Dispatcher:
     def __init__(self, root: Node, control: socket.socket, packer: Packer) -> None:
         self._root = root
         self._control = control
-        control.setblocking(False)
         self._packer = packer
         self._clients: dict[int, _Client] = {}
         self._run = -1
@@ -77,20 +76,15 @@ class _Dispatcher:
         for client in self._clients.values():
             poll.register(client.channel, select.POLLIN | (0 if client.channel.flush() else select.POLLOUT))
         asking = {fd for fd, _ in poll.poll()}
-        # The owner first, whatever `poll` says: it has spoken of a run before any worker asks for it.
-        try:
-            while self._told():
-                pass
+        if self._control.fileno() in asking and not self._told():
             return False
-        except BlockingIOError:
-            pass
         for fd in asking.intersection(self._clients):
             self._answer(fd)
         return True
 
     def _told(self) -> bool:
         """Takes a new worker, or the plan of the next run; False once the owner is gone."""
-        told, fds, _, _ = socket.recv_fds(self._control, 2**16, 1)  # its `flags` do nothing
+        told, fds, _, _ = socket.recv_fds(self._control, 2**16, 1)
         if not told:
             return False
         for fd in fds:
@@ -122,8 +116,12 @@ class _Dispatcher:
                 close(client.shares.pop(number))
             return
         try:
-            if kind == "open" and asked[0] == self._run:
-                client.shares[number] = self._opened(cast("Share", asked[1]))
+            if kind == "open":
+                run, share = cast("tuple[int, Share]", asked)
+                while run > self._run and self._told():
+                    pass  # the owner has spoken since it was last heard: before it gave this worker its orders
+                if run == self._run:
+                    client.shares[number] = self._opened(share)
             block = next(client.shares.get(number, iter(())), None)
             if block is None:
                 client.channel.post(("end", number))

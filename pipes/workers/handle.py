@@ -205,11 +205,13 @@ class Dispatcher:
     """The process that runs what stands before `dispatch`.
 
     Attributes:
+        progress: whether anything of the run has come from a worker that is no more, since the present process began.
         deaths: processes that have died here, one after the other, before anything came from their workers.
     """
 
     def __init__(self) -> None:
         self.pid = 0
+        self.progress = False
         self.deaths = 0
         self._control: socket.socket | None = None
 
@@ -229,6 +231,7 @@ class Dispatcher:
         with _pair(socket.SOCK_SEQPACKET) as (ours, theirs):
             self.pid = starter.start("dispatcher", [theirs.fileno(), parcel], ours.fileno())
         self._control = ours
+        self.progress = False
 
     def connection(self) -> socket.socket:
         """One end of a connection to it."""

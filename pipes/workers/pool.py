@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import mmap
 import os
 import select
 import weakref
@@ -102,16 +103,18 @@ class Pool:
                     worker.end(owned.starter)
             owned.dispatcher.start(owned.starter, owned.parcel)
         for worker in owned.workers:
-            if worker.running and worker.broken:
+            if worker.running and (worker.broken or worker.number in self._orphans):
                 worker.end(owned.starter)
             if not worker.running:
                 self._start(worker)
+        self._orphans.clear()
         return owned.workers
 
     def begin(self, program: Program) -> None:
         """Says what is run next; then the workers get their orders."""
         self._program = program
         if self._owned.dispatcher is not None:
+            self._owned.dispatcher.deaths = 0
             self._owned.dispatcher.begin(program)
 
     def listen(self, waited_for: Sequence[Worker]) -> list[Worker]:
@@ -159,6 +162,8 @@ class Pool:
         if worker.number in self._orphans:
             self._orphans.discard(worker.number)
         else:
+            if self._owned.dispatcher is not None:
+                self._owned.dispatcher.progress |= worker.progress
             note = worker.note() if worker.deaths > 1 else ""  # else it is of an earlier run
             worker.deaths = 1 if worker.progress else worker.deaths + 1
             said = f"worker {worker.number} (process {worker.pid}) {death}, while it made {doing}"
@@ -176,7 +181,7 @@ class Pool:
     def _replace_dispatcher(self, dispatcher: Dispatcher) -> None:
         """Starts a new one; the workers, which hang on the old one, are to be replaced too."""
         owned = self._owned
-        progress = any(worker.progress for worker in owned.workers)
+        progress = dispatcher.progress or any(worker.progress for worker in owned.workers)
         death = dispatcher.end(owned.starter)
         dispatcher.deaths = 1 if progress else dispatcher.deaths + 1
         _bear(dispatcher.deaths, f"the process that runs what stands before `dispatch` {death}")
@@ -202,8 +207,15 @@ class Pool:
             raise LoaderError("the workers of a loader belong to the process that made it; make a loader in this one")
 
     def _check_memory(self) -> None:
+        if not self._arena:
+            return
+        size = self._arena * self._service.workers
         try:
-            os.close(shared_memory(self._arena))
+            fd = shared_memory(size)
+            try:
+                mmap.mmap(fd, size).close()  # there may be a limit on what a process maps
+            finally:
+                os.close(fd)
         except OSError as error:
             self._arena = 0
             log.warning("elements come from the workers by a slower way, for there is no shared memory: %s", error)

@@ -47,7 +47,10 @@ def _served(control: socket.socket) -> set[int]:
     """Serves until the other end is gone; the children that are left then."""
     workers: set[int] = set()
     while True:
-        request, fds, _, _ = socket.recv_fds(control, 4096, 8)
+        try:
+            request, fds, _, _ = socket.recv_fds(control, 4096, 8)
+        except ConnectionError:  # gone, with an answer unread
+            return workers
         if not request:
             return workers
         number, what = pickle.loads(request)
@@ -64,9 +67,10 @@ def _served(control: socket.socket) -> set[int]:
             control.send(pickle.dumps((number, answer)))
 
 
-def run_alone(role: Role, fds: Sequence[int]) -> NoReturn:
+def run_alone(role: Role, fds: Sequence[int], parent: int) -> NoReturn:
     """A process that is an interpreter of its own."""
     ignore_interrupts()
+    die_with_parent(parent)
     run(role, fds)
 
 
@@ -113,7 +117,7 @@ def _fork(control: socket.socket, role: Role, fds: Sequence[int]) -> int:
     if pid:
         return pid
     control.close()
-    _die_with_parent(server)
+    die_with_parent(server)
     run(role, fds)
 
 
@@ -139,8 +143,10 @@ def flush() -> None:
             stream.flush()
 
 
-def _die_with_parent(parent: int) -> None:
-    """Has the system kill this process when the server dies."""
+def die_with_parent(parent: int) -> None:
+    """Has the system kill this process when its parent dies; 0 stands for a parent that it is not to die with."""
+    if not parent:
+        return
     with contextlib.suppress(OSError, AttributeError):  # where there is no `prctl`, as on macOS
         set_death_signal = 1
         ctypes.CDLL(None).prctl(set_death_signal, signal.SIGKILL)

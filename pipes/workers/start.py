@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import select
 import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Generator, Sequence
 from typing import NamedTuple, Protocol, cast
 
 from ..errors import WorkerError
-from .server import GRACE, Role, end_all, ended, flush, ignore_interrupts, run
+from .server import GRACE, Role, die_with_parent, end_all, ended, flush, ignore_interrupts, run
 
 
 class Death(NamedTuple):
@@ -75,8 +77,14 @@ class ForkServer:
         return Death(*cast("tuple[int | None, int]", self._ask(pid, ())))
 
     def close(self) -> None:
-        self._control.close()
-        _wait(self._server)
+        with self._control:
+            self._control.shutdown(socket.SHUT_WR)
+            # It closes its end by ending. `Popen.wait` with a timeout would sleep and look, again and again.
+            ended = select.poll()
+            ended.register(self._control, select.POLLIN)
+            if not ended.poll(GRACE * 3000):
+                self._server.kill()
+        self._server.wait()
 
     def disown(self) -> None:
         self._control.close()
@@ -104,7 +112,7 @@ class Spawn:
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
     def start(self, role: Role, fds: Sequence[int], own: int) -> int:
-        command = f"from feedpipe.workers.server import run_alone; run_alone({role!r}, {list(fds)!r})"
+        command = f"from feedpipe.workers.server import run_alone; run_alone({role!r}, {list(fds)!r}, {_to_die_with()})"
         process = _interpreter(command, fds, *self._threads)
         self._processes[process.pid] = process
         return process.pid
@@ -132,6 +140,7 @@ class Fork:
         self._pids: set[int] = set()
 
     def start(self, role: Role, fds: Sequence[int], own: int) -> int:
+        parent = _to_die_with()
         flush()  # what waits to be written would be written by the copy as well
         with _interrupts_held():
             pid = os.fork()
@@ -139,6 +148,7 @@ class Fork:
                 try:
                     os.close(own)
                     ignore_interrupts()
+                    die_with_parent(parent)
                     _limit_threads(*self._threads)
                     run(role, fds)
                 finally:  # nothing gets out into the program that this is a copy of
@@ -158,6 +168,11 @@ class Fork:
 
 
 STARTERS: dict[str, Callable[[int, int], Starter]] = {"forkserver": ForkServer, "spawn": Spawn, "fork": Fork}
+
+
+def _to_die_with() -> int:
+    """This process, for one that it is about to start; 0 outside the main thread, where the system means the thread."""
+    return os.getpid() if threading.current_thread() is threading.main_thread() else 0
 
 
 def _interpreter(command: str, fds: Sequence[int], threads: int, io_threads: int) -> subprocess.Popen[bytes]:
@@ -199,12 +214,3 @@ def _limit_threads(threads: int, io_threads: int) -> None:
     if arrow := sys.modules.get("pyarrow"):
         arrow.set_cpu_count(threads)
         arrow.set_io_thread_count(io_threads)
-
-
-def _wait(process: subprocess.Popen[bytes]) -> None:
-    """Waits for a process that has been told to end."""
-    try:
-        process.wait(GRACE * 3)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()

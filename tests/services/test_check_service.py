@@ -1,0 +1,191 @@
+"""`check_service` finds what a reading service does wrong."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import pytest
+
+import feedpipe as fp
+from feedpipe.errors import RowError
+from feedpipe.testing import check_service
+from feedpipe.turns import Step
+
+Items = Iterator[Any]
+
+
+@dataclass(frozen=True)
+class Broken:
+    """`InProcess`, whose sessions give what `change` makes of theirs."""
+
+    change: Callable[[Items], Items]
+    workers: int = 0
+    ordered: bool = True
+
+    def start(self) -> BrokenExecutor:
+        return BrokenExecutor(self.change)
+
+
+class BrokenExecutor:
+    def __init__(self, change: Callable[[Items], Items]) -> None:
+        self.inner = fp.InProcess().start()
+        self.change = change
+
+    def open(self, *args: Any) -> BrokenSession:
+        return BrokenSession(self.inner.open(*args), self.change)
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+class BrokenSession:
+    def __init__(self, inner: Any, change: Callable[[Items], Items]) -> None:
+        self.inner = inner
+        self.items = change(iter(inner))
+
+    def __iter__(self) -> Items:
+        return self.items
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+def whole(items: Items) -> Items:
+    return items
+
+
+def without_the_first(items: Items) -> Items:
+    next(items)
+    return items
+
+
+def swapped(items: Items) -> Items:
+    start = [item for _, item in zip(range(2), items, strict=False)]
+    return chain(reversed(start), items)
+
+
+def twice(items: Items) -> Items:
+    for k, item in enumerate(items):
+        yield item
+        if k == 2:
+            yield item
+
+
+def with_cursors_before(items: Items) -> Items:
+    cursors: dict[int, Any] = {}
+    for item in items:
+        if isinstance(item, Step):
+            yield item._replace(cursor=cursors.get(item.shard, [None, 0, 0]))
+            cursors[item.shard] = item.cursor
+        else:
+            yield item
+
+
+def without_leftovers(items: Items) -> Items:
+    return (item if isinstance(item, Step) else item._replace(leftover=None) for item in items)
+
+
+def as_lists(items: Items) -> Items:
+    return (item._replace(element=list(item.element)) if hasattr(item.element, "arrow") else item for item in items)
+
+
+def with_quiet_errors(items: Items) -> Items:
+    try:
+        yield from items
+    except RowError:
+        return
+
+
+def with_other_words(items: Items) -> Items:
+    try:
+        yield from items
+    except RowError as error:
+        raise type(error)("failed", operator=error.operator, where=error.where, origin=error.origin) from error
+
+
+def without_cause(items: Items) -> Items:
+    try:
+        yield from items
+    except RowError as error:
+        error.__cause__ = None
+        raise
+
+
+def with_errors_first(items: Items) -> Items:
+    yield from list(items)
+
+
+def with_a_thread(items: Items) -> Items:
+    if not threads:
+        threads.append(threading.Thread(target=stop.wait, daemon=True))
+        threads[0].start()
+    return items
+
+
+def with_a_file(items: Items) -> Items:
+    kept.append(open("/dev/null"))  # noqa: SIM115
+    return items
+
+
+stop = threading.Event()
+threads: list[threading.Thread] = []
+kept: list[Any] = []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (without_the_first, "epoch 0: element 0 is"),
+        (swapped, "element 0 is"),
+        (twice, "element 3 is"),
+        (with_cursors_before, "what follows element"),
+        (without_leftovers, "a loaded state stands at"),
+        (as_lists, "element 0 is"),
+        (with_quiet_errors, "a pipe that fails has given"),
+        (with_other_words, "the error is RowError('failed"),
+        (without_cause, "should have the cause SampleError"),
+        (with_errors_first, "gave 0 elements"),
+        (with_a_file, "open files"),
+    ],
+)
+def test_what_is_wrong_is_found(change, words):
+    with pytest.raises(AssertionError) as found:
+        check_service(Broken(change))
+    assert words in str(found.value)
+    while kept:
+        kept.pop().close()
+
+
+@pytest.mark.slow
+def test_a_thread_that_is_left_is_found(monkeypatch):
+    monkeypatch.setattr("feedpipe.testing.footprint.PATIENCE", 0.001)
+    with pytest.raises(AssertionError, match="thread"):
+        check_service(Broken(with_a_thread))
+    stop.set()
+
+
+@pytest.mark.slow
+def test_what_is_right_passes():
+    check_service(Broken(whole))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (without_the_first, "lacks"),
+        (twice, "in excess"),
+        (swapped, "has the order"),
+    ],
+)
+def test_without_order(change, words):
+    with pytest.raises(AssertionError, match=words):
+        check_service(Broken(change, ordered=False))
+
+
+def test_what_is_right_without_order_passes():
+    check_service(Broken(whole, ordered=False))

@@ -1,0 +1,95 @@
+"""Every reading service keeps what a loader promises."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+import feedpipe as fp
+from feedpipe.errors import LoaderError, PlanError
+from feedpipe.testing import check_service
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [0, 1, 2, 5])
+def test_services(workers):
+    check_service(fp.MultiProcess(workers) if workers else fp.InProcess())
+
+
+@pytest.mark.slow
+def test_states_go_on_with_other_numbers_of_workers():
+    check_service(fp.InProcess(), others=[fp.MultiProcess(3, prefetch=1)])
+
+
+@pytest.mark.slow
+def test_without_order():
+    check_service(fp.MultiProcess(3, ordered=False))
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_state_taken_while_elements_wait_does_not_count_them(tmp_path, streamed):
+    fifo = tmp_path / "made"
+    os.mkfifo(fifo)
+
+    def told(row: int) -> int:
+        with open(fifo, "wb", buffering=0) as file:
+            file.write(b".")
+        return row
+
+    pipe = fp.from_sequence(range(40)).map(told)
+    if streamed:
+        pipe = pipe.filter(lambda row: row >= 0)
+    made = os.open(fifo, os.O_RDWR)
+    with fp.Loader(pipe, fp.MultiProcess(1, prefetch=4)) as loader:
+        iterator = iter(loader)
+        assert [next(iterator) for _ in range(3)] == [0, 1, 2]
+        for _ in range(3 + 4):  # waits until so many were made
+            os.read(made, 1)
+        state = json.loads(json.dumps(loader.state_dict()))
+        assert loader.peek() == 3
+        assert loader.state_dict() == state
+        assert list(iterator) == list(range(3, 40))
+        for service in (fp.InProcess(), fp.MultiProcess(2)):
+            with fp.Loader(pipe, service) as other:
+                other.load_state_dict(state)
+                assert list(other) == list(range(3, 40))
+    os.close(made)
+
+
+class TestWithoutOrder:
+    def test_a_slow_element_holds_back_no_other(self, tmp_path):
+        fifo = tmp_path / "go"
+        os.mkfifo(fifo)
+
+        def slow(row: int) -> int:
+            if row == 0:
+                fifo.read_bytes()
+            return row
+
+        with fp.Loader(fp.from_sequence(range(20)).map(slow), fp.MultiProcess(2, ordered=False)) as loader:
+            iterator = iter(loader)
+            assert [next(iterator) for _ in range(10)] == list(range(1, 20, 2))
+            fifo.write_bytes(b"go")
+            assert list(iterator) == list(range(0, 20, 2))
+
+    def test_there_is_no_state(self):
+        with fp.Loader(fp.from_sequence(range(20)), fp.MultiProcess(2, ordered=False)) as loader:
+            with pytest.raises(LoaderError, match="`ordered=False`.*leave it out"):
+                loader.state_dict()
+            _, info = next(loader.with_info())
+            with pytest.raises(LoaderError, match="`ordered=False`"):
+                info.state_dict()
+            assert (loader.epoch, loader.step) == (0, 1)
+
+    def test_steps_need_a_place_to_go_on_from(self):
+        service = fp.MultiProcess(2, ordered=False)
+        with (
+            fp.Loader(fp.from_sequence(range(20)), service, steps=3) as loader,
+            pytest.raises(PlanError, match="`steps`.*`ordered=False`"),
+        ):
+            list(loader)
+        streamed = fp.from_sequence(range(20)).filter(lambda row: True)
+        with fp.Loader(streamed, service, steps=5) as loader:
+            assert sorted(row for _ in range(4) for row in loader) == list(range(20))
