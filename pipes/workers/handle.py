@@ -32,7 +32,7 @@ class Worker:
     Attributes:
         inbox: what has arrived of the run and was not asked for yet.
         progress: whether anything of the run has come from the present process.
-        broken: whether the present process could not begin, and has ended.
+        broken: whether the present process could not begin, or it is not certain what it and its owner said last.
         deaths: processes that have died here, one after the other, without progress.
     """
 

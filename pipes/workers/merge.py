@@ -39,19 +39,29 @@ class Merge:
 
     def run(self, *, ordered: bool) -> Generator[Step | Ended]:
         """The elements; in the order of the plan, or as they come."""
+        try:
+            owners = self._begun()
+            yield from self._in_turn(owners) if ordered else self._as_they_come(owners)
+            if self._plan.tail(self._position(self._states)) is not None:
+                self._in_tail = True
+                self.workers[0].order(self._order(self.workers[0]))
+                yield from self._in_turn({self._plan.tail_shard: self.workers[0]})
+        except (Exception, GeneratorExit):
+            raise
+        except BaseException:
+            self._pool.distrust()
+            raise
+
+    def _begun(self) -> dict[int, Worker]:
+        """Gives the workers their orders; whose each shard is, beginning with the one whose turn is next."""
         count = len(self.workers)
         position = self._position(self._states)
         running = [(self._plan.running(position, n, count), worker) for n, worker in enumerate(self.workers)]
         places = {shard: (at.position, worker) for shards, worker in running for shard, at in shards.items()}
-        owners = {shard: places[shard][1] for shard in sorted(places, key=lambda shard: (places[shard][0], shard))}
         self._pool.begin(Program(self._run, self._terms, self._epoch))
         for worker in self.workers:
             worker.order(self._order(worker))
-        yield from self._in_turn(owners) if ordered else self._as_they_come(owners)
-        if self._plan.tail(self._position(self._states)) is not None:
-            self._in_tail = True
-            self.workers[0].order(self._order(self.workers[0]))
-            yield from self._in_turn({self._plan.tail_shard: self.workers[0]})
+        return {shard: places[shard][1] for shard in sorted(places, key=lambda shard: (places[shard][0], shard))}
 
     def _in_turn(self, owners: dict[int, Worker]) -> Iterator[Step | Ended]:
         """As `turns` orders them, over all workers: `owners` begins with the shard that is next."""

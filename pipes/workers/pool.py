@@ -170,6 +170,11 @@ class Pool:
             _bear(worker.deaths, f"{said}, in {note}" if note else said)
         self._start(worker)
 
+    def distrust(self) -> None:
+        """After an interrupt, which may have cut a message in two: the next run begins with new processes."""
+        for worker in self._owned.workers:
+            worker.broken = True
+
     def close(self) -> None:
         """Ends all processes, and waits until they have ended."""
         self._end()
@@ -249,5 +254,7 @@ def _bear(deaths: int, said: str) -> None:
 
 
 def _silent(workers: Iterable[Worker], seconds: float) -> WorkerError:
-    said = [f"worker {one.number} (process {one.pid}) is here:\n{one.stack()}" for one in workers]
+    said = [
+        f"worker {one.number} (process {one.pid}) is here:\n{one.stack() or 'still at its start'}" for one in workers
+    ]
     return WorkerError(f"no element has come for {seconds:g} seconds, which is the `timeout`; " + "\n".join(said))

@@ -25,20 +25,18 @@ from .worker import serve
 Role: TypeAlias = Literal["worker", "dispatcher"]
 _ROLES: dict[Role, Callable[..., None]] = {"worker": serve, "dispatcher": dispatch}
 
+INTERRUPTS = signal.SIGINT, signal.SIGUSR1
+
 GRACE = 1.0
 """Seconds in which a worker may end by itself."""
 
 
-def main(fd: int, preload: Sequence[str]) -> None:
+def main(fd: int) -> None:
     """Serves requests that come through `fd`: to start a worker, or to end one and say how it ended."""
     ignore_interrupts()
     # The program may ignore it, and this process with it: then nobody would learn how a child has ended.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    for name in preload:
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
-    gc.collect()
-    gc.freeze()  # so that a worker's collector does not write to, and so copy, the pages that all share
+    _preload([])
     with socket.socket(fileno=fd) as control:
         end_all(_served(control))
 
@@ -59,12 +57,23 @@ def _served(control: socket.socket) -> set[int]:
             workers.discard(what)
             answer = ended(what)
         else:
-            answer = _fork(control, what, fds)
+            role, preload = what
+            if not sys.modules.keys() >= set(preload):
+                _preload(preload)
+            answer = _fork(control, role, fds)
             workers.add(answer)
         for one in fds:
             os.close(one)
         with contextlib.suppress(ConnectionError):
             control.send(pickle.dumps((number, answer)))
+
+
+def _preload(names: Sequence[str]) -> None:
+    for name in names:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # so that a worker's collector does not write to, and so copy, the pages that all share
 
 
 def run_alone(role: Role, fds: Sequence[int], parent: int) -> NoReturn:
@@ -106,9 +115,13 @@ def _over(pid: int) -> bool:
 
 
 def ignore_interrupts() -> None:
-    """Ctrl-C goes to all processes of a terminal; the one that started this one decides what it means."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+    """Ctrl-C goes to all processes of a terminal; the one that started this one decides what it means.
+
+    SIGUSR1 asks a worker for its stack, and may come before the worker can tell.
+    """
+    for interrupt in INTERRUPTS:
+        signal.signal(interrupt, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, INTERRUPTS)
 
 
 def _fork(control: socket.socket, role: Role, fds: Sequence[int]) -> int:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import NamedTuple, Protocol, cast
 
 from ..errors import WorkerError
-from .server import GRACE, Role, die_with_parent, end_all, ended, flush, ignore_interrupts, run
+from .server import GRACE, INTERRUPTS, Role, die_with_parent, end_all, ended, flush, ignore_interrupts, run
 
 
 class Death(NamedTuple):
@@ -63,15 +63,16 @@ class ForkServer:
     """
 
     def __init__(self, threads: int, io_threads: int) -> None:
-        preload = [name for name in ("numpy", "pyarrow", "pyarrow.fs") if name in sys.modules]
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            command = f"from feedpipe.workers.server import main; main({theirs.fileno()}, {preload!r})"
+            command = f"from feedpipe.workers.server import main; main({theirs.fileno()})"
             self._server = _interpreter(command, [theirs.fileno()], threads, io_threads)
         self._asked = 0
 
     def start(self, role: Role, fds: Sequence[int], own: int) -> int:
-        return cast("int", self._ask(role, fds))
+        # Imported once, before the fork: what this process has found that its pipes need.
+        preload: list[str] = [name for name in ("pyarrow", "pyarrow.fs") if name in sys.modules]
+        return cast("int", self._ask((role, preload), fds))
 
     def end(self, pid: int) -> Death:
         return Death(*cast("tuple[int | None, int]", self._ask(pid, ())))
@@ -90,7 +91,7 @@ class ForkServer:
         self._control.close()
         self._server.returncode = 0  # no child of this process
 
-    def _ask(self, what: Role | int, fds: Sequence[int]) -> object:
+    def _ask(self, what: tuple[Role, list[str]] | int, fds: Sequence[int]) -> object:
         self._asked += 1
         try:
             socket.send_fds(self._control, [pickle.dumps((self._asked, what))], fds)
@@ -194,7 +195,7 @@ def _interpreter(command: str, fds: Sequence[int], threads: int, io_threads: int
 @contextlib.contextmanager
 def _interrupts_held() -> Generator[None]:
     """Ctrl-C waits meanwhile, and is held in a process started here until that decides to ignore it."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTS)
     try:
         yield
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -107,12 +108,20 @@ def deaths(*, least: int = 1) -> Iterator[list[str]]:
     assert len(said) >= least, "no worker has died"
 
 
+def kill(those: list[Process]) -> None:
+    """Kills processes, and waits until they are dead: the system takes its time."""
+    for one in those:
+        os.kill(one.pid, signal.SIGKILL)
+    until(lambda: not any(one.alive for one in those))
+
+
 class Processes(NamedTuple):
     """The functions above, for tests to use."""
 
     until: Callable[[Callable[[], object]], None] = until
     below: Callable[..., list[Process]] = below
     workers: Callable[[], list[Process]] = workers
+    kill: Callable[[list[Process]], None] = kill
     descriptors: Callable[[], list[str]] = descriptors
     mapped: Callable[[], int] = mapped
 

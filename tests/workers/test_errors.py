@@ -1,0 +1,257 @@
+"""Errors of users' functions arrive as they were raised, with all that helps to find their cause."""
+
+from __future__ import annotations
+
+import builtins
+import threading
+import traceback
+
+import pytest
+
+import feedpipe as fp
+from feedpipe.errors import DataError, LoaderError, RowError, SourceError
+
+BAD = 23
+
+
+def numbers(count=60):
+    return fp.from_sequence(range(count))
+
+
+def raising(error):
+    def function(row):
+        if int(row) == BAD:
+            raise error(row)
+        return int(row)
+
+    return function
+
+
+def failed(pipe, kind=RowError, **options):
+    """The rows before the error, and the error."""
+    got = []
+    with fp.Loader(pipe, **{"workers": 2, **options}) as loader, pytest.raises(kind) as caught:
+        got.extend(loader)
+    return got, caught.value
+
+
+class OddError(Exception):
+    """Its arguments are not those it was made with."""
+
+    def __init__(self, row, *, unit="rows"):
+        super().__init__(f"{row} {unit}")
+        self.row = row
+
+
+class NeedsError(Exception):
+    def __init__(self, one, other):
+        self.both = one, other
+
+
+class HoldsError(Exception):
+    def __init__(self, row):
+        super().__init__(row)
+        self.lock = threading.Lock()
+
+
+class StubbornError(Exception):
+    def __reduce__(self):
+        raise TypeError("not me")
+
+
+class MuteError(Exception):
+    def __str__(self):
+        return ""
+
+
+class LocalError(ValueError):
+    pass
+
+
+MADE = {
+    "ValueError": (ValueError, ValueError),
+    "KeyError": (KeyError, KeyError),
+    "keyword only": (lambda row: OddError(row, unit="lines"), OddError),
+    "two arguments": (lambda row: NeedsError(row, row), NeedsError),
+    "attribute": (HoldsError, HoldsError),
+    "refuses": (StubbornError, StubbornError),
+    "says nothing": (MuteError, MuteError),
+    "subclass": (LocalError, LocalError),
+    "UnicodeDecodeError": (lambda row: UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad"), UnicodeDecodeError),
+    "EOFError": (EOFError, EOFError),
+    "OSError": (lambda row: OSError(5, "disk", "file"), OSError),
+    "ConnectionResetError": (ConnectionResetError, ConnectionResetError),
+    "BrokenPipeError": (BrokenPipeError, BrokenPipeError),
+    "MemoryError": (MemoryError, MemoryError),
+    "RecursionError": (RecursionError, RecursionError),
+    "StopIteration": (StopIteration, RuntimeError),
+    "AssertionError": (AssertionError, AssertionError),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_the_cause_keeps_its_type(name):
+    make, kind = MADE[name]
+    got, error = failed(numbers().map(raising(make)))
+    assert got == list(range(BAD))
+    assert type(error.__cause__) is kind
+    assert kind.__name__ in str(error) and f"from_sequence, row {BAD + 1}" in str(error)
+
+
+def test_the_cause_keeps_what_it_holds():
+    assert failed(numbers().map(raising(MADE["keyword only"][0])))[1].__cause__.row == BAD
+    assert failed(numbers().map(raising(OSError)))[1].__cause__.args == (BAD,)
+
+
+@pytest.mark.skipif(not hasattr(builtins, "ExceptionGroup"), reason="new in Python 3.11")
+def test_a_group_of_errors():
+    kind = builtins.ExceptionGroup  # type: ignore[attr-defined]
+    cause = failed(numbers().map(raising(lambda row: kind("several", [ValueError(row), OddError(row)]))))[1].__cause__
+    assert type(cause) is kind and [type(one) for one in cause.exceptions] == [ValueError, OddError]
+
+
+def test_a_class_made_in_a_function():
+    class HereError(Exception):
+        pass
+
+    assert type(failed(numbers().map(raising(HereError)))[1].__cause__) is HereError
+
+
+def test_causes_of_causes():
+    def function(row):
+        try:
+            return 1 // (row - BAD)
+        except ZeroDivisionError as error:
+            raise OddError(row) from error
+
+    cause = failed(numbers().map(function))[1].__cause__
+    assert [type(cause), type(cause.__cause__)] == [OddError, ZeroDivisionError]
+
+
+def test_operator_line_file_and_row(tmp_path):
+    for number in range(4):
+        (tmp_path / f"{number}.txt").write_text("".join(f"{row}\n" for row in range(number * 10, number * 10 + 10)))
+    pipe = fp.read_lines(f"{tmp_path}/*.txt").map(raising(ValueError))
+    _, error = failed(pipe)
+    assert error.operator.startswith(".map(") and error.where.file == __file__
+    assert error.origin.source == f"{tmp_path}/2.txt" and error.origin.row == 4
+    assert str(error).startswith("`.map(") and f"on {tmp_path}/2.txt, line 4" in str(error)
+
+
+def test_the_traceback_of_the_worker():
+    _, error = failed(numbers().map(raising(ValueError)))
+    said = "".join(traceback.format_exception(error))
+    assert "in worker 1, process " in said
+    assert "raise error(row)" in said and f'File "{__file__}", line ' in said
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_what_comes_before_is_delivered(workers):
+    streamed = numbers().filter(lambda row: True)
+    assert failed(streamed.map(raising(ValueError)), shards=1, workers=workers)[0] == list(range(BAD))
+    got, _ = failed(numbers().map(raising(ValueError)).batch(5), workers=workers)
+    assert got == [list(range(row, row + 5)) for row in (0, 5, 10, 15)]
+    pipe = streamed.map(raising(ValueError)).shuffle(window=10).batch(2)
+    with fp.Loader(pipe, seed=1) as loader, pytest.raises(RowError):
+        expected = []
+        expected.extend(loader)
+    assert failed(pipe, workers=workers, seed=1)[0] == expected
+
+
+def test_it_is_raised_again_and_the_next_epoch_runs():
+    with fp.Loader(numbers().map(raising(ValueError)), workers=2) as loader:
+        for _ in range(2):
+            iterator = iter(loader)
+            errors = []
+            for _ in range(BAD):
+                next(iterator)
+            for _ in range(3):
+                with pytest.raises(RowError) as caught:
+                    next(iterator)
+                errors.append(caught.value)
+            assert errors[0] is errors[1] is errors[2]
+
+
+def test_the_state_after_an_error_goes_on_at_the_row(tmp_path):
+    mend = tmp_path / "mend"
+    pipe = numbers().map(lambda row: row if mend.exists() else raising(ValueError)(row))
+    with fp.Loader(pipe, workers=2) as loader:
+        with pytest.raises(RowError):
+            list(loader)
+        state = loader.state_dict()
+    mend.touch()
+    with fp.Loader(pipe, workers=2) as loader:
+        loader.load_state_dict(state)
+        assert list(loader) == list(range(BAD, 60))
+
+
+@pytest.mark.parametrize(("raised", "code"), [(SystemExit, 3), (KeyboardInterrupt, "now")])
+def test_what_is_to_end_a_program(raised, code):
+    """As in one process: it goes all the way, and the iterator says so afterwards."""
+
+    def leave(row):
+        if row == 9:
+            raise raised(code)
+        return row
+
+    for workers in (0, 2):
+        with fp.Loader(numbers().map(leave), workers=workers) as loader:
+            iterator = iter(loader)
+            got = []
+            with pytest.raises(raised) as caught:
+                got.extend(iterator)
+            assert caught.value.args == (code,) and got == list(range(len(got)))
+            with pytest.raises(LoaderError):
+                next(iterator)
+
+
+def test_an_error_in_an_element_on_its_way(tmp_path):
+    class Unpacks:
+        def __init__(self, row):
+            self.row = row
+
+        def __setstate__(self, state):
+            raise ValueError("cannot be made again")
+
+    with fp.Loader(numbers(4).map(Unpacks), workers=1) as loader:
+        with pytest.raises(ValueError, match="cannot be made again"):
+            list(loader)
+        with pytest.raises(ValueError, match="cannot be made again"):
+            list(loader)
+
+
+def test_errors_of_sources(tmp_path):
+    for number in range(4):
+        (tmp_path / f"{number}.jsonl").write_text('{"a": 1}\n' if number < 3 else '{"a": }\n')
+    _, error = failed(fp.read_jsonl(f"{tmp_path}/*.jsonl"), DataError)
+    assert f"{tmp_path}/3.jsonl" in str(error)
+    pipe = fp.list_files(f"{tmp_path}/*.jsonl").open_files().parse_lines()
+    with fp.Loader(pipe, workers=2) as loader:
+        list(loader)
+        (tmp_path / "2.jsonl").unlink()
+        with pytest.raises(SourceError, match=f"{tmp_path}/2.jsonl"):
+            list(loader)
+
+
+def test_of_several_the_first_in_order():
+    def fail(row):
+        if row in (11, 12):
+            raise ValueError(row)
+        return row
+
+    got, error = failed(numbers().map(fail))
+    assert got == list(range(11)) and error.__cause__.args == (11,)
+
+
+def test_without_order_the_others_come_first():
+    with fp.Loader(numbers().map(raising(ValueError)), fp.MultiProcess(2, ordered=False)) as loader:
+        got = []
+        with pytest.raises(RowError):
+            got.extend(loader)
+    assert len(set(got)) == len(got) and BAD not in got
+    assert set(range(1, BAD, 2)) <= set(got)  # of the worker that failed
+
+
+def test_an_error_of_rank_1_names_the_rank():
+    _, error = failed(numbers().map(raising(ValueError)), rank=1, world_size=2)
+    assert str(error).endswith("on rank 1 of 2")

@@ -1,0 +1,136 @@
+"""A program that forks: the child has a copy of the loader, and the workers stay the parent's."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+START_METHODS = ["forkserver", "spawn", "fork"]
+
+FORKED = """
+import os, sys
+import feedpipe as fp
+from feedpipe.errors import LoaderError
+
+loader = fp.Loader(fp.from_sequence(range(60)), fp.MultiProcess(2, start_method="{start_method}"))
+x = iter(loader)
+got = [next(x), next(x)]
+
+def child():
+    {child}
+
+pid = os.fork()
+if not pid:
+    child()
+    sys.exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+assert [*got, *x] == list(range(60))
+assert list(loader) == list(range(60))
+"""
+
+CHILDREN = {
+    "ends": "pass",
+    "closes it": "loader.close()",
+    "drops it": "global loader, x; del loader, x",
+    "iterates it": """
+    try: list(loader)
+    except LoaderError as error: assert "make a loader in this one" in str(error)
+    else: assert False""",
+    "goes on with it": """
+    try: list(x)
+    except LoaderError as error: assert "make a loader in this one" in str(error)
+    else: assert False""",
+    "makes its own": """
+    with fp.Loader(fp.from_sequence(range(9)), workers=2) as own: assert list(own) == list(range(9))""",
+}
+
+
+@pytest.mark.parametrize(
+    ("start_method", "child"),
+    [*(("forkserver", child) for child in CHILDREN), ("spawn", "closes it"), ("fork", "goes on with it")],
+)
+def test_a_child_that(start_method, child, script):
+    # Warnings on, for what an object says when it is dropped.
+    source = FORKED.format(start_method=start_method, child=CHILDREN[child].strip())
+    assert script.said(script.command("-X", "dev", "-c", source)) == ""
+
+
+@pytest.mark.parametrize("start_method", START_METHODS)
+def test_a_child_that_outlives_its_parent_keeps_no_worker(start_method, script, processes):
+    source = f"""
+import os, time
+import feedpipe as fp
+
+x = iter(fp.Loader(fp.from_sequence(range(60)), fp.MultiProcess(2, start_method="{start_method}")))
+next(x)
+if not os.fork():
+    os.write(1, f"{{os.getpid()}}\\n".encode())
+    time.sleep(1000)
+os.wait()
+"""
+    process = script.start(source)
+    child = int(process.stdout.readline())
+    others = [one for one in processes.below(process.pid) if one.pid != child]
+    assert len(others) >= 2
+    process.kill()
+    process.wait()
+    try:
+        processes.until(lambda: not any(one.alive for one in others))
+    finally:
+        os.kill(child, signal.SIGKILL)
+        process.communicate()
+
+
+STARTED = {
+    "forks": "os.fork() or time.sleep(1000)",
+    "starts": 'os.posix_spawn("/bin/sleep", ["sleep", "1000"], {})',
+}
+
+
+@pytest.mark.parametrize("started", STARTED)
+def test_what_a_user_s_function_leaves_behind_does_not_hide_the_death_of_its_worker(started, script):
+    source = f"""
+import os, time, warnings
+import feedpipe as fp
+warnings.simplefilter("ignore")
+
+def leave(row):
+    if row == 3 and not os.path.exists("flag"):
+        open("flag", "w").close()
+        {STARTED[started]}
+        os.kill(os.getpid(), 9)
+    return row
+
+with fp.Loader(fp.from_sequence(range(60)).map(leave), workers=2) as loader:
+    assert list(loader) == list(range(60))
+"""
+    process = script.start(source)
+    try:
+        assert process.wait(timeout=30) == 0
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+@pytest.mark.parametrize("start_method", START_METHODS)
+def test_a_program_that_ignores_the_end_of_its_children(start_method, script):
+    source = f"""
+import os, signal, warnings
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+import feedpipe as fp
+
+def die(row):
+    if row == 5 and not os.path.exists("flag"):
+        open("flag", "w").close()
+        os.kill(os.getpid(), 9)
+    return row
+
+with fp.Loader(fp.from_sequence(range(60)).map(die), fp.MultiProcess(2, start_method="{start_method}")) as loader:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert list(loader) == list(range(60))
+    assert len(caught) == 1
+"""
+    assert script.run(source) == ""

@@ -1,0 +1,209 @@
+"""Workers are killed at random moments: rows and order stay those of an undisturbed run."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+
+import numpy as np
+import pytest
+
+import feedpipe as fp
+from feedpipe.errors import WorkerError
+
+PIPES = {
+    "indexed": lambda: numbers(60).map(square),
+    "indexed shuffle and batch": lambda: numbers(240).shuffle().map(square).batch(7),
+    "keyed draws": lambda: numbers(60).map(lambda row, rng: (row, rng.random()), rng=True),
+    "arrays": lambda: numbers(60).map(lambda row: np.full(3000, row)).map(lambda row: row + 1),
+    "window": lambda: streamed(200).shuffle(window=20).map(square),
+    "window and tails": lambda: streamed(223).shuffle(window=20).batch(6),
+    "flat_map": lambda: numbers(40).flat_map(lambda row: [row] * (row % 5)).batch(3),
+    "dispatched": lambda: fp.from_iterable(range(150)).dispatch().map(square).batch(4),
+    "ahead": lambda: streamed(150).map(square).prefetch(3).batch(4),
+}
+EPOCHS = 8
+
+
+def numbers(count):
+    return fp.from_sequence(range(count))
+
+
+def streamed(count):
+    return numbers(count).filter(lambda row: row % 10)
+
+
+def square(row):
+    return row * row
+
+
+def rows(elements):
+    return [element.tolist() if isinstance(element, np.ndarray) else element for element in elements]
+
+
+def undisturbed(pipe, shards, epochs):
+    loader = fp.Loader(pipe, seed=3, shards=shards)
+    return [rows(loader) for _ in range(epochs)]
+
+
+@pytest.mark.parametrize("turn", range(2))
+@pytest.mark.parametrize("pipe", PIPES)
+def test_one_or_all_killed_in_each_epoch(pipe, turn, processes, deaths):
+    made, chance = PIPES[pipe](), random.Random(f"{pipe} {turn}")
+    workers, prefetch = chance.choice([1, 2]) + turn, chance.choice([1, 2, 4])
+    expected = undisturbed(made, 6, EPOCHS)
+    with deaths(), fp.Loader(made, fp.MultiProcess(workers, prefetch=prefetch), seed=3, shards=6) as loader:
+        for epoch in range(EPOCHS):
+            moment, got = chance.randrange(len(expected[epoch])), []
+            for place, element in enumerate(loader):
+                if place == moment:
+                    kill_some(processes, chance)
+                got.append(element)
+            assert rows(got) == expected[epoch]
+
+
+def kill_some(processes, chance):
+    workers = processes.workers()
+    processes.kill(workers if chance.random() < 0.3 else [chance.choice(workers)])
+
+
+def test_what_the_consumer_holds_of_dead_workers_stays_as_it_was(processes, deaths):
+    pipe = numbers(80).map(lambda row: {"a": np.full(5000, row), "b": np.full((3, 7), -row)})
+    with deaths(least=6), fp.Loader(pipe, workers=2) as loader:
+        kept = []
+        for row, element in enumerate(loader):
+            kept.append(element)
+            if row in (10, 30, 50):
+                processes.kill(processes.workers())
+    for row, element in enumerate(kept):
+        assert (element["a"] == row).all() and (element["b"] == -row).all()
+
+
+def test_some_kept_and_some_dropped_over_many_restarts(processes, deaths):
+    pipe, chance, kept = numbers(50).map(lambda row: np.full(4000 + row, row)), random.Random(5), []
+    with deaths(), fp.Loader(pipe, fp.MultiProcess(2, memory="4MiB")) as loader:
+        for epoch in range(8):
+            for row, element in enumerate(loader):
+                if chance.random() < 0.3:
+                    kept.append((row, element))
+                if row == 5 * epoch + 2:
+                    kill_some(processes, chance)
+            chance.shuffle(kept)
+            assert all(len(element) == 4000 + row and (element == row).all() for row, element in kept)
+            del kept[5:]
+
+
+def test_killed_while_they_start(processes, deaths):
+    with deaths(), fp.Loader(numbers(40), workers=2) as loader:
+        iterator = iter(loader)
+        processes.kill(processes.workers())
+        assert list(iterator) == list(range(40))
+
+
+def test_killed_between_epochs(processes, deaths):
+    with deaths(least=2), fp.Loader(streamed(50).batch(4), workers=2) as loader:
+        first = list(loader)
+        processes.kill(processes.workers())
+        assert list(loader) == first
+
+
+def test_killed_while_the_leftovers_of_all_shards_are_put_together(tmp_path, deaths):
+    flag = tmp_path / "flag"
+
+    def die(batch):
+        if len(batch) < 5 and not flag.exists():
+            flag.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return batch
+
+    pipe = streamed(60).shuffle(window=6).batch(5)
+    expected = undisturbed(pipe.map(list), 8, 1)[0]
+    with deaths(), fp.Loader(pipe.map(die), seed=3, workers=2) as loader:
+        assert list(loader) == expected
+    assert flag.exists()
+
+
+def test_killed_where_an_epoch_is_a_number_of_steps(processes, deaths):
+    pipe = numbers(10).shuffle()
+    with fp.Loader(pipe, steps=25, seed=3) as loader:
+        expected = [list(loader) for _ in range(3)]
+    with deaths(), fp.Loader(pipe, workers=2, steps=25, seed=3) as loader:
+        got = []
+        for _ in range(3):
+            got.append([])
+            for place, element in enumerate(loader):
+                got[-1].append(element)
+                if place == 13:
+                    kill_some(processes, random.Random(0))
+    assert got == expected
+
+
+def test_killed_without_order(processes, deaths):
+    with deaths(), fp.Loader(streamed(200).batch(3), fp.MultiProcess(2, ordered=False)) as loader:
+        got = []
+        for place, element in enumerate(loader):
+            got += element
+            if place == 20:
+                kill_some(processes, random.Random(0))
+    assert sorted(got) == list(streamed(200))
+
+
+def test_a_state_taken_after_a_death_is_exact(processes, deaths):
+    pipe = streamed(100).shuffle(window=10).batch(3)
+    expected = undisturbed(pipe, None, 1)[0]
+    with deaths(), fp.Loader(pipe, workers=2, seed=3) as loader:
+        iterator = iter(loader)
+        got = [next(iterator) for _ in range(9)]
+        kill_some(processes, random.Random(0))
+        got += [next(iterator) for _ in range(9)]
+        state = loader.state_dict()
+    resumed = fp.Loader(pipe, seed=3)
+    resumed.load_state_dict(state)
+    assert got + list(resumed) == expected
+
+
+def test_the_warning_says_how_and_where(processes, deaths):
+    with deaths() as said, fp.Loader(numbers(40), fp.MultiProcess(1)) as loader:
+        for row in loader:
+            if row == 20:
+                kill_some(processes, random.Random(0))
+    (text,) = said
+    for part in ("worker 0 (process ", "SIGKILL", "out of memory", " MiB of memory", "element 2", "nothing is lost"):
+        assert part in text
+
+
+@pytest.mark.parametrize("start_method", ["forkserver", "spawn", "fork"])
+def test_killed_with_each_start_method(start_method, processes, deaths):
+    with deaths(), fp.Loader(numbers(60), fp.MultiProcess(2, start_method=start_method)) as loader:
+        got = []
+        for row in loader:
+            got.append(row)
+            if row == 20:
+                kill_some(processes, random.Random(0))
+        assert got == list(range(60))
+
+
+def test_without_the_fork_server_there_is_an_error_and_no_hang(processes):
+    with fp.Loader(numbers(40), workers=2) as loader:
+        iterator = iter(loader)
+        assert next(iterator) == 0
+        (server,) = set(processes.below()) - set(processes.workers())
+        processes.kill([server])
+        processes.until(lambda: not processes.below())  # it takes them with it
+        with pytest.raises(WorkerError, match="starts workers has ended by itself, with status -9"):
+            list(iterator)
+        with pytest.raises(WorkerError, match="starts workers"):
+            list(loader)
+    assert not processes.below()
+
+
+def test_a_worker_that_dies_while_the_warning_is_an_error(processes):
+    with fp.Loader(numbers(40), workers=2) as loader:
+        iterator = iter(loader)
+        assert next(iterator) == 0
+        processes.kill(processes.workers())
+        with pytest.raises(Warning, match="SIGKILL"):
+            list(iterator)
+        with pytest.warns(match="SIGKILL"):
+            assert list(loader) == list(range(40))

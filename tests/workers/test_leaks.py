@@ -1,0 +1,155 @@
+"""Nothing stays behind a loader, however it ends: no process, no memory, no descriptor (see `nothing_left`)."""
+
+from __future__ import annotations
+
+import gc
+import os
+
+import numpy as np
+import pytest
+
+import feedpipe as fp
+from feedpipe.errors import ArgumentTypeError, LoaderError, RowError
+
+START_METHODS = ["forkserver", "spawn", "fork"]
+
+
+def arrays(count=60):
+    return fp.from_sequence(range(count)).map(lambda row: np.full(2000, row))
+
+
+@pytest.fixture(autouse=True)
+def same_number_of_files():
+    def open_files():
+        return len(os.listdir("/proc/self/fd"))
+
+    with fp.Loader(arrays(4), workers=1) as loader:  # what is opened once, in the first run
+        list(loader)
+    before = open_files()
+    yield
+    gc.collect()
+    assert open_files() <= before
+
+
+@pytest.mark.parametrize("start_method", START_METHODS)
+def test_closed(start_method, processes):
+    loader = fp.Loader(arrays(), fp.MultiProcess(2, start_method=start_method))
+    assert len(list(loader)) == 60
+    loader.close()
+    assert not processes.below(zombies=True)
+    assert not processes.mapped()
+    loader.close()
+
+
+@pytest.mark.parametrize("start_method", START_METHODS)
+def test_closed_halfway(start_method, processes):
+    loader = fp.Loader(arrays(), fp.MultiProcess(2, start_method=start_method))
+    iterator = iter(loader)
+    next(iterator)
+    loader.close()
+    assert not processes.below(zombies=True)
+    with pytest.raises(LoaderError, match="closed"):
+        next(iterator)
+    with pytest.raises(LoaderError, match="closed"):
+        iter(loader)
+
+
+def test_closed_before_the_first_iteration():
+    fp.Loader(arrays(), workers=2).close()
+
+
+def test_dropped_before_the_first_iteration(processes):
+    loader = fp.Loader(arrays(), workers=2)
+    assert len(processes.below()) == 1
+    del loader
+    assert not processes.below(zombies=True)
+
+
+@pytest.mark.parametrize("start_method", START_METHODS)
+def test_dropped_halfway(start_method, processes):
+    gc.disable()
+    try:
+        loader = fp.Loader(arrays(), fp.MultiProcess(2, start_method=start_method))
+        iterator = iter(loader)
+        next(iterator)
+        del loader
+        assert len(list(iterator)) == 59  # it needs the workers still
+        del iterator
+        assert not processes.below(zombies=True)
+    finally:
+        gc.enable()
+
+
+def test_dropped_while_iterated(processes):
+    for _ in fp.Loader(arrays(), workers=2):
+        assert processes.below()
+        break
+    gc.collect()
+    assert not processes.below(zombies=True)
+
+
+def test_a_row_that_fails():
+    loader = fp.Loader(arrays().map(lambda row: row[row[0] // 5 * 1000]), workers=2)
+    with pytest.raises(RowError):
+        list(loader)
+
+
+def test_a_loop_body_that_fails():
+    with pytest.raises(AssertionError):
+        for row in fp.Loader(arrays(), workers=2):
+            assert row[0] < 3
+
+
+def test_a_pipe_that_cannot_be_sent(processes):
+    generator = (row for row in range(3))
+    loader = fp.Loader(arrays().map(lambda row: (row, generator)), workers=2)
+    for _ in range(2):
+        with pytest.raises(ArgumentTypeError, match="generator"):
+            iter(loader)
+    assert len(processes.below()) == 1  # no worker was started
+
+
+def test_arrays_outlive_the_loader(processes):
+    with fp.Loader(arrays(), workers=2) as loader:
+        kept = list(loader)
+    del loader
+    assert all((array == row).all() for row, array in enumerate(kept))
+    kept[3][:] = 7
+    assert processes.mapped()
+    del kept
+    assert not processes.mapped()
+
+
+def test_descriptors_do_not_grow_with_the_elements_that_are_kept(processes):
+    with fp.Loader(arrays(500), workers=2) as loader:
+        iterator, kept = iter(loader), []
+        kept.append(next(iterator))
+        before = processes.descriptors()
+        kept += list(iterator)
+        assert processes.descriptors() == before
+        assert len(before) <= 12
+
+
+def test_many_loaders_one_after_the_other(processes):
+    for _ in range(4):
+        with fp.Loader(arrays(6), fp.MultiProcess(2, timeout=30)) as loader:
+            assert len(list(loader)) == 6
+
+
+def test_two_loaders_side_by_side():
+    service = fp.MultiProcess(1)
+    with fp.Loader(arrays(20), service) as one, fp.Loader(arrays(20), service) as other:
+        for a, b in zip(one, other, strict=True):
+            assert (a == b).all()
+
+
+def test_epochs_given_up(processes):
+    with fp.Loader(arrays(), workers=2) as loader:
+        for epoch in range(30):
+            for row, array in enumerate(loader):
+                assert (array == row).all()
+                if row == epoch:
+                    break
+        before = processes.descriptors()
+        assert len(list(loader)) == 60
+        assert processes.descriptors() == before

@@ -1,0 +1,286 @@
+"""Bad arguments, stuck workers, an `init` that fails, and memory that is short: clear errors, nothing hangs."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import feedpipe as fp
+from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, LimitError, LoaderError, WorkerError
+
+START_METHODS = ["forkserver", "spawn", "fork"]
+
+
+def numbers(count=40):
+    return fp.from_sequence(range(count))
+
+
+def big(pipe, size=3000):
+    return pipe.map(lambda row: np.full(size, row))
+
+
+class TestArguments:
+    @pytest.mark.parametrize("workers", [-1, -(10**20)])
+    def test_out_of_range(self, workers):
+        with pytest.raises(ArgumentError, match="`workers` must be >= 0"):
+            fp.Loader(numbers(), workers=workers)
+
+    @pytest.mark.parametrize("workers", ["2", 1.5, None, [2]])
+    def test_of_the_wrong_type(self, workers):
+        with pytest.raises(ArgumentTypeError, match="`workers` must be"):
+            fp.Loader(numbers(), workers=workers)
+
+    def test_no_workers(self, processes):
+        with fp.Loader(numbers(), workers=0) as loader:
+            assert list(loader) == list(range(40)) and not processes.below()
+        with pytest.raises(ArgumentError, match="`workers` must be >= 1"):
+            fp.MultiProcess(0)
+
+    def test_workers_are_part_of_a_service(self):
+        with pytest.raises(ArgumentError, match="give it to MultiProcess"):
+            fp.Loader(numbers(), fp.MultiProcess(2), workers=2)
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            ("prefetch", 0),
+            ("threads", 0),
+            ("io_threads", -1),
+            ("start_method", "thread"),
+            ("ordered", 3),
+            ("memory", -5),
+            ("memory", "much"),
+            ("timeout", 0),
+            ("timeout", -1.0),
+            ("timeout", float("nan")),
+        ],
+    )
+    def test_of_a_service(self, name, value):
+        with pytest.raises(ArgumentError, match=f"`{name}`"):
+            fp.MultiProcess(2, **{name: value})
+
+    @pytest.mark.parametrize(("name", "value"), [("timeout", "5"), ("init", 5), ("prefetch", "2"), ("memory", [])])
+    def test_of_a_service_of_the_wrong_type(self, name, value):
+        with pytest.raises(ArgumentTypeError, match=f"`{name}`"):
+            fp.MultiProcess(2, **{name: value})
+
+    @pytest.mark.parametrize("timeout", [float("inf"), 10**9])
+    def test_a_long_timeout(self, timeout):
+        with fp.Loader(numbers(), fp.MultiProcess(2, timeout=timeout)) as loader:
+            assert list(loader) == list(range(40))
+
+    def test_a_closed_loader(self):
+        loader = fp.Loader(numbers(), workers=1)
+        loader.close()
+        for use in (iter, list, fp.Loader.peek):
+            with pytest.raises(LoaderError, match="was closed"):
+                use(loader)
+
+
+class TestStuck:
+    @pytest.mark.parametrize("start_method", START_METHODS)
+    def test_the_error_shows_where(self, start_method):
+        def wait_for_ever(row):
+            if row == 5:
+                time.sleep(1000)
+            return row
+
+        # On a machine that is busy now, the first epochs may find the worker at its start.
+        service, said = fp.MultiProcess(2, start_method=start_method, timeout=0.4), ""
+        with fp.Loader(numbers().map(wait_for_ever), service) as loader:
+            while "in wait_for_ever" not in said:
+                got = []
+                with pytest.raises(WorkerError, match="no element has come for 0.4 seconds") as caught:
+                    got.extend(loader)
+                assert got == list(range(len(got))) and len(got) <= 5
+                said = str(caught.value)
+        assert f'"{__file__}", line' in said and "worker 1 (process " in said
+
+    @pytest.mark.parametrize("start_method", START_METHODS)
+    def test_at_its_start(self, start_method):
+        def init(number):
+            time.sleep(1000)
+
+        with fp.Loader(numbers(), fp.MultiProcess(2, start_method=start_method, timeout=0.01, init=init)) as loader:
+            said = ""
+            while "in init" not in said:
+                with pytest.raises(WorkerError, match="worker 0 .* is here:\n.") as caught:
+                    list(loader)
+                said = str(caught.value)
+
+    def test_the_next_epoch_is_stuck_as_well_or_goes_on(self, tmp_path):
+        mend = tmp_path / "mend"
+
+        def wait(row):
+            while row == 5 and not mend.exists():
+                time.sleep(0.01)
+            return row
+
+        with fp.Loader(numbers().map(wait), fp.MultiProcess(2, timeout=0.4)) as loader:
+            for _ in range(2):
+                with pytest.raises(WorkerError, match="which is the `timeout`"):
+                    list(loader)
+            mend.touch()
+            assert list(loader) == list(range(40))
+
+    def test_a_slow_consumer_is_no_stuck_worker(self):
+        with fp.Loader(numbers(6), fp.MultiProcess(2, timeout=0.05, prefetch=1)) as loader:
+            got = []
+            for row in loader:
+                threading.Event().wait(0.06)
+                got.append(row)
+        assert got == list(range(6))
+
+
+class TestInit:
+    @pytest.mark.parametrize("start_method", START_METHODS)
+    def test_once_in_each_worker_with_its_number(self, start_method, tmp_path):
+        def init(number):
+            (tmp_path / f"{number} {os.getpid()}").touch()
+
+        service = fp.MultiProcess(3, start_method=start_method, init=init)
+        with fp.Loader(numbers().map(lambda row: os.getpid()), service) as loader:
+            pids = list(loader)
+            list(loader)
+        assert sorted(os.listdir(tmp_path)) == sorted(f"{number} {pids[number]}" for number in range(3))
+
+    def test_in_a_worker_that_is_started_again(self, tmp_path, processes, deaths):
+        def init(number):
+            with (tmp_path / "log").open("a") as log:
+                log.write(f"{number}")
+
+        with deaths(least=2), fp.Loader(numbers(), fp.MultiProcess(2, init=init)) as loader:
+            for row in loader:
+                if row == 20:
+                    processes.kill(processes.workers())
+        assert sorted((tmp_path / "log").read_text()) == ["0", "0", "1", "1"]
+
+    @pytest.mark.parametrize("start_method", START_METHODS)
+    def test_that_fails(self, start_method):
+        def connect(number):
+            if number == 1:
+                raise ConnectionError("no route")
+
+        with fp.Loader(numbers(), fp.MultiProcess(2, start_method=start_method, init=connect)) as loader:
+            for _ in range(2):
+                with pytest.raises(
+                    WorkerError, match="worker 1 cannot begin, `init=.*connect` failed with ConnectionError: no route"
+                ) as caught:
+                    list(loader)
+                assert type(caught.value.__cause__) is ConnectionError
+                assert "in connect" in str(caught.value.__cause__.__cause__)
+
+    def test_that_ends_its_process(self, deaths):
+        loader = fp.Loader(numbers(), fp.MultiProcess(2, init=lambda number: os._exit(3)))
+        with deaths(least=2), pytest.raises(WorkerError, match="exited with status 3.*died there 3 times"), loader:
+            list(loader)
+
+    def test_that_exits(self):
+        def leave(number):
+            raise SystemExit(4)
+
+        loader = fp.Loader(numbers(), fp.MultiProcess(1, init=leave))
+        with (
+            pytest.raises(WorkerError, match="worker 0 cannot begin, `init=.*leave` failed with SystemExit: 4"),
+            loader,
+        ):
+            list(loader)
+
+    def test_that_cannot_be_sent(self):
+        lock = threading.Lock()
+        loader = fp.Loader(numbers(), fp.MultiProcess(1, init=lambda number: lock))
+        with pytest.raises(ArgumentTypeError, match="`init` cannot be sent to a worker process.*`lock`"), loader:
+            list(loader)
+
+
+class TestMemory:
+    def test_without_shared_memory(self, monkeypatch, caplog):
+        monkeypatch.delattr(os, "memfd_create")
+        with fp.Loader(big(numbers()), fp.MultiProcess(2)) as loader:
+            for _ in range(2):
+                assert [int(row.sum()) for row in loader] == [3000 * row for row in range(40)]
+        assert [record.levelname for record in caplog.records] == ["WARNING"]
+        assert "no shared memory" in caplog.text
+
+    def test_without_shared_memory_a_killed_worker_is_started_again(self, monkeypatch, processes, deaths):
+        monkeypatch.delattr(os, "memfd_create")
+        with deaths(), fp.Loader(big(numbers()), fp.MultiProcess(2)) as loader:
+            got = []
+            for row in loader:
+                got.append(int(row[0]))
+                if row[0] == 20:
+                    processes.kill(processes.workers()[:1])
+        assert got == list(range(40))
+
+    def test_where_a_process_may_map_little(self, script):
+        source = """
+import logging, resource, numpy as np
+import feedpipe as fp
+logging.disable()
+resource.setrlimit(resource.RLIMIT_AS, (2**32, 2**32))
+pipe = fp.from_sequence(range(6)).map(lambda row: np.full(3000, row))
+with fp.Loader(pipe, fp.MultiProcess(2, memory="32GiB")) as loader:
+    print([int(row[0]) for row in loader])
+"""
+        assert script.run(source) == "[0, 1, 2, 3, 4, 5]\n"
+
+    @pytest.mark.parametrize("memory", ["64KiB", 5000, 100])
+    def test_less_than_one_element(self, memory):
+        loader = fp.Loader(big(numbers(), 10**5), fp.MultiProcess(2, memory=memory))
+        with pytest.raises(LimitError, match="an element of 0.8 MiB does not fit .* `memory`"), loader:
+            list(loader)
+
+    @pytest.mark.parametrize("prefetch", [1, 4])
+    @pytest.mark.parametrize("memory", ["300KiB", "1MiB"])
+    def test_a_consumer_that_keeps_everything(self, memory, prefetch, caplog):
+        caplog.set_level(logging.INFO)
+        with fp.Loader(big(numbers(100)), fp.MultiProcess(2, memory=memory, prefetch=prefetch)) as loader:
+            kept = [array for _ in range(2) for array in loader]
+        assert all((array == place % 100).all() for place, array in enumerate(kept))
+        assert caplog.text.count("fill what `memory` allows") == 1
+
+    def test_small_elements_need_none(self):
+        with fp.Loader(numbers(), fp.MultiProcess(2, memory=1)) as loader:
+            assert list(loader) == list(range(40))
+
+    def test_leftovers_that_are_large(self):
+        pipe = numbers(100).filter(lambda row: True).map(lambda row: np.full(20000, row)).shuffle(window=10).batch(7)
+        with fp.Loader(pipe, workers=2) as loader:
+            assert sorted(int(row[0]) for batch in loader for row in batch) == list(range(100))
+
+    def test_a_budget_for_many_bytes_takes_none(self):
+        with fp.Loader(big(numbers()), fp.MultiProcess(2, memory="1TiB")) as loader:
+            assert len(list(loader)) == 40
+
+
+class TestUnpicklable:
+    @pytest.mark.parametrize(
+        ("make", "named"),
+        [
+            (lambda: threading.Lock(), "lock"),
+            (lambda: (row for row in range(3)), "generator"),
+        ],
+    )
+    @pytest.mark.parametrize("start_method", START_METHODS)
+    def test_in_a_function(self, make, named, start_method, processes):
+        thing = make()
+        service = fp.MultiProcess(2, start_method=start_method)
+        with fp.Loader(numbers().map(lambda row: (row, thing)), service) as loader:
+            before = processes.below()
+            with pytest.raises(ArgumentTypeError, match=named) as caught:
+                list(loader)
+            assert processes.below() == before
+        assert "uses `thing`" in str(caught.value) and f"{__file__}:" in str(caught.value)
+
+    def test_in_an_element(self):
+        with fp.Loader(numbers().map(lambda row: threading.Lock() if row == 7 else row), workers=2) as loader:
+            got = []
+            with pytest.raises(DataError, match="an element cannot leave its worker.*lock"):
+                for row in loader:
+                    got.append(row)
+        assert got == list(range(7))

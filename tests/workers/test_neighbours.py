@@ -1,0 +1,137 @@
+"""Workers take little from others on the machine, and what is random in them is known beforehand."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+
+import numpy as np
+import pytest
+
+import feedpipe as fp
+
+START_METHODS = ["forkserver", "spawn", "fork"]
+
+
+def seen(look, workers=1, count=2, **options):
+    with fp.Loader(fp.from_sequence(range(count)).map(look), fp.MultiProcess(workers, **options)) as loader:
+        return list(loader)
+
+
+@pytest.mark.parametrize("start_method", START_METHODS)
+def test_one_thread_calculates_and_four_read(start_method):
+    def look(row):
+        import pyarrow as pa
+
+        names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+        return [os.environ[name] for name in names], pa.cpu_count(), pa.io_thread_count()
+
+    assert seen(look, start_method=start_method)[0] == (["1"] * 3, 1, 4)
+    assert seen(look, start_method=start_method, threads=3, io_threads=2)[0] == (["3"] * 3, 3, 2)
+
+
+def test_this_process_keeps_its_settings():
+    before = dict(os.environ), signal.getsignal(signal.SIGINT)
+    for start_method in START_METHODS:
+        seen(lambda row: row, start_method=start_method)
+    assert (dict(os.environ), signal.getsignal(signal.SIGINT)) == before
+
+
+@pytest.mark.parametrize("start_method", START_METHODS)
+def test_interrupts_are_ignored(start_method):
+    def look(row):
+        os.kill(os.getpid(), signal.SIGINT)
+        return signal.getsignal(signal.SIGINT) == signal.SIG_IGN, signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+    assert seen(look, start_method=start_method) == [(True, set())] * 2
+
+
+def test_a_worker_brings_no_torch_and_no_pandas():
+    def look(row):
+        import sys
+
+        return sorted({"torch", "pandas", "datasets"}.intersection(sys.modules))
+
+    assert seen(look) == [[], []]
+
+
+def draws(row):
+    return random.random(), np.random.random()
+
+
+def pipe(count=12):
+    return fp.from_sequence(range(count)).map(draws)
+
+
+def epochs(count=2, **options):
+    with fp.Loader(pipe(), **options) as loader:
+        return [list(loader) for _ in range(count)]
+
+
+def test_draws_from_the_global_generators_differ_and_come_again():
+    first = epochs(workers=2, seed=1)
+    flat = sum(first, [])
+    assert len(set(flat)) == len(flat)  # by worker, epoch and row
+    assert epochs(workers=2, seed=1) == first
+    assert not set(sum(epochs(workers=2, seed=2), [])).intersection(flat)
+
+
+@pytest.mark.parametrize("start_method", START_METHODS)
+def test_the_start_method_does_not_matter(start_method):
+    random.random()  # a copy of this process would have this generator
+    assert epochs(1, service=fp.MultiProcess(2, start_method=start_method)) == epochs(1, workers=2)
+
+
+def test_ranks_draw_differently():
+    one, other = (sum(epochs(workers=2, rank=rank, world_size=2), []) for rank in (0, 1))
+    assert not set(one).intersection(other)
+
+
+def test_the_parent_s_generators_are_left_alone():
+    random.seed(5)
+    np.random.seed(5)
+    before = random.getstate(), np.random.get_state()[1].tolist()
+    epochs(workers=2)
+    assert (random.getstate(), np.random.get_state()[1].tolist()) == before
+
+
+def test_a_worker_that_is_started_again_draws_as_at_the_beginning(processes, deaths):
+    expected = epochs(1, workers=1)[0]
+    with deaths(), fp.Loader(pipe(40), fp.MultiProcess(1, prefetch=1)) as loader:
+        iterator = iter(loader)
+        next(iterator)
+        processes.kill(processes.workers())
+        got = list(iterator)
+    assert expected[0] in got
+
+
+def test_two_that_resume_draw_alike():
+    with fp.Loader(pipe(), workers=2) as loader:
+        iterator = iter(loader)
+        for _ in range(5):
+            next(iterator)
+        state = loader.state_dict()
+    runs = []
+    for _ in range(2):
+        with fp.Loader(pipe(), workers=2) as resumed:
+            resumed.load_state_dict(state)
+            runs.append(list(resumed))
+    assert runs[0] == runs[1] and len(runs[0]) == 7
+
+
+@pytest.mark.slow
+def test_torch_is_seeded_and_has_one_thread_where_a_function_imports_it():
+    def draw(row):
+        import torch
+
+        return torch.rand(1).item(), torch.get_num_threads()
+
+    def run(seed):
+        with fp.Loader(fp.from_sequence(range(6)).map(draw), workers=2, seed=seed) as loader:
+            return [list(loader) for _ in range(2)]
+
+    first = run(1)
+    assert len({drawn for drawn, _ in sum(first, [])}) == 12
+    assert {threads for _, threads in sum(first, [])} == {1}
+    assert run(1) == first

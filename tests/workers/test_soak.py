@@ -1,0 +1,84 @@
+"""Many epochs: memory, descriptors and threads stay as they are after the first ones."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import feedpipe as fp
+
+EPOCHS = int(os.environ.get("FEEDPIPE_SOAK_EPOCHS", "24"))
+MEBIBYTE = 2**20
+
+
+def memory(pid):
+    """Private bytes, the ones that a leak makes more."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(("Private_Dirty:", "Swap:")))
+
+
+def figures(pids):
+    return {
+        "memory": [memory(pid) for pid in pids],
+        "descriptors": [len(os.listdir(f"/proc/{pid}/fd")) for pid in pids],
+        "threads": [len(os.listdir(f"/proc/{pid}/task")) for pid in pids],
+    }
+
+
+def numbers(count):
+    return fp.from_sequence(range(count))
+
+
+PIPES = {
+    "indexed": lambda: numbers(2000).shuffle().map(lambda row: np.full(256, row)).batch(32),
+    "streamed": lambda: (
+        numbers(2000).filter(bool).map(lambda row: {"x": np.full(256, row)}).shuffle(window=64).batch(32)
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pipe", PIPES)
+def test_epochs(pipe, processes, record_property):
+    with fp.Loader(PIPES[pipe](), workers=2) as loader:
+        seen, kept = [], []
+        for epoch in range(EPOCHS):
+            if epoch % 5 == 3:
+                next(iter(loader))  # given up
+            for batch in loader:
+                kept = [*kept[-3:], batch]
+            if epoch % 4 == 3:
+                gc.collect()
+                pids = [os.getpid(), *(one.pid for one in processes.below())]
+                seen.append(figures(pids) | {"parent's threads": threading.active_count()})
+        first, last = seen[1], seen[-1]
+        record_property("figures", f"{first} {last}")
+        print(f"{pipe}: after {8} epochs {first}, after {EPOCHS} {last}")  # noqa: T201
+    for name in ("descriptors", "threads", "parent's threads"):
+        assert last[name] == first[name]
+    for before, after in zip(first["memory"], last["memory"], strict=True):
+        assert after < before + MEBIBYTE + before // 20
+
+
+@pytest.mark.slow
+def test_deaths(processes, deaths):
+    expected = [row * row for row in range(500)]
+    pipe = numbers(500).map(lambda row: np.full(500, row * row))
+    with deaths(), fp.Loader(pipe, workers=2) as loader:
+        seen = []
+        for epoch in range(EPOCHS):
+            got = []
+            for row, array in enumerate(loader):
+                got.append(int(array[0]))
+                if row == epoch * 17 % 400:
+                    processes.kill([processes.workers()[epoch % 2]])
+            assert got == expected
+            gc.collect()
+            seen.append((len(os.listdir("/proc/self/fd")), len(processes.below()), memory(os.getpid())))
+    assert len({one[:2] for one in seen[2:]}) == 1
+    assert seen[-1][2] < seen[4][2] + MEBIBYTE
