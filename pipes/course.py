@@ -45,8 +45,8 @@ class Course:
         """
         if not self.ordered:
             raise LoaderError(
-                "`ordered=False` hands out elements as they come, so those that were taken are no position that a state "
-                "could name; leave it out to save states"
+                "`ordered=False` hands out elements as they come, so those that were taken are no position that a "
+                "state could name; leave it out to save states"
             )
         return save(progress, self.plan, self.marks)
 
@@ -65,9 +65,9 @@ class Course:
         plan = self.plan
         before = progress.step - progress.taken if plan.indexed else 0
         if plan.world_size == 1 or self.even is None:
-            own = plan.length(plan.rank, progress.start)
+            own = plan.length(plan.rank, progress.start, progress.lap)
             return None if own is None else before + own
-        lengths = [plan.length(rank, progress.start) for rank in range(plan.world_size)]
+        lengths = [plan.length(rank, progress.start, progress.lap) for rank in range(plan.world_size)]
         known = [length for length in lengths if length is not None]
         if len(known) < len(lengths):
             raise PlanError(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -87,7 +86,7 @@ class TestStuck:
     def test_the_error_shows_where(self, start_method):
         def wait_for_ever(row):
             if row == 5:
-                time.sleep(1000)
+                threading.Event().wait()
             return row
 
         # On a machine that is busy now, the first epochs may find the worker at its start.
@@ -104,7 +103,7 @@ class TestStuck:
     @pytest.mark.parametrize("start_method", START_METHODS)
     def test_at_its_start(self, start_method):
         def init(number):
-            time.sleep(1000)
+            threading.Event().wait()
 
         with fp.Loader(numbers(), fp.MultiProcess(2, start_method=start_method, timeout=0.01, init=init)) as loader:
             said = ""
@@ -118,7 +117,7 @@ class TestStuck:
 
         def wait(row):
             while row == 5 and not mend.exists():
-                time.sleep(0.01)
+                threading.Event().wait(0.01)
             return row
 
         with fp.Loader(numbers().map(wait), fp.MultiProcess(2, timeout=0.4)) as loader:
