@@ -16,4 +16,5 @@ from .sources.read_csv import read_csv as read_csv
 from .sources.read_idx import read_idx as read_idx
 from .sources.read_jsonl import read_jsonl as read_jsonl
 from .sources.read_lines import read_lines as read_lines
+from .sources.read_parquet import read_parquet as read_parquet
 from .storage.file import File as File

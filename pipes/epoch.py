@@ -164,7 +164,7 @@ class Epoch(Generic[T_co]):
     def _pad(self) -> None:
         """Goes on with this rank's own elements from the beginning, past those that have served as padding before."""
         assert self._goal is not None
-        own = self._plan.length(self._plan.rank, self.progress.start) or 0
+        own = self._plan.length(self._plan.rank, self.progress.start, self.progress.lap) or 0
         if self._plan.indexed:
             own += self.progress.step - self.progress.taken
         self._reopen(Position())

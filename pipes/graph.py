@@ -147,7 +147,8 @@ def chain_code(root: Node, prefix: str = "fp.", known: set[Node] | None = None) 
             if node in known:
                 return "..." + "".join(f".{call}" for call in reversed(calls))
             known.add(node)
-        calls.append(_call(node, prefix, known))
+        if not node.op.implied:
+            calls.append(_call(node, prefix, known))
         node = node.inputs[0]
     head = prefix + node.op.call()
     calls.reverse()

@@ -139,13 +139,13 @@ class Loader(Generic[T_co]):
         return self._current.peek()
 
     def __len__(self) -> int:
-        """Elements of a whole epoch on this rank, also after a resume."""
+        """Elements of a whole epoch on this rank, also after a resume; of this epoch, where epochs differ in that."""
         if self._steps is not None:
             return self._steps
         plan = self._course.plan
         if plan.length(self._rank) is None:
             return length_of(plan.undealt)
-        return self._course.goal(Progress()) or 0
+        return self._course.goal(Progress(lap=self._standing().lap if plan.varies else 0)) or 0
 
     @property
     def epoch(self) -> int:

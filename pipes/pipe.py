@@ -20,6 +20,7 @@ from .ops.open_files import open_files as _open_files
 from .ops.parse_csv import parse_csv as _parse_csv
 from .ops.parse_jsonl import parse_jsonl as _parse_jsonl
 from .ops.parse_lines import parse_lines as _parse_lines
+from .ops.parse_parquet import parse_parquet as _parse_parquet
 from .ops.prefetch import prefetch as _prefetch
 from .ops.repeat import repeat as _repeat
 from .ops.shard_by_rank import shard_by_rank as _shard_by_rank
@@ -148,6 +149,7 @@ class Pipe(Node, Generic[T_co]):
     parse_csv = _parse_csv
     parse_jsonl = _parse_jsonl
     parse_lines = _parse_lines
+    parse_parquet = _parse_parquet
     prefetch = _prefetch
     repeat = _repeat
     shard_by_rank = _shard_by_rank

@@ -29,14 +29,16 @@ class Stage:
         node, op, name: the node, its operator, and its name for keys of randomness.
         inputs: the stages it reads from.
         indexed: whether `rows` answers.
+        counted: the run whose lengths are asked for, where they are another in each.
     """
 
-    def __init__(self, node: Node, name: str, inputs: tuple[Stage, ...]) -> None:
+    def __init__(self, node: Node, name: str, inputs: tuple[Stage, ...], counted: Context | None = None) -> None:
         self.node = node
         self.op = node.op
         self.name = name
         self.inputs = inputs
         self.indexed = node.indexed
+        self.counted = counted or Context()
         self.alone: bool = self.op.alone or any(stage.alone for stage in inputs)
         self._length: object = _UNASKED
         self._made: dict[Hashable, object] = {}
@@ -175,18 +177,24 @@ class Stage:
         return made
 
 
-def bind(root: Node, known: dict[Node, str] | None = None, stages: dict[Node, Stage] | None = None) -> Stage:
+def bind(
+    root: Node,
+    known: dict[Node, str] | None = None,
+    stages: dict[Node, Stage] | None = None,
+    counted: Context | None = None,
+) -> Stage:
     """The graph below `root`, bound.
 
     Args:
         known: names of operators, where a rewrite would change them.
         stages: those already bound are used, new ones are added: graphs that share nodes then share stages.
+        counted: the run whose lengths will be asked for.
     """
     found = names(root) | (known or {})
     stages = {} if stages is None else stages
     for node in walk(root):
         if node not in stages:
-            stages[node] = Stage(node, found[node], tuple(stages[child] for child in node.inputs))
+            stages[node] = Stage(node, found[node], tuple(stages[child] for child in node.inputs), counted)
     return stages[root]
 
 

@@ -60,6 +60,10 @@ class Operator:
     """Whether it runs its input several times: what a round leaves over belongs to that round."""
     alone: bool = False
     """Whether it must run in the consumer's thread, as what it does there can be seen by others."""
+    implied: ClassVar[bool] = False
+    """Whether another call of the user's puts it into the chain: it is not part of the chain as code."""
+    varies: ClassVar[bool] = False
+    """Whether the length of one shard's part may be another in each epoch, as its units are not of one length."""
     holds: ClassVar[bool] = False
     """Whether each process that runs it reads its whole input."""
     deals: ClassVar[bool] = False

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
+from ..context import Context
 from ..cursor import START, Cursor, Json
 from ..errors import PlanError
 from ..graph import Node, names, walk, with_inputs
@@ -63,6 +64,7 @@ class Plan:
     Attributes:
         root: the graph, listings and types fixed.
         shards: virtual shards of all ranks; 0 where the pipe is indexed.
+        varies: whether the ranks may have other lengths in each epoch.
     """
 
     def __init__(self, root: Node, *, seed: int, rank: int, world_size: int, workers: int, shards: int | None) -> None:
@@ -75,6 +77,8 @@ class Plan:
         self.undealt = bind(root, self.names, self._stages)
         self.indexed = root.indexed and not any(node.op.deals for node in walk(root))
         self.shards = 0 if self.indexed else _count(root, world_size, workers, shards)
+        self.varies = not self.indexed and any(node.op.varies for node in walk(root))
+        self._counted: tuple[int, dict[Node, Stage]] = (-1, {})
         self._dealing = Dealing(self.shards, self._stages, self.names)
         self._tail = None if self.indexed else self._find_tail()
         self._main = (
@@ -135,19 +139,19 @@ class Plan:
     def shard_stage(self, shard: int) -> Stage:
         return self._bound(self._dealing.deal(self._main, shard))
 
-    def length(self, rank: int, start: int = 0) -> int | None:
-        """How many elements `rank` gives in a pass, if known."""
+    def length(self, rank: int, start: int = 0, lap: int = 0) -> int | None:
+        """How many elements `rank` gives in pass `lap` over the data, if known."""
         if self.indexed:
             return len(range(start + rank, length_of(self.undealt), self.world_size))
         total = 0
         left: list[Leftover] = []
         for shard in range(rank, self.shards, self.world_size):
-            length = self.shard_stage(shard).length
+            length = self._counting(self._main, shard, lap).length
             if length is None:
                 return None
             total += length
             if self._tail is not None:
-                rows = self._bound(self._dealing.deal(self._tail.inputs[0], shard)).length
+                rows = self._counting(self._tail.inputs[0], shard, lap).length
                 if rows is None:
                     return None
                 count = self._tail.op.left_over(rows)
@@ -177,6 +181,15 @@ class Plan:
     def edges(self) -> set[Node]:
         """The nodes right behind which the work is dealt."""
         return {self.root} if self.indexed else self._dealing.edges(self.root)
+
+    def _counting(self, node: Node, shard: int, lap: int) -> Stage:
+        """What `shard` runs of the graph below `node`, to ask for its length in that pass."""
+        dealt = self._dealing.deal(node, shard)
+        if not self.varies:
+            return self._bound(dealt)
+        if self._counted[0] != lap:
+            self._counted = lap, {node: self._stages[node] for node in walk(self.root)}
+        return bind(dealt, self.names, self._counted[1], Context(seed=self.seed, epoch=lap))
 
     def _bound(self, node: Node) -> Stage:
         return bind(node, self.names, self._stages)

@@ -8,7 +8,7 @@ from typing import BinaryIO, cast
 
 from ..checks import check_choice
 from ..errors import MissingError, SourceError
-from .filesystem import Location, locate, reason
+from .filesystem import Location, locate, looked_up, reason, split_options
 
 COMPRESSIONS = ("infer", None, "gzip", "bz2", "zstd", "lz4", "brotli")
 _ENDINGS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4", ".br": "brotli"}
@@ -64,7 +64,7 @@ class File:
         """How many bytes the file takes, compressed where it is."""
         place = self._place()
         try:
-            info = place.filesystem.get_file_info([place.path])[0]
+            (info,) = looked_up(place.filesystem, [place.path])
         except OSError as error:
             raise self._failed(error) from error
         if not info.is_file:
@@ -86,7 +86,8 @@ class File:
         how = self.compression if compression == "infer" else compression
         if how != "infer":
             return how
-        return next((codec for ending, codec in _ENDINGS.items() if self.path.endswith(ending)), None)
+        name = self.path if self.filesystem is not None else split_options(self.path)[0]
+        return next((codec for ending, codec in _ENDINGS.items() if name.endswith(ending)), None)
 
     def _failed(self, error: OSError) -> SourceError:
         if isinstance(error, FileNotFoundError):

@@ -16,9 +16,14 @@ from urllib.parse import unquote
 from ..errors import ArgumentTypeError, SourceError, located
 
 if TYPE_CHECKING:
-    from pyarrow.fs import FileSystem
+    from pyarrow.fs import FileInfo, FileSystem
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+# Options are for pyarrow: on the web, what follows `?` is a part of the name. Elsewhere `?` is a wild card, and so it
+# is here where another wild card, or no `name=`, follows.
+_WITH_OPTIONS = re.compile(r"(?:s3|hdfs|viewfs|gs|gcs|abfs|abfss)://")
+_OPTIONS = re.compile(r"\?\w+=[^?*\[]*$")
+_UNKNOWN = 255  # the `errno` of all that libhdfs has no other for
 
 
 class Location(NamedTuple):
@@ -29,6 +34,8 @@ class Location(NamedTuple):
     """The path as the file system wants it."""
     root: str
     """What stands before such a path where a user writes it: "" or, say, "s3://"."""
+    options: str = ""
+    """What stands after it there: "" or, say, "?region=eu-west-1"."""
 
 
 def locate(path: str, filesystem: object = None) -> Location:
@@ -44,11 +51,19 @@ def locate(path: str, filesystem: object = None) -> Location:
     url = _URL.match(path)
     if url is None:
         return Location(_local(), os.path.expanduser(path) or ".", "")
+    path, options = split_options(path)
     host, slash, rest = path[url.end() :].partition("/")
-    opened, base = _opened(url[0] + host)
+    opened, base = _opened(url[0] + host, options)
     inner = (base.rstrip("/") + slash + rest).rstrip("/") or "/"
     root = path.rstrip("/").removesuffix(inner)
-    return Location(opened, inner, root)
+    return Location(opened, inner, root, options)
+
+
+def split_options(path: str) -> tuple[str, str]:
+    """A path or URL, and the options that follow it, such as "?endpoint_override=localhost:9000"."""
+    if not _WITH_OPTIONS.match(path) or (found := _OPTIONS.search(path)) is None:
+        return path, ""
+    return path[: found.start()], found[0]
 
 
 def check_filesystem(value: object) -> None:
@@ -91,8 +106,30 @@ def _as_path(path: object) -> str:
     return text
 
 
+def looked_up(filesystem: FileSystem, paths: list[str]) -> list[FileInfo]:
+    """What is at each path.
+
+    Raises:
+        OSError: that cannot be found out.
+    """
+    infos = filesystem.get_file_info(paths)
+    # To libhdfs, all is missing on a server that does not answer; a root never is.
+    if filesystem.type_name == "hdfs" and any(info.type.name == "NotFound" for info in infos):
+        (root,) = filesystem.get_file_info(["/"])
+        if root.type.name == "NotFound":
+            raise OSError(_UNKNOWN, "")
+    return infos
+
+
+def says_missing(error: OSError) -> bool:
+    """Whether an error means that there is no such thing, and not that it could not be reached."""
+    return isinstance(error, FileNotFoundError) or "AWS Error NO_SUCH_BUCKET" in str(error)
+
+
 def reason(error: BaseException) -> str:
     """What an error of the operating system says, in few words."""
+    if isinstance(error, OSError) and error.errno == _UNKNOWN:
+        return "HDFS does not answer, or refuses; what its client knows of that it has printed"
     return os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
 
 
@@ -123,15 +160,17 @@ def _path_of(url: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def _opened(url: str) -> tuple[FileSystem, str]:
+def _opened(url: str, options: str) -> tuple[FileSystem, str]:
     # One client for each host or bucket, whatever the number of files.
     import pyarrow as pa
     from pyarrow.fs import FileSystem
 
     try:
-        return FileSystem.from_uri(url)
-    except pa.ArrowInvalid:  # a kind of URL that pyarrow does not know
-        pass
+        return FileSystem.from_uri(url + options)
+    except pa.ArrowInvalid as error:
+        if _WITH_OPTIONS.match(url):
+            raise SourceError(f"{url!r} cannot be opened: {error}") from error
+        # else a kind of URL that pyarrow does not know
     except OSError as error:
         raise SourceError(f"{url!r} cannot be reached: {reason(error)}") from error
     import fsspec  # pyright: ignore[reportMissingTypeStubs]

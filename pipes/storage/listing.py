@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from ..errors import ArgumentError, ArgumentTypeError, MissingError, SourceError, located
-from .filesystem import Location, as_paths, check_filesystem, locate, reason
+from .filesystem import Location, as_paths, check_filesystem, locate, looked_up, reason, says_missing, split_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -74,7 +74,7 @@ class Selection:
         paths = [self.paths] if isinstance(self.paths, str) else self.paths
         for path, place, kind, size in _looked_up(paths, self.filesystem):
             if kind == "File":
-                single.add(place.root + place.path, size)
+                single.add(place.root + place.path + place.options, size)
                 continue
             if single.count:
                 found.append(single.taken(digest, prefix=None))
@@ -90,7 +90,7 @@ class Selection:
             walk.into(names, place.filesystem, path)
             if not names.count:
                 raise SourceError(walk.nothing(path))
-            found.append(names.taken(digest, prefix=place.root + _folder(walk.base)))
+            found.append(names.taken(digest, prefix=place.root + _folder(walk.base), suffix=place.options))
         if single.count:
             found.append(single.taken(digest, prefix=None))
         return Listing(pa.concat_arrays(found), digest.hexdigest())
@@ -122,7 +122,7 @@ class _Names:
         self._parts.append(pa.RecordBatch.from_arrays([names, pa.array(self._sizes, pa.int64())], ["name", "size"]))
         self._names, self._sizes = [], []
 
-    def taken(self, digest: hashlib.blake2b, *, prefix: str | None) -> pa.LargeStringArray:
+    def taken(self, digest: hashlib.blake2b, *, prefix: str | None, suffix: str = "") -> pa.LargeStringArray:
         """The paths: without a prefix in the order they came; with one, that and the names, which are sorted."""
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -133,14 +133,14 @@ class _Names:
             table = table.take(pc.sort_indices(table["name"]))
         for batch in table.to_batches(max_chunksize=_BATCH):
             names = cast("list[str]", batch.column("name").to_pylist())
-            relative = names if prefix is not None else [os.path.basename(name) for name in names]
+            relative = names if prefix is not None else [os.path.basename(split_options(name)[0]) for name in names]
             digest.update("\0".join([*relative, ""]).encode())
             digest.update(batch.column("size").to_numpy().tobytes())
         paths: Any = table["name"]
-        if prefix:
-            root, nothing = pa.scalar(prefix, pa.large_string()), pa.scalar("", pa.large_string())
+        if prefix or suffix:
+            parts = [pa.scalar(part, pa.large_string()) for part in (prefix or "", suffix, "")]
             join: Any = pc.binary_join_element_wise
-            paths = join(root, paths, nothing)
+            paths = join(parts[0], paths, *parts[1:])
         return cast("pa.LargeStringArray", pa.concat_arrays(paths.chunks))
 
 
@@ -174,7 +174,7 @@ class _Walk:
         except OSError as error:
             if isinstance(error, SourceError):
                 raise
-            if isinstance(error, FileNotFoundError):
+            if says_missing(error):
                 raise MissingError(f"{path} is not there, or a part of it vanished while it was listed") from error
             raise SourceError(f"{path} cannot be listed: {reason(error)}") from error
 
@@ -226,7 +226,7 @@ def _looked_up(paths: list[str], filesystem: object) -> Iterator[tuple[str, Loca
             opened = places[0].filesystem
             count = next((i for i, p in enumerate(places) if p.filesystem is not opened), len(places))
             try:
-                infos = opened.get_file_info([place.path for place in places[:count]])
+                infos = looked_up(opened, [place.path for place in places[:count]])
             except OSError as error:
                 raise SourceError(f"{some[0]} cannot be looked up: {reason(error)}") from error
             for path, place, info in zip(some, places, infos, strict=False):

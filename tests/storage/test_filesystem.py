@@ -7,7 +7,7 @@ import pytest
 from pyarrow import fs
 
 from feedpipe.errors import ArgumentTypeError, MissingError, SourceError
-from feedpipe.storage.filesystem import as_paths, check_filesystem, locate
+from feedpipe.storage.filesystem import as_paths, check_filesystem, locate, split_options
 
 
 @pytest.mark.parametrize(
@@ -39,6 +39,24 @@ def test_urls_of_fsspec() -> None:
         stream.write(b"hello")
     assert place.filesystem.open_input_file(place.path).read() == b"hello"
     assert locate("memory://bucket/b").filesystem is place.filesystem
+
+
+@pytest.mark.parametrize(
+    ("path", "options"),
+    [
+        ("s3://bucket/a.csv", "?region=eu-west-1"),
+        ("s3://bucket/a.csv", "?endpoint_override=http://localhost:9000&region=x"),
+        ("s3://bucket/**/year=202?/*.csv", "?scheme=http"),
+        ("s3://bucket/a?.csv", ""),
+        ("s3://bucket/year?2024/*.csv", ""),
+        ("s3://bucket/?ear=2024/*.csv", ""),
+        ("hdfs://host:8020/a", "?user=me"),
+        ("https://host/a.csv?token=1", ""),
+        ("/data/a?b=c", ""),
+    ],
+)
+def test_options_of_urls(path: str, options: str) -> None:
+    assert split_options(path + options) == (path, options)
 
 
 def test_an_explicit_file_system(tmp_path: Path) -> None:

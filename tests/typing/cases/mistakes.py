@@ -60,6 +60,7 @@ def kept(pipe: Pipe[Any]) -> Pipe[int]:
 # Files before they are opened
 paths = fp.list_files("data/*.csv")
 paths.parse_csv()  # expect-error
+paths.parse_parquet()  # expect-error
 numbers.open_files()  # expect-error
 paths.open_files().open_files()  # expect-error
 numbers.parse_lines()  # expect-error
