@@ -10,6 +10,13 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+# Fixtures, and a hook, for those who ask for a server.
+from .servers.fixtures import hdfs as hdfs
+from .servers.fixtures import hdfs_client as hdfs_client
+from .servers.fixtures import pytest_pyfunc_call as pytest_pyfunc_call
+from .servers.fixtures import s3 as s3
+from .servers.fixtures import s3_server as s3_server
+
 # Set before torch or datasets are imported anywhere: two test processes share two cores, and
 # nothing may reach for the network.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -1,0 +1,92 @@
+"""A process in which tests of HDFS run.
+
+A client of HDFS is a Java machine in its process, and that takes over signals, adds threads that a fork does not copy,
+and needs environment variables set before; so it is not the process of all the other tests.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import traceback
+import warnings
+from collections.abc import Callable, Mapping
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import cloudpickle
+
+from .process import Process, ProgramError
+
+LONG = 100.0
+"""Seconds that one call may take; the stacks are printed then."""
+
+
+class Client:
+    """A process that calls functions."""
+
+    def __init__(self, environment: Mapping[str, str], log: Path) -> None:
+        self._log = log
+        self._environment = environment
+        self._process: Process | None = None
+
+    def call(self, function: Callable[..., Any], module: ModuleType, arguments: Mapping[str, Any]) -> None:
+        """Calls a function there; an exception comes back with its traceback as a note.
+
+        Args:
+            function: of `module`, sent by value: as pytest has compiled it, to tell more of an assertion that fails.
+            module: the test's.
+            arguments: by name; they must be picklable.
+        """
+        if self._process is None:
+            self._process = Process("tests.servers.client", self._log, os.environ | self._environment)
+        cloudpickle.register_pickle_by_value(module)
+        try:
+            question = cloudpickle.dumps((function, dict(arguments)))
+        finally:
+            cloudpickle.unregister_pickle_by_value(module)
+        try:
+            error, told = self._process.ask(question, timeout=LONG + 20)
+        except ProgramError:
+            self._process.close()  # it has ended itself; the next test gets a new one
+            self._process = None
+            raise
+        if error is not None:
+            raised = cloudpickle.loads(error)
+            raised.add_note(told)
+            raise raised
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.close()
+
+
+def main(owner: Connection) -> None:
+    """Calls what it is sent."""
+    warnings.simplefilter("error")
+    while True:
+        try:
+            (question,) = owner.recv()
+        except EOFError:
+            return
+        faulthandler.dump_traceback_later(LONG, exit=True)  # a call that hangs says where, and ends the process
+        answer = _answer(question)
+        faulthandler.cancel_dump_traceback_later()
+        owner.send(answer)
+
+
+def _answer(question: bytes) -> tuple[bytes | None, str]:
+    try:
+        function, arguments = cloudpickle.loads(question)
+        function(**arguments)
+    except BaseException as error:
+        told = traceback.format_exc()
+        try:
+            packed = cloudpickle.dumps(error)
+            cloudpickle.loads(packed)
+        except Exception:
+            packed = cloudpickle.dumps(AssertionError(f"{type(error).__name__}: {error}"))
+        return packed, told
+    return None, ""

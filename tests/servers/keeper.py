@@ -1,0 +1,241 @@
+"""The keeper of one HDFS: starts it, kills and starts DataNodes when asked, ends it when its last user is gone.
+
+A user is a connection. The kernel closes those of a process that dies in whatever way, so nothing outlives the tests.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import urllib.request
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+from .hadoop import JAVA_OPTIONS, installed, java_home
+from .process import until
+
+DATANODES = 2
+HEAP = "-Xmx128m"
+LONG = 90.0
+"""Seconds for a start; a busy machine needs some 20."""
+SERVER = "org.apache.hadoop.hdfs.server"
+
+
+class Hdfs:
+    """The servers, and their files below one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.hadoop = installed()
+        self.java = java_home()
+        self.port = self.http = 0
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self) -> None:
+        for last in (False, False, True):
+            try:
+                return self._start()
+            except RuntimeError as error:
+                if last or "BindException" not in str(error):
+                    raise
+                self.end()  # somebody else has taken a port meanwhile
+
+    def _start(self) -> None:
+        self.port, self.http = _free_ports(2)
+        self._configure()
+        self._launch("format", "namenode.NameNode", "-format", "-force", "-nonInteractive").wait()
+        if self.processes.pop("format").returncode:
+            raise RuntimeError(f"HDFS cannot be formatted\n{self._said()}")
+        self._launch("namenode", "namenode.NameNode")
+        for number in range(DATANODES):
+            self._launch(f"datanode{number}", "datanode.DataNode")
+        self._until(
+            lambda: len(self._live()) == DATANODES and self._jmx("FSNamesystemState")["FSState"] == "Operational"
+        )
+
+    def kill_datanode(self, number: int) -> None:
+        process = self.processes.pop(f"datanode{number}")
+        process.kill()
+        process.wait()
+
+    def start_datanode(self, number: int) -> None:
+        """Returns when the NameNode knows the new process: by its new port, for it may still believe in the old one."""
+        before = self._live()
+        self._launch(f"datanode{number}", "datanode.DataNode")
+        self._until(lambda: self._live() - before)
+
+    def end(self) -> None:
+        """Nothing of it is wanted any more, so nothing is asked of it."""
+        for process in self.processes.values():
+            process.kill()
+        for process in self.processes.values():
+            process.wait()
+        self.processes.clear()
+        shutil.rmtree(self.folder / "data", ignore_errors=True)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a client needs before Java starts in its process."""
+        return {
+            "JAVA_HOME": str(self.java),
+            "CLASSPATH": self._class_path(),
+            "ARROW_LIBHDFS_DIR": str(self.hadoop / "lib"),
+            # -Xrs leaves Ctrl-C to Python.
+            "LIBHDFS_OPTS": " ".join((*JAVA_OPTIONS, HEAP, "-Xrs")),
+            "HADOOP_USER_NAME": "feedpipe",
+        }
+
+    def _class_path(self, *first: Path) -> str:
+        # One by one: libhdfs expands no wild cards.
+        return ":".join(map(str, (*first, self.folder / "conf", *sorted((self.hadoop / "jars").iterdir()))))
+
+    def _launch(self, name: str, program: str, *arguments: str) -> subprocess.Popen[bytes]:
+        options = [HEAP, *JAVA_OPTIONS, f"-Djava.io.tmpdir={self.folder}/data"]
+        path = self._class_path(self.folder / "conf" / name)
+        with (self.folder / f"{name}.log").open("ab") as log:
+            process = self.processes[name] = subprocess.Popen(
+                [self.java / "bin/java", *options, "-cp", path, f"{SERVER}.{program}", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                preexec_fn=_die_with_parent,  # this process may be killed as well
+            )
+        return process
+
+    def _configure(self) -> None:
+        for folder in ("data", "conf/webapps/hdfs", "conf/webapps/datanode"):  # the archives hold no web pages
+            (self.folder / folder).mkdir(parents=True, exist_ok=True)
+        data = f"file://{self.folder}/data"
+        self._write("core-site.xml", {
+            "fs.defaultFS": f"hdfs://127.0.0.1:{self.port}",
+            "hadoop.tmp.dir": f"{self.folder}/data",
+            "ipc.client.connect.max.retries": 3,
+        })  # fmt: skip
+        common = {
+            "dfs.replication": DATANODES,
+            "dfs.permissions.enabled": "false",
+            "dfs.namenode.fs-limits.min-block-size": 2**16,
+            "dfs.namenode.name.dir": f"{data}/name",
+            "dfs.namenode.http-address": f"127.0.0.1:{self.http}",
+            "dfs.namenode.safemode.extension": 0,
+            "dfs.namenode.datanode.registration.ip-hostname-check": "false",
+            # A dead DataNode counts as dead after 2 rechecks and 10 heartbeats.
+            "dfs.namenode.heartbeat.recheck-interval": 1000,
+            "dfs.heartbeat.interval": 1,
+            "dfs.datanode.hostname": "127.0.0.1",
+            "dfs.datanode.address": "127.0.0.1:0",
+            "dfs.datanode.http.address": "127.0.0.1:0",
+            "dfs.datanode.ipc.address": "127.0.0.1:0",
+            # With two DataNodes there is none to take the place of a dead one.
+            "dfs.client.block.write.replace-datanode-on-failure.policy": "NEVER",
+        }
+        self._write("hdfs-site.xml", common)
+        for number in range(DATANODES):
+            own = {"dfs.datanode.data.dir": f"{data}/datanode{number}"}
+            self._write(f"datanode{number}/hdfs-site.xml", common | own)
+        (self.folder / "conf/log4j.properties").write_text(
+            "log4j.rootLogger=WARN,out\n"
+            "log4j.appender.out=org.apache.log4j.ConsoleAppender\n"
+            "log4j.appender.out.target=System.err\n"
+            "log4j.appender.out.layout=org.apache.log4j.PatternLayout\n"
+            "log4j.appender.out.layout.ConversionPattern=%d %p %c{1}: %m%n\n"
+        )
+
+    def _write(self, name: str, settings: dict[str, object]) -> None:
+        file = self.folder / "conf" / name
+        file.parent.mkdir(exist_ok=True)
+        lines = (f"<property><name>{name}</name><value>{value}</value></property>" for name, value in settings.items())
+        file.write_text("\n".join(["<configuration>", *lines, "</configuration>"]))
+
+    def _until(self, fact: Callable[[], object]) -> None:
+        def come() -> bool:
+            if dead := [name for name, process in self.processes.items() if process.poll() is not None]:
+                raise RuntimeError(f"HDFS does not start; ended: {dead}\n{self._said()}")
+            try:
+                return bool(fact())
+            except (OSError, IndexError):  # the NameNode does not answer, or has not got that far
+                return False
+
+        try:
+            until(come, LONG)
+        except TimeoutError as error:
+            raise RuntimeError(f"HDFS does not start: {error}\n{self._said()}") from None
+
+    def _said(self) -> str:
+        logs = sorted(self.folder.glob("*.log"))
+        return "\n".join(f"--- {log.name}\n{log.read_text(errors='replace')[-2000:]}" for log in logs)
+
+    def _live(self) -> set[str]:
+        """The addresses of the DataNodes that the NameNode takes for alive."""
+        nodes = json.loads(self._jmx("NameNodeInfo")["LiveNodes"])
+        return {node["xferaddr"] for node in nodes.values()}
+
+    def _jmx(self, name: str) -> dict[str, Any]:
+        url = f"http://127.0.0.1:{self.http}/jmx?qry=Hadoop:service=NameNode,name={name}"
+        with _no_proxy().open(url, timeout=5) as answer:
+            return json.load(answer)["beans"][0]  # type: ignore[no-any-return]
+
+
+def _no_proxy() -> urllib.request.OpenerDirector:
+    return urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+def _keep(hdfs: Hdfs, first: Connection, listener: socket.socket) -> Connection:
+    """Serves the users until the last one is gone; returns its connection, which that one wants to see closed last."""
+    news = {"port": hdfs.port, "keeper": listener.getsockname()[1], "environment": hdfs.environment}
+    users = [first]
+    first.send(news)
+    while True:
+        for ready in wait([listener, *users]):
+            if ready is listener:
+                users.append(Connection(listener.accept()[0].detach()))
+                with suppress(ConnectionError):  # one that has died is heard of below
+                    users[-1].send(news)
+                continue
+            assert isinstance(ready, Connection)
+            try:
+                order, number = ready.recv()
+                getattr(hdfs, order)(number)
+                ready.send(None)
+            except (EOFError, ConnectionError):
+                users.remove(ready)
+                if not users:
+                    return ready
+                ready.close()
+            except Exception as error:
+                ready.send(f"{type(error).__name__}: {error}")
+
+
+def main(owner: Connection) -> None:
+    hdfs = Hdfs(Path(owner.recv()[0]))
+    last = owner
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            try:
+                hdfs.start()
+            except Exception as error:
+                owner.send(f"{type(error).__name__}: {error}")
+                return
+            last = _keep(hdfs, owner, listener)
+    finally:
+        hdfs.end()
+        last.close()

@@ -1,0 +1,219 @@
+"""An HTTP proxy that makes trouble, between a client and a server of the tests."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import struct
+import threading
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from socket import SO_LINGER, SOL_SOCKET
+from types import TracebackType
+from typing import Literal, NamedTuple
+
+
+class Request(NamedTuple):
+    """What a client asks for.
+
+    Attributes:
+        target: path and query.
+        bytes: the `Range` header, such as "bytes=0-99"; empty for all.
+        turn: how often just this was asked for before.
+    """
+
+    method: str
+    target: str
+    bytes: str
+    turn: int
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Trouble with some requests.
+
+    Attributes:
+        kind: "busy" is an answer of status 503; the others let `after` bytes of the body through, then "cut" closes the
+            connection, "reset" does so with a TCP reset, "stall" sends nothing more until the client gives up.
+        share: of the requests; which ones depends on the request, its turn and `seed`, so not on timing.
+        turns: only requests that were made fewer times than this before; with 1, a client that tries again succeeds.
+        method: only these requests; None for all.
+        part: only targets that hold this.
+    """
+
+    kind: Literal["busy", "cut", "reset", "stall"]
+    share: float = 1.0
+    turns: int | None = None
+    after: int = 0
+    method: str | None = "GET"
+    part: str = ""
+    seed: int = 0
+
+    def strikes(self, request: Request) -> bool:
+        if (self.method or request.method) != request.method or self.part not in request.target:
+            return False
+        if self.turns is not None and request.turn >= self.turns:
+            return False
+        drawn = hashlib.blake2b(repr((self.seed, *request)).encode(), digest_size=8).digest()
+        return int.from_bytes(drawn, "big") < self.share * 2**64
+
+
+class Proxy:
+    """Passes requests on to a server, but for its `faults`; they may be changed at any time.
+
+    Args:
+        upstream: host and port of the server.
+        faults: the first that strikes counts.
+        latency: seconds before each answer.
+        before: called with each request before it is passed on, in a thread: to replace what is being read, say.
+
+    Attributes:
+        endpoint: its own host and port.
+        counts: "requests", "GET" and so on, "connections", "bytes" of bodies to the client, and faults by their kind.
+    """
+
+    def __init__(
+        self,
+        upstream: str,
+        *faults: Fault,
+        latency: float = 0.0,
+        before: Callable[[Request], object] = lambda request: None,
+    ) -> None:
+        self.faults = list(faults)
+        self.latency = latency
+        self.before = before
+        self.counts: Counter[str] = Counter()
+        self._host, _, port = upstream.partition(":")
+        self._port = int(port)
+        self._turns: Counter[tuple[str, str, str]] = Counter()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="proxy")
+        self._thread.start()
+        serving = asyncio.run_coroutine_threadsafe(asyncio.start_server(self._client, "127.0.0.1", 0), self._loop)
+        self._server = serving.result()
+        self.endpoint = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    def __enter__(self) -> Proxy:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _end(self) -> None:
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._loop.shutdown_default_executor()
+
+    async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        self.counts["connections"] += 1
+        try:
+            # Neither side's hanging up is news; a server that closes early shows in what the client gets.
+            with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+                while await self._exchange(reader, writer):
+                    pass
+        finally:
+            self._tasks.discard(task)
+            writer.close()
+
+    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """Passes one request on and its answer back; whether another one may follow."""
+        head = await reader.readuntil(b"\r\n\r\n")
+        method, target, _ = head.split(b"\r\n", 1)[0].decode().split(" ", 2)
+        key = method, target, _header(head, "range")
+        request = Request(*key, self._turns[key])
+        self._turns[key] += 1
+        self.counts.update(("requests", method))
+        if _header(head, "expect"):  # else the client waits for the server's word before it sends the body
+            writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            head = _without(head, "expect")
+        body = await _body(reader, head)
+        await self._loop.run_in_executor(None, self.before, request)
+        await asyncio.sleep(self.latency)
+        fault = next((fault for fault in self.faults if fault.strikes(request)), None)
+        if fault is not None and fault.kind == "busy":
+            self.counts["busy"] += 1
+            writer.write(b"HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\n\r\n")
+            return True
+        server, to_server = await asyncio.open_connection(self._host, self._port)
+        try:
+            to_server.write(_without(head, "connection")[:-2] + b"Connection: close\r\n\r\n" + body)
+            answer = await server.readuntil(b"\r\n\r\n")
+            length = 0 if method == "HEAD" else int(_header(answer, "content-length") or -1)
+            if answer.split(b" ", 2)[1] in (b"204", b"304"):
+                length = 0
+            # Without a length the body goes on to the end of the connection.
+            writer.write(_without(answer, "connection") if length >= 0 else answer)
+            struck = await self._pass_on(server, writer, length, fault)
+        finally:
+            to_server.close()
+        if struck == "reset":  # which is what closing at once, whatever is unsent, does
+            writer.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))
+            writer.transport.abort()
+        elif struck == "stall":
+            await reader.read()  # until the client hangs up
+        return not struck and length >= 0
+
+    async def _pass_on(
+        self, server: asyncio.StreamReader, writer: asyncio.StreamWriter, length: int, fault: Fault | None
+    ) -> str:
+        """Passes a body on, to its end or to where the fault strikes; returns the kind of that."""
+        passed = 0
+        while passed != length:
+            wanted = 2**18 if length < 0 else min(2**18, length - passed)
+            if fault is not None:
+                wanted = min(wanted, fault.after - passed)
+                if not wanted:
+                    self.counts[fault.kind] += 1
+                    return fault.kind
+            data = await server.read(wanted)
+            if not data and length >= 0:
+                raise ConnectionResetError  # the server cuts it itself
+            if not data:
+                break
+            passed += len(data)
+            self.counts["bytes"] += len(data)
+            writer.write(data)
+            await writer.drain()
+        return ""
+
+
+async def _body(reader: asyncio.StreamReader, head: bytes) -> bytes:
+    """The body of a request as it comes, in chunks where it does."""
+    if not _header(head, "transfer-encoding"):
+        return await reader.readexactly(int(_header(head, "content-length") or 0))
+    parts = []
+    size = -1
+    while size:
+        parts.append(await reader.readuntil(b"\r\n"))
+        size = int(parts[-1].partition(b";")[0], 16)
+        if size:
+            parts.append(await reader.readexactly(size + 2))
+    while parts[-1] != b"\r\n":  # what follows the last chunk
+        parts.append(await reader.readuntil(b"\r\n"))
+    return b"".join(parts)
+
+
+def _header(head: bytes, name: str) -> str:
+    for line in head.split(b"\r\n")[1:]:
+        key, _, value = line.partition(b":")
+        if key.strip().lower() == name.encode():
+            return value.strip().decode()
+    return ""
+
+
+def _without(head: bytes, name: str) -> bytes:
+    lines = head.split(b"\r\n")
+    return b"\r\n".join(line for line in lines if not line.lower().startswith(name.encode() + b":"))

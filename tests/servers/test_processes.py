@@ -1,0 +1,97 @@
+"""The servers of the tests end with their users, however those end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .process import TESTS, ProgramError, until
+from .s3 import S3
+
+PROGRAM = """
+import sys, types
+sys.modules["tests"] = types.ModuleType("tests")
+sys.modules["tests"].__path__ = [{tests!r}]
+from pathlib import Path
+from tests.servers.hdfs import shared_hdfs
+from tests.servers.s3 import S3
+{body}
+"""
+HDFS = """
+with shared_hdfs(Path({folder!r})) as hdfs:
+    print(hdfs.url, flush=True)
+    sys.stdin.read()
+"""
+S3_PID = """
+server = S3.started(Path({folder!r}, "log"))
+print(server.process.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+def user(body: str, folder: Path) -> subprocess.Popen[str]:
+    code = PROGRAM.format(tests=TESTS, body=body.format(folder=str(folder)))
+    pipe = subprocess.PIPE
+    return subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stdout=pipe, text=True, start_new_session=True)
+
+
+def said(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    line = process.stdout.readline().strip()
+    assert line, "it has died"
+    return line
+
+
+def killed(process: subprocess.Popen[str], how: signal.Signals = signal.SIGKILL) -> None:
+    process.send_signal(how)
+    process.communicate(timeout=60)
+
+
+def naming(text: str) -> list[str]:
+    """The command lines of other processes in which `text` occurs."""
+    lines = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            lines.append(file.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return [line for line in lines if text in line and "-Xmx" in line]
+
+
+@pytest.mark.slow
+def test_an_hdfs_is_shared_and_ends_with_its_last_user(tmp_path: Path) -> None:
+    users = [user(HDFS, tmp_path) for _ in range(3)]
+    try:
+        assert len({said(one) for one in users}) == 1
+        assert len(naming(str(tmp_path))) == 3
+        killed(users[0])
+        killed(users[1], signal.SIGINT)
+        assert len(naming(str(tmp_path))) == 3
+        killed(users[2])
+        until(lambda: not naming(str(tmp_path)))
+        (data,) = tmp_path.glob("hdfs-*")
+        until(lambda: not (data / "data").exists())
+    finally:
+        for one in users:
+            one.kill()
+
+
+def test_a_server_ends_with_a_killed_owner(tmp_path: Path) -> None:
+    owner = user(S3_PID, tmp_path)
+    pid = int(said(owner))
+    os.kill(pid, 0)
+    killed(owner)
+    until(lambda: not Path(f"/proc/{pid}").exists())
+
+
+def test_a_server_that_dies_says_so(tmp_path: Path) -> None:
+    server = S3.started(tmp_path / "log")
+    os.kill(server.process.pid, signal.SIGKILL)
+    with pytest.raises((ProgramError, ConnectionError)):
+        server.put("data", {})
+    server.process.close()

@@ -1,0 +1,165 @@
+"""Reading from a real S3 server: as from the local disk, page after page, and with trouble on the way."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+from urllib.parse import quote
+
+import pytest
+
+import feedpipe as fp
+from feedpipe.errors import DataError, MissingError, SourceError
+
+from ..servers.proxy import Fault, Proxy
+from ..servers.readers import FILES, READERS, Place, check_resume, check_rows, check_workers, write_files
+from ..servers.s3 import S3
+
+BUCKET = "data"
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    return write_files(tmp_path_factory.mktemp("here"))
+
+
+@pytest.fixture(params=["environment", "options", "filesystem"])
+def there(request: pytest.FixtureRequest, s3: S3, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """The same files in a bucket, and the ways to tell where the server is."""
+    s3.put(BUCKET, {f"tree/{name}": data for name, data in FILES.items()})
+    if request.param == "environment":
+        return Place(f"s3://{BUCKET}/tree")
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
+    if request.param == "options":
+        return Place(f"s3://{BUCKET}/tree", f"?endpoint_override={quote('http://' + s3.endpoint, safe='')}")
+    return Place(f"{BUCKET}/tree", options={"filesystem": s3.filesystem()})
+
+
+@pytest.mark.parametrize("ending", READERS)
+def test_rows_are_those_of_the_local_disk(here: Place, there: Place, ending: str) -> None:
+    check_rows(here, there, ending)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("there", ["environment"], indirect=True)
+@pytest.mark.parametrize("ending", READERS)
+def test_resume(here: Place, there: Place, ending: str) -> None:
+    check_resume(here, there, ending)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("there", ["environment", "filesystem"], indirect=True)
+def test_two_workers(here: Place, there: Place) -> None:
+    check_workers(here, there, "csv")
+
+
+@pytest.mark.slow
+def test_listings_of_many_pages(s3: S3) -> None:
+    names = [f"part-{i:05}.txt" for i in range(2500)]
+    s3.put("many", {f"parts/{name}": b"" for name in names} | {"parts/z/last.txt": b"last\n"})
+    expected = [f"s3://many/parts/{name}" for name in names]
+    assert list(fp.list_files("s3://many/parts")) == expected
+    assert list(fp.list_files("s3://many/parts/*")) == expected
+    assert list(fp.list_files("many/parts", recursive=True, filesystem=s3.filesystem())) == [
+        *(f"many/parts/{name}" for name in names), "many/parts/z/last.txt",
+    ]  # fmt: skip
+    assert list(fp.read_lines("s3://many/**/last.txt")) == ["last"]
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("s3://data/none.csv", "s3://data/none.csv is not there"),
+        ("s3://data/none/*.csv", r"s3://data/none/\*.csv is not there"),
+        ("s3://nosuchbucket/a.csv", "s3://nosuchbucket/a.csv is not there"),
+        ("s3://nosuchbucket/*.csv", r"s3://nosuchbucket/\*.csv is not there"),
+    ],
+)
+def test_what_is_missing(s3: S3, path: str, said: str) -> None:
+    s3.put(BUCKET, {"a.csv": b"x\n1\n"})
+    with pytest.raises(MissingError, match=said):
+        list(fp.read_csv(path))
+
+
+def test_an_object_that_vanishes(s3: S3) -> None:
+    s3.put("vanishing", {"a.csv": b"x\n1\n"})
+    (file,) = fp.list_files("s3://vanishing/*.csv").open_files()
+    s3.filesystem().delete_file("vanishing/a.csv")
+    for look in (file.open, file.size):
+        with pytest.raises(MissingError, match="s3://vanishing/a.csv is not there: it has vanished"):
+            look()
+
+
+def test_a_server_that_is_not_there(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Proxy(s3.endpoint) as proxy:
+        gone = proxy.endpoint
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{gone}")
+    with pytest.raises(SourceError, match="s3://data/a.csv cannot be looked up: .*NETWORK_CONNECTION") as error:
+        list(fp.read_csv("s3://data/a.csv"))
+    assert not isinstance(error.value, MissingError)
+
+
+def test_options_that_there_are_not(s3: S3) -> None:
+    with pytest.raises(
+        SourceError, match="'s3://data' cannot be opened: Unexpected query parameter in S3 URI: 'regoin'"
+    ):
+        list(fp.read_csv("s3://data/a.csv?regoin=eu-west-1"))
+
+
+def test_options_are_no_part_of_names(s3: S3) -> None:
+    s3.put("years", {f"year={year}/a.csv.gz": b"" for year in (2023, 2024)})
+    options = "?region=us-east-1&scheme=http"
+    assert list(fp.list_files(f"s3://years/year=202?/*{options}")) == [
+        f"s3://years/year=2023/a.csv.gz{options}",
+        f"s3://years/year=2024/a.csv.gz{options}",
+    ]
+    assert list(fp.list_files("s3://years/year?20*/a*")) == [f"s3://years/year={y}/a.csv.gz" for y in (2023, 2024)]
+
+
+def test_the_state_does_not_know_the_options(s3: S3) -> None:
+    s3.put("state", dict.fromkeys(("a.txt", "b.txt"), b"1\n2\n3\n"))
+    paths = ["s3://state/a.txt", "s3://state/b.txt"]
+    loader = fp.Loader(fp.read_lines(paths))
+    assert list(itertools.islice(loader, 4)) == ["1", "2", "3", "1"]
+    resumed = fp.Loader(fp.read_lines([f"{path}?scheme=http" for path in paths]))
+    resumed.load_state_dict(loader.state_dict())
+    assert list(resumed) == ["2", "3"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault("busy", share=0.3, turns=1),
+        Fault("busy", share=0.3, turns=1, method="HEAD"),
+        Fault("cut", after=10_000, share=0.3, turns=1),
+        Fault("reset", after=10_000, share=0.3, turns=1),
+    ],
+    ids=lambda fault: f"{fault.kind}-{fault.method}",
+)
+def test_trouble_that_passes(s3: S3, fault: Fault) -> None:
+    data = b"".join(b"%d\n" % i for i in range(150_000))
+    s3.put("trouble", {f"{name}.txt": data for name in "abcd"})
+    with Proxy(s3.endpoint, fault) as proxy:
+        rows = list(fp.read_lines("trouble/*.txt", filesystem=s3.filesystem(proxy.endpoint)))
+        assert proxy.counts[fault.kind] > 0
+    assert rows == 4 * [str(i) for i in range(150_000)]
+
+
+@pytest.mark.xfail(reason="an error without a number counts as one of decompression", raises=DataError)
+def test_trouble_that_does_not(s3: S3) -> None:
+    data = b"".join(b"%d\n" % i for i in range(150_000))
+    s3.put("trouble", {"a.txt": data})
+    with Proxy(s3.endpoint, Fault("cut", after=10_000)) as proxy:
+        rows = iter(fp.read_lines("trouble/a.txt", filesystem=s3.filesystem(proxy.endpoint)))
+        with pytest.raises(SourceError, match="trouble/a.txt") as error:
+            list(rows)
+    assert not isinstance(error.value, MissingError)
+
+
+def test_handles_are_small_and_know_no_secret(s3: S3) -> None:
+    s3.put(BUCKET, {"a.csv": b"x\n1\n"})
+    (file,) = fp.list_files("s3://data/a.csv").open_files()
+    assert file.open().read() == b"x\n1\n"
+    assert len(pickle.dumps(file)) < 200 and b"testing" not in pickle.dumps(file)
+    assert "testing" not in repr(fp.read_csv("data/a.csv", filesystem=s3.filesystem()))
