@@ -83,6 +83,7 @@ class Footer:
 
         Arrow compares the expression with the least and the greatest value and the number of nulls. It takes the
         former for bounds of all values, and NaN is beyond all bounds. So each set of float columns is tried as NaN too.
+        And where all values are zero, it takes them for -0.0, as the bound says, which `isin` tells from 0.0.
 
         Args:
             expression: the filter.
@@ -104,8 +105,8 @@ class Footer:
         for name, value in folders.items():
             schema = schema.append(pa.field(name, needed[name]))
             known &= pc.field(name) == value if value.is_valid else pc.field(name).is_null()
-        found: set[int] = set()
         try:
+            found = {group for group in range(self.metadata.num_row_groups) if self._is_zero(group, floats)}
             for count in range(len(floats) + 1):
                 for absent in combinations(floats, count):
                     case = known
@@ -115,6 +116,13 @@ class Footer:
         except failures():  # the rows themselves will tell
             return None
         return sorted(found)
+
+    def _is_zero(self, group: int, names: Sequence[str]) -> bool:
+        """Whether one of these columns is zero in each row, as far as its bounds say."""
+        meta = self.metadata.row_group(group)
+        columns = (meta.column(k) for k in range(meta.num_columns))
+        bounds = [column.statistics for column in columns if column.path_in_schema in names]
+        return any(bound is not None and bound.has_min_max and bound.min == 0 == bound.max for bound in bounds)
 
     def _satisfiable(self, expression: Any, known: Any, schema: pa.Schema) -> list[int]:
         from pyarrow import BufferReader

@@ -494,6 +494,14 @@ def test_row_groups_are_left_out(tmp_path, expression, groups):
     assert root.inputs[0].op.identity()["row_groups"] == groups
 
 
+def test_a_row_group_of_zeros_is_not_taken_for_one_of_negative_zeros(tmp_path):
+    path = write(tmp_path / "a.parquet", {"f": [0.0, -0.0, 0.0, 1.0]}, 1)
+    for value in (0.0, -0.0):
+        for expression in (column("f").isin([value]), column("f") == value):
+            got = list(parsed([path], filter=expression))
+            assert got == pq.read_table(path).filter(expression).to_pylist()
+
+
 def test_a_filter_is_about_the_types_that_all_files_have(tmp_path):
     # In the second file the sum would overflow, and its statistics are those of another type.
     files = [
