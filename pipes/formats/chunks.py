@@ -208,8 +208,9 @@ class ChunkReader:
             self._data = b"".join(parts)
 
     def _broken(self, error: Exception, offset: int) -> Exception:
-        # An error of the operating system has a number; one of a decompressor has none.
-        if isinstance(error, OSError) and error.errno:
+        # An error of the operating system has a number; one of a decompressor has none, and one of S3 neither.
+        remote = self._seekable or str(error).startswith("AWS Error")
+        if isinstance(error, OSError) and (error.errno or remote):
             made: Exception = SourceError(f"{self.name} cannot be read after byte {offset}: {error.strerror or error}")
         else:
             what = "is damaged or cut short" if offset else "is not compressed in that way, or is damaged"
