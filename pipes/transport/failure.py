@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+
+from .bundle import bundled
+from .packing import Packed, Packer, unpack
 
 
 class RemoteError(Exception):
@@ -36,12 +39,6 @@ class Failure:
     errors: list[BaseException | _Bare]
     text: str
 
-    @staticmethod
-    def of(error: BaseException, where: str, crossed: Callable[[object], object]) -> Failure:
-        """What to send of `error`; `crossed` packs and unpacks, to see whether something can cross as it is."""
-        text = "".join(traceback.format_exception(error)).rstrip()
-        return Failure([_sendable(one, crossed) for one in _causes(error)], f"in {where}:\n{text}")
-
     def error(self) -> BaseException:
         """The error, caused by what caused it."""
         cause: BaseException = RemoteError(self.text)
@@ -49,6 +46,12 @@ class Failure:
             error = link.made() if isinstance(link, _Bare) else link
             error.__cause__, cause = cause, error
         return cause
+
+
+def packed_failure(error: BaseException, where: str, packer: Packer) -> Packed:
+    """As much of `error`, raised in the process `where`, as can be sent."""
+    text = "".join(traceback.format_exception(error)).rstrip()
+    return packer.pack(Failure([_sendable(one, packer) for one in _causes(error)], f"in {where}:\n{text}"))
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -59,19 +62,19 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__
 
 
-def _sendable(error: BaseException, crossed: Callable[[object], object]) -> BaseException | _Bare:
+def _sendable(error: BaseException, packer: Packer) -> BaseException | _Bare:
     """`error` as it is, or as much of it as can be sent: without `__init__`, with its text alone, as a base class."""
-    if _crosses(error, type(error), crossed):
+    if _crosses(error, type(error), packer):
         return error
     text = (str(error),)
     bare = [_Bare(type(error), error.args, vars(error))]
     bare += [_Bare(kind, text, {}) for kind in type(error).__mro__ if issubclass(kind, BaseException)]
-    return next(one for one in bare if _crosses(one, _Bare, crossed))
+    return next(one for one in bare if _crosses(one, _Bare, packer))
 
 
-def _crosses(value: object, kind: type, crossed: Callable[[object], object]) -> bool:
+def _crosses(value: object, kind: type, packer: Packer) -> bool:
     try:
-        back = crossed(value)
+        back = unpack(*bundled(packer.pack(value)))
         return type(back) is kind and (not isinstance(back, _Bare) or isinstance(back.made(), BaseException))
     except Exception:  # whatever a user's class does when it is taken apart and put together
         return False

@@ -13,8 +13,7 @@ from ..cursor import Cursor, Json
 from ..errors import Origin
 from ..rows import RowList
 from ..transport.channel import Channel, GoneError, Message
-from ..transport.failure import Failure
-from .protocol import unbundled
+from .protocol import content, failure
 
 
 class Dispatched:
@@ -36,15 +35,15 @@ class Dispatched:
             self._ask(("open", number, run, share))
         try:
             while (message := self._next(number)).head[0] == "block":
-                *_, at, end, split = cast("tuple[object, list[Json], list[Json], int]", message.head)
-                rows, origins = cast("tuple[RowList, list[Origin | None] | None]", unbundled(message.body, split))
+                *_, at, end, _ = cast("tuple[object, list[Json], list[Json], int]", message.head)
+                rows, origins = cast("tuple[RowList, list[Origin | None] | None]", content(message))
                 made = [Block(rows, Cursor.of(at), Cursor.of(end), origins)]
                 del rows, message  # handed on
                 with self._lock:
                     self._ask(("next", number))
                 yield made.pop()
             if message.head[0] == "failed":
-                raise cast("Failure", unbundled(message.body, cast("int", message.head[-1]))).error()
+                raise failure(message)
         finally:
             self._over.append(number)
 

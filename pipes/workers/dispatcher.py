@@ -25,13 +25,14 @@ from ..context import Context, Share, Shared
 from ..graph import Node
 from ..plan.operators import shared_rows
 from ..plan.plan import Plan
+from ..transport.bundle import bundled
 from ..transport.channel import Channel, GoneError, Head
 from ..transport.classes import adopt
-from ..transport.failure import Failure
-from ..transport.packing import Packer, unpack
+from ..transport.failure import packed_failure
+from ..transport.packing import Packer
 from ..transport.parcel import read_parcel
 from .life import end_with_owner
-from .protocol import Program, plan_of, written
+from .protocol import Program, plan_of
 
 
 def dispatch(control: int, parcel: int) -> None:
@@ -128,16 +129,12 @@ class _Dispatcher:
             else:
                 packed = self._packer.pack((block.rows, block.origins))
                 where = ("block", number, block.at.plain, block.end.plain, len(packed.stream))
-                client.channel.post(where, [packed.stream, written(packed)])
+                client.channel.post(where, bundled(packed))
         except Exception as error:
-            failed = self._packer.pack(Failure.of(error, f"the dispatcher, process {os.getpid()}", self._crossed))
-            client.channel.post(("failed", number, len(failed.stream)), [failed.stream, written(failed)])
+            failed = packed_failure(error, f"the dispatcher, process {os.getpid()}", self._packer)
+            client.channel.post(("failed", number, len(failed.stream)), bundled(failed))
 
     def _opened(self, share: Share) -> Iterator[Block]:
         assert self._plan is not None, "the owner speaks of a run before any worker does"
         context = self._context.reading(share)
         return shared_rows(self._plan.stage_named(share.source), share, self._plan.mine, context)
-
-    def _crossed(self, value: object) -> object:
-        packed = self._packer.pack(value)
-        return unpack(packed.stream, written(packed))

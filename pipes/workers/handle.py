@@ -16,10 +16,9 @@ from typing import cast
 from ..errors import WorkerError
 from ..transport.arena import Window
 from ..transport.channel import Channel, Message
-from ..transport.failure import Failure
 from ..transport.packing import unpack
 from ..transport.segment import shared_memory
-from .protocol import Begin, Order, Place, Program, unbundled
+from .protocol import Begin, Order, Place, Program, content, failure
 from .start import Death, Starter
 
 HURRY = 0.0005
@@ -122,7 +121,7 @@ class Worker:
         if not self.inbox or perf_counter() - self._told > HURRY:
             self.tell()
         if place is None or self._window is None:
-            return unbundled(message.body, cast("int", message.head[-1]))
+            return content(message)
         return unpack(message.body, self._window.lease(*place))
 
     def tell(self) -> bool:
@@ -182,14 +181,11 @@ class Worker:
                 os.close(fd)
         self._fds.clear()
         self._stacks = -1
-        self.inbox.clear()
         self._window = None
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
+        self.disown()
 
     def disown(self) -> None:
-        """In a copy of the owner, made by a fork: what the owner and the worker say to each other is theirs."""
+        """Says no more to the worker, as in a copy of its owner that a fork has made."""
         self.inbox.clear()
         if self._channel is not None:
             self._channel.close()
@@ -235,8 +231,7 @@ class Dispatcher:
 
     def connection(self) -> socket.socket:
         """One end of a connection to it."""
-        ours, theirs = socket.socketpair()
-        with theirs:
+        with _pair() as (ours, theirs):
             self._say(None, theirs.fileno())
         return ours
 
@@ -272,11 +267,6 @@ def _pair(kind: socket.SocketKind = socket.SOCK_STREAM) -> Generator[tuple[socke
 
 def _place(message: Message) -> Place | None:
     return cast("Place | None", message.head[-2]) if message.head[0] == "step" else None
-
-
-def failure(message: Message) -> BaseException:
-    """The error that ended a run."""
-    return cast("Failure", unbundled(message.body, cast("int", message.head[-1]))).error()
 
 
 def _broken(number: int, message: Message) -> WorkerError:

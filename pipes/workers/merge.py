@@ -10,9 +10,9 @@ from ..cursor import Cursor, Json
 from ..plan.plan import Plan, Position, ShardState
 from ..transport.channel import Message
 from ..turns import Ended, Step
-from .handle import Worker, failure
+from .handle import Worker
 from .pool import Pool
-from .protocol import Bundle, Order, Program, Terms
+from .protocol import Bundle, Order, Program, Terms, failure
 
 
 class Merge:

@@ -6,17 +6,19 @@
     ("took", count, offsets)   go on         ("ended", run, shard, leftover, None, split)    a shard's end
     ("stop",)                  end the run   ("failed", run, split)                          the end, by an error
 
-The first `split` bytes of the body are a stream for `unpack`. The memory that belongs to it lies in the arena, at
-`place`, or is the rest of the body where that is None.
+The last of a head that has a body is `split`: the first so many bytes of the body are a stream for `unpack`. The memory
+that belongs to it lies in the arena, at `place`, or is the rest of the body where that is None.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from ..graph import Node
 from ..plan.plan import Plan, Position
-from ..transport.packing import Packed, unpack
+from ..transport.bundle import unbundled
+from ..transport.channel import Message
+from ..transport.failure import Failure
 
 Place = tuple[int, int]
 """A region of the arena: offset and bytes."""
@@ -93,14 +95,11 @@ def plan_of(root: Node, terms: Terms) -> Plan:
     return Plan(root, seed=seed, rank=rank, world_size=world_size, workers=0, shards=shards or None)
 
 
-def written(packed: Packed) -> memoryview:
-    """The memory of an element that goes without the arena."""
-    memory = memoryview(bytearray(packed.nbytes))
-    packed.write(memory)
-    return memory
+def content(message: Message) -> object:
+    """What the body of a message holds that came without the arena."""
+    return unbundled(message.body, cast("int", message.head[-1]))
 
 
-def unbundled(body: memoryview | bytes, split: int) -> object:
-    """What was sent without the arena."""
-    rest = bytearray(body[split:])  # in memory of its own, where arrays are aligned
-    return unpack(body[:split], rest or None)
+def failure(message: Message) -> BaseException:
+    """The error that a message brings."""
+    return cast("Failure", content(message)).error()

@@ -22,15 +22,16 @@ from ..plan.plan import Part, Plan
 from ..rows import RowList
 from ..seeding import seed_process
 from ..transport.arena import Arena
+from ..transport.bundle import bundled, unbundled
 from ..transport.channel import Channel, GoneError, Head
 from ..transport.classes import adopt
-from ..transport.failure import Failure
-from ..transport.packing import Packed, Packer, unpack
+from ..transport.failure import packed_failure
+from ..transport.packing import Packed, Packer
 from ..transport.parcel import read_parcel
 from ..turns import USUAL, Ended, Step, turns
 from .dispatched import Dispatched
 from .life import end_with_owner
-from .protocol import Begin, Order, Terms, plan_of, unbundled, written
+from .protocol import Begin, Order, Terms, plan_of
 from .recorder import Recorder
 
 Init = Callable[[int], object]
@@ -176,7 +177,7 @@ class _Worker:
 
     def _pass(self, head: Head, packed: Packed, offset: int | None) -> None:
         if self._arena is None or offset is None:
-            self._channel.send(head, [packed.stream, written(packed)])
+            self._channel.send(head, bundled(packed))
             return
         packed.write(self._arena.region(offset, packed.nbytes))
         self._channel.send(head, [packed.stream])
@@ -199,13 +200,8 @@ class _Worker:
         return offset
 
     def _fail(self, head: Head, error: BaseException) -> None:
-        where = f"worker {self._begin.number}, process {os.getpid()}"
-        packed = self._packer.pack(Failure.of(error, where, self._crossed))
+        packed = packed_failure(error, f"worker {self._begin.number}, process {os.getpid()}", self._packer)
         self._pass((*head, len(packed.stream)), packed, None)
-
-    def _crossed(self, value: object) -> object:
-        packed = self._packer.pack(value)
-        return unpack(packed.stream, written(packed))
 
 
 def _seed(order: Order) -> int:
