@@ -17,6 +17,7 @@ from ..graph import shown, written
 from ..rows import Indices, RowList
 from ..storage.file import COMPRESSIONS, File
 from ..storage.filesystem import check_filesystem
+from ..storage.listing import ListedPath
 from ..traits import Columns, Operator
 
 if TYPE_CHECKING:
@@ -66,7 +67,8 @@ class OpenFiles(Operator):
     def _handle(self, path: object) -> File:
         if not isinstance(path, (str, os.PathLike)):
             raise ArgumentTypeError(f"`open_files` takes paths but got: {path!r}")
-        return File(os.fspath(path), self.filesystem, self.compression)
+        listed = path.size if isinstance(path, ListedPath) and path.size >= 0 else None
+        return File(str(os.fspath(path)), self.filesystem, self.compression, listed)
 
     def _refused(self, stage: Stage, error: Exception) -> Exception:
         return ArgumentTypeError(located(str(error), stage.node.where))

@@ -22,6 +22,7 @@ class File:
         path: the path or URL.
         filesystem: the pyarrow or fsspec file system that `path` is on; None where the path says it.
         compression: how the file is compressed; "infer" tells by the end of its name.
+        listed: how many bytes it took when it was listed; None where nobody has listed it.
 
     Example:
         >>> import feedpipe as fp, pathlib, tempfile
@@ -36,6 +37,7 @@ class File:
     path: str
     filesystem: object = None
     compression: str | None = "infer"
+    listed: int | None = None
 
     def open(self, compression: str | None = "infer") -> BinaryIO:
         """A stream of the file's bytes, decompressed; it can seek where the file is not compressed.

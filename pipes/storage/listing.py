@@ -14,7 +14,7 @@ from .filesystem import Location, as_paths, check_filesystem, locate, looked_up,
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyarrow.fs import FileSystem
+    from pyarrow.fs import FileInfo, FileSystem
 
 _WILD = re.compile(r"[*?\[]")
 _BATCH = 2**14  # names that stand as Python strings at a time
@@ -26,14 +26,29 @@ class Listing:
 
     Attributes:
         paths: as a user would write them.
+        sizes: bytes of each file; -1 where storage does not say.
         digest: of the names below the roots and of the sizes: the same wherever the same files lie.
     """
 
     paths: pa.LargeStringArray
+    sizes: pa.Int64Array
     digest: str
 
     def __len__(self) -> int:
         return len(self.paths)
+
+
+class ListedPath(str):
+    """A path that knows how many bytes its file took when it was listed: nobody asks again, and a change is noticed."""
+
+    __slots__ = ("size",)
+    size: int
+
+    @staticmethod
+    def of(path: str, size: int) -> ListedPath:
+        made = ListedPath(path)
+        made.size = size
+        return made
 
 
 @dataclass(frozen=True)
@@ -68,11 +83,11 @@ class Selection:
         """
         import pyarrow as pa
 
-        found: list[pa.LargeStringArray] = []
+        found: list[pa.RecordBatch] = []
         digest = hashlib.blake2b(digest_size=16)
         single = _Names()  # files named outright: no folder is read for them
-        paths = [self.paths] if isinstance(self.paths, str) else self.paths
-        for path, place, kind, size in _looked_up(paths, self.filesystem):
+        given = [self.paths] if isinstance(self.paths, str) else self.paths
+        for path, place, kind, size in _looked_up(given, self.filesystem):
             if kind == "File":
                 single.add(place.root + place.path + place.options, size)
                 continue
@@ -93,7 +108,9 @@ class Selection:
             found.append(names.taken(digest, prefix=place.root + _folder(walk.base), suffix=place.options))
         if single.count:
             found.append(single.taken(digest, prefix=None))
-        return Listing(pa.concat_arrays(found), digest.hexdigest())
+        whole = pa.Table.from_batches(found).combine_chunks().to_batches()[0]
+        paths, sizes = cast("tuple[Any, Any]", whole.columns)
+        return Listing(paths, sizes, digest.hexdigest())
 
 
 class _Names:
@@ -122,8 +139,8 @@ class _Names:
         self._parts.append(pa.RecordBatch.from_arrays([names, pa.array(self._sizes, pa.int64())], ["name", "size"]))
         self._names, self._sizes = [], []
 
-    def taken(self, digest: hashlib.blake2b, *, prefix: str | None, suffix: str = "") -> pa.LargeStringArray:
-        """The paths: without a prefix in the order they came; with one, that and the names, which are sorted."""
+    def taken(self, digest: hashlib.blake2b, *, prefix: str | None, suffix: str = "") -> pa.RecordBatch:
+        """Paths and sizes: without a prefix in the order they came; with one, that and the names, which are sorted."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -141,7 +158,8 @@ class _Names:
             parts = [pa.scalar(part, pa.large_string()) for part in (prefix or "", suffix, "")]
             join: Any = pc.binary_join_element_wise
             paths = join(parts[0], paths, *parts[1:])
-        return cast("pa.LargeStringArray", pa.concat_arrays(paths.chunks))
+        columns = [pa.concat_arrays(paths.chunks), pa.concat_arrays(table["size"].chunks)]
+        return pa.RecordBatch.from_arrays(columns, ["name", "size"])
 
 
 class _Walk:
@@ -230,7 +248,7 @@ def _looked_up(paths: list[str], filesystem: object) -> Iterator[tuple[str, Loca
             except OSError as error:
                 raise SourceError(f"{some[0]} cannot be looked up: {reason(error)}") from error
             for path, place, info in zip(some, places, infos, strict=False):
-                yield path, place, str(info.type.name), info.size or 0
+                yield path, place, str(info.type.name), _size(info)
             some, places = some[count:], places[count:]
 
 
@@ -241,7 +259,7 @@ def _entries(filesystem: FileSystem, folder: str) -> Iterator[tuple[str, bool, i
     if filesystem.type_name != "local":
         for info in filesystem.get_file_info(FileSelector(folder)):
             if info.type.name in ("File", "Directory"):
-                yield info.base_name, info.type.name == "Directory", info.size
+                yield info.base_name, info.type.name == "Directory", _size(info)
         return
     # One by one: pyarrow would hold an object for each of a million files at once.
     with os.scandir(folder) as entries:
@@ -252,6 +270,11 @@ def _entries(filesystem: FileSystem, folder: str) -> Iterator[tuple[str, bool, i
                 yield entry.name, False, entry.stat().st_size
             elif entry.is_symlink() and not os.path.exists(entry.path):
                 yield entry.name, False, None
+
+
+def _size(info: FileInfo) -> int:
+    size: Any = info.size  # None, where the stubs say `int`
+    return -1 if size is None else int(size)
 
 
 def _identity(filesystem: FileSystem, folder: str) -> object:

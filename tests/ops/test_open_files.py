@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import fsspec
@@ -67,3 +68,11 @@ def test_arguments():
         fp.from_sequence(["a"]).open_files(compression="zip")
     with pytest.raises(ArgumentTypeError, match="`filesystem` must be"):
         fp.from_sequence(["a"]).open_files(filesystem="s3")
+
+
+def test_a_handle_knows_the_size_that_was_listed(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("hello")
+    files = fp.list_files(tmp_path).shuffle().open_files()
+    assert files[0].listed == 5
+    assert pickle.loads(pickle.dumps(files[0])) == files[0]
+    assert fp.from_sequence([str(tmp_path / "a.txt")]).open_files()[0].listed is None
