@@ -72,28 +72,27 @@ class Shuffle(Operator):
         key = context.key(stage.name, seed=self.seed)
         row = at.row
         halves = self._halves(stage.input.blocks(origin, context))
-        before: Block | None = None
+        before: list[Block] = []
         carried = _NONE
         if number:
             before = next(halves)
-            carried = np.flatnonzero(~_now(generator(key, number - 1), len(before)))
+            carried = np.flatnonzero(~_now(generator(key, number - 1), before))
         while True:
-            half = next(halves, None)
+            half = next(halves, [])
             random = generator(key, number)
-            now = _now(random, len(half) if half else 0)
-            blocks = [block for block in (before, half) if block]
-            chosen = np.concatenate([carried, np.flatnonzero(now) + (len(before) if before else 0)])
-            if len(chosen):
-                here = Cursor([number, blocks[0].at.plain], 0, row)
-                row += len(chosen)
-                end = Cursor([number + 1, half.at.plain], 0, row) if half else here.advance(len(chosen))
-                yield _chosen(blocks, chosen[random.permutation(len(chosen))], here, end)
-            if half is None:
+            now = _now(random, half)
+            given = np.concatenate([carried, np.flatnonzero(now) + _length(before)])
+            if len(given):
+                here = Cursor([number, (before or half)[0].at.plain], 0, row)
+                row += len(given)
+                end = Cursor([number + 1, half[0].at.plain], 0, row) if half else here.advance(len(given))
+                yield _chosen([*before, *half], given[random.permutation(len(given))], here, end)
+            if not half:
                 return
             before, carried = half, np.flatnonzero(~now)
             number += 1
 
-    def _halves(self, blocks: Iterator[Block]) -> Iterator[Block]:
+    def _halves(self, blocks: Iterator[Block]) -> Iterator[list[Block]]:
         size = max(1, (self.window or 1) // 2)
         held: list[Block] = []
         count = 0
@@ -108,10 +107,10 @@ class Shuffle(Operator):
                 else:
                     held.append(rest.slice(0, room))
                     rest = rest.slice(room, len(rest)) if len(rest) > room else None
-                    yield _whole(held)
+                    yield held
                     held, count = [], 0
         if held:
-            yield _whole(held)
+            yield held
 
 
 def _chosen(blocks: list[Block], order: npt.NDArray[np.int64], at: Cursor, end: Cursor) -> Block:
@@ -119,13 +118,12 @@ def _chosen(blocks: list[Block], order: npt.NDArray[np.int64], at: Cursor, end: 
     return Block(take(rows, order), at, end, origins and [origins[i] for i in order])
 
 
-def _whole(blocks: list[Block]) -> Block:
-    rows, origins = joined(blocks)
-    return Block(rows, blocks[0].at, blocks[-1].end, origins)
+def _length(half: list[Block]) -> int:
+    return sum(map(len, half))
 
 
-def _now(random: np.random.Generator, length: int) -> npt.NDArray[np.bool_]:
-    return random.random(length) < 0.5
+def _now(random: np.random.Generator, half: list[Block]) -> npt.NDArray[np.bool_]:
+    return random.random(_length(half)) < 0.5
 
 
 def shuffle(
