@@ -228,7 +228,7 @@ class Loader(Generic[T_co]):
             shards=shards,
         )
         for common in plan.common() if self._rank == 0 else ():
-            processes = self._world_size * (1 if common.by_rank else max(1, self._service.workers))
+            processes = common.readers(self._world_size, self._service.workers)
             if processes > 1 and common.share > 0.1:
                 warn(f"each of {processes} processes reads the same data: {common.reason}", PlanWarning)
         return Course(plan, self._steps, self._even, ordered=self._service.ordered)

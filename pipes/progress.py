@@ -60,8 +60,7 @@ class Progress:
             return Position(self.start + self.taken * plan.world_size)
         shards = {shard: ShardState(cursor) for shard, cursor in self.cursors.items()}
         shards |= {shard: ShardState(None, True, leftover) for shard, leftover in self.ended.items()}
-        tail = shards.pop(plan.tail_shard, ShardState())
-        return Position(0, shards, tail)
+        return Position(0, shards)
 
 
 def marks(plan: Plan) -> State:

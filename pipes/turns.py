@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from .block import Block, close
 from .context import Context, Note, Share, Shared
-from .cursor import Json
+from .cursor import Cursor, Json
 from .pace import Clock, GrowingPace, Pace, SinglePace
 from .plan.plan import Part, Plan
 from .rows import RowList
@@ -43,10 +43,15 @@ USUAL = Mode()
 ROW_BY_ROW = Mode(SinglePace, threads=False)
 
 
+def in_turn(places: Mapping[int, Cursor]) -> list[int]:
+    """Shards in the order of their turns: the one that has given fewest comes first, by number where several have."""
+    return sorted(places, key=lambda shard: (places[shard].position, shard))
+
+
 def turns(
     plan: Plan, parts: Sequence[Part], epoch: int, mode: Mode, shared: Shared
 ) -> Generator[Step | Ended, None, list[Ended]]:
-    """The elements of all parts: the shard that has given fewest comes next, by number where several have.
+    """The elements of all parts, `in_turn`.
 
     The caller closes `shared`, of which all shards make use. Returns what the shards said when they ended.
     """
@@ -54,7 +59,8 @@ def turns(
     running: list[_Shard] = []
     ended: list[Ended] = []
     try:
-        for part in sorted(parts, key=lambda part: (part.at.position, part.shard)):
+        for number in in_turn({part.shard: part.at for part in parts}):
+            part = parts[numbers.index(number)]
             running.append(_Shard(part, _context(plan, part, numbers, epoch, mode, shared)))
         waiting = deque(running)
         while waiting:

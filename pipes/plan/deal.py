@@ -30,6 +30,10 @@ class Common(NamedTuple):
     share: float = 1.0
     by_rank: bool = False
 
+    def readers(self, world_size: int, workers: int) -> int:
+        """How many processes read it."""
+        return world_size * (1 if self.by_rank else max(1, workers))
+
 
 @dataclass
 class Dealing:

@@ -19,7 +19,7 @@ def explained(root: Node, *, world_size: int, workers: int, shards: int | None) 
 
 
 def _times(common: Common, world_size: int, workers: int) -> str:
-    times = world_size * (1 if common.by_rank else max(1, workers))
+    times = common.readers(world_size, workers)
     who = "for all workers, by one process" if common.by_rank and workers else "by this process"
     return f"{times} times" if times > 1 else f"once, {who}"
 

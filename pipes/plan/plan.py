@@ -33,13 +33,15 @@ class Position(NamedTuple):
 
     Attributes:
         start: of an indexed pipe: elements that all ranks together have taken.
-        shards: of a streamed pipe, by shard; a shard that is missing has not begun.
-        tail: of the elements made of what the shards left over.
+        shards: of a streamed pipe, by shard; a shard that is missing has not begun. What is made of the
+            leftovers is one more shard, `Plan.tail_shard`.
     """
 
     start: int = 0
     shards: Mapping[int, ShardState] = MappingProxyType({})
-    tail: ShardState = ShardState()
+
+    def of(self, shard: int) -> ShardState:
+        return self.shards.get(shard, ShardState())
 
     def after(self, ended: Mapping[int, Json]) -> Position:
         """The position once these shards have ended, each with the cursor of its leftover."""
@@ -85,10 +87,6 @@ class Plan:
             root if self._tail is None else self._with_tail(self._tail.op.dropping(), self._tail.inputs, self.names)
         )
 
-    def __reduce__(self) -> tuple[object, ...]:
-        # Once the shards are counted, the workers do not matter.
-        return _plan, (self.root, self.seed, self.rank, self.world_size, self.shards or None)
-
     @property
     def mine(self) -> range:
         """The shards of this rank."""
@@ -116,18 +114,19 @@ class Plan:
         """The shards of `parts`, and where they stand."""
         if self.indexed:
             return {worker: START}
-        states = {shard: position.shards.get(shard, ShardState()) for shard in self.mine[worker::workers]}
+        states = {shard: position.of(shard) for shard in self.mine[worker::workers]}
         return {shard: Cursor.of(state.cursor) for shard, state in states.items() if not state.ended}
 
     def tail(self, position: Position, held: Mapping[int, RowList] = MappingProxyType({})) -> Part | None:
         """What is made of this rank's leftovers, once its shards have ended; `held` are rows of those at hand."""
-        if self._tail is None or position.tail.ended:
+        at, ended, _ = position.of(self.tail_shard)
+        if self._tail is None or ended:
             return None
         left = {s: state.leftover for s, state in position.shards.items() if state.leftover is not None}
         if not left:
             return None
         stage = self._tail_stage([Leftover(shard, left[shard], None, held.get(shard)) for shard in sorted(left)])
-        return Part(self.tail_shard, stage, Cursor.of(position.tail.cursor))
+        return Part(self.tail_shard, stage, Cursor.of(at))
 
     def indexed_stage(self, share: int, shares: int, start: int = 0) -> Stage:
         """One share of an indexed pipe: its elements from `start` on, dealt one by one."""
@@ -231,10 +230,6 @@ class Plan:
             return made
 
         return above(self.root)
-
-
-def _plan(root: Node, seed: int, rank: int, world_size: int, shards: int | None) -> Plan:
-    return Plan(root, seed=seed, rank=rank, world_size=world_size, workers=1, shards=shards)
 
 
 def _count(root: Node, world_size: int, workers: int, shards: int | None) -> int:

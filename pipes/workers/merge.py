@@ -9,7 +9,7 @@ from typing import cast
 from ..cursor import Cursor, Json
 from ..plan.plan import Plan, Position, ShardState
 from ..transport.channel import Message
-from ..turns import Ended, Step
+from ..turns import Ended, Step, in_turn
 from .handle import Worker
 from .pool import Pool
 from .protocol import Bundle, Order, Program, Terms, failure
@@ -30,9 +30,7 @@ class Merge:
         self._run = run
         self._terms = Terms(plan.seed, plan.rank, plan.world_size, plan.shards)
         self._start = position.start
-        self._states = dict(position.shards)  # where the consumer stands, the tail as one more shard
-        if position.tail != ShardState():
-            self._states[plan.tail_shard] = position.tail
+        self._states = dict(position.shards)  # where the consumer stands
         self._given = [0] * len(self.workers)  # of an indexed pipe: elements that each worker's share has given
         self._leftovers: dict[int, Bundle] = {}
         self._in_tail = False
@@ -42,7 +40,7 @@ class Merge:
         try:
             owners = self._begun()
             yield from self._in_turn(owners) if ordered else self._as_they_come(owners)
-            if self._plan.tail(self._position(self._states)) is not None:
+            if self._plan.tail(Position(self._start, self._states)) is not None:
                 self._in_tail = True
                 self.workers[0].order(self._order(self.workers[0]))
                 yield from self._in_turn({self._plan.tail_shard: self.workers[0]})
@@ -54,14 +52,16 @@ class Merge:
 
     def _begun(self) -> dict[int, Worker]:
         """Gives the workers their orders; whose each shard is, beginning with the one whose turn is next."""
-        count = len(self.workers)
-        position = self._position(self._states)
-        running = [(self._plan.running(position, n, count), worker) for n, worker in enumerate(self.workers)]
-        places = {shard: (at.position, worker) for shards, worker in running for shard, at in shards.items()}
         self._pool.begin(Program(self._run, self._terms, self._epoch))
+        places: dict[int, Cursor] = {}
+        owners: dict[int, Worker] = {}
+        position = Position(self._start, self._states)
         for worker in self.workers:
+            running = self._plan.running(position, worker.number, len(self.workers))
+            places |= running
+            owners |= dict.fromkeys(running, worker)
             worker.order(self._order(worker))
-        return {shard: places[shard][1] for shard in sorted(places, key=lambda shard: (places[shard][0], shard))}
+        return {shard: owners[shard] for shard in in_turn(places)}
 
     def _in_turn(self, owners: dict[int, Worker]) -> Iterator[Step | Ended]:
         """As `turns` orders them, over all workers: `owners` begins with the shard that is next."""
@@ -124,7 +124,7 @@ class Merge:
             run=self._run,
             terms=self._terms,
             epoch=self._epoch,
-            position=self._position(states),
+            position=Position(self._start, states),
             worker=worker.number,
             workers=len(self.workers),
             given=self._come(worker),
@@ -138,10 +138,6 @@ class Merge:
             kind, _, shard, cursor, *_ = cast("tuple[str, int, int, Json]", message.head)
             states[shard] = ShardState(cursor) if kind == "step" else ShardState(None, True, cursor)
 
-    def _position(self, states: dict[int, ShardState]) -> Position:
-        shards = dict(states)
-        return Position(self._start, shards, tail=shards.pop(self._plan.tail_shard, ShardState()))
-
     def _come(self, worker: Worker) -> int:
         """Of an indexed pipe: how many elements of a worker's share have come."""
         return self._given[worker.number] + worker.waiting
@@ -152,12 +148,11 @@ class Merge:
         if plan.indexed:
             place = worker.number + self._come(worker) * len(self.workers)
             return f"element {self._start + plan.rank + plan.world_size * place} of the epoch"
-        running = (
-            {plan.tail_shard: Cursor.of(order.position.tail.cursor)}
-            if self._in_tail
-            else plan.running(order.position, worker.number, len(self.workers))
-        )
+        if self._in_tail:
+            running = {plan.tail_shard: Cursor.of(order.position.of(plan.tail_shard).cursor)}
+        else:
+            running = plan.running(order.position, worker.number, len(self.workers))
         if not running:
             return "nothing"
-        shard, at = min(running.items(), key=lambda item: (item[1].position, item[0]))
-        return f"element {at.position} of shard {shard}"
+        shard = in_turn(running)[0]
+        return f"element {running[shard].position} of shard {shard}"

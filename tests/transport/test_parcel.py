@@ -25,6 +25,7 @@ from feedpipe.errors import ArgumentTypeError
 from feedpipe.plan.plan import Plan
 from feedpipe.transport.classes import class_of
 from feedpipe.transport.parcel import read_parcel, write_parcel
+from feedpipe.workers.protocol import Terms
 
 READ = """
 import sys
@@ -233,11 +234,16 @@ def test_nodes_that_are_read_twice_stay_one() -> None:
 
 
 @pytest.mark.parametrize("shards", [None, 6])
-def test_a_plan_travels_as_its_arguments(shards: int | None) -> None:
+def test_a_plan_travels_as_its_terms(shards: int | None) -> None:
     pipe = fp.from_sequence(range(10)) if shards is None else fp.from_iterable([1, 2, 3]).shuffle(window=2)
     plan = Plan(pipe, seed=3, rank=1, world_size=2, workers=4, shards=shards)
-    code = "print([getattr(content, name) for name in ('seed', 'rank', 'world_size', 'shards', 'indexed')])"
-    assert elsewhere(plan, code) == str([3, 1, 2, shards or 0, shards is None])
+    terms = Terms(plan.seed, plan.rank, plan.world_size, plan.shards)
+    code = """
+    from feedpipe.workers.protocol import plan_of
+    plan = plan_of(*content)
+    print([getattr(plan, name) for name in ('seed', 'rank', 'world_size', 'shards', 'indexed')])
+    """
+    assert elsewhere((plan.root, terms), code) == str([3, 1, 2, shards or 0, shards is None])
 
 
 # Shared, not copied
