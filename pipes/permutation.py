@@ -8,7 +8,7 @@ import numpy.typing as npt
 from .context import Key, generator
 from .rows import Indices
 
-MATERIALISED = 2**24  # up to here drawing is faster than computing, and takes at most 64 MiB
+MATERIALISED = 2**20  # drawn in 20 ms; beyond, each process would draw for longer than its share takes to compute
 
 _ROUNDS = 4
 
@@ -23,7 +23,8 @@ class Permutation:
             self._order = generator(key).permutation(np.arange(length, dtype=np.int32))
         else:
             self._keys = generator(key).integers(2**64, size=_ROUNDS, dtype=np.uint64)
-            self._half = max(1, (int(length - 1).bit_length() + 1) // 2)
+            bits = max(2, int(length - 1).bit_length())
+            self._widths = bits - bits // 2, bits // 2  # of the left and the right part, in bits
 
     def __getitem__(self, indices: Indices) -> npt.NDArray[np.int64]:
         if self._order is not None:
@@ -40,12 +41,12 @@ class Permutation:
         return values.astype(np.int64)
 
     def _encrypt(self, values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-        half = np.uint64(self._half)
-        mask = np.uint64((1 << self._half) - 1)
-        left, right = values >> half, values & mask
+        wide, narrow = self._widths
+        left, right = values >> np.uint64(narrow), values & np.uint64((1 << narrow) - 1)
         for key in self._keys:
-            left, right = right, left ^ (_mixed(right + key) & mask)
-        return (left << half) | right
+            left, right = right, left ^ (_mixed(right + key) & np.uint64((1 << wide) - 1))
+            wide, narrow = narrow, wide
+        return (left << np.uint64(narrow)) | right
 
 
 def _mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
