@@ -20,6 +20,7 @@ A message gives the rule, its reason and its repair; errors in a chain add the u
 from __future__ import annotations
 
 import os
+import re
 import sys
 import warnings
 from types import FrameType
@@ -47,8 +48,19 @@ class Origin(NamedTuple):
         return f"{self.source}, {self.unit} {self.row}"
 
 
+_SECRET = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*@")
+
+
+def masked(text: str) -> str:
+    """`text` without the names and passwords in its URLs: `s3://***@bucket`."""
+    return _SECRET.sub("***@", text)
+
+
 class FeedpipeError(Exception):
-    """The base of all errors of this package."""
+    """The base of all errors of this package; none shows a password."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(masked(message))
 
 
 class ArgumentError(FeedpipeError, ValueError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 
-from .errors import Where
+from .errors import Where, masked
 from .traits import Operator
 
 
@@ -117,13 +117,15 @@ def shown(value: object) -> str:
         return getattr(value, "__qualname__", None) or type(value).__qualname__
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key!r}: {shown(item)}" for key, item in value.items()) + "}"
-    if value is None or isinstance(value, (bool, int, float, str, bytes, range)):
+    if isinstance(value, str):
+        return masked(repr(value))
+    if value is None or isinstance(value, (bool, int, float, bytes, range)):
         return repr(value)
     shape = getattr(value, "shape", None)
     if isinstance(shape, tuple):
         return f"<{type(value).__name__} {' x '.join(map(str, shape))}>"
     if isinstance(value, (list, tuple)) and len(value) <= 8 and all(isinstance(v, (str, int)) for v in value):
-        return repr(value)
+        return masked(repr(value))
     try:
         return f"<{type(value).__name__} of {len(value)}>"  # type: ignore[arg-type]
     except TypeError:

@@ -10,17 +10,22 @@ from .graph import Node, chain_code
 from .ops.batch import batch as _batch
 from .ops.collate import collate as _collate
 from .ops.concat import concat as _concat
+from .ops.decode import decode as _decode
 from .ops.dispatch import dispatch as _dispatch
 from .ops.enumerate import enumerate as _enumerate
 from .ops.filter import filter as _filter
 from .ops.flat_map import flat_map as _flat_map
 from .ops.load import load as _load
 from .ops.map import map as _map
+from .ops.map_columns import map_columns as _map_columns
 from .ops.open_files import open_files as _open_files
+from .ops.parse_arrow import parse_arrow as _parse_arrow
+from .ops.parse_bytes import parse_bytes as _parse_bytes
 from .ops.parse_csv import parse_csv as _parse_csv
 from .ops.parse_jsonl import parse_jsonl as _parse_jsonl
 from .ops.parse_lines import parse_lines as _parse_lines
 from .ops.parse_parquet import parse_parquet as _parse_parquet
+from .ops.parse_tar import parse_tar as _parse_tar
 from .ops.prefetch import prefetch as _prefetch
 from .ops.repeat import repeat as _repeat
 from .ops.shard_by_rank import shard_by_rank as _shard_by_rank
@@ -28,6 +33,7 @@ from .ops.shuffle import shuffle as _shuffle
 from .ops.slice import skip as _skip
 from .ops.slice import slice as _slice
 from .ops.slice import take as _take
+from .ops.to_arrow import to_arrow as _to_arrow
 from .ops.unbatch import unbatch as _unbatch
 from .ops.zip import zip as _zip
 from .run import Run, at_index, length_of
@@ -59,11 +65,9 @@ class Pipe(Node, Generic[T_co]):
 
     def _stage(self) -> Stage:
         # Listings and headers are read once for a pipe, at the first look.
-        try:
-            return self._bound
-        except AttributeError:
+        if not hasattr(self, "_bound"):
             object.__setattr__(self, "_bound", bind(resolve(self)))
-            return self._bound
+        return self._bound
 
     def then(self, op: Operator, *others: Pipe[object]) -> Pipe[U]:  # pyright: ignore[reportInvalidTypeVarUse]
         """This pipe with `op` behind it; `others` are further inputs. For authors of operators."""
@@ -139,17 +143,22 @@ class Pipe(Node, Generic[T_co]):
     batch = _batch
     collate = _collate
     concat = _concat
+    decode = _decode
     dispatch = _dispatch
     enumerate = _enumerate
     filter = _filter
     flat_map = _flat_map
     load = _load
     map = _map
+    map_columns = _map_columns
     open_files = _open_files
+    parse_arrow = _parse_arrow
+    parse_bytes = _parse_bytes
     parse_csv = _parse_csv
     parse_jsonl = _parse_jsonl
     parse_lines = _parse_lines
     parse_parquet = _parse_parquet
+    parse_tar = _parse_tar
     prefetch = _prefetch
     repeat = _repeat
     shard_by_rank = _shard_by_rank
@@ -157,5 +166,6 @@ class Pipe(Node, Generic[T_co]):
     skip = _skip
     slice = _slice
     take = _take
+    to_arrow = _to_arrow
     unbatch = _unbatch
     zip = _zip

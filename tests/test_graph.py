@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentTypeError, UnknownLengthError
+from feedpipe.errors import ArgumentTypeError, SourceError, UnknownLengthError
 from feedpipe.graph import names, walk
 
 
@@ -112,3 +112,12 @@ def test_explain(capsys):
     assert "4 rows of `shuffle`, 2 rows of `batch`, one block" in said
     fp.from_iterable([1, 2]).batch(2).explain(world_size=2)
     assert "it is read 2 times" in capsys.readouterr().out
+
+
+def test_an_error_at_the_first_look_has_no_other_before_it():
+    with pytest.raises(SourceError) as caught:
+        fp.read_lines("none.txt").head(1)
+    seen: BaseException | None = caught.value
+    while seen is not None:
+        assert isinstance(seen, SourceError)
+        seen = seen.__cause__ or seen.__context__

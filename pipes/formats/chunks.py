@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
-from typing import BinaryIO, ClassVar, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, BinaryIO, ClassVar, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from ..cursor import Json
 from ..errors import DataError, SourceError
 from ..rows import RowList
+from .streams import FAILURES, broken
 
 _NEWLINE = 10
 BOM = b"\xef\xbb\xbf"
 LONGEST = 2**27
 """Bytes in which a record must end; beyond, the file is taken for something else."""
+TO_END = 2**63 - 1
+"""Where a range stops that goes to the end of its file, wherever that is."""
 
 
 class Place(NamedTuple):
-    """Where in a file: bytes before it (of the content, where the file is compressed), and the line, counted from 1."""
+    """Where in a file: bytes before it (of the content, where the file is compressed), and the line.
+
+    Lines are counted from 1, and in a range from its beginning: only `ChunkReader.line` knows those before.
+    """
 
     offset: int = 0
     line: int = 1
@@ -32,7 +38,7 @@ class Chunk(NamedTuple):
     at: Place
     end: Place
     last: bool
-    """Whether the file ends here; only then may the last record lack its newline."""
+    """Whether the range ends here; only then may the last record lack its newline."""
 
     def place(self, start: int) -> Place:
         """Where byte `start` of the chunk is in the file."""
@@ -55,8 +61,8 @@ class Growth:
         return size
 
 
-Parse = Callable[[Chunk], tuple[RowList, "DataError | None"]]
-"""The rows of a chunk up to the first malformed one, and what is wrong with that."""
+Parse = Callable[[Chunk, int], tuple[RowList, "DataError | None"]]
+"""The rows of a chunk up to the first malformed one, and what is wrong with that; given the rows of the file before."""
 
 
 F = TypeVar("F", covariant=True)
@@ -68,8 +74,21 @@ class Format(Protocol[F]):
     kind: ClassVar[str]
     """The name of the chain function."""
 
-    def fix(self, readers: Iterator[ChunkReader]) -> F:
-        """The format with names and types fixed, from the first file that has rows."""
+    @property
+    def unify_schemas(self) -> bool:
+        """Whether the columns are those of all files together."""
+        ...
+
+    def head(self, reader: ChunkReader) -> object:
+        """What the beginning of a file says of its columns."""
+        ...
+
+    def fix(self, heads: Iterable[Any], paths: Iterable[str]) -> F:
+        """The format with names and types fixed, by what files say, one after the other, and the names of folders."""
+        ...
+
+    def uncut(self) -> str | None:
+        """Why files are not cut into ranges; None where they are, as each line break ends a record."""
         ...
 
     def types(self) -> Json:
@@ -89,24 +108,41 @@ class Format(Protocol[F]):
         ...
 
 
+def line_breaks(data: bytes) -> int:
+    """How many there are."""
+    # NumPy counts with vector instructions, `bytes.count` does not: 10 % of the time of parsing numbers.
+    return int(np.count_nonzero(np.frombuffer(data, np.uint8) == _NEWLINE))
+
+
 def whole_lines(data: bytes) -> int:
     """Where the last whole line of `data` ends."""
     return data.rfind(b"\n") + 1
 
 
 class ChunkReader:
-    """Reads chunks from a stream.
+    """Reads chunks from a stream, or from a range of it: the records that begin there.
 
     Args:
         stream: of bytes; a place in it is found by seeking, or where it cannot seek by reading over.
         name: the file's, for errors.
         cut: where the last whole record of some bytes ends; 0 if none does.
+        start, stop: bytes of the range; where it is not the whole, each line break ends a record, and streams can seek.
     """
 
-    def __init__(self, stream: BinaryIO, name: str, cut: Callable[[bytes], int] = whole_lines) -> None:
+    def __init__(
+        self,
+        stream: BinaryIO,
+        name: str,
+        cut: Callable[[bytes], int] = whole_lines,
+        start: int = 0,
+        stop: int = TO_END,
+    ) -> None:
         self.name = name
         self._stream = stream
         self._cut = cut
+        self._start = start
+        self._stop = stop
+        self._lines: int | None = None if start else 0  # before the range, once they are counted
         self._seekable = stream.seekable()
         # A decompressor that fails drops what it has made in that call. So it is asked for little at a time, and always
         # for the same pieces: the rows before an error do not depend on the size of chunks.
@@ -116,15 +152,51 @@ class ChunkReader:
         self._ended = False
         self._failure: Exception | None = None
 
+    def whole(self) -> ChunkReader:
+        """A reader of the whole file, to be used before this one."""
+        if not self._start and self._stop == TO_END:
+            return self
+        return ChunkReader(self._stream, self.name, self._cut)
+
+    def first(self, begin: Place) -> Place:
+        """Where the first record that begins in the range does, given where those of the file begin.
+
+        That is behind the first line break at or after the byte before the range.
+        """
+        if self._start <= begin.offset:
+            return Place(begin.offset, begin.line - self._lines_before())
+        at = self._start - 1
+        self._seek(at)
+        while at < self._stop - 1:
+            self._go(at)
+            self._fill(Growth.FIRST)
+            if found := self._data.find(b"\n") + 1:
+                return Place(at + found, 1 if at + found == self._start else 2)
+            if self._failure is not None:
+                raise self._failure
+            if self._ended:
+                break
+            at += len(self._data)
+        return Place(self._stop)
+
     def chunks(self, at: Place, growth: Growth) -> Iterator[Chunk]:
         """All that follows `at`. Where the stream breaks, the whole records before come first, then the error."""
-        while (chunk := self.peek(at, growth.next())) is not None:
+        while at.offset < self._stop and (chunk := self.peek(at, growth.next())) is not None:
             yield chunk
             at = chunk.end
+
+    def line(self, place: Place) -> int:
+        """The line of `place` in the file, from 1."""
+        return self._lines_before() + place.line
+
+    def where(self, place: Place) -> str:
+        """`place`, for an error."""
+        return f"{self.name}, line {self.line(place)}"
 
     def peek(self, at: Place, size: int) -> Chunk | None:
         """The chunk of about `size` bytes that begins at `at`, at least one record; None at the end."""
         offset, line = at
+        size = min(size, max(Growth.FIRST, self._stop - offset))
         self._go(offset)
         if offset == 0 and self._begins_with_bom():
             offset = len(BOM)
@@ -132,12 +204,12 @@ class ChunkReader:
         while True:
             self._fill(size)
             length = len(self._data)
-            whole = length if self._ended else self._cut(self._data)
+            whole = self._whole_records()
             if whole or self._ended or self._failure is not None:
                 break
             if length >= LONGEST:
                 raise DataError(
-                    f"{self.name}, line {line}: no end of the record that begins here within {length >> 20} MiB; "
+                    f"{self.where(at)}: no end of the record that begins here within {length >> 20} MiB; "
                     "is it a text file, and is each quote closed?"
                 )
             size = 2 * length
@@ -146,10 +218,32 @@ class ChunkReader:
                 raise self._failure
             return None
         data = self._data[:whole]
-        # NumPy counts with vector instructions, `bytes.count` does not: 10 % of the time of parsing numbers.
-        lines = int(np.count_nonzero(np.frombuffer(data, np.uint8) == _NEWLINE))
-        end = Place(offset + whole, line + lines)
-        return Chunk(data, Place(offset, line), end, self._ended)
+        end = Place(offset + whole, line + line_breaks(data))
+        return Chunk(data, Place(offset, line), end, self._ended or end.offset >= self._stop)
+
+    def _whole_records(self) -> int:
+        """Where the last whole record of the range ends in what is held; 0 if none does."""
+        whole = len(self._data) if self._ended else self._cut(self._data)
+        if self._offset + whole < self._stop:
+            return whole
+        end = self._data.find(b"\n", max(0, self._stop - 1 - self._offset)) + 1
+        return end or (whole if self._ended else 0)
+
+    def _lines_before(self) -> int:
+        """The line breaks before the range: the file is read up to there, for few ever ask."""
+        if self._lines is None:
+            lines, at = 0, 0
+            try:
+                back = self._stream.tell()
+                self._stream.seek(0)
+                while at < self._start and (data := self._stream.read(min(Growth.MOST, self._start - at))):
+                    lines += line_breaks(data)
+                    at += len(data)
+                self._stream.seek(back)
+            except OSError as error:
+                raise broken(self._stream, self.name, error, at) from error
+            self._lines = lines
+        return self._lines
 
     def _begins_with_bom(self) -> bool:
         self._fill(len(BOM))
@@ -190,7 +284,7 @@ class ChunkReader:
         self._offset = offset
 
     def _shorter(self, offset: int) -> SourceError:
-        return SourceError(f"{self.name} has changed since the state was taken: it ends before byte {offset}")
+        return SourceError(f"{self.name} has changed since it was listed or read: it ends before byte {offset}")
 
     def _fill(self, size: int) -> None:
         """Reads until there are `size` bytes, or the end, or a failure."""
@@ -202,24 +296,10 @@ class ChunkReader:
                 self._ended = not part
                 parts.append(part)
                 length += len(part)
-        except (OSError, ValueError, EOFError) as error:
-            self._failure = self._broken(error, self._offset + length)
+        except FAILURES as error:
+            self._failure = broken(self._stream, self.name, error, self._offset + length)
         if len(parts) > 1:
             self._data = b"".join(parts)
-
-    def _broken(self, error: Exception, offset: int) -> Exception:
-        # An error of the operating system has a number; one of a decompressor has none, and one of S3 neither.
-        remote = self._seekable or str(error).startswith("AWS Error")
-        if isinstance(error, OSError) and (error.errno or remote):
-            made: Exception = SourceError(f"{self.name} cannot be read after byte {offset}: {error.strerror or error}")
-        else:
-            what = "is damaged or cut short" if offset else "is not compressed in that way, or is damaged"
-            made = DataError(
-                f"{self.name} {what}: decompression failed after {offset} bytes of its content: {error}; "
-                "`open_files(compression=...)` names the way"
-            )
-        made.__cause__ = error
-        return made
 
 
 def first_failing(ends: list[int], read: Callable[[int], object]) -> int:

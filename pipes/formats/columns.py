@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from ..errors import ArgumentError, ArgumentTypeError, located
+from ..errors import ArgumentError, ArgumentTypeError, DataError, located
+from .arrow_types import common
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -85,6 +86,73 @@ def listed(names: Sequence[str]) -> str:
 def plain(types: Mapping[str, pa.DataType]) -> list[list[str]]:
     """Names and types as plain values."""
     return [[name, str(kind)] for name, kind in types.items()]
+
+
+class UnifiedSchema:
+    """The columns of some files together, in the order in which they come up.
+
+    Args:
+        repair: what to do about a column whose types have nothing in common.
+    """
+
+    def __init__(self, repair: str) -> None:
+        self._repair = repair
+        self._found: dict[str, dict[pa.DataType, str]] = {}  # by name the types, each with the first file that has it
+
+    def add(self, file: str, types: Mapping[str, pa.DataType]) -> None:
+        for name, kind in types.items():
+            self._found.setdefault(name, {}).setdefault(kind, file)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def type(self, name: str) -> pa.DataType:
+        """The narrowest type for the values of all files.
+
+        Raises:
+            DataError: there is none.
+        """
+        kinds = iter(self._found[name].items())
+        made, source = next(kinds)
+        for kind, file in kinds:
+            both = common(made, kind)
+            if both is None:
+                raise DataError(
+                    f"{file}, column {name!r}: its type is {kind}, and {made} in {source}, and no type holds the "
+                    f"values of both; {self._repair}"
+                )
+            made, source = both, source if both == made else file
+        return made
+
+    def types(self) -> dict[str, pa.DataType]:
+        """Names and types; where no type holds the values of all files, that of the first."""
+        made: dict[str, pa.DataType] = {}
+        for name, kinds in self._found.items():
+            try:
+                made[name] = self.type(name)
+            except DataError:
+                made[name] = next(iter(kinds))
+        return made
+
+
+def lacking(file: str, name: str, has: Sequence[str], source: str) -> DataError:
+    """The error where `file` has no column `name`, and `source` has one."""
+    return DataError(
+        f"{file} has no column {name!r}, and {source} has one; it has {listed(has)}; `unify_schemas=True` takes it for "
+        "null there, or `columns=` names those that all files have"
+    )
+
+
+def surplus(file: str, name: str, source: str, *, unified: bool) -> DataError:
+    """The error where `file` has a column `name`, and `source` has none; nor has another, if they are unified."""
+    has_none = f"{source} has none"
+    repair = ", `unify_schemas=True` takes those of all files"
+    if unified:
+        has_none, repair = "the files of seed 0 and epoch 0, which fix the columns, have none", ""
+    return DataError(f"{file} has a column {name!r}, and {has_none}; `columns=` names those to read{repair}")
 
 
 def _name(name: object) -> str:

@@ -6,10 +6,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from ..errors import ArgumentError, DataError
 from ..rows import RowList
 from ._arrow import ONE_BLOCK, as_rows, source
-from .chunks import Chunk, brief, first_failing
+from .chunks import Chunk, ChunkReader, brief, first_failing
+from .heads import Head
 from .quotes import Ends, record_ends
 
 if TYPE_CHECKING:
@@ -23,9 +26,37 @@ class Dialect(NamedTuple):
     delimiter: bytes
     quote: bytes | None
     nulls: tuple[str, ...]
+    newlines: bool
+    """Whether quoted values may hold line breaks."""
+
+    @property
+    def multiline(self) -> bytes | None:
+        """The quote, where a line break between two does not end the record."""
+        return self.quote if self.newlines else None
 
     def ends(self, data: bytes) -> Ends:
-        return record_ends(data, self.delimiter, self.quote)
+        return record_ends(data, self.delimiter, self.multiline)
+
+    def unclosed(self, data: bytes, *, last: bool) -> tuple[int, str] | None:
+        """Where the first record begins that a quote opened in it reaches out of, and what is wrong with that.
+
+        Args:
+            data: begins with a record; and ends with one, unless it is the `last` of the file.
+        """
+        if self.quote is None or self.quote not in data or (self.newlines and not last):
+            return None
+        ends, within, unclosed = record_ends(data, self.delimiter, self.quote)
+        faults = [] if self.newlines else within[:1].tolist()
+        faults += [len(data)] if unclosed else []
+        if not faults:
+            return None
+        before = np.searchsorted(ends, faults[0])
+        start = int(ends[before - 1]) if before else 0
+        said = "a quote is opened in the record that begins here, and"
+        plain = "`quote=None` takes quotes for plain characters"
+        if self.newlines:
+            return start, f"{said} never closed; {plain}"
+        return start, f"{said} not closed on its line; `newlines_in_values=True` reads such values, {plain}"
 
     def records(self, chunk: Chunk) -> Iterator[tuple[int, int, int]]:
         """Line, start and end of each record that is no empty line."""
@@ -49,39 +80,41 @@ class Types:
     """Names and types, fixed once for all files."""
 
     names: tuple[str, ...]
-    """All columns of the first file."""
+    """All columns of the first file, or of all files."""
     types: dict[str, pa.DataType]
     """Those that are read, in their order."""
     inferred: frozenset[str]
     """Those whose type the user did not give."""
     source: str
-    """The first file."""
+    """Where they come from."""
 
 
 def infer(
     dialect: Dialect,
     names: list[str],
-    columns: Sequence[str] | None,
+    wanted: Sequence[str],
     given: Mapping[str, pa.DataType],
     chunk: Chunk | None,
     file: str,
-) -> tuple[Types, bool]:
-    """The types of `columns`, from the head of a file, and whether there were rows to infer them from.
+) -> Head:
+    """The types of the columns `wanted`, from the head of a file.
 
     Where the head is malformed, the rows before that are what counts: a run delivers them, then it tells the error.
     """
     import pyarrow as pa
 
-    wanted = list(columns if columns is not None else names)
-    found = {name: given.get(name, pa.string()) for name in wanted}
-    typed = {name: kind for name, kind in given.items() if name in found}
-    table = None if chunk is None else _readable(dialect, _reader(dialect, names, wanted, typed), chunk.data)
-    for field in table.schema if table is not None and table.num_rows else ():
-        unknown = pa.types.is_null(field.type) or (pa.types.is_binary(field.type) and field.name not in given)
-        if not unknown:
+    found = {name: given.get(name, pa.null()) for name in names}
+    typed = {name: kind for name, kind in given.items() if name in wanted}
+    table: pa.Table | None = None
+    if chunk is not None:
+        unclosed = dialect.unclosed(chunk.data, last=False)
+        head = chunk.data if unclosed is None else chunk.data[: unclosed[0]]
+        table = _readable(dialect, _table_reader(dialect, names, wanted, typed), head)
+    rows = table is not None and table.num_rows > 0
+    for field in table.schema if table is not None and rows else ():
+        if not (pa.types.is_binary(field.type) and field.name not in given):  # bytes that are no text
             found[field.name] = field.type
-    inferred = frozenset(name for name in wanted if name not in given)
-    return Types(tuple(names), found, inferred, file), table is not None and table.num_rows > 0
+    return Head(file, found, rows)
 
 
 def _readable(dialect: Dialect, read: Callable[[bytes], pa.Table], data: bytes) -> pa.Table | None:
@@ -128,31 +161,24 @@ class Table:
         dialect: how values are set apart.
         fixed: the columns wanted, and their types.
         names: the names of this file's columns, in its order.
-        source: the file.
+        reader: of the file.
     """
 
-    def __init__(self, dialect: Dialect, fixed: Types, names: list[str], source: str) -> None:
+    def __init__(self, dialect: Dialect, fixed: Types, names: list[str], reader: ChunkReader) -> None:
         self._dialect = dialect
         self._fixed = fixed
         self._names = names
-        self._source = source
-        self._read = _reader(dialect, names, list(fixed.types), fixed.types)
+        self._reader = reader
+        self._read = _table_reader(dialect, names, list(fixed.types), fixed.types)
 
     def parse(self, chunk: Chunk) -> tuple[RowList, DataError | None]:
         """The rows up to the first malformed one, and what is wrong with that."""
-        data = chunk.data
-        unclosed: DataError | None = None
-        if chunk.last and self._dialect.quote and self._dialect.quote in data:
-            found = self._dialect.ends(data)
-            if found.unclosed:
-                whole = int(found.ends[-1]) if len(found.ends) else 0
-                unclosed = DataError(
-                    f"{self._place(chunk, whole)}: a quote is opened in the record that begins here, and never closed; "
-                    "`quote=None` takes quotes for plain characters"
-                )
-                data = data[:whole]
-        rows, error = self._rows(chunk, data)
-        return rows, error or unclosed
+        found = self._dialect.unclosed(chunk.data, last=chunk.last)
+        if found is None:
+            return self._rows(chunk, chunk.data)
+        start, said = found
+        rows, error = self._rows(chunk, chunk.data[:start])
+        return rows, error or DataError(f"{self._reader.where(chunk.place(start))}: {said}")
 
     def _rows(self, chunk: Chunk, data: bytes) -> tuple[RowList, DataError | None]:
         import pyarrow as pa
@@ -167,10 +193,7 @@ class Table:
         bad = first_failing(ends, lambda end: self._read(data[:end]))
         start = ends[bad - 1] if bad else 0
         rows: RowList = as_rows(self._read(data[:start])) if start else []
-        return rows, self._explain(data[start : ends[bad]], self._place(chunk, start))
-
-    def _place(self, chunk: Chunk, start: int) -> str:
-        return f"{self._source}, line {chunk.place(start).line}"
+        return rows, self._explain(data[start : ends[bad]], self._reader.where(chunk.place(start)))
 
     def _explain(self, record: bytes, place: str) -> DataError:
         import pyarrow as pa
@@ -184,12 +207,12 @@ class Table:
                     "and `delimiter=` and `quote=` say what those are"
                 )
             for name, kind in self._fixed.types.items():
-                read = _reader(self._dialect, self._names, [name], {name: kind})
+                read = _table_reader(self._dialect, self._names, [name], {name: kind})
                 try:
                     read(record)
                 except pa.ArrowInvalid:
                     return self._misfit(place, name, values[self._names.index(name)], kind)
-            read = _reader(self._dialect, self._names, list(self._fixed.types), self._fixed.types)
+            read = _table_reader(self._dialect, self._names, list(self._fixed.types), self._fixed.types)
             read(record)
         except DataError as error:
             return DataError(f"{place}: {error}")
@@ -209,15 +232,20 @@ class Table:
         return DataError(f"{said} {kind}; {repair}")
 
 
-def _reader(
-    dialect: Dialect, names: list[str], wanted: list[str], types: Mapping[str, pa.DataType]
+def _table_reader(
+    dialect: Dialect, names: list[str], wanted: Sequence[str], types: Mapping[str, pa.DataType]
 ) -> Callable[[bytes], pa.Table]:
     """A function from bytes to a table."""
+    import pyarrow as pa
     from pyarrow.csv import ConvertOptions, ReadOptions, read_csv
 
+    if not wanted:  # Arrow takes that for all; one is read, to count the rows by
+        wanted, types = names[:1], dict.fromkeys(names[:1], pa.binary())
     read_options = ReadOptions(use_threads=False, column_names=names, block_size=ONE_BLOCK)
     parse_options = dialect.options()
-    convert_options = ConvertOptions(column_types=dict(types), include_columns=wanted, null_values=list(dialect.nulls))
+    convert_options = ConvertOptions(
+        column_types=dict(types), include_columns=list(wanted), null_values=list(dialect.nulls)
+    )
 
     def read(data: bytes) -> pa.Table:
         return read_csv(

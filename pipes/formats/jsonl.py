@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast
 
 import numpy as np
 
+from ..checks import check_choice
 from ..cursor import Json
 from ..errors import ArgumentError, DataError
 from ..rows import RowList, Rows
 from ._arrow import HEAD, ONE_BLOCK, as_rows, source
+from .added import Added, Lineage, added
+from .arrow_types import text_for
 from .chunks import Chunk, ChunkReader, Parse, Place, brief, first_failing, whole_lines
-from .columns import Schema, check_names, check_schema, nearest, plain
+from .columns import Schema, check_names, check_schema, nearest
+from .heads import Head, look_at
+from .hive import folder_types
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,7 +34,7 @@ class Types:
 
     types: dict[str, pa.DataType]
     source: str
-    """The file they come from."""
+    """Where they come from."""
 
 
 @dataclass(frozen=True)
@@ -39,38 +45,61 @@ class Jsonl:
 
     schema: Schema | None = None
     columns: Sequence[str] | None = None
+    path_column: str | None = None
+    row_column: str | None = None
+    unify_schemas: bool = False
     fixed: Types | None = field(default=None, repr=False)
+    added: Added | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         check_schema(self.schema)
         object.__setattr__(self, "columns", check_names("columns", self.columns))
+        check_choice("unify_schemas", self.unify_schemas, (False, True))
+        self.lineage.check()
 
-    def fix(self, readers: Iterator[ChunkReader]) -> Jsonl:
-        for reader in readers:
-            chunk = reader.peek(Place(), HEAD)
-            if chunk is None or not chunk.data.strip():
-                continue
-            types = _inferred(chunk.data, check_schema(self.schema))
-            for name in self.columns or ():
-                if name not in types:
-                    raise DataError(
-                        f"the first lines of {reader.name} have no field {name!r}, which `columns` names; "
-                        f"{nearest(name, types)}; where it comes later, `schema=` gives its type"
-                    )
-            if self.columns is not None:
-                types = {name: types[name] for name in self.columns}
-            return replace(self, fixed=Types(types, reader.name))
-        return self
+    @property
+    def lineage(self) -> Lineage:
+        return Lineage(self.path_column, self.row_column)
+
+    def head(self, reader: ChunkReader) -> Head | None:
+        chunk = reader.peek(Place(), HEAD)
+        if chunk is None or not chunk.data.strip():
+            return None
+        return Head(reader.name, _inferred(chunk.data, check_schema(self.schema)), rows=True)
+
+    def fix(self, heads: Iterable[Head | None], paths: Iterable[str]) -> Jsonl:
+        found = look_at(heads, unify=self.unify_schemas) if self.fixed is None else None
+        if found is None:
+            return self
+        source, schema = found
+        names = [*schema]
+        given = folder_types(source, chain([source], paths), names, unify=self.unify_schemas)
+        seen = "all files" if self.unify_schemas else source
+        types: dict[str, pa.DataType] = {}
+        for name in names if self.columns is None else self.columns:
+            if name in names:
+                types[name] = text_for("null", schema.type(name))
+            elif name not in given:
+                raise DataError(
+                    f"the first lines of {seen} have no field {name!r}, which `columns` names; "
+                    f"{nearest(name, [*names, *given])}; where it comes later, `schema=` gives its type"
+                )
+        more = added(names, given, self.columns, self.lineage, source, unified=self.unify_schemas)
+        return replace(self, fixed=Types(types, seen), added=more)
+
+    def uncut(self) -> str | None:
+        return None if self.row_column is None else "`row_column` counts from the beginning of a file"
 
     def types(self) -> Json:
-        return None if self.fixed is None else plain(self.fixed.types)
+        return None if self.fixed is None or self.added is None else self.added.types(self.fixed.types)
 
     def cut(self, data: bytes) -> int:
         return whole_lines(data)
 
     def begin(self, reader: ChunkReader) -> tuple[Place, Parse]:
         fixed = self.fixed or Types(check_schema(self.schema), "no file")
-        return Place(), _Objects(fixed, self.columns is not None, reader.name).parse
+        more = self.added or Added(tuple(fixed.types), {}, self.lineage, fixed.source)
+        return Place(), more.after(_Objects(self, fixed, reader).parse, reader.name)
 
     def lines(self, chunk: Chunk) -> list[int]:
         return [chunk.at.line + i for i, line in enumerate(chunk.data.split(b"\n")) if line.strip()]
@@ -79,15 +108,15 @@ class Jsonl:
 class _Objects:
     """The objects of one file."""
 
-    def __init__(self, fixed: Types, chosen: bool, source: str) -> None:
+    def __init__(self, form: Jsonl, fixed: Types, reader: ChunkReader) -> None:
         import pyarrow as pa
 
         self._types = fixed.types
         self._from = fixed.source
-        self._chosen = chosen
+        self._form = form
         self._schema = pa.schema(list(fixed.types.items()))
-        self._others: _Others = "ignore" if chosen else "error"
-        self._source = source
+        self._others: _Others = "ignore" if form.columns is not None else "error"
+        self._reader = reader
 
     def parse(self, chunk: Chunk) -> tuple[RowList, DataError | None]:
         """The rows up to the first malformed one, and what is wrong with that."""
@@ -100,7 +129,7 @@ class _Objects:
         bad = first_failing(ends, lambda end: self._rows(data[:end]))
         start = ends[bad - 1] if bad else 0
         rows: RowList = self._rows(data[:start]) if start else []
-        return rows, self._explain(data[start : ends[bad]], f"{self._source}, line {chunk.place(start).line}")
+        return rows, self._explain(data[start : ends[bad]], self._reader.where(chunk.place(start)))
 
     def _rows(self, data: bytes) -> Rows:
         table = _read(data, self._schema, self._others)
@@ -126,11 +155,12 @@ class _Objects:
             return DataError(f"{place}: each line must hold an object but this one holds: {brief(line)}")
         for name, item in cast("dict[str, Any]", value).items():
             if name not in self._types:
-                if self._chosen:
+                if self._form.columns is not None:
                     continue
+                repair = "" if self._form.unify_schemas else ", `unify_schemas=True` looks at those of all files"
                 return DataError(
                     f"{place}: there is a field {name!r}, and the first lines of {self._from} have none; "
-                    f"`schema={{{name!r}: ...}}` gives its type, `columns=` names those to read"
+                    f"`schema={{{name!r}: ...}}` gives its type, `columns=` names those to read{repair}"
                 )
             try:
                 self._rows(json.dumps({name: item}).encode() + b"\n")
@@ -160,9 +190,8 @@ def _inferred(data: bytes, given: dict[str, pa.DataType]) -> dict[str, pa.DataTy
         if not bad:
             return given
         found = _read(data[: ends[bad - 1]], schema, "infer").schema
-    return {
-        name: kind if name in given else _plain_type(kind) for name, kind in zip(found.names, found.types, strict=True)
-    }
+    # What looks like a date is text to JSON.
+    return {part.name: part.type if part.name in given else text_for("timestamp", part.type) for part in found}
 
 
 def _read(data: bytes, schema: pa.Schema, others: _Others) -> pa.Table:
@@ -179,19 +208,6 @@ def _read(data: bytes, schema: pa.Schema, others: _Others) -> pa.Table:
         )
     except pa.ArrowNotImplementedError as error:
         raise ArgumentError(f"`schema` gives a type that JSON cannot have: {error}") from None
-
-
-def _plain_type(kind: pa.DataType) -> pa.DataType:
-    """What JSON itself says: what looks like a date is a string, and what is null so far may become one."""
-    import pyarrow as pa
-
-    if pa.types.is_null(kind) or pa.types.is_timestamp(kind):
-        return pa.string()
-    if pa.types.is_list(kind):
-        return pa.list_(_plain_type(kind.value_type))
-    if pa.types.is_struct(kind):
-        return pa.struct([(kind.field(i).name, _plain_type(kind.field(i).type)) for i in range(kind.num_fields)])
-    return kind
 
 
 def _objects(data: bytes) -> int | None:

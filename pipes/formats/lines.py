@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -33,8 +33,18 @@ class Lines:
                 )
             )
 
-    def fix(self, readers: Iterator[ChunkReader]) -> Lines:
+    @property
+    def unify_schemas(self) -> bool:
+        return False
+
+    def head(self, reader: ChunkReader) -> None:
+        return None
+
+    def fix(self, heads: Iterable[None], paths: Iterable[str]) -> Lines:
         return self
+
+    def uncut(self) -> None:
+        return None
 
     def types(self) -> Json:
         return None
@@ -43,25 +53,25 @@ class Lines:
         return whole_lines(data)
 
     def begin(self, reader: ChunkReader) -> tuple[Place, Parse]:
-        def parse(chunk: Chunk) -> tuple[RowList, DataError | None]:
-            return self._parse(chunk, reader.name)
+        def parse(chunk: Chunk, before: int) -> tuple[RowList, DataError | None]:
+            return self._parse(chunk, reader)
 
         return Place(), parse
 
     def lines(self, chunk: Chunk) -> list[int]:
         return list(range(chunk.at.line, chunk.end.line + (not chunk.data.endswith(b"\n"))))
 
-    def _parse(self, chunk: Chunk, name: str) -> tuple[RowList, DataError | None]:
+    def _parse(self, chunk: Chunk, reader: ChunkReader) -> tuple[RowList, DataError | None]:
         try:
             return self._split(chunk.data), None
         except UnicodeDecodeError:
             pass
         done = 0
-        for number, line in enumerate(_lines(chunk.data)):
+        for line in _lines(chunk.data):
             try:
                 line.decode(self.encoding)
             except UnicodeDecodeError as error:
-                said = f"{name}, line {chunk.at.line + number}: byte 0x{line[error.start]:02x} is not {self.encoding}"
+                said = f"{reader.where(chunk.place(done))}: byte 0x{line[error.start]:02x} is not {self.encoding}"
                 repair = "`encoding=` says how the file is written"
                 return self._split(chunk.data[:done]), DataError(f"{said}: {brief(line)}; {repair}")
             done += len(line)

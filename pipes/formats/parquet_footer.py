@@ -8,7 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
-from ..errors import DataError, FeedpipeError, SourceError
+from ..errors import DataError
+from ._arrow import broken, failures
+from .streams import tail
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,19 +67,21 @@ class Footer:
         table = self._file.read_row_groups([], columns=list(columns), use_threads=False)
         return table.schema.remove_metadata()
 
-    def stored(self, group: int, columns: Sequence[str] | None) -> int:
-        """How many bytes of the file the columns of a row group take."""
+    def parts(self, group: int, columns: Sequence[str] | None) -> list[tuple[int, int]]:
+        """Where in the file the columns of a row group begin and end."""
         meta = self.metadata.row_group(group)
-        parts = [meta.column(k) for k in range(meta.num_columns)]
         wanted = None if columns is None else tuple(f"{name}." for name in columns)
-        return sum(
-            part.total_compressed_size
-            for part in parts
-            if wanted is None or f"{part.path_in_schema}.".startswith(wanted)
-        )
+        found: list[tuple[int, int]] = []
+        for part in (meta.column(k) for k in range(meta.num_columns)):
+            if wanted is None or f"{part.path_in_schema}.".startswith(wanted):
+                begin = part.data_page_offset
+                if part.has_dictionary_page:
+                    begin = min(begin, part.dictionary_page_offset or begin)
+                found.append((begin, begin + part.total_compressed_size))
+        return found
 
     def matching(
-        self, expression: Any, needed: Mapping[str, pa.DataType], folders: Mapping[str, Any]
+        self, expression: Any, needed: Mapping[str, pa.DataType], constants: Mapping[str, Any]
     ) -> list[int] | None:
         """The row groups in which rows may match; None where nothing can be said.
 
@@ -88,12 +92,12 @@ class Footer:
         Args:
             expression: the filter.
             needed: the columns in it, and their types in the table that is filtered.
-            folders: of these, those that the names of folders give: their values.
+            constants: of these, those that the file does not have: their values.
         """
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        inside = [name for name in needed if name not in folders]
+        inside = [name for name in needed if name not in constants]
         # Where a column is read as another type than it has here, the filter is about other values than the bounds are.
         if any(self.schema.field(name).type != needed[name] for name in inside):
             return None
@@ -102,7 +106,7 @@ class Footer:
             return None
         schema = self.schema
         known: Any = pc.scalar(True)
-        for name, value in folders.items():
+        for name, value in constants.items():
             schema = schema.append(pa.field(name, needed[name]))
             known &= pc.field(name) == value if value.is_valid else pc.field(name).is_null()
         try:
@@ -142,7 +146,7 @@ def read_footer(stream: BinaryIO, name: str) -> Footer:
     """
     try:
         size = stream.seek(0, io.SEEK_END)
-        data = _tail(stream, name, size, _TAIL)
+        data = tail(stream, name, size, _TAIL)
         if not size:
             raise DataError(f"{name} is empty: it has not a byte, where a Parquet file has a footer; leave it out")
         if data[-4:] == _ENCRYPTED:
@@ -152,34 +156,7 @@ def read_footer(stream: BinaryIO, name: str) -> Footer:
         length = int.from_bytes(data[-8:-4], "little") + 8
         if size < 12 or length > size - 4:
             raise DataError(f"{name} is damaged: its footer would be longer than the file, which has {size} bytes")
-        data = data if length <= len(data) else _tail(stream, name, size, length)
+        data = data if length <= len(data) else tail(stream, name, size, length)
     except failures() as error:
-        if isinstance(error, FeedpipeError):
-            raise
         raise broken(error, name) from error
     return Footer(name, _MAGIC + data[-length:], size)
-
-
-def failures() -> tuple[type[Exception], ...]:
-    """What pyarrow raises at bytes that are not what they should be, or cannot be had."""
-    import pyarrow as pa
-
-    return pa.ArrowException, OSError, ValueError, MemoryError, KeyError, TypeError, IndexError, OverflowError
-
-
-def broken(error: Exception, what: str) -> FeedpipeError:
-    """The error of this tree for one of reading `what`."""
-    if isinstance(error, OSError) and error.errno:
-        return SourceError(f"{what} cannot be read: {error.strerror or error}")
-    said = " ".join(str(error).split())
-    if "crypt" in said:
-        return DataError(f"{what} is encrypted, and cannot be read without a key: {said}; decrypt the file before")
-    return DataError(f"{what} is damaged, or has changed while it was read: {said}")
-
-
-def _tail(stream: BinaryIO, name: str, size: int, count: int) -> bytes:
-    stream.seek(max(0, size - count))
-    data = stream.read(min(size, count))
-    if len(data) < min(size, count):
-        raise SourceError(f"{name} became shorter while its footer was read")
-    return data

@@ -16,6 +16,8 @@ class Ends(NamedTuple):
 
     ends: npt.NDArray[np.int64]
     """The byte after each line break outside quotes."""
+    within: npt.NDArray[np.int64]
+    """The byte after each line break inside quotes."""
     unclosed: bool
     """Whether the data ends inside quotes."""
 
@@ -32,7 +34,7 @@ def record_ends(data: bytes, delimiter: bytes, quote: bytes | None) -> Ends:
         lone = (bytes_[:-1] == _CR) & (bytes_[1:] != _LF)
         breaks = np.union1d(breaks, np.flatnonzero(lone))
     if quote is None or quote not in data:
-        return Ends(breaks + 1, False)
+        return Ends(breaks + 1, breaks[:0], False)
     # Where each odd quote stands at the beginning of a field (or doubles the one before), quotes simply alternate.
     places = np.flatnonzero(bytes_ == quote[0])
     openers = places[::2]
@@ -41,7 +43,7 @@ def record_ends(data: bytes, delimiter: bytes, quote: bytes | None) -> Ends:
     if not begins.all():
         return _by_regions(data, breaks, delimiter, quote)
     outside = np.searchsorted(places, breaks) % 2 == 0
-    return Ends(breaks[outside] + 1, len(places) % 2 == 1)
+    return Ends(breaks[outside] + 1, breaks[~outside] + 1, len(places) % 2 == 1)
 
 
 def last_end(data: bytes, delimiter: bytes, quote: bytes | None) -> int:
@@ -65,4 +67,4 @@ def _by_regions(data: bytes, breaks: npt.NDArray[np.int64], delimiter: bytes, qu
     regions = np.array(spans, np.int64).reshape(-1, 2)
     region = np.searchsorted(regions[:, 0], breaks, "right") - 1
     inside = (region >= 0) & (breaks < regions[region, 1]) if len(regions) else np.zeros(len(breaks), bool)
-    return Ends(breaks[~inside] + 1, unclosed)
+    return Ends(breaks[~inside] + 1, breaks[inside] + 1, unclosed)

@@ -4,19 +4,38 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
+from ..block import Block
 from ..errors import DataError, SourceError
 from ..formats.parquet import Parquet
 from ..formats.parquet_file import ParquetFile, Piece, Width
 from ..formats.parquet_footer import Footer, read_footer
-from ..storage.filesystem import locate
-from ._row_groups import RowGroup, relocated
+from ..storage.ahead import MOST, begun_ahead
+from ..storage.fetch import Task
+from ..storage.remote import RemoteRanges, RemoteStream
+from ._row_groups import RowGroup
+from ._units import relocated
 
 if TYPE_CHECKING:
     from ..stage import Stage
 
 _OPEN = 8  # row groups in a random order come back to the same few files
+_NEAR, _FAR = 2**16, 2**22
+"""Bytes of a column that are read at a time where they are not there already, by what a request costs."""
+
+
+class _Open(NamedTuple):
+    file: ParquetFile
+    stream: BinaryIO
+
+
+class _Source(NamedTuple):
+    """What Arrow reads a row group from, and how many bytes of a column at a time."""
+
+    file: ParquetFile
+    stream: Any
+    buffer: int
 
 
 class OpenFiles:
@@ -27,41 +46,76 @@ class OpenFiles:
         self._stage = stage
         self._threads = threads
         self._width = Width()
-        self._open: OrderedDict[tuple[int, str, int], tuple[ParquetFile, BinaryIO, bool]] = OrderedDict()
+        self._open: OrderedDict[tuple[int, str, int], Task[_Open]] = OrderedDict()
 
     def __enter__(self) -> OpenFiles:
         return self
 
     def __exit__(self, *error: object) -> None:
         while self._open:
-            self._open.popitem()[1][1].close()
+            self._close_oldest()
 
-    def pieces(self, group: RowGroup, inside: int) -> Iterator[Piece]:
+    def begun(self, blocks: Iterator[Block]) -> Iterator[tuple[tuple[Block, int, RowGroup], Task[_Source]]]:
+        """The row groups in blocks, each with its block and its place there; those that lie far are fetched ahead."""
+        groups = ((block, index, cast("RowGroup", group)) for block in blocks for index, group in enumerate(block.rows))
+        return begun_ahead(groups, self._begin, lambda item: self._threads and not item[2].file.is_near())
+
+    def pieces(self, group: RowGroup, source: Task[_Source], inside: int) -> Iterator[Piece]:
         """The rows of a row group without the first `inside`."""
         try:
-            file, stream, near = self._opened(group)
-            yield from file.pieces(
-                stream, group.number, group.first, inside, self._width, near=near, threads=self._threads
-            )
+            file, stream, buffer = source.result()
+            try:
+                yield from file.pieces(
+                    stream, group.number, group.first, inside, self._width, buffer=buffer, threads=self._threads
+                )
+            finally:
+                if isinstance(stream, RemoteRanges):
+                    stream.close()
         except (SourceError, DataError) as error:
             raise relocated(error, self._stage) from error
 
-    def _opened(self, group: RowGroup) -> tuple[ParquetFile, BinaryIO, bool]:
+    def _begin(self, item: tuple[Block, int, RowGroup], ahead: bool) -> Task[_Source]:
+        group = item[2]
+        opened = self._opened(group)
+
+        def source() -> _Source:
+            file, stream = opened.result()
+            raw: Any = getattr(stream, "raw", stream)
+            if not isinstance(raw, RemoteStream):
+                return _Source(file, raw, _NEAR)
+            parts = file.parts(group.number)
+            if parts is None:
+                return _Source(file, raw, _FAR)
+            ranges = RemoteRanges(raw.file, parts)
+            ranges.fetch(needed=not ahead)
+            return _Source(file, ranges, 0)
+
+        return Task(source)
+
+    def _opened(self, group: RowGroup) -> Task[_Open]:
         key = id(group.file.filesystem), group.file.path, group.seal
-        if key in self._open:
-            self._open.move_to_end(key)
-            return self._open[key]
-        while len(self._open) >= _OPEN:
-            self._open.popitem(last=False)[1][1].close()
-        stream = group.file.open(None)
-        try:
-            file = ParquetFile(self._options, _same(stream, group))
-        except BaseException:
-            stream.close()
-            raise
-        near = locate(group.file.path, group.file.filesystem).filesystem.type_name == "local"
-        self._open[key] = file, stream, near
+        if key not in self._open:
+            most = _OPEN if group.file.is_near() else _OPEN + MOST  # with those that are begun ahead
+            while len(self._open) >= most:
+                self._close_oldest()
+            self._open[key] = Task(lambda: _open(self._options, group))
+        self._open.move_to_end(key)
         return self._open[key]
+
+    def _close_oldest(self) -> None:
+        _, opened = self._open.popitem(last=False)
+        opened.cancel()
+        if opened.finished is not None:
+            opened.finished.stream.close()
+
+
+def _open(options: Parquet, group: RowGroup) -> _Open:
+    stream = group.file.open(None)
+    try:
+        return _Open(ParquetFile(options, _same(stream, group)), stream)
+    except BaseException:
+        stream.close()
+        raise
 
 
 def _same(stream: BinaryIO, group: RowGroup) -> Footer:

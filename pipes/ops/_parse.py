@@ -1,31 +1,47 @@
-"""What the parsers share: a file becomes many rows, and a cursor is a place in a file."""
+"""What the parsers of text share: a byte range becomes many rows, and a cursor is a place in it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, NamedTuple, cast
 
 from ..block import Block, in_pace
 from ..context import Context
-from ..cursor import START, Cursor, Json
-from ..errors import ArgumentError, ArgumentTypeError, DataError, FeedpipeError, Origin, SourceError, located
+from ..cursor import Cursor, Json
+from ..errors import DataError, Origin, SourceError
 from ..formats.chunks import Chunk, ChunkReader, Format, Growth, Place
 from ..graph import written
 from ..rows import RowList
-from ..storage.file import File
+from ..storage.ahead import begun_ahead
+from ..storage.fetch import Task
 from ..traits import Operator
+from ._byte_ranges import ByteRange, ByteRanges
+from ._units import relocated
 
 if TYPE_CHECKING:
     from ..stage import Stage
+
+
+class _Piece(NamedTuple):
+    """What became of a chunk: its rows up to the first malformed one, and what is wrong with that.
+
+    `before` counts the rows of the range before the chunk.
+    """
+
+    chunk: Chunk
+    before: int
+    rows: RowList
+    error: DataError | None
+    origins: list[Origin | None] | None
 
 
 @dataclass(frozen=True, eq=False)
 class Parse(Operator):
     """The base: a subclass names its kind and what it makes.
 
-    A token is [cursor of the file in the input, bytes before the place, line]: a resume opens that file and seeks;
-    where it is compressed it reads over. Within a chunk rows are skipped.
+    A token is [cursor of the range in the input, bytes before the place, line, rows of the range before the place]: a
+    resume opens the file and seeks; where it is compressed it reads over. Within a chunk rows are skipped.
     """
 
     expands: ClassVar[bool] = True
@@ -39,64 +55,64 @@ class Parse(Operator):
         return {"call": self.call(), "types": self.format.types()}
 
     def resolve(self, stage: Stage) -> Operator:
-        try:
-            return replace(self, format=self.format.fix(self._heads(stage)))
-        except (SourceError, DataError, ArgumentError) as error:
-            raise _located(error, stage) from error
+        return replace(self, format=cast("ByteRanges", stage.input.op).format)
 
     def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
-        source, *place = cast("list[Any]", at.token) or (None, 0, 1)
+        source, *place, before = cast("list[Any]", at.token) or (None, *Place(), 0)
         row = at.row
         pace, growth = context.pace(), Growth()
-        for block in stage.input.blocks(Cursor.of(source), context):
-            for index, file in enumerate(block.rows):
-                here = block.at.advance(index).plain
-                after = block.at.advance(index + 1) if index + 1 < len(block) else block.end
-                for chunk, rows, error in self._read(stage, file, Place(*place), growth):
-                    count = len(rows)
-                    if count:
-                        start = Cursor([here, *chunk.at], 0, row)
-                        token: Json = [after.plain, 0, 1] if chunk.last else [here, *chunk.end]
-                        end = start.advance(count) if error is not None else Cursor(token, 0, row + count)
-                        origins = self._origins(file, chunk, count) if context.origins else None
-                        yield from in_pace(Block(rows, start, end, origins), pace)
-                        row += count
-                    if error is not None:
-                        raise _located(error, stage) from error
-                place = [0, 1]
+        blocks = stage.input.blocks(Cursor.of(source), context)
+        parts = ((block, index, cast("ByteRange", part)) for block in blocks for index, part in enumerate(block.rows))
+        begun = begun_ahead(parts, _begin, lambda item: context.threads and not item[2].file.is_near())
+        for (block, index, part), opened in begun:
+            here = block.at.advance(index).plain
+            after = block.at.advance(index + 1) if index + 1 < len(block) else block.end
+            for piece in self._pieces(stage, part, opened, Place(*place), before, growth, origins=context.origins):
+                count = len(piece.rows)
+                if count:
+                    start = Cursor([here, *piece.chunk.at, piece.before], 0, row)
+                    token: Json = [here, *piece.chunk.end, piece.before + count]
+                    if piece.chunk.last:
+                        token = [after.plain, *Place(), 0]
+                    row += count
+                    end = start.advance(count) if piece.error is not None else Cursor(token, 0, row)
+                    yield from in_pace(Block(piece.rows, start, end, piece.origins), pace)
+                if piece.error is not None:
+                    raise relocated(piece.error, stage) from piece.error
+            place, before = [*Place()], 0
 
-    def _read(
-        self, stage: Stage, file: object, place: Place, growth: Growth
-    ) -> Iterator[tuple[Chunk, RowList, FeedpipeError | None]]:
-        """The chunks of a file from `place` on, and their rows."""
+    def _pieces(
+        self,
+        stage: Stage,
+        part: ByteRange,
+        opened: Task[BinaryIO],
+        place: Place,
+        before: int,
+        growth: Growth,
+        *,
+        origins: bool,
+    ) -> Iterator[_Piece]:
+        """A range from `place` on, with `before` rows of it before that."""
         try:
-            with self._opened(stage, file) as stream:
-                reader = ChunkReader(stream, cast("File", file).path, self.format.cut)
-                start, parse = self.format.begin(reader)
-                for chunk in reader.chunks(max(start, place), growth):
-                    yield chunk, *parse(chunk)
+            with opened.result() as stream:
+                reader = ChunkReader(stream, part.file.path, self.format.cut, part.start, part.stop)
+                begin, parse = self.format.begin(reader)
+                at = place if place.offset > part.start else reader.first(begin)
+                for chunk in reader.chunks(at, growth):
+                    rows, error = parse(chunk, before)
+                    found = self._origins(reader, chunk, len(rows)) if origins else None
+                    yield _Piece(chunk, before, rows, error, found)
+                    before += len(rows)
         except (SourceError, DataError) as error:
-            raise _located(error, stage) from error
+            raise relocated(error, stage) from error
 
-    def _heads(self, stage: Stage) -> Iterator[ChunkReader]:
-        for block in stage.input.blocks(START, Context()):
-            for file in block.rows:
-                with self._opened(stage, file) as stream:
-                    yield ChunkReader(stream, cast("File", file).path, self.format.cut)
-
-    def _opened(self, stage: Stage, file: object) -> Any:
-        if not isinstance(file, File):
-            raise ArgumentTypeError(
-                located(
-                    f"`{self.kind}` reads files but got: {file!r}; `.open_files()` comes before it", stage.node.where
-                )
-            )
-        return file.open()
-
-    def _origins(self, file: object, chunk: Chunk, count: int) -> list[Origin | None]:
-        path = cast("File", file).path
-        return [Origin(path, line, "line") for line in self.format.lines(chunk)[:count]]
+    def _origins(self, reader: ChunkReader, chunk: Chunk, count: int) -> list[Origin | None]:
+        shift = reader.line(chunk.at) - chunk.at.line
+        return [Origin(reader.name, shift + line, "line") for line in self.format.lines(chunk)[:count]]
 
 
-def _located(error: FeedpipeError, stage: Stage) -> FeedpipeError:
-    return type(error)(located(str(error), stage.node.where))
+def _begin(item: tuple[Block, int, ByteRange], ahead: bool) -> Task[BinaryIO]:
+    file, start, stop, _ = item[2]
+    # The first file of a run may be all that is looked at. A range is found from the byte before it.
+    part = range(max(0, start - 1), stop) if ahead or start else None
+    return Task(lambda: file.stream(part=part))

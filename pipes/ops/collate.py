@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, overload
 
-from ..block import Block
-from ..context import Context
-from ..cursor import Cursor
-from ..errors import DataError, RowError
+from ..checks import check_choice
+from ..errors import ArgumentError, located
 from ..graph import shown
-from ..rows import Indices, RowList
-from ..torch import UnfitError
-from ..traits import Columns
 from . import _collating
-from .map import Map
+from ._on_batches import OnBatches
 
 if TYPE_CHECKING:
     import numpy as np
     import torch
 
     from ..pipe import Pipe
-    from ..stage import Stage
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -36,43 +30,39 @@ def _from_array() -> _collating.Leaf:
     return from_array
 
 
-def tensors(batch: object) -> object:
+def tensors(batch: object, *, nan: bool = False) -> object:
     """`batch` as tensors, by torch's default rules. torch is imported by the first call."""
-    return _collating.collate(batch, _from_array())
+    return _collating.collate(batch, _collating.Rules(_from_array(), nan))
 
 
-def tensor_data(batch: object) -> object:
+def tensor_data(batch: object, *, nan: bool = False) -> object:
     """As `tensors`, with `TensorData` in their place: torch is imported only where it alone has the rule."""
-    return _collating.collate(batch, _collating.tensor_data)
+    return _collating.collate(batch, _collating.Rules(_collating.tensor_data, nan))
 
 
 @dataclass(frozen=True)
-class Collate(Map):
-    """A `map` over batches, whose own function names field and row where rows do not fit together."""
-
+class Collate(OnBatches):
     kind: ClassVar[str] = "collate"
-    columns: ClassVar[Columns] = Columns.KEEPS
 
     function: Callable[..., object] = tensors
+    nulls: Literal["error", "nan"] = "error"
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
-        try:
-            return super().rows(stage, indices, context)
-        except RowError as error:
-            raise self._told(error) from error.__cause__
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("nulls", self.nulls, ("error", "nan"))
+        if self.nulls != "error" and not self._by_rules:
+            raise ArgumentError(
+                located(f"`nulls` must be left out where `fn` makes the tensors, but got: {self.nulls!r}; `fn` decides")
+            )
 
-    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
-        try:
-            yield from super().blocks(stage, at, context)
-        except RowError as error:
-            raise self._told(error) from error.__cause__
+    @property
+    def _by_rules(self) -> bool:
+        """Whether torch's default rules make the tensors, and no function of the user's."""
+        return self.function in (tensors, tensor_data)
 
-    def _told(self, error: RowError) -> Exception:
-        if not isinstance(error.__cause__, UnfitError):
-            return error
-        begin = f"\n  in the batch that begins at {error.origin}" if error.origin else ""
-        line = f"\n  at {error.where.file}:{error.where.line}" if error.where else ""
-        return DataError(f"`.{self.call()}`: {error.__cause__}{begin}{line}")
+    @property
+    def called(self) -> Callable[..., object]:
+        return partial(self.function, nan=True) if self.nulls == "nan" else self.function
 
     def sent(self) -> Collate:
         return replace(self, function=tensor_data) if self.function is tensors else self
@@ -81,22 +71,37 @@ class Collate(Map):
         return None
 
     def call(self) -> str:
-        return "collate()" if self.function in (tensors, tensor_data) else f"collate({shown(self.function)})"
+        if not self._by_rules:
+            return f"collate({shown(self.function)})"
+        return "collate()" if self.nulls == "error" else f"collate(nulls={self.nulls!r})"
 
 
-@overload
-def collate(pipe: Pipe[Sequence[Mapping[str, object]]], /) -> Pipe[dict[str, torch.Tensor]]: ...
 @overload
 def collate(
-    pipe: Pipe[Sequence[torch.Tensor]] | Pipe[Sequence[float]] | Pipe[Sequence[np.ndarray[Any, Any]]], /
+    pipe: Pipe[Sequence[Mapping[str, object]]], /, *, nulls: Literal["error", "nan"] = "error"
+) -> Pipe[dict[str, torch.Tensor]]: ...
+@overload
+def collate(
+    pipe: Pipe[Sequence[torch.Tensor]] | Pipe[Sequence[float]] | Pipe[Sequence[np.ndarray[Any, Any]]],
+    /,
+    *,
+    nulls: Literal["error", "nan"] = "error",
 ) -> Pipe[torch.Tensor]: ...
 @overload
-def collate(pipe: Pipe[Sequence[tuple[object, ...]]], /) -> Pipe[list[Any]]: ...
+def collate(
+    pipe: Pipe[Sequence[tuple[object, ...]]], /, *, nulls: Literal["error", "nan"] = "error"
+) -> Pipe[list[Any]]: ...
 @overload
-def collate(pipe: Pipe[Sequence[object]], /) -> Pipe[Any]: ...
+def collate(pipe: Pipe[Sequence[object]], /, *, nulls: Literal["error", "nan"] = "error") -> Pipe[Any]: ...
 @overload
 def collate(pipe: Pipe[T], /, fn: Callable[[T], U]) -> Pipe[U]: ...
-def collate(pipe: Pipe[Any], /, fn: Callable[[Any], object] | None = None) -> Pipe[Any]:
+def collate(
+    pipe: Pipe[Any],
+    /,
+    fn: Callable[[Any], object] | None = None,
+    *,
+    nulls: Literal["error", "nan"] = "error",
+) -> Pipe[Any]:
     """Turn each batch of rows into tensors, or into what `fn(batch)` returns.
 
     Element: by the rules of torch's `default_collate`: numbers, arrays and tensors become one tensor with the batch as
@@ -107,9 +112,13 @@ def collate(pipe: Pipe[Any], /, fn: Callable[[Any], object] | None = None) -> Pi
 
     Args:
         fn: called with each batch, a list of rows or `Rows`; its errors come with file, line and row (`RowError`).
+        nulls: "nan" makes NaN of a null among numbers, also inside lists and structs. Floats keep their dtype; of
+            integers and bools, those fields become float64 in which a null stands in that batch. A null in place of a
+            whole list or struct stays an error; among text a null stays None.
 
     Raises:
         DataError: the rows of a batch do not fit together, or a null stands where a number should; names field and row.
+        ArgumentError: both `fn` and `nulls="nan"` are given.
 
     Source: `torch.utils.data.default_collate`, whose results it gives.
 
@@ -119,5 +128,7 @@ def collate(pipe: Pipe[Any], /, fn: Callable[[Any], object] | None = None) -> Pi
         {'x': tensor([1., 2.], dtype=torch.float64), 'y': ['a', 'b']}
         >>> fp.from_sequence([1, 2, 3]).batch(2).collate(sum)[0]
         3
+        >>> fp.from_sequence([{"x": 1}, {"x": None}]).batch(2).collate(nulls="nan")[0]
+        {'x': tensor([1., nan], dtype=torch.float64)}
     """
-    return pipe.then(Collate(tensors if fn is None else fn))
+    return pipe.then(Collate(tensors if fn is None else fn, nulls=nulls))

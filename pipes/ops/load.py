@@ -84,6 +84,7 @@ class Load(Operator):
                     parts.append(block.rows)
                 if len({signature(part) for part in parts}) > 1:
                     parts = [list(part) for part in parts]  # all of them as columns, or none
+                parts = parts or [[]]  # who looks at the rows of no position finds a part
                 memory.bounds = np.cumsum([0, *map(len, parts)], dtype=np.int64)
                 memory.parts = parts
         return memory

@@ -43,6 +43,11 @@ class Map(Operator):
     def alone(self) -> bool:  # type: ignore[override]
         return self.rng == "global"
 
+    @property
+    def called(self) -> Callable[..., object]:
+        """What is called with each row."""
+        return self.function
+
     def indexed(self, inputs: Sequence[bool]) -> bool:
         return inputs[0]
 
@@ -75,11 +80,11 @@ class Map(Operator):
     def _call(
         self, stage: Stage, rows: RowList, positions: Indices, context: Context
     ) -> tuple[list[object], Exception | None]:
+        function = self.called
         if self.rng is False:
-            return apply(self.function, rows)
+            return apply(function, rows)
         places = iter(positions if isinstance(positions, range) else positions.tolist())
         generators = Generators(context.key(stage.name))
-        function = self.function
         if self.rng is True:
             return apply(lambda row: function(row, generators.at(next(places))), rows)
         with global_generators() as seed:

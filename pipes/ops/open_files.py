@@ -88,7 +88,7 @@ def open_files(
 
     Args:
         compression: "gzip", "bz2", "zstd", "lz4", "brotli" or None for all files; "infer" goes by the end of each name:
-            .gz, .bz2, .zst, .lz4, .br.
+            .gz, .tgz, .bz2, .zst, .lz4, .br.
         filesystem: a pyarrow or fsspec file system that the paths are on; else they are local paths or URLs.
 
     Raises:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ..formats.lines import Lines
 from ..traits import Columns
+from ._byte_ranges import ByteRanges
 from ._parse import Parse
+from ._units import settled
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -27,6 +29,10 @@ def parse_lines(pipe: Pipe[File], /, *, encoding: str = "utf-8") -> Pipe[str]:
     lines'. Length: unknown, streamed. State: a place in a file, which a resume seeks; a compressed file is read over
     up to there. At most 1 MiB is parsed twice.
 
+    The units that shards are dealt are ranges of files, of up to 32 MiB, so a single file serves many workers. A
+    `shuffle` behind shuffles their order as well. Compressed files are not cut; where files come in an order drawn
+    anew, as with `list_files(...).shuffle()`, files are the units.
+
     Args:
         encoding: of the text; one in which a newline is the byte 0x0A. A byte order mark of UTF-8 is left out.
 
@@ -40,4 +46,5 @@ def parse_lines(pipe: Pipe[File], /, *, encoding: str = "utf-8") -> Pipe[str]:
         >>> list(fp.list_files("a.txt").open_files().parse_lines())
         ['one', 'two']
     """
-    return pipe.then(ParseLines(Lines(encoding)))
+    options = Lines(encoding)
+    return pipe.then(ByteRanges(options, settled(pipe))).then(ParseLines(options))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from ..block import Block, in_pace
@@ -12,11 +12,11 @@ from ..cursor import Cursor, Json
 from ..errors import Origin
 from ..formats.parquet import Parquet
 from ..formats.parquet_file import Piece
-from ..graph import walk
 from ..rows import Row
-from ..traits import Columns, Operator, Order
+from ._counted import ParseCounted
 from ._parquet_files import OpenFiles
 from ._row_groups import RowGroup, RowGroups
+from ._units import settled
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -27,54 +27,32 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class ParseParquet(Operator):
+class ParseParquet(ParseCounted[Parquet]):
     """A token is [cursor of the row group in the input, rows of it before the place]."""
 
     kind: ClassVar[str] = "parse_parquet"
-    columns: ClassVar[Columns] = Columns.MAKES
-    expands: ClassVar[bool] = True
-    varies: ClassVar[bool] = True
-
-    format: Parquet = field(repr=False)
-
-    def call(self) -> str:
-        return self.format.call()
-
-    def identity(self) -> Json:
-        return self.format.identity()
-
-    def resolve(self, stage: Stage) -> Operator:
-        return replace(self, format=cast("RowGroups", stage.input.op).format)
 
     def length(self, stage: Stage) -> int | None:
-        groups = stage.input.length
-        if groups is None or self.format.filter is not None:
-            return None
-        if isinstance(stage.input.op, RowGroups):
-            return stage.input.op.total()
-        handles = stage.input.rows(range(groups), stage.counted) if groups else []
-        return sum(cast("RowGroup", group).rows for group in handles)
+        return super().length(stage) if self.format.filter is None else None
 
     def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
         source, inside = cast("tuple[Json, int] | None", at.token) or (None, 0)
         row = at.row
         pace = context.pace()
         with OpenFiles(self.format, stage, threads=context.threads) as files:
-            for block in stage.input.blocks(Cursor.of(source), context):
-                for index, value in enumerate(block.rows):
-                    group = cast("RowGroup", value)
-                    here = block.at.advance(index).plain
-                    after = block.at.advance(index + 1) if index + 1 < len(block) else block.end
-                    for piece in files.pieces(group, inside):
-                        start = Cursor([here, inside], 0, row)
-                        inside = piece.stop
-                        row += len(piece.rows)
-                        token: Json = [after.plain, 0] if inside == group.rows else [here, inside]
-                        if len(piece.rows):
-                            origins = _origins(group, piece) if context.origins else None
-                            yield from in_pace(Block(piece.rows, start, Cursor(token, 0, row), origins), pace)
-                        del piece
-                    inside = 0
+            for (block, index, group), begun in files.begun(stage.input.blocks(Cursor.of(source), context)):
+                here = block.at.advance(index).plain
+                after = block.at.advance(index + 1) if index + 1 < len(block) else block.end
+                for piece in files.pieces(group, begun, inside):
+                    start = Cursor([here, inside], 0, row)
+                    inside = piece.stop
+                    row += len(piece.rows)
+                    token: Json = [after.plain, 0] if inside == group.rows else [here, inside]
+                    if len(piece.rows):
+                        origins = _origins(group, piece) if context.origins else None
+                        yield from in_pace(Block(piece.rows, start, Cursor(token, 0, row), origins), pace)
+                    del piece
+                inside = 0
 
 
 def _origins(group: RowGroup, piece: Piece) -> list[Origin | None]:
@@ -89,6 +67,7 @@ def parse_parquet(
     filter: pc.Expression | None = None,
     path_column: str | None = None,
     row_column: str | None = None,
+    unify_schemas: bool = False,
 ) -> Pipe[Row]:
     """Give the rows of each Parquet file, as a table.
 
@@ -103,7 +82,10 @@ def parse_parquet(
     Names and types are those of the first file (the first of `for x in pipe`); a column of nothing but nulls there has
     the type of the next file with values. Other files must have the same columns, in any order, of the same types, or
     of some that become those without loss: narrower integers and floats, nothing but nulls, text and bytes with offsets
-    of any width or as dictionaries. Folders named as in `year=2024` give columns too, int64 where all values are such
+    of any width or as dictionaries. With `unify_schemas=True` the columns are those of all files, and a file that lacks
+    one has nulls there; types are the narrowest that hold the values of all, as Arrow finds them: of int64 and float64
+    float64, of structs one with the fields of both. The footers of all files are read for that before the first row.
+    Folders named as in `year=2024` give columns too, int64 where all values are such
     integers, else string, unless the files have a column of that name. Dictionaries are read as their values.
 
     Memory: a row group is read in batches of about 4 MiB, whatever its size; one that does not lie on this machine and
@@ -115,11 +97,13 @@ def parse_parquet(
             `columns`. It leaves out row groups whose statistics say that no row matches, then rows.
         path_column: the name of a further column with the path of the file.
         row_column: the name of a further column with the number of the row in its file, from 0.
+        unify_schemas: takes the columns of all files together; those of folders too.
 
     Raises:
         SourceError: a file is missing, cannot be read, or has changed since its footer was read.
         DataError: names file and column of what does not fit: a column that is not there, other columns or types than
-            the first file's; a file that is no Parquet, is damaged or encrypted. The rows before come first.
+            the first file's, types that cannot be unified; a file that is no Parquet, is damaged or encrypted. The rows
+            before come first.
 
     Example:
         >>> import feedpipe as fp, pyarrow as pa, pyarrow.compute as pc, pyarrow.parquet
@@ -127,6 +111,5 @@ def parse_parquet(
         >>> list(fp.list_files("a.parquet").open_files().parse_parquet(filter=pc.field("id") > 1, row_column="row"))
         [{'id': 2, 'said': 'yes', 'row': 1}, {'id': 3, 'said': None, 'row': 2}]
     """
-    options = Parquet(columns, filter, path_column, row_column)
-    drawn = any(node.op.order is Order.REORDERS or node.op.deals for node in walk(pipe))
-    return pipe.then(RowGroups(options, settled=pipe.indexed and not drawn)).then(ParseParquet(options))
+    options = Parquet(columns, path_column, row_column, unify_schemas, filter=filter)
+    return pipe.then(RowGroups(options, settled(pipe))).then(ParseParquet(options))

@@ -20,7 +20,7 @@ from ..traits import Columns, Operator
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ._chunks import Chunks
+    from ..ops._chunks import Chunks
 
 
 class ArrowStream(Protocol):
@@ -82,7 +82,7 @@ class FromTable(Operator):
         memory = self.memory
         with memory.lock:
             if memory.chunks is None:
-                from ._chunks import Chunks
+                from ..ops._chunks import Chunks
 
                 where = stage.node.where if stage else None
                 try:
@@ -94,7 +94,7 @@ class FromTable(Operator):
                             located(f"`from_table` needs one column of each name but got several of: {double}", where)
                         )
                     memory.positions = _positions(self.table)
-                    memory.chunks = Chunks(memory.table)
+                    memory.chunks = Chunks.of(memory.table)
                 except FeedpipeError:
                     raise
                 except Exception as error:

@@ -11,11 +11,12 @@ import numpy as np
 
 from ..context import Context
 from ..cursor import Json
-from ..errors import Origin, SourceError, located
+from ..errors import ArgumentError, DataError, Origin, SourceError, located
 from ..graph import written
 from ..pipe import Pipe
 from ..rows import Indices, RowList
 from ..stage import Stage
+from ..storage.known import known_listing
 from ..storage.listing import ListedPath, Listing, Selection
 from ..traits import Operator
 from ._packed import packed
@@ -39,8 +40,8 @@ class ListFiles(Operator):
         if self.listing is not None:
             return self
         try:
-            return replace(self, listing=self.selection.listing())
-        except SourceError as error:
+            return replace(self, listing=known_listing(self.selection))
+        except (SourceError, DataError, ArgumentError) as error:
             raise type(error)(located(str(error), stage.node.where)) from error
 
     def length(self, stage: Stage) -> int:
@@ -83,6 +84,7 @@ def list_files(
     pattern: str | None = None,
     recursive: bool = False,
     filesystem: object = None,
+    manifest: str | os.PathLike[str] | None = None,
 ) -> Pipe[str]:
     """Begin a pipe with the paths of files.
 
@@ -98,10 +100,17 @@ def list_files(
         paths: a file, a folder, a glob (`*`, `?`, `[...]`, and `**` for folders of any depth), or a list of those.
         pattern: in folders and globs, takes only files whose name matches this glob, such as "*.csv".
         recursive: in folders, takes the files in folders below as well.
-        filesystem: a pyarrow or fsspec file system that `paths` are on; else they are local paths or URLs.
+        filesystem: a pyarrow or fsspec file system that `paths` and `manifest` are on; else they are local paths or
+            URLs.
+        manifest: the path of a file that keeps the listing: written when there is none, read in place of listing when
+            there is one, by every rank and in every later run; remove it to list again. Relative paths become absolute.
+            The manifest of `write_parquet` or `write_tar` serves too, with its folder as `paths`.
 
     Raises:
-        SourceError: a path is missing or cannot be listed, or stands for no file; `paths` is empty.
+        SourceError: a path is missing or cannot be listed, or stands for no file; `paths` is empty; the manifest cannot
+            be read or written.
+        ArgumentError: the manifest was made for other `paths`, `pattern` or `recursive`.
+        DataError: the manifest is none, or damaged.
 
     Example:
         >>> import feedpipe as fp, pathlib
@@ -110,5 +119,5 @@ def list_files(
         >>> list(fp.list_files("*.txt"))
         ['a.txt', 'b.txt']
     """
-    chosen = Selection(cast("str", paths), pattern, bool(recursive), filesystem)
+    chosen = Selection(cast("str", paths), pattern, bool(recursive), filesystem, cast("str | None", manifest))
     return cast("Pipe[str]", Pipe.source(ListFiles(chosen)))

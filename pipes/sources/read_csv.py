@@ -20,6 +20,7 @@ def read_csv(
     pattern: str | None = None,
     recursive: bool = False,
     filesystem: object = None,
+    manifest: str | os.PathLike[str] | None = None,
     compression: str | None = "infer",
     schema: Schema | None = None,
     columns: Sequence[str] | None = None,
@@ -28,18 +29,24 @@ def read_csv(
     column_names: Sequence[str] | None = None,
     quote: str | None = '"',
     null_values: Sequence[str] = NULLS,
+    newlines_in_values: bool = True,
+    path_column: str | None = None,
+    row_column: str | None = None,
+    unify_schemas: bool = False,
 ) -> Pipe[Row]:
     r"""Begin a pipe with the rows of CSV files: `list_files`, `open_files` and `parse_csv` in one call.
 
     Element: a dict of Python scalars; grouped, a `Rows`, which holds columns. Names and types are fixed before the
     first row. Order: the files as `list_files` sorts them, and in each the rows'. Length: unknown, streamed. State: a
-    place in a file, which a resume seeks. Errors name file, line and column.
+    place in a file, which a resume seeks. The work is dealt by files; `newlines_in_values=False` says that they can be
+    cut. Errors name file, line and column.
 
     Args:
         paths: a file, a folder, a glob, or a list of those; see `list_files`.
         pattern: in folders and globs, takes only files whose name matches this glob.
-        recursive: in folders, takes the files in folders below as well.
+        recursive: in folders, takes the files in folders below as well; such as `year=2024` give columns.
         filesystem: a pyarrow or fsspec file system that `paths` are on; else they are local paths or URLs.
+        manifest: the path of a file that keeps the listing for later runs; see `list_files`.
         compression: of all files, or "infer" by the end of each name; see `open_files`.
         schema: types by name; see `parse_csv`, also for what follows.
         columns: reads only these, in this order.
@@ -48,6 +55,10 @@ def read_csv(
         column_names: names for all columns, in place of the header's.
         quote: the character around a value; None takes quotes for plain characters.
         null_values: what stands for a missing value in columns that are not text.
+        newlines_in_values: False says that each record is one line, so that many workers can read one file.
+        path_column: the name of a further column with the path of the file.
+        row_column: the name of a further column with the number of the row in its file, from 0.
+        unify_schemas: takes the columns of all files together, null where a file lacks one; see `parse_csv`.
 
     Raises:
         SourceError: a path is missing, stands for no file, or cannot be read.
@@ -61,7 +72,7 @@ def read_csv(
         >>> fp.read_csv("a.csv", columns=["y"]).batch(2).head()
         [Rows(2 x ['y'])]
     """
-    paths_ = list_files(paths, pattern=pattern, recursive=recursive, filesystem=filesystem)
+    paths_ = list_files(paths, pattern=pattern, recursive=recursive, filesystem=filesystem, manifest=manifest)
     return parse_csv(
         open_files(paths_, compression=compression, filesystem=filesystem),
         schema=schema,
@@ -71,4 +82,8 @@ def read_csv(
         column_names=column_names,
         quote=quote,
         null_values=null_values,
+        newlines_in_values=newlines_in_values,
+        path_column=path_column,
+        row_column=row_column,
+        unify_schemas=unify_schemas,
     )

@@ -19,24 +19,33 @@ def read_jsonl(
     pattern: str | None = None,
     recursive: bool = False,
     filesystem: object = None,
+    manifest: str | os.PathLike[str] | None = None,
     compression: str | None = "infer",
     schema: Schema | None = None,
     columns: Sequence[str] | None = None,
+    path_column: str | None = None,
+    row_column: str | None = None,
+    unify_schemas: bool = False,
 ) -> Pipe[Row]:
     r"""Begin a pipe with the objects of JSON-lines files: `list_files`, `open_files` and `parse_jsonl` in one call.
 
     Element: a dict with the same keys in each row; values may be nested; grouped, a `Rows`, which holds columns. Names
     and types are fixed before the first row. Order: the files as `list_files` sorts them, and in each the lines'.
-    Length: unknown, streamed. State: a place in a file, which a resume seeks. Errors name file, line and field.
+    Length: unknown, streamed. State: a place in a file, which a resume seeks. The work is dealt by ranges of files, so
+    many workers can read one. Errors name file, line and field.
 
     Args:
         paths: a file, a folder, a glob, or a list of those; see `list_files`.
         pattern: in folders and globs, takes only files whose name matches this glob.
-        recursive: in folders, takes the files in folders below as well.
+        recursive: in folders, takes the files in folders below as well; such as `year=2024` give columns.
         filesystem: a pyarrow or fsspec file system that `paths` are on; else they are local paths or URLs.
+        manifest: the path of a file that keeps the listing for later runs; see `list_files`.
         compression: of all files, or "infer" by the end of each name; see `open_files`.
         schema: types by name; see `parse_jsonl`.
         columns: reads only these fields, in this order.
+        path_column: the name of a further column with the path of the file.
+        row_column: the name of a further column with the number of the row in its file, from 0.
+        unify_schemas: takes the columns of all files together, null where a file lacks one; see `parse_jsonl`.
 
     Raises:
         SourceError: a path is missing, stands for no file, or cannot be read.
@@ -48,6 +57,13 @@ def read_jsonl(
         >>> list(fp.read_jsonl("a.jsonl"))
         [{'x': 1}, {'x': 2}]
     """
-    files = list_files(paths, pattern=pattern, recursive=recursive, filesystem=filesystem)
+    files = list_files(paths, pattern=pattern, recursive=recursive, filesystem=filesystem, manifest=manifest)
     opened = open_files(files, compression=compression, filesystem=filesystem)
-    return parse_jsonl(opened, schema=schema, columns=columns)
+    return parse_jsonl(
+        opened,
+        schema=schema,
+        columns=columns,
+        path_column=path_column,
+        row_column=row_column,
+        unify_schemas=unify_schemas,
+    )

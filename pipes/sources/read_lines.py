@@ -17,19 +17,22 @@ def read_lines(
     pattern: str | None = None,
     recursive: bool = False,
     filesystem: object = None,
+    manifest: str | os.PathLike[str] | None = None,
     compression: str | None = "infer",
     encoding: str = "utf-8",
 ) -> Pipe[str]:
     r"""Begin a pipe with the lines of text files: `list_files`, `open_files` and `parse_lines` in one call.
 
     Element: a line, without its end. Order: the files as `list_files` sorts them, and in each the lines'. Length:
-    unknown, streamed. State: a place in a file, which a resume seeks.
+    unknown, streamed. State: a place in a file, which a resume seeks. The work is dealt by ranges of files, so many
+    workers can read one.
 
     Args:
         paths: a file, a folder, a glob, or a list of those; see `list_files`.
         pattern: in folders and globs, takes only files whose name matches this glob.
         recursive: in folders, takes the files in folders below as well.
         filesystem: a pyarrow or fsspec file system that `paths` are on; else they are local paths or URLs.
+        manifest: the path of a file that keeps the listing for later runs; see `list_files`.
         compression: of all files, or "infer" by the end of each name; see `open_files`.
         encoding: of the text; see `parse_lines`.
 
@@ -43,5 +46,5 @@ def read_lines(
         >>> list(fp.read_lines("a.txt"))
         ['one', 'two']
     """
-    files = list_files(paths, pattern=pattern, recursive=recursive, filesystem=filesystem)
+    files = list_files(paths, pattern=pattern, recursive=recursive, filesystem=filesystem, manifest=manifest)
     return parse_lines(open_files(files, compression=compression, filesystem=filesystem), encoding=encoding)

@@ -22,27 +22,31 @@ def read_parquet(
     pattern: str | None = None,
     recursive: bool = False,
     filesystem: object = None,
+    manifest: str | os.PathLike[str] | None = None,
     columns: Sequence[str] | None = None,
     filter: pc.Expression | None = None,  # noqa: A002 - as in pyarrow
     path_column: str | None = None,
     row_column: str | None = None,
+    unify_schemas: bool = False,
 ) -> Pipe[Row]:
     """Begin a pipe with the rows of Parquet files: `list_files`, `open_files` and `parse_parquet` in one call.
 
-    Element: a dict of Python scalars; grouped, a `Rows`, which holds columns. Names and types are the first file's.
-    Order: the files as `list_files` sorts them, and in each the rows'. Length: known from the footers unless there is a
-    `filter`; streamed. State: a row group and a place in it. The work is dealt by row groups, and a `shuffle` behind
-    shuffles their order too. Errors name file and column, or file and row.
+    Element: a dict of Python scalars; grouped, a `Rows`, which holds columns. Names and types are the first file's,
+    unless `unify_schemas`. Order: the files as `list_files` sorts them, and in each the rows'. Length: known from the
+    footers unless there is a `filter`; streamed. State: a row group and a place in it. The work is dealt by row groups,
+    and a `shuffle` behind shuffles their order too. Errors name file and column, or file and row.
 
     Args:
         paths: a file, a folder, a glob, or a list of those; see `list_files`.
         pattern: in folders and globs, takes only files whose name matches this glob.
         recursive: in folders, takes the files in folders below as well; such as `year=2024` give columns.
         filesystem: a pyarrow or fsspec file system that `paths` are on; else they are local paths or URLs.
+        manifest: the path of a file that keeps the listing for later runs; see `list_files`.
         columns: reads only these, in this order; see `parse_parquet`, also for what follows.
         filter: an expression of `pyarrow.compute`: leaves out row groups by their statistics, then rows.
         path_column: the name of a further column with the path of the file.
         row_column: the name of a further column with the number of the row in its file, from 0.
+        unify_schemas: takes the columns of all files together, null where a file lacks one; see `parse_parquet`.
 
     Raises:
         SourceError: a path is missing, stands for no file, cannot be read, or has changed since its footer was read.
@@ -55,11 +59,12 @@ def read_parquet(
         >>> len(pipe), pipe.batch(2).collate().head(1)
         (3, [{'y': tensor([0.5000, 1.5000], dtype=torch.float64)}])
     """
-    paths_ = list_files(paths, pattern=pattern, recursive=recursive, filesystem=filesystem)
+    paths_ = list_files(paths, pattern=pattern, recursive=recursive, filesystem=filesystem, manifest=manifest)
     return parse_parquet(
         open_files(paths_, filesystem=filesystem),
         columns=columns,
         filter=filter,
         path_column=path_column,
         row_column=row_column,
+        unify_schemas=unify_schemas,
     )

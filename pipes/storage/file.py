@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass
-from typing import BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from ..checks import check_choice
 from ..errors import MissingError, SourceError
-from .filesystem import Location, locate, looked_up, reason, split_options
+from .filesystem import Location, is_near, locate, looked_up, split_options
+from .reasons import masked, reason
+from .remote import RemoteFile, RemoteStream
+from .retry import retrying
+
+if TYPE_CHECKING:
+    from pyarrow import NativeFile
 
 COMPRESSIONS = ("infer", None, "gzip", "bz2", "zstd", "lz4", "brotli")
-_ENDINGS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4", ".br": "brotli"}
+_ENDINGS = {".gz": "gzip", ".tgz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4", ".br": "brotli"}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -39,28 +45,44 @@ class File:
     compression: str | None = "infer"
     listed: int | None = None
 
+    @property
+    def name(self) -> str:
+        """The path as errors show it: a URL without its password."""
+        return masked(self.path)
+
     def open(self, compression: str | None = "infer") -> BinaryIO:
         """A stream of the file's bytes, decompressed; it can seek where the file is not compressed.
 
         Args:
             compression: "gzip", "bz2", "zstd", "lz4", "brotli", or None to get the bytes as they are; "infer" goes by
-                the handle's own, and that by the name: .gz, .bz2, .zst, .lz4, .br.
+                the handle's own, and that by the name: .gz, .tgz, .bz2, .zst, .lz4,
+                .br.
 
         Raises:
             SourceError: the file cannot be opened; where it is not there, a `FileNotFoundError` as well.
         """
         check_choice("compression", compression, COMPRESSIONS)
-        place = self._place()
+        return self.stream(compression)
+
+    def stream(self, compression: str | None = "infer", part: range | None = None) -> BinaryIO:
+        """What `open` gives, for who knows which `part` of the file's bytes will be read; see `RemoteStream`."""
+        from pyarrow import CompressedInputStream, PythonFile
+
         codec = self._codec(compression)
-        try:
-            if codec is None:
-                stream = place.filesystem.open_input_file(place.path)
-            else:
-                stream = place.filesystem.open_input_stream(place.path, compression=codec)
-        except OSError as error:
-            raise self._failed(error) from error
+        raw = self._raw(part)
+        if codec is not None:
+            below = PythonFile(raw, "r") if isinstance(raw, RemoteStream) else raw
+            raw = CompressedInputStream(below, cast("Any", codec))
         # Arrow's streams know no lines. A decompressor that fails drops what it made in that call: small calls then.
-        return io.BufferedReader(cast("io.RawIOBase", stream), 2**17 if codec is None else 2**12)
+        return io.BufferedReader(cast("io.RawIOBase", raw), 2**17 if codec is None else 2**12)
+
+    def is_near(self) -> bool:
+        """Whether a small read costs little."""
+        return is_near(self._place().filesystem)
+
+    def is_compressed(self) -> bool:
+        """Whether `open()` decompresses it."""
+        return self._codec("infer") is not None
 
     def size(self) -> int:
         """How many bytes the file takes, compressed where it is."""
@@ -71,15 +93,45 @@ class File:
             raise self._failed(error) from error
         if not info.is_file:
             raise self._failed(FileNotFoundError() if info.type.name == "NotFound" else IsADirectoryError())
-        return int(info.size)
+        size = cast("int | None", info.size)
+        if size is None:
+            raise SourceError(f"{self.name}: its storage does not say how many bytes it takes")
+        return size
 
     def __repr__(self) -> str:
-        said = [repr(self.path)]
+        said = [repr(self.name)]
         if self.filesystem is not None:
             said.append(f"filesystem=<{type(self.filesystem).__name__}>")
         if self.compression != "infer":
             said.append(f"compression={self.compression!r}")
         return f"File({', '.join(said)})"
+
+    def _raw(self, part: range | None) -> NativeFile | RemoteStream:
+        place = self._place()
+
+        def opened() -> NativeFile:
+            return place.filesystem.open_input_file(place.path)
+
+        try:
+            if is_near(place.filesystem):
+                near = opened()
+                raw: NativeFile | RemoteStream = near
+                size = near.size()
+            else:
+                file = retrying(lambda: RemoteFile(self.name, opened), self.name)
+                raw, size = RemoteStream(file, part), file.size
+        except FileNotFoundError as error:
+            self.size()  # which says so of a folder, too
+            raise self._failed(error) from error
+        except OSError as error:
+            raise self._failed(error) from error
+        if self.listed is not None and self.listed != size:
+            raw.close()
+            raise SourceError(
+                f"{self.name} has changed since it was listed: it had {self.listed} bytes then, and has {size}; a pipe "
+                "and a loader list files once, so make those anew"
+            )
+        return raw
 
     def _place(self) -> Location:
         return locate(self.path, self.filesystem)
@@ -93,6 +145,6 @@ class File:
 
     def _failed(self, error: OSError) -> SourceError:
         if isinstance(error, FileNotFoundError):
-            return MissingError(f"{self.path} is not there: it has vanished since it was listed, or never was")
+            return MissingError(f"{self.name} is not there: it has vanished since it was listed, or never was")
         said = "it is a folder" if isinstance(error, IsADirectoryError) else reason(error)
-        return SourceError(f"{self.path} cannot be opened: {said}")
+        return SourceError(f"{self.name} cannot be opened: {said}")

@@ -10,20 +10,22 @@ import os
 import re
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import unquote
 
 from ..errors import ArgumentTypeError, SourceError, located
+from .reasons import HDFS_UNKNOWN, masked, reason
+from .retry import retrying
 
 if TYPE_CHECKING:
-    from pyarrow.fs import FileInfo, FileSystem
+    from pyarrow.fs import FileInfo, FileSystem, SubTreeFileSystem
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 # Options are for pyarrow: on the web, what follows `?` is a part of the name. Elsewhere `?` is a wild card, and so it
 # is here where another wild card, or no `name=`, follows.
 _WITH_OPTIONS = re.compile(r"(?:s3|hdfs|viewfs|gs|gcs|abfs|abfss)://")
 _OPTIONS = re.compile(r"\?\w+=[^?*\[]*$")
-_UNKNOWN = 255  # the `errno` of all that libhdfs has no other for
+_NEAR = ("local", "mock", "py::fsspec+memory", "py::fsspec+('file', 'local')")
 
 
 class Location(NamedTuple):
@@ -53,7 +55,7 @@ def locate(path: str, filesystem: object = None) -> Location:
         return Location(_local(), os.path.expanduser(path) or ".", "")
     path, options = split_options(path)
     host, slash, rest = path[url.end() :].partition("/")
-    opened, base = _opened(url[0] + host, options)
+    opened, base = _opened(url[0] + host, options, os.getpid())
     inner = (base.rstrip("/") + slash + rest).rstrip("/") or "/"
     root = path.rstrip("/").removesuffix(inner)
     return Location(opened, inner, root, options)
@@ -112,25 +114,24 @@ def looked_up(filesystem: FileSystem, paths: list[str]) -> list[FileInfo]:
     Raises:
         OSError: that cannot be found out.
     """
+    return retrying(lambda: _looked_up(filesystem, paths), paths[0]) if paths else []
+
+
+def _looked_up(filesystem: FileSystem, paths: list[str]) -> list[FileInfo]:
     infos = filesystem.get_file_info(paths)
     # To libhdfs, all is missing on a server that does not answer; a root never is.
     if filesystem.type_name == "hdfs" and any(info.type.name == "NotFound" for info in infos):
         (root,) = filesystem.get_file_info(["/"])
         if root.type.name == "NotFound":
-            raise OSError(_UNKNOWN, "")
+            raise OSError(HDFS_UNKNOWN, "")
     return infos
 
 
-def says_missing(error: OSError) -> bool:
-    """Whether an error means that there is no such thing, and not that it could not be reached."""
-    return isinstance(error, FileNotFoundError) or "AWS Error NO_SUCH_BUCKET" in str(error)
-
-
-def reason(error: BaseException) -> str:
-    """What an error of the operating system says, in few words."""
-    if isinstance(error, OSError) and error.errno == _UNKNOWN:
-        return "HDFS does not answer, or refuses; what its client knows of that it has printed"
-    return os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
+def is_near(filesystem: FileSystem) -> bool:
+    """Whether a small read costs little: the files are on this machine, or in memory."""
+    while filesystem.type_name == "subtree":
+        filesystem = cast("SubTreeFileSystem", filesystem).base_fs
+    return filesystem.type_name in _NEAR
 
 
 @lru_cache(maxsize=1)
@@ -160,23 +161,24 @@ def _path_of(url: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def _opened(url: str, options: str) -> tuple[FileSystem, str]:
-    # One client for each host or bucket, whatever the number of files.
+def _opened(url: str, options: str, process: int) -> tuple[FileSystem, str]:
+    # One client for each host or bucket, whatever the number of files; a fork makes its own.
     import pyarrow as pa
     from pyarrow.fs import FileSystem
 
+    shown = repr(masked(url))  # a cause is shown as it is, so where it holds the URL there is none
     try:
-        return FileSystem.from_uri(url + options)
+        return retrying(lambda: FileSystem.from_uri(url + options), url)
     except pa.ArrowInvalid as error:
         if _WITH_OPTIONS.match(url):
-            raise SourceError(f"{url!r} cannot be opened: {error}") from error
+            raise SourceError(f"{shown} cannot be opened: {error}") from None
         # else a kind of URL that pyarrow does not know
     except OSError as error:
-        raise SourceError(f"{url!r} cannot be reached: {reason(error)}") from error
+        raise SourceError(f"{shown} cannot be reached: {reason(error)}") from error
     import fsspec  # pyright: ignore[reportMissingTypeStubs]
 
     try:
         opened, path = fsspec.core.url_to_fs(url)
     except (ValueError, ImportError) as error:
-        raise SourceError(f"nothing here reads URLs such as {url!r}: {error}") from error
+        raise SourceError(f"nothing here reads URLs such as {shown}: {error}") from None
     return _as_arrow(opened), str(path)

@@ -5,19 +5,24 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, cast
 
 from ..errors import ArgumentError, ArgumentTypeError, MissingError, SourceError, located
-from .filesystem import Location, as_paths, check_filesystem, locate, looked_up, reason, says_missing, split_options
+from .filesystem import Location, as_paths, check_filesystem, is_near, locate, looked_up, split_options
+from .reasons import reason, says_missing
+from .retry import retrying
+from .threads import in_threads
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow.fs import FileInfo, FileSystem
 
 _WILD = re.compile(r"[*?\[]")
-_BATCH = 2**14  # names that stand as Python strings at a time
+BATCH = 2**14
+"""Names that stand as Python strings at a time; a digest takes so many, and then their sizes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +66,7 @@ class Selection:
     pattern: str | None = None
     recursive: bool = False
     filesystem: object = None
+    manifest: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "paths", as_paths(self.paths))
@@ -74,9 +80,15 @@ class Selection:
                 )
             )
         check_filesystem(self.filesystem)
+        if self.manifest is not None:
+            if not isinstance(self.manifest, (str, os.PathLike)):
+                raise ArgumentTypeError(located(f"`manifest` must be a path but got: {self.manifest!r}"))
+            object.__setattr__(self, "manifest", os.fspath(self.manifest))
 
     def listing(self) -> Listing:
         """The files that the paths stand for, in the order of the paths; those of one folder or glob sorted by name.
+
+        They are listed, whether or not there is a manifest.
 
         Raises:
             SourceError: a path is missing, cannot be listed, or stands for no file.
@@ -113,6 +125,12 @@ class Selection:
         return Listing(paths, sizes, digest.hexdigest())
 
 
+def add_to_digest(digest: hashlib.blake2b, names: list[str], sizes: pa.Int64Array) -> None:
+    """Adds files, by their names below the root, to what becomes `Listing.digest`."""
+    digest.update("\0".join([*names, ""]).encode())
+    digest.update(sizes.to_numpy().tobytes())
+
+
 class _Names:
     """Names and sizes, kept as Arrow arrays but for the last few."""
 
@@ -126,7 +144,7 @@ class _Names:
         self._names.append(name)
         self._sizes.append(size)
         self.count += 1
-        if len(self._names) == _BATCH:
+        if len(self._names) == BATCH:
             self._flush()
 
     def _flush(self) -> None:
@@ -148,11 +166,10 @@ class _Names:
         table = pa.Table.from_batches(self._parts).combine_chunks()
         if prefix is not None:
             table = table.take(pc.sort_indices(table["name"]))
-        for batch in table.to_batches(max_chunksize=_BATCH):
+        for batch in table.to_batches(max_chunksize=BATCH):
             names = cast("list[str]", batch.column("name").to_pylist())
             relative = names if prefix is not None else [os.path.basename(split_options(name)[0]) for name in names]
-            digest.update("\0".join([*relative, ""]).encode())
-            digest.update(batch.column("size").to_numpy().tobytes())
+            add_to_digest(digest, relative, cast("Any", batch.column("size")))
         paths: Any = table["name"]
         if prefix or suffix:
             parts = [pa.scalar(part, pa.large_string()) for part in (prefix or "", suffix, "")]
@@ -160,6 +177,17 @@ class _Names:
             paths = join(parts[0], paths, *parts[1:])
         columns = [pa.concat_arrays(paths.chunks), pa.concat_arrays(table["size"].chunks)]
         return pa.RecordBatch.from_arrays(columns, ["name", "size"])
+
+
+_Entry: TypeAlias = "tuple[str, bool, int | None]"
+"""Name, whether it is a folder, and size; None is the size of what a broken link names."""
+
+
+class _Folder(NamedTuple):
+    """A folder of a walk: its path from the base, with a slash behind, and the identities of it and those above."""
+
+    prefix: str
+    above: tuple[object, ...]
 
 
 class _Walk:
@@ -188,7 +216,14 @@ class _Walk:
 
     def into(self, names: _Names, filesystem: FileSystem, path: str) -> None:
         try:
-            self._below(names, filesystem, "", 0, (_identity(filesystem, self.base or "."),))
+            folders = [_Folder("", (_identity(filesystem, self.base or "."),))]
+            while folders:  # all of one depth, and then those in them
+                entries = _entries(filesystem, [_folder(self.base) + folder.prefix or "." for folder in folders])
+                folders = [
+                    inner
+                    for folder, found in zip(folders, entries, strict=True)
+                    for inner in self._below(names, filesystem, folder, found)
+                ]
         except OSError as error:
             if isinstance(error, SourceError):
                 raise
@@ -196,25 +231,25 @@ class _Walk:
                 raise MissingError(f"{path} is not there, or a part of it vanished while it was listed") from error
             raise SourceError(f"{path} cannot be listed: {reason(error)}") from error
 
-    def _below(self, names: _Names, filesystem: FileSystem, prefix: str, depth: int, above: tuple[object, ...]) -> None:
-        folder = _folder(self.base) + prefix
+    def _below(self, names: _Names, filesystem: FileSystem, folder: _Folder, found: Iterable[_Entry]) -> list[_Folder]:
+        """Takes the files of a folder; the folders in it that are to be looked into."""
+        prefix, above = folder
         inside: list[str] = []
-        for name, is_folder, size in _entries(filesystem, folder or "."):
+        for name, is_folder, size in found:
             if is_folder:
                 self._folders += 1
-                if self._descends(name, depth):
+                if self._descends(name, len(above) - 1):
                     inside.append(name)
                 continue
             self._files += 1
             self._seen = self._seen or prefix + name
             if self._path.fullmatch(prefix + name) and (self._name is None or self._name.fullmatch(name)):
                 if size is None:
-                    raise MissingError(f"{folder}{name} is a link to a file that is not there")
+                    raise MissingError(f"{_folder(self.base)}{prefix}{name} is a link to a file that is not there")
                 names.add(prefix + name, size)
-        for name in inside:
-            itself = _identity(filesystem, folder + name)
-            if itself is None or itself not in above:  # a link to a folder above would be walked for ever
-                self._below(names, filesystem, f"{prefix}{name}/", depth + 1, (*above, itself))
+        inner = [(name, _identity(filesystem, f"{_folder(self.base)}{prefix}{name}")) for name in inside]
+        # A link to a folder above would be walked for ever.
+        return [_Folder(f"{prefix}{name}/", (*above, it)) for name, it in inner if it is None or it not in above]
 
     def _descends(self, name: str, depth: int) -> bool:
         if depth < len(self._levels):
@@ -237,8 +272,8 @@ class _Walk:
 
 def _looked_up(paths: list[str], filesystem: object) -> Iterator[tuple[str, Location, str, int]]:
     """Each path, where it leads, what is there, and its size."""
-    for start in range(0, len(paths), _BATCH):
-        some = paths[start : start + _BATCH]
+    for start in range(0, len(paths), BATCH):
+        some = paths[start : start + BATCH]
         places = [locate(path, filesystem) for path in some]
         while some:
             opened = places[0].filesystem
@@ -252,15 +287,15 @@ def _looked_up(paths: list[str], filesystem: object) -> Iterator[tuple[str, Loca
             some, places = some[count:], places[count:]
 
 
-def _entries(filesystem: FileSystem, folder: str) -> Iterator[tuple[str, bool, int | None]]:
-    """Name, whether it is a folder, and size of what is in a folder; None is the size of what a broken link names."""
-    from pyarrow.fs import FileSelector
+def _entries(filesystem: FileSystem, folders: list[str]) -> Iterator[Iterable[_Entry]]:
+    """What is in each folder."""
+    if filesystem.type_name == "local":
+        return map(_scanned, folders)
+    some_at_a_time = map if is_near(filesystem) else in_threads
+    return map(_told, some_at_a_time(partial(_infos, filesystem), folders))
 
-    if filesystem.type_name != "local":
-        for info in filesystem.get_file_info(FileSelector(folder)):
-            if info.type.name in ("File", "Directory"):
-                yield info.base_name, info.type.name == "Directory", _size(info)
-        return
+
+def _scanned(folder: str) -> Iterator[_Entry]:
     # One by one: pyarrow would hold an object for each of a million files at once.
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -270,6 +305,18 @@ def _entries(filesystem: FileSystem, folder: str) -> Iterator[tuple[str, bool, i
                 yield entry.name, False, entry.stat().st_size
             elif entry.is_symlink() and not os.path.exists(entry.path):
                 yield entry.name, False, None
+
+
+def _infos(filesystem: FileSystem, folder: str) -> list[FileInfo]:
+    from pyarrow.fs import FileSelector
+
+    return retrying(lambda: filesystem.get_file_info(FileSelector(folder)), folder)
+
+
+def _told(infos: list[FileInfo]) -> Iterator[_Entry]:
+    for info in infos:
+        if info.type.name in ("File", "Directory"):
+            yield info.base_name, info.type.name == "Directory", _size(info)
 
 
 def _size(info: FileInfo) -> int:

@@ -9,6 +9,10 @@ import numpy as np
 
 def same(one: object, other: object) -> bool:
     """Whether two elements are equal: arrays and tensors by type and value, tables and lists row by row."""
+    import pyarrow as pa
+
+    if isinstance(one, pa.RecordBatch) and isinstance(other, pa.RecordBatch):
+        return one.schema == other.schema and same(one.to_pylist(), other.to_pylist())
     if hasattr(one, "__array__") or hasattr(other, "__array__"):
         if type(one) is not type(other):
             return False

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import random
+from itertools import pairwise
 from typing import BinaryIO, cast
 
 import pytest
@@ -10,15 +11,9 @@ from hypothesis import strategies as st
 
 from feedpipe.errors import DataError, SourceError
 from feedpipe.formats import chunks
-from feedpipe.formats.chunks import Chunk, ChunkReader, Growth, Place
+from feedpipe.formats.chunks import TO_END, Chunk, ChunkReader, Growth, Place
 
-
-class Always(Growth):
-    def __init__(self, size: int) -> None:
-        self.size = size
-
-    def next(self) -> int:
-        return self.size
+from .reading import Always
 
 
 class Unseekable(io.RawIOBase):
@@ -65,6 +60,31 @@ def test_reading_goes_on_at_the_end_of_any_chunk(data: bytes, size: int, other: 
     for chunk in reader(data, seekable=seekable).chunks(Place(), Always(size)):
         rest = reader(data, seekable=seekable).chunks(chunk.end, Always(other))
         assert b"".join(after.data for after in rest) == data[chunk.end.offset :]
+
+
+@given(st.text("ab\n", max_size=60), st.lists(st.integers(1, 59), max_size=5, unique=True), st.integers(1, 50))
+def test_ranges_share_the_lines_of_the_data(text: str, cuts: list[int], size: int) -> None:
+    data = text.encode()
+    found: list[Chunk] = []
+    bounds = [0, *sorted(cut for cut in cuts if cut < len(data)), TO_END]
+    for start, stop in pairwise(bounds):
+        part = ChunkReader(io.BytesIO(data), "a.txt", start=start, stop=stop)
+        some = list(part.chunks(part.first(Place()), Always(size)))
+        assert [chunk.last for chunk in some[:-1]] == [False] * len(some[:-1])
+        for chunk in some:
+            assert part.line(chunk.at) == data[: chunk.at.offset].count(b"\n") + 1
+        if some:
+            assert some[0].at.offset >= start
+            assert data.rfind(b"\n", 0, some[-1].end.offset - 1) + 1 < stop
+        found += some
+    assert b"".join(chunk.data for chunk in found) == data
+
+
+def test_a_range_of_one_long_line_is_empty_and_not_read_to_its_end() -> None:
+    stream = io.BytesIO(b"x" * 2**20)
+    part = ChunkReader(stream, "a.txt", start=2**10, stop=2**12)
+    assert list(part.chunks(part.first(Place()), Growth())) == []
+    assert stream.tell() <= 2**10 + Growth.FIRST
 
 
 def test_the_last_chunk_knows_it() -> None:

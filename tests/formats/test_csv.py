@@ -11,43 +11,20 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError
-from feedpipe.formats.chunks import ChunkReader, Growth
 from feedpipe.formats.csv import Csv
 from feedpipe.formats.quotes import last_end, record_ends
 
+from .reading import fixed, read_all
+
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 NASTY = st.text(st.sampled_from('a",\n\r é"'), max_size=8)
-
-
-class Always(Growth):
-    def __init__(self, size: int) -> None:
-        self.size = size
-
-    def next(self) -> int:
-        return self.size
-
-
-def opened(data: bytes, form: Csv, name: str = "a.csv") -> ChunkReader:
-    return ChunkReader(io.BytesIO(data), name, form.cut)
 
 
 def read(
     data: bytes, form: Csv | None = None, size: int = 64, *, first: Sequence[bytes] = ()
 ) -> tuple[list[Any], list[int], DataError | None]:
     """The rows, their lines, and the error that ended them."""
-    form = form or Csv()
-    form = form.fix(opened(one, form, f"first-{i}.csv") for i, one in enumerate([*first, data]))
-    reader = opened(data, form)
-    start, parse = form.begin(reader)
-    rows: list[Any] = []
-    lines: list[int] = []
-    for chunk in reader.chunks(start, Always(size)):
-        got, error = parse(chunk)
-        rows.extend(got)
-        lines.extend(form.lines(chunk)[: len(got)])
-        if error is not None:
-            return rows, lines, error
-    return rows, lines, None
+    return read_all(data, fixed(form or Csv(), [*first, data], "csv"), size, "a.csv")
 
 
 def written(table: Sequence[Sequence[str]], **options: Any) -> bytes:
@@ -150,7 +127,7 @@ class TestTypes:
     def test_may_be_given(self) -> None:
         form = Csv({"a": "float32", "b": pa.string()})
         assert read(b"a,b,c\n1,2,3\n", form)[0] == [{"a": 1.0, "b": "2", "c": 3}]
-        assert Csv(pa.schema([("a", pa.int8())])).fix(iter([opened(b"a\n1\n", form)])).types() == [["a", "int8"]]
+        assert fixed(Csv(pa.schema([("a", pa.int8())])), [b"a\n1\n"], "csv").types() == [["a", "int8"]]
 
     def test_only_some_columns(self) -> None:
         assert read(b"a,b,c\n1,2,3\n", Csv(columns=["c", "a"]))[0] == [{"c": 3, "a": 1}]
@@ -286,6 +263,8 @@ class TestQuotes:
     def test_ends_of_records(self, data: bytes, ends: list[int], unclosed: bool) -> None:
         found = record_ends(data, b",", b'"')
         assert (found.ends.tolist(), found.unclosed) == (ends, unclosed)
+        plain = record_ends(data, b",", None).ends
+        assert sorted([*found.ends, *found.within]) == plain.tolist()
         assert last_end(data, b",", b'"') == ends[-1]
 
     def test_quotes_as_plain_characters(self) -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import io
 import json
 from typing import Any
 
@@ -10,34 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feedpipe.errors import ArgumentError, DataError
-from feedpipe.formats.chunks import ChunkReader, Growth
 from feedpipe.formats.jsonl import Jsonl
 
-
-class Always(Growth):
-    def __init__(self, size: int) -> None:
-        self.size = size
-
-    def next(self) -> int:
-        return self.size
+from .reading import fixed, read_all
 
 
 def read(
     data: bytes, form: Jsonl | None = None, size: int = 64, *, first: bytes | None = None
 ) -> tuple[list[Any], list[int], DataError | None]:
-    form = form or Jsonl()
-    form = form.fix(iter([ChunkReader(io.BytesIO(data if first is None else first), "first.jsonl", form.cut)]))
-    reader = ChunkReader(io.BytesIO(data), "a.jsonl", form.cut)
-    start, parse = form.begin(reader)
-    rows: list[Any] = []
-    lines: list[int] = []
-    for chunk in reader.chunks(start, Always(size)):
-        got, error = parse(chunk)
-        rows.extend(got)
-        lines.extend(form.lines(chunk)[: len(got)])
-        if error is not None:
-            return rows, lines, error
-    return rows, lines, None
+    return read_all(data, fixed(form or Jsonl(), [data if first is None else first], "jsonl"), size, "a.jsonl")
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
@@ -113,7 +93,7 @@ class TestTypes:
 
     def test_a_field_that_is_not_there(self) -> None:
         with pytest.raises(
-            DataError, match=r"first\.jsonl have no field 'aa', which `columns` names; did you mean 'a'"
+            DataError, match=r"first-0\.jsonl have no field 'aa', which `columns` names; did you mean 'a'"
         ):
             read(b'{"a": 1}\n', Jsonl(columns=["aa"]))
 
@@ -139,7 +119,7 @@ class TestMalformed:
             (b"[1]", "line 3: each line must hold an object but this one holds: '[1]'"),
             (b'{"a": "x"}', "line 3, field 'a': '\"x\"' is not int64"),
             (b'{"a": 1.5}', "line 3, field 'a': '1.5' is not int64"),
-            (b'{"a": 1, "z": 2}', "line 3: there is a field 'z', and the first lines of first.jsonl have none"),
+            (b'{"a": 1, "z": 2}', "line 3: there is a field 'z', and the first lines of first-0.jsonl have none"),
             (b'{"a": 1}{"a": 2}', "line 3: this is not JSON: Extra data at character 9"),
             (b'{"b": "\xff"}', "line 3: byte 0xff is not UTF-8"),
             (b'{"a": 1, "a": 2}', "line 3: JSON parse error: Column(/a) was specified twice"),

@@ -1,37 +1,17 @@
 from __future__ import annotations
 
-import io
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from feedpipe.errors import ArgumentError, DataError
-from feedpipe.formats.chunks import ChunkReader, Growth
 from feedpipe.formats.lines import Lines
 
-
-class Always(Growth):
-    def __init__(self, size: int) -> None:
-        self.size = size
-
-    def next(self) -> int:
-        return self.size
+from .reading import read_all
 
 
 def read(data: bytes, size: int = 8, encoding: str = "utf-8") -> tuple[list[object], list[int], DataError | None]:
-    form = Lines(encoding)
-    reader = ChunkReader(io.BytesIO(data), "a.txt", form.cut)
-    start, parse = form.begin(reader)
-    rows: list[object] = []
-    lines: list[int] = []
-    for chunk in reader.chunks(start, Always(size)):
-        got, error = parse(chunk)
-        rows.extend(got)
-        lines.extend(form.lines(chunk)[: len(got)])
-        if error is not None:
-            return rows, lines, error
-    return rows, lines, None
+    return read_all(data, Lines(encoding), size, "a.txt")
 
 
 @given(

@@ -18,7 +18,7 @@ import torch
 from torch.utils.data import default_collate
 
 import feedpipe as fp
-from feedpipe.errors import DataError, RowError
+from feedpipe.errors import ArgumentError, DataError, RowError
 from feedpipe.graph import chain_code, names, sent
 from feedpipe.rows import Rows
 from feedpipe.run import Run
@@ -223,6 +223,7 @@ def test_keeps_the_law_of_cursors() -> None:
     check_operator(fp.from_sequence(rows).filter(lambda row: int(row["y"]) % 3).batch(4).collate())
     check_operator(fp.from_arrays({"x": np.arange(46).reshape(23, 2)}).shuffle().batch(5).collate())
     check_operator(fp.from_table(pa.table({"x": range(23)})).batch(5, drop_last=True).collate())
+    check_operator(fp.from_table(pa.table({"x": [None, *range(22)]})).batch(5).collate(nulls="nan"))
 
 
 WRONG: dict[str, tuple[Any, str]] = {
@@ -233,9 +234,14 @@ WRONG: dict[str, tuple[Any, str]] = {
     "shapes of equal size": ([np.ones((3, 2)), np.ones((5, 2)), np.ones((1, 2))], r"shapes .* differ at row 1"),
     "shapes of tensors": ([{"x": torch.ones(1)}, {"x": torch.ones(2)}], r"field `x`: shapes .* differ at row 1"),
     "a missing field": ([{"x": 1}, {"y": 1}], r"field `x`: missing at row 1"),
-    "None": ([{"x": 1}, {"x": None}], r"field `x`: types int and NoneType differ at row 1"),
-    "None among floats": ([{"x": 1.0}, {"x": None}], r"field `x`: types float and NoneType differ at row 1"),
-    "None first": ([{"x": None}, {"x": None}], r"field `x`: .*NoneType"),
+    "None": ([{"x": 1}, {"x": None}], r"field `x`: null at row 1 of the batch, .* `.collate\(nulls=\"nan\"\)`"),
+    "None among floats": ([{"x": 1.0}, {"x": None}], r"field `x`: null at row 1"),
+    "None among NumPy's": ([{"x": np.int8(1)}, {"x": None}], r"field `x`: null at row 1"),
+    "None first": ([{"x": None}, {"x": 1}], r"field `x`: null at row 0"),
+    "nothing but None": ([{"x": None}, {"x": None}], r"field `x`: null at row 0"),
+    "None for a tuple": ([{"x": (1,)}, {"x": None}], r"field `x`: types tuple and NoneType differ at row 1"),
+    "None for an array": ([{"x": None}, {"x": np.ones(2)}], r"field `x`: .*NoneType"),
+    "None among numbers and text": ([{"x": 1}, {"x": None}, {"x": "a"}], r"field `x`: Could not convert 'a'"),
     "lengths": ([{"x": (1, [1])}, {"x": (1, [1, 2])}], r"field `x.1`: lengths 1 and 2 differ at row 1"),
     "a dataclass": ([Plain(1), Plain(2)], r"Plain"),
     "text in an array": ([{"x": np.array(["a"])}] * 2, r"field `x`: arrays of dtype <U1 have no tensor"),
@@ -272,6 +278,102 @@ WRONG_COLUMNS: dict[str, tuple[Any, str]] = {
 def test_columns_that_do_not_fit_are_named(column: pa.Array, message: str, run: Runs) -> None:
     with pytest.raises(DataError, match=message):
         run(table({"x": column}))
+
+
+def doubles(*values: float) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+NAN = float("nan")
+HOLES: dict[str, tuple[pa.Array, torch.Tensor]] = {
+    "int64": (pa.array([1, None, 3]), doubles(1, NAN, 3)),
+    "uint8": (pa.array([None, 2, 3], pa.uint8()), doubles(NAN, 2, 3)),
+    "bool": (pa.array([True, None, False]), doubles(1, NAN, 0)),
+    "float64": (pa.array([None, 0.5, NAN]), doubles(NAN, 0.5, NAN)),
+    "float32": (pa.array([1, None, 3], pa.float32()), torch.tensor([1, NAN, 3])),
+    "float16": (pa.array([1, None, 3], pa.float16()), torch.tensor([1, NAN, 3], dtype=torch.float16)),
+    "nothing but nulls": (pa.nulls(3), doubles(NAN, NAN, NAN)),
+    "nothing but nulls of float32": (pa.nulls(3, pa.float32()), torch.full((3,), NAN)),
+    "dictionary": (pa.array([5, None, 5]).dictionary_encode(), doubles(5, NAN, 5)),
+    "no nulls": (pa.array([1, 2, 3]), torch.tensor([1, 2, 3])),
+    "lists": (pa.array([[1, None], [None, 4], [5, 6]]), doubles(1, NAN, NAN, 4, 5, 6).reshape(3, 2)),
+    "lists of one length": (
+        pa.array([[1, None], [3, 4], [5, 6]], pa.list_(pa.float32(), 2)),
+        torch.tensor([[1, NAN], [3, 4], [5, 6]]),
+    ),
+    "tensors": (
+        pa.ExtensionArray.from_storage(
+            pa.fixed_shape_tensor(pa.int16(), (2, 1)), pa.array([[1, 2], [3, None]], pa.list_(pa.int16(), 2))
+        ),
+        doubles(1, 2, 3, NAN).reshape(2, 2, 1),
+    ),
+}
+
+
+def assert_equal_with_nan(ours: torch.Tensor, theirs: torch.Tensor) -> None:
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=0, equal_nan=True)
+
+
+@here_and_sent
+@pytest.mark.parametrize(("column", "expected"), HOLES.values(), ids=HOLES.keys())
+def test_nan_in_place_of_nulls(column: pa.Array, expected: torch.Tensor, run: Runs) -> None:
+    pipe = fp.from_table(pa.table({"x": column, "in": pa.StructArray.from_arrays([column], ["a"])})).batch(3)
+    (batch,) = run(pipe.collate(nulls="nan"))
+    assert_equal_with_nan(batch["x"], expected)
+    assert_equal_with_nan(batch["in"]["a"], expected)
+    if column.null_count or column.type.id != pa.int64().id:
+        batch["x"].zero_()  # it shares memory with nothing
+        assert_equal_with_nan(run(pipe.collate(nulls="nan"))[0]["x"], expected)
+
+
+@here_and_sent
+@pytest.mark.parametrize("name", ["int64", "bool", "float64", "nothing but nulls", "no nulls"])
+def test_nulls_are_the_same_in_lists_of_rows(name: str, run: Runs) -> None:
+    column, expected = HOLES[name]
+    rows = fp.from_sequence([{"x": value} for value in column.to_pylist()]).batch(3)
+    assert_equal_with_nan(run(rows.collate(nulls="nan"))[0]["x"], expected)
+
+
+@here_and_sent
+def test_nulls_among_numpy_scalars_and_text(run: Runs) -> None:
+    rows = [{"x": np.float32(1), "t": None, "in": (None, 1)}, {"x": None, "t": "a", "in": (2.5, None)}]
+    (batch,) = run(fp.from_sequence(rows).batch(2).collate(nulls="nan"))
+    assert_equal_with_nan(batch["x"], torch.tensor([1, NAN]))
+    assert batch["t"] == [None, "a"]
+    assert_equal_with_nan(batch["in"][0], doubles(NAN, 2.5))
+    assert_equal_with_nan(batch["in"][1], doubles(1, NAN))
+    assert run(fp.from_sequence([{"t": None}, {"t": b"a"}]).batch(2).collate()) == [{"t": [None, b"a"]}]
+
+
+WITH_NAN_TOO: dict[str, tuple[pa.Array, str]] = {
+    "a list": (pa.array([[1], None]), r"field `x`: null at row 1 .* before `.batch`\n"),
+    "a struct": (pa.array([{"a": 1}, None]), r"field `x`: null at row 1 .* before `.batch`\n"),
+    "a time": (pa.array([0, None], pa.timestamp("s")), r"field `x`: null at row 1 .* before `.batch`\n"),
+    "beside an int of 54 bits": (pa.array([2**53 + 1, None]), r"field `x`: .* beyond 2\*\*53"),
+}
+
+
+@here_and_sent
+@pytest.mark.parametrize(("column", "message"), WITH_NAN_TOO.values(), ids=WITH_NAN_TOO.keys())
+def test_nulls_that_no_nan_can_stand_for(column: pa.Array, message: str, run: Runs) -> None:
+    with pytest.raises(DataError, match=message):
+        run(fp.from_table(pa.table({"x": column})).batch(2).collate(nulls="nan"))
+
+
+def test_a_null_in_a_tensor_is_none_of_its_numbers() -> None:
+    kind = pa.fixed_shape_tensor(pa.int16(), (2, 2), permutation=[1, 0])
+    column = pa.ExtensionArray.from_storage(kind, pa.array([[1, 2, 3, 4], [1, 2, 3, None]], pa.list_(pa.int16(), 4)))
+    with pytest.raises(DataError, match="field `x`: null at row 1"):
+        list(table({"x": column}))
+
+
+def test_nulls_is_checked() -> None:
+    pipe = fp.from_sequence([1, None]).batch(2)
+    with pytest.raises(ArgumentError, match=r"`nulls` must be one of 'error', 'nan' but got: 'zero'"):
+        pipe.collate(nulls="zero")  # type: ignore[call-overload]
+    with pytest.raises(ArgumentError, match="`nulls` must be left out where `fn` makes the tensors"):
+        pipe.collate(list, nulls="nan")  # type: ignore[call-overload]
+    assert repr(pipe.collate(nulls="nan")).endswith(".batch(2).collate(nulls='nan')")
 
 
 @here_and_sent

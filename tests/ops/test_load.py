@@ -48,3 +48,9 @@ def test_tables_of_different_types_are_held_as_rows():
     other = fp.from_arrays({"x": np.arange(5.0)})
     for seed in range(8):
         check_operator(one.filter(lambda x: True).concat(other).load().batch(3).map(repr), seed=seed)
+
+
+def test_of_an_empty_pipe():
+    empty = fp.from_sequence([1, 2]).filter(lambda x: False).load()
+    assert len(empty) == 0 and list(empty) == []
+    assert list(empty.concat(fp.from_sequence([3])).batch(2)) == [[3]]

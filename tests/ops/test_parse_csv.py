@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import feedpipe as fp
 from feedpipe.context import Context
 from feedpipe.cursor import START
-from feedpipe.errors import ArgumentError, DataError
+from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError
 from feedpipe.rows import Rows
 from feedpipe.stage import bind, resolve
 from feedpipe.testing import check_operator
@@ -161,4 +161,55 @@ def test_no_files():
 def test_arguments_name_the_line():
     with pytest.raises(ArgumentError, match="`delimiter` must be one ASCII character") as error:
         parsed([], delimiter="--")
+    assert "test_parse_csv.py" in str(error.value)
+
+
+def test_lineage(tmp_path, monkeypatch):
+    write(tmp_path / "a.csv", [(1, "a"), (2, "b\nc")])
+    write(tmp_path / "b.csv", [(n, "x" * 50) for n in range(1000)])
+    monkeypatch.chdir(tmp_path)
+    pipe = fp.list_files("*.csv").open_files().parse_csv(path_column="path", row_column="row", columns=["id"])
+    rows = check_operator(pipe, samples=4)
+    assert rows[:2] == [{"id": 1, "path": "a.csv", "row": 0}, {"id": 2, "path": "a.csv", "row": 1}]
+    assert rows[2:] == [{"id": n, "path": "b.csv", "row": n} for n in range(1000)]
+    assert resolve(pipe).op.identity()["types"] == [["id", "int64"]]
+    with pytest.raises(DataError, match=r"a\.csv has a column 'id' already; `row_column` needs another name"):
+        list(fp.list_files("*.csv").open_files().parse_csv(row_column="id"))
+
+
+def test_folders_give_columns(tmp_path):
+    files = []
+    for number, (year, code) in enumerate([("2023", "07"), ("2024", "a%2Fb"), ("2024", "__HIVE_DEFAULT_PARTITION__")]):
+        folder = tmp_path / f"year={year}" / f"code={code}"
+        folder.mkdir(parents=True)
+        files.append(write(folder / "a.csv", [(number, "x")]))
+    given = [{"year": 2023, "code": "07"}, {"year": 2024, "code": "a/b"}, {"year": 2024, "code": None}]
+    pipe = parsed(files)
+    assert check_operator(pipe) == [{"id": k, "text": "x", **row} for k, row in enumerate(given)]
+    assert resolve(pipe).op.identity()["types"][2:] == [["year", "int64"], ["code", "string"]]
+    assert check_operator(parsed(files, columns=["code", "id"])) == [
+        {"code": row["code"], "id": k} for k, row in enumerate(given)
+    ]
+    assert check_operator(parsed(files, columns=["year"])) == [{"year": row["year"]} for row in given]
+    own = write(tmp_path / "year=2024" / "own.csv", [("x",)], ["year"])
+    assert list(parsed([own])) == [{"year": "x"}]
+    with pytest.raises(DataError, match=r"own\.csv is in no folder code=..., and .*a\.csv is"):
+        list(parsed([files[0], write(tmp_path / "year=2024" / "own.csv", [(1, "y")])]))
+    with pytest.raises(DataError, match=r"has no column 'yeer', which `columns` names; did you mean 'year'"):
+        list(parsed(files, columns=["yeer"]))
+    with pytest.raises(DataError, match=r"has a column 'year' already; `path_column` needs"):
+        list(parsed(files, path_column="year"))
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "said"),
+    [
+        ({"path_column": 3}, ArgumentTypeError, "`path_column` must be the name of a column but got: 3"),
+        ({"path_column": "x", "row_column": "x"}, ArgumentError, "`path_column` and `row_column` must differ"),
+        ({"newlines_in_values": 0}, ArgumentTypeError, "`newlines_in_values` must be True or False but got: 0"),
+    ],
+)
+def test_bad_arguments(options, kind, said):
+    with pytest.raises(kind, match=said) as error:
+        parsed([], **options)
     assert "test_parse_csv.py" in str(error.value)

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.errors import DataError
+from feedpipe.errors import ArgumentError, DataError
 from feedpipe.rows import Rows
 from feedpipe.stage import resolve
 from feedpipe.testing import check_operator
@@ -95,3 +95,30 @@ def test_no_files_and_empty_files(tmp_path):
     assert list(parsed([])) == []
     assert list(parsed([write(tmp_path / "a.jsonl", []), write(tmp_path / "b.jsonl", [])])) == []
     assert list(parsed([write(tmp_path / "a.jsonl", []), write(tmp_path / "b.jsonl", [{"a": 1}])])) == [{"a": 1}]
+
+
+def test_lineage(tmp_path):
+    files = [write(tmp_path / f"{k}.jsonl", [{"id": n} for n in range(k)]) for k in (2, 1000)]
+    pipe = parsed(files, path_column="path", row_column="row")
+    expected = [
+        {"id": n, "path": str(file), "row": n} for file, k in zip(files, (2, 1000), strict=True) for n in range(k)
+    ]
+    assert check_operator(pipe, samples=4) == expected
+    with pytest.raises(DataError, match=r"2\.jsonl has a column 'id' already; `path_column` needs another name"):
+        list(parsed(files, path_column="id"))
+    with pytest.raises(ArgumentError, match="`path_column` and `row_column` must differ"):
+        parsed([], path_column="x", row_column="x")
+
+
+def test_folders_give_columns(tmp_path):
+    files = []
+    for year in (2023, 2024):
+        (tmp_path / f"year={year}").mkdir()
+        files.append(write(tmp_path / f"year={year}" / "a.jsonl", [{"id": year - 2000}]))
+    assert check_operator(parsed(files)) == [{"id": 23, "year": 2023}, {"id": 24, "year": 2024}]
+    assert check_operator(parsed(files, columns=["year"])) == [{"year": 2023}, {"year": 2024}]
+    assert resolve(parsed(files)).op.identity()["types"] == [["id", "int64"], ["year", "int64"]]
+    own = write(tmp_path / "year=2024" / "own.jsonl", [{"year": "x"}])
+    assert list(parsed([own])) == [{"year": "x"}]
+    with pytest.raises(DataError, match=r"own\.jsonl is in no folder year=..., and .*a\.jsonl is"):
+        list(parsed([files[0], write(tmp_path / "own.jsonl", [{"id": 1}])]))

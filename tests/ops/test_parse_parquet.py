@@ -363,7 +363,10 @@ def test_a_column_without_a_type_in_the_first_file(tmp_path):
     [
         ({"id": ["x"], "t": ["x"]}, r"b\.parquet, column 'id': its type is string, and int64 in .*a\.parquet"),
         ({"id": pa.array([1], pa.uint64()), "t": ["x"]}, r"b\.parquet, column 'id': its type is uint64, and int64 in"),
-        ({"id": [1]}, r"b\.parquet has no column 't', and .*a\.parquet has one; it has 'id'; files with different"),
+        (
+            {"id": [1]},
+            r"b\.parquet has no column 't', and .*a\.parquet has one; it has 'id'; `unify_schemas=True` takes",
+        ),
         (
             {"id": [1], "t": ["x"], "z": [1]},
             r"b\.parquet has a column 'z', and .*a\.parquet has none; `columns=` names",
@@ -647,7 +650,7 @@ def test_a_page_that_fails_its_checksum(tmp_path):
 
 @pytest.mark.parametrize("filesystem", ["local", "memory"])
 def test_a_large_row_group_is_read_bit_by_bit(tmp_path, monkeypatch, filesystem):
-    monkeypatch.setattr(parquet_file, "PREBUFFERED", 2**20)
+    monkeypatch.setattr(parquet_file, "AT_ONCE", 2**20)
     rows = 2_000_000
     path = write(tmp_path / "a.parquet", {f"x{k}": np.random.default_rng(k).normal(size=rows) for k in range(4)}, rows)
     files = fp.from_sequence([str(path)]).open_files()

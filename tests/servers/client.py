@@ -18,6 +18,7 @@ from typing import Any
 
 import cloudpickle
 
+from .hadoop import locked
 from .process import Process, ProgramError
 
 LONG = 100.0
@@ -25,20 +26,30 @@ LONG = 100.0
 
 
 class Client:
-    """A process that calls functions."""
+    """A process that calls functions.
 
-    def __init__(self, environment: Mapping[str, str], log: Path) -> None:
+    Args:
+        environment: what it needs beside that of this process.
+        log: what it prints.
+        turns: a file that all clients of one server share; a call that is to be alone waits for those of others.
+    """
+
+    def __init__(self, environment: Mapping[str, str], log: Path, turns: Path) -> None:
         self._log = log
+        self._turns = turns
         self._environment = environment
         self._process: Process | None = None
 
-    def call(self, function: Callable[..., Any], module: ModuleType, arguments: Mapping[str, Any]) -> None:
+    def call(
+        self, function: Callable[..., Any], module: ModuleType, arguments: Mapping[str, Any], *, alone: bool = False
+    ) -> None:
         """Calls a function there; an exception comes back with its traceback as a note.
 
         Args:
             function: of `module`, sent by value: as pytest has compiled it, to tell more of an assertion that fails.
             module: the test's.
             arguments: by name; they must be picklable.
+            alone: whether no other client may call anything meanwhile: it takes DataNodes away.
         """
         if self._process is None:
             self._process = Process("tests.servers.client", self._log, os.environ | self._environment)
@@ -48,7 +59,8 @@ class Client:
         finally:
             cloudpickle.unregister_pickle_by_value(module)
         try:
-            error, told = self._process.ask(question, timeout=LONG + 20)
+            with locked(self._turns, alone=alone):
+                error, told = self._process.ask(question, timeout=LONG + 20)
         except ProgramError:
             self._process.close()  # it has ended itself; the next test gets a new one
             self._process = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -15,27 +16,34 @@ from .s3 import S3
 @pytest.fixture(scope="session")
 def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
     """A real HDFS; tests that look at it are marked `hdfs`."""
-    folder = tmp_path_factory.getbasetemp()
-    with shared_hdfs(folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) as server:
+    with shared_hdfs(_shared(tmp_path_factory)) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def hdfs_client(hdfs: Hdfs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     """The process in which tests marked `hdfs` run."""
-    client = Client(hdfs.environment, tmp_path_factory.mktemp("hdfs") / "client.log")
+    log = tmp_path_factory.mktemp("hdfs") / "client.log"
+    client = Client(hdfs.environment, log, _shared(tmp_path_factory) / "hdfs.turns")
     yield client
     client.close()
+
+
+def _shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that all processes of pytest-xdist have in common."""
+    folder = tmp_path_factory.getbasetemp()
+    return folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Runs the function of a test marked `hdfs` in a process that can be a client; its fixtures stay in this one."""
-    if pyfuncitem.get_closest_marker("hdfs") is None:
+    marker = pyfuncitem.get_closest_marker("hdfs")
+    if marker is None:
         return None
     client = pyfuncitem._request.getfixturevalue("hdfs_client")
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-    client.call(pyfuncitem.obj, pyfuncitem.module, arguments)
+    client.call(pyfuncitem.obj, pyfuncitem.module, arguments, **marker.kwargs)
     return True
 
 

@@ -77,10 +77,10 @@ def installed() -> Path:
 
 
 @contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """One process at a time; the lock of a dead one is free."""
+def locked(path: Path, *, alone: bool = True) -> Iterator[None]:
+    """One process at a time; or all that would not be alone. The lock of a dead one is free."""
     with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         yield
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -50,6 +51,21 @@ class Hdfs:
         line.close()
         if wrong:
             raise RuntimeError(wrong)
+
+
+def write(url: str, folder: str, files: Mapping[str, bytes]) -> None:
+    """Writes files below a folder; to be called in the process of a client."""
+    from pyarrow import fs
+
+    filesystem, _ = fs.FileSystem.from_uri(url)
+
+    def one(item: tuple[str, bytes]) -> None:
+        with filesystem.open_output_stream(f"{folder}/{item[0]}", compression=None) as stream:
+            stream.write(item[1])
+
+    # HDFS takes its time to close a file, so all of them at once.
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(one, files.items()))
 
 
 @contextmanager

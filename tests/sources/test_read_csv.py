@@ -38,8 +38,13 @@ def test_every_argument_arrives(tmp_path):
         column_names=["x", "y", "z"],
         quote="'",
         null_values=["-"],
+        newlines_in_values=False,
+        path_column="path",
+        row_column="row",
     )
-    assert list(pipe) == [{"z": 3.0, "y": "-", "x": "1;2"}]
+    path = str(tmp_path / "deep" / "a.dat")
+    assert list(pipe) == [{"z": 3.0, "y": "-", "x": "1;2", "path": path, "row": 0}]
+    assert "newlines_in_values=False" in repr(pipe)
 
 
 def test_on_another_file_system():

@@ -20,10 +20,17 @@ def test_every_argument_arrives(tmp_path):
     (tmp_path / "deep" / "a.dat").write_bytes(gzip.compress(b'{"x": 1, "y": 2, "z": 3}\n'))
     (tmp_path / "deep" / "a.txt").write_bytes(b"not this")
     pipe = fp.read_jsonl(
-        tmp_path, pattern="*.dat", recursive=True, compression="gzip", schema={"y": "float64"}, columns=["y", "x"]
+        tmp_path,
+        pattern="*.dat",
+        recursive=True,
+        compression="gzip",
+        schema={"y": "float64"},
+        columns=["y", "x"],
+        path_column="path",
+        row_column="row",
     )
-    assert list(pipe) == [{"y": 2.0, "x": 1}]
-    assert next(iter(pipe.batch(1))).arrow.schema.names == ["y", "x"]
+    assert list(pipe) == [{"y": 2.0, "x": 1, "path": str(tmp_path / "deep" / "a.dat"), "row": 0}]
+    assert next(iter(pipe.batch(1))).arrow.schema.names == ["y", "x", "path", "row"]
 
 
 def test_shown_as_the_chain_that_it_is():

@@ -3,38 +3,34 @@
 from __future__ import annotations
 
 import itertools
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 import feedpipe as fp
 from feedpipe.errors import MissingError, SourceError
+from feedpipe.storage import retry
 
 from ..servers.client import Client
-from ..servers.hdfs import Hdfs
-from ..servers.readers import FILES, READERS, Place, check_resume, check_rows, check_workers, write_files
+from ..servers.hdfs import Hdfs, write
+from .naming import FILES, Place, check_names, check_workers
 
 pytestmark = pytest.mark.hdfs
 
 
-def write(url: str, folder: str, files: dict[str, bytes]) -> None:
-    from pyarrow import fs
-
-    filesystem, _ = fs.FileSystem.from_uri(url)
-
-    def one(item: tuple[str, bytes]) -> None:
-        with filesystem.open_output_stream(f"{folder}/{item[0]}", compression=None) as stream:
-            stream.write(item[1])
-
-    # HDFS takes its time to close a file, so all of them at once.
-    with ThreadPoolExecutor(16) as pool:
-        list(pool.map(one, files.items()))
+@contextmanager
+def attempts(most: int) -> Iterator[None]:
+    """Without pauses; in the process of the client, where the body of a test runs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(retry, "_policy", retry.Retry(attempts=most, sleep=lambda seconds, ended: None))
+        yield
 
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    return write_files(tmp_path_factory.mktemp("here"))
+    return Place.local(tmp_path_factory.mktemp("here"))
 
 
 @pytest.fixture(scope="module")
@@ -56,24 +52,14 @@ def place(hdfs: Hdfs, folder: str, how: str) -> Place:
     return Place(folder, options={"filesystem": fs.HadoopFileSystem("127.0.0.1", hdfs.port)})
 
 
-WAYS = pytest.mark.parametrize("how", ["url", "options", "filesystem"])
-
-
-@WAYS
-@pytest.mark.parametrize("ending", READERS)
-def test_rows_are_those_of_the_local_disk(here: Place, hdfs: Hdfs, folder: str, how: str, ending: str) -> None:
-    check_rows(here, place(hdfs, folder, how), ending)
-
-
-@pytest.mark.parametrize("ending", READERS)
-def test_resume(here: Place, hdfs: Hdfs, folder: str, ending: str) -> None:
-    check_resume(here, place(hdfs, folder, "url"), ending)
+@pytest.mark.parametrize("how", ["url", "options", "filesystem"])
+def test_files_are_named_as_on_the_local_disk(here: Place, hdfs: Hdfs, folder: str, how: str) -> None:
+    check_names(here, place(hdfs, folder, how))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["url", "filesystem"])
-def test_two_workers(here: Place, hdfs: Hdfs, folder: str, how: str) -> None:
-    check_workers(here, place(hdfs, folder, how), "csv")
+def test_two_workers(here: Place, hdfs: Hdfs, folder: str) -> None:
+    check_workers(here, place(hdfs, folder, "filesystem"))
 
 
 @pytest.mark.slow
@@ -96,6 +82,13 @@ def test_what_is_missing(hdfs: Hdfs, folder: str) -> None:
             look()
 
 
+def test_a_folder_is_no_file(hdfs: Hdfs, folder: str) -> None:
+    for look in (fp.File(f"{hdfs.url}{folder}").open, fp.File(f"{hdfs.url}{folder}").size):
+        with pytest.raises(SourceError, match="cannot be opened: it is a folder") as error:
+            look()
+        assert not isinstance(error.value, MissingError)
+
+
 def test_a_server_that_is_not_there() -> None:
     """Its client says that everything is missing; a failed look is none."""
     looks: list[Any] = [
@@ -105,12 +98,18 @@ def test_a_server_that_is_not_there() -> None:
         fp.File("hdfs://127.0.0.1:1/a.csv").open,
     ]
     for look in looks:
-        with pytest.raises(SourceError, match="hdfs://127.0.0.1:1/.*csv cannot be .*: HDFS does not answer") as error:
+        with (
+            attempts(6),
+            pytest.raises(
+                SourceError, match="hdfs://127.0.0.1:1/.*csv cannot be .*: HDFS does not answer.*; 6 attempts"
+            ) as error,
+        ):
             look()
         assert not isinstance(error.value, MissingError)
 
 
 @pytest.mark.slow
+@pytest.mark.hdfs(alone=True)
 def test_a_datanode_that_dies(hdfs: Hdfs) -> None:
     lines = [f"{i:09}" for i in range(1_000_000)]
     write(hdfs.url, "/death", {"a.txt": "".join(f"{line}\n" for line in lines).encode()})
@@ -121,3 +120,22 @@ def test_a_datanode_that_dies(hdfs: Hdfs) -> None:
         read += itertools.islice(rows, 300_000)
         hdfs.start_datanode(number)
     assert read + list(rows) == lines
+
+
+@pytest.mark.slow
+@pytest.mark.hdfs(alone=True)
+def test_all_datanodes_die(hdfs: Hdfs) -> None:
+    write(hdfs.url, "/deaths", {"a.txt": b"".join(b"%09d\n" % i for i in range(2_000_000))})
+    rows = iter(fp.read_lines(f"{hdfs.url}/deaths/a.txt"))
+    read = list(itertools.islice(rows, 1000))
+    for number in (0, 1):
+        hdfs.kill_datanode(number)
+    try:
+        said = r"/deaths/a.txt cannot be read after byte \d+: HDFS does not answer"
+        with attempts(1), pytest.raises(SourceError, match=said):  # its client makes some of its own, with long pauses
+            for row in rows:
+                read.append(row)
+    finally:
+        for number in (0, 1):
+            hdfs.start_datanode(number)
+    assert read == [f"{i:09}" for i in range(len(read))]

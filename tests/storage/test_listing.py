@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import pickle
+import threading
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pytest
+from fsspec.implementations.dirfs import DirFileSystem  # type: ignore[import-untyped]
 from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import fs
@@ -21,7 +24,14 @@ TREE = [
 ]  # fmt: skip
 
 
-@pytest.fixture(params=["local", "other"])
+class Far(DirFileSystem):  # type: ignore[misc]
+    """A folder of this machine, as a file system that nobody knows, and so takes for one that is far away."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(str(root), fsspec.filesystem("file"), skip_instance_cache=True)
+
+
+@pytest.fixture(params=["local", "other", "far"])
 def tree(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """A tree of files in the current folder, and the arguments with which it is read."""
     monkeypatch.chdir(tmp_path)
@@ -31,6 +41,8 @@ def tree(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
         path.write_text(name)
     if request.param == "local":
         return {}
+    if request.param == "far":
+        return {"filesystem": Far(tmp_path)}
     return {"filesystem": fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())}
 
 
@@ -130,8 +142,6 @@ def test_the_digest_is_of_names_and_sizes(tree: dict[str, Any], tmp_path: Path) 
 
 
 def test_urls(tmp_path: Path) -> None:
-    import fsspec
-
     memory = fsspec.filesystem("memory")
     for name in ("b.csv", "a.csv", "deep/c.csv"):
         memory.pipe(f"/listing/{name}", b"x")
@@ -160,6 +170,40 @@ def test_names_that_are_not_utf8(tmp_path: Path) -> None:
     (tmp_path / os.fsdecode(b"caf\xe9")).write_text("x")
     with pytest.raises(SourceError, match="a file's name is not UTF-8"):
         names(str(tmp_path))
+
+
+@pytest.fixture
+def four_folders(tmp_path: Path) -> Far:
+    for name in "abcd":
+        (tmp_path / "data" / name).mkdir(parents=True)
+        (tmp_path / "data" / name / "x").write_text(name)
+    return Far(tmp_path)
+
+
+def test_folders_far_away_are_listed_some_at_a_time(four_folders: Far, monkeypatch: pytest.MonkeyPatch) -> None:
+    both = threading.Barrier(2)
+    find = four_folders.find
+
+    def waiting(path: str, **options: Any) -> Any:
+        if path.rstrip("/") != "data":
+            both.wait(timeout=60)  # until another folder is asked for too
+        return find(path, **options)
+
+    monkeypatch.setattr(four_folders, "find", waiting)
+    assert names("data", recursive=True, filesystem=four_folders) == [f"data/{name}/x" for name in "abcd"]
+
+
+def test_a_folder_that_cannot_be_listed_is_not_empty(four_folders: Far, monkeypatch: pytest.MonkeyPatch) -> None:
+    find = four_folders.find
+
+    def failing(path: str, **options: Any) -> Any:
+        if path.rstrip("/") == "data/c":
+            raise PermissionError(13, "Permission denied", path)
+        return find(path, **options)
+
+    monkeypatch.setattr(four_folders, "find", failing)
+    with pytest.raises(SourceError, match="data cannot be listed: .*ermission"):
+        names("data", recursive=True, filesystem=four_folders)
 
 
 def test_many_files_are_held_as_columns(tmp_path: Path) -> None:

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import itertools
 import pickle
+import traceback
 from urllib.parse import quote
 
 import pytest
 
 import feedpipe as fp
 from feedpipe.errors import MissingError, SourceError
+from feedpipe.storage import retry
 
-from ..servers.proxy import Fault, Proxy
-from ..servers.readers import FILES, READERS, Place, check_resume, check_rows, check_workers, write_files
+from ..servers.proxy import Proxy
 from ..servers.s3 import S3
+from .naming import FILES, Place, check_names, check_workers
 
 BUCKET = "data"
 
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    return write_files(tmp_path_factory.mktemp("here"))
+    return Place.local(tmp_path_factory.mktemp("here"))
 
 
 @pytest.fixture(params=["environment", "options", "filesystem"])
@@ -35,22 +37,14 @@ def there(request: pytest.FixtureRequest, s3: S3, monkeypatch: pytest.MonkeyPatc
     return Place(f"{BUCKET}/tree", options={"filesystem": s3.filesystem()})
 
 
-@pytest.mark.parametrize("ending", READERS)
-def test_rows_are_those_of_the_local_disk(here: Place, there: Place, ending: str) -> None:
-    check_rows(here, there, ending)
+def test_files_are_named_as_on_the_local_disk(here: Place, there: Place) -> None:
+    check_names(here, there)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("there", ["environment"], indirect=True)
-@pytest.mark.parametrize("ending", READERS)
-def test_resume(here: Place, there: Place, ending: str) -> None:
-    check_resume(here, there, ending)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("there", ["environment", "filesystem"], indirect=True)
+@pytest.mark.parametrize("there", ["options", "filesystem"], indirect=True)
 def test_two_workers(here: Place, there: Place) -> None:
-    check_workers(here, there, "csv")
+    check_workers(here, there)
 
 
 @pytest.mark.slow
@@ -90,13 +84,17 @@ def test_an_object_that_vanishes(s3: S3) -> None:
             look()
 
 
+@pytest.mark.slow
 def test_a_server_that_is_not_there(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry, "_policy", retry.Retry(attempts=1))
     with Proxy(s3.endpoint) as proxy:
         gone = proxy.endpoint
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{gone}")
-    with pytest.raises(SourceError, match="s3://data/a.csv cannot be looked up: .*NETWORK_CONNECTION") as error:
+    with pytest.raises(
+        SourceError, match="s3://data/a.csv cannot be looked up: could not connect to server; 1 attempts"
+    ) as e:
         list(fp.read_csv("s3://data/a.csv"))
-    assert not isinstance(error.value, MissingError)
+    assert not isinstance(e.value, MissingError)
 
 
 def test_options_that_there_are_not(s3: S3) -> None:
@@ -126,39 +124,34 @@ def test_the_state_does_not_know_the_options(s3: S3) -> None:
     assert list(resumed) == ["2", "3"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "fault",
-    [
-        Fault("busy", share=0.3, turns=1),
-        Fault("busy", share=0.3, turns=1, method="HEAD"),
-        Fault("cut", after=10_000, share=0.3, turns=1),
-        Fault("reset", after=10_000, share=0.3, turns=1),
-    ],
-    ids=lambda fault: f"{fault.kind}-{fault.method}",
-)
-def test_trouble_that_passes(s3: S3, fault: Fault) -> None:
-    data = b"".join(b"%d\n" % i for i in range(150_000))
-    s3.put("trouble", {f"{name}.txt": data for name in "abcd"})
-    with Proxy(s3.endpoint, fault) as proxy:
-        rows = list(fp.read_lines("trouble/*.txt", filesystem=s3.filesystem(proxy.endpoint)))
-        assert proxy.counts[fault.kind] > 0
-    assert rows == 4 * [str(i) for i in range(150_000)]
-
-
-def test_trouble_that_does_not(s3: S3) -> None:
-    data = b"".join(b"%d\n" % i for i in range(150_000))
-    s3.put("trouble", {"a.txt": data})
-    with Proxy(s3.endpoint, Fault("cut", after=10_000)) as proxy:
-        rows = iter(fp.read_lines("trouble/a.txt", filesystem=s3.filesystem(proxy.endpoint)))
-        with pytest.raises(SourceError, match="trouble/a.txt") as error:
-            list(rows)
-    assert not isinstance(error.value, MissingError)
-
-
 def test_handles_are_small_and_know_no_secret(s3: S3) -> None:
     s3.put(BUCKET, {"a.csv": b"x\n1\n"})
     (file,) = fp.list_files("s3://data/a.csv").open_files()
     assert file.open().read() == b"x\n1\n"
     assert len(pickle.dumps(file)) < 200 and b"testing" not in pickle.dumps(file)
     assert "testing" not in repr(fp.read_csv("data/a.csv", filesystem=s3.filesystem()))
+
+
+def test_secrets_in_urls_are_not_shown(s3: S3, capsys: pytest.CaptureFixture[str]) -> None:
+    s3.put("secrets", {"a.txt": b"1\n2\n", "b.parquet": b"nothing"})
+    root = "s3://testing:s3cret@secrets"
+    pipe = fp.read_lines(f"{root}/a.txt")
+    loader = fp.Loader(pipe)
+    assert next(iter(loader)) == "1"
+    pipe.explain()
+    shown = [repr(fp.File(f"{root}/a.txt")), str(pipe), capsys.readouterr().out, str(loader.state_dict())]
+    assert "s3://***@secrets/a.txt" in shown[2]
+    for failing in (
+        lambda: list(fp.read_lines(f"{root}/none")),
+        lambda: list(fp.read_lines(f"{root}/*.csv")),
+        lambda: list(fp.read_parquet(f"{root}/b.parquet")),
+        lambda: fp.File(f"{root}/none").open(),
+        lambda: fp.File(f"{root}/none").size(),
+        lambda: list(fp.read_csv(f"{root}/a.txt", schema={"x": "int64"})),
+        lambda: list(fp.read_lines(f"{root}/a.txt?regoin=x")),
+        lambda: list(pipe.map(lambda row: 1 // 0)),
+    ):
+        with pytest.raises(fp.errors.FeedpipeError) as error:
+            failing()
+        shown.append("".join(traceback.format_exception(error.value)))
+    assert not [text for text in shown if "s3cret" in text]

@@ -3,11 +3,13 @@
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import pyarrow as pa
 import torch
 from typing_extensions import assert_type
 
 import feedpipe as fp
 from feedpipe import Pipe
+from feedpipe.rows import Rows
 
 numbers = fp.from_sequence(range(10))
 words = fp.from_iterable(["a b", "c"])
@@ -84,6 +86,19 @@ assert_type(paths.shuffle().open_files().parse_jsonl().batch(4), Pipe[Sequence[d
 assert_type(paths.open_files().parse_parquet(columns=["x"]), Pipe[dict[str, object]])
 assert_type(fp.read_parquet("data").shuffle(window=9).batch(4).collate(), Pipe[dict[str, torch.Tensor]])
 assert_type(fp.read_csv("data/*.csv").shuffle(window=9).batch(4).collate(), Pipe[dict[str, torch.Tensor]])
+assert_type(paths.open_files().parse_arrow(), Pipe[dict[str, object]])
+tables = fp.read_arrow("data/*.arrow").batch(4)
+assert_type(tables.to_arrow(), Pipe[pa.RecordBatch])
+assert_type(tables.collate(nulls="nan"), Pipe[dict[str, torch.Tensor]])
+assert_type(tables.map_columns(lambda c: {"x": c["x"] + c["y"]}), Pipe[Rows])
+assert_type(tables.map_columns(lambda c: {"x": c["x"].half()}, format="torch"), Pipe[Rows])
+assert_type(tables.map_columns(lambda b: b.slice(1), format="arrow").collate(), Pipe[dict[str, torch.Tensor]])
+assert_type(tables.map_columns(dict).unbatch(), Pipe[dict[str, object]])
+assert_type(paths.open_files().parse_bytes(), Pipe[dict[str, object]])
+assert_type(paths.open_files().parse_tar().decode(images="pil"), Pipe[dict[str, object]])
+assert_type(words.map(lambda line: {"txt": line.encode()}).decode(), Pipe[dict[str, object]])
+assert_type(fp.read_images("train"), Pipe[dict[str, object]])
+assert_type(fp.read_numpy({"x": "x.npy"}), Pipe[dict[str, object]])
 assert_type(fp.from_arrays({"x": np.zeros(3)}), Pipe[dict[str, object]])
 assert_type(fp.read_idx({"x": "train.gz"}).batch(4).collate(len), Pipe[int])
 

@@ -27,6 +27,7 @@ numbers.batch(4, True)  # expect-error
 numbers.batch(size=4, drop_lst=True)  # expect-error
 numbers.map(len, rng="local")  # expect-error
 numbers.load(limit=None)  # expect-error
+numbers.batch(4).collate(nulls="zero")  # expect-error
 
 # An operator on the wrong elements
 words.map(abs)  # expect-error
@@ -34,6 +35,8 @@ numbers.unbatch()  # expect-error
 numbers.map(str).map(lambda s: s + 1)  # expect-error
 numbers.batch(4).map(lambda rows: rows.items())  # expect-error
 numbers.flat_map(lambda x: x)  # expect-error
+numbers.batch(4).to_arrow()  # expect-error
+fp.read_arrow("a.arrow").map_columns(dict)  # expect-error
 numbers.map(with_generator)  # expect-error
 words.map(with_generator, rng=True)  # expect-error
 

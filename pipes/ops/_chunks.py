@@ -1,43 +1,65 @@
-"""An Arrow table in chunks as a source's memory: any rows of it, without a copy of the table."""
+"""Arrow data in chunks: any rows of it, without a copy of the whole."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from ..ops._gather import gather
-from ..rows import Array, ArrowArray, Column, Indices, Rows, take
+from ..formats.takeable import takeable
+from ..rows import Array, ArrowArray, Column, Indices, Rows
+from ._gather import gather
 
 Positions = npt.NDArray[np.int64]
 
 
 class Chunks:
-    """The rows of a table, by position.
+    """The rows of all chunks, by position.
 
     Number columns without nulls are read through one NumPy window over the memory of all their chunks, so rows from a
     thousand chunks cost one gather; other columns are taken chunk by chunk, or row by row where rows lie far apart.
+
+    Args:
+        schema: names and types of all columns.
+        lengths: rows of each chunk, at least one.
+        windows: the columns that are read in place.
+        others: gives rows of one chunk, of the other columns.
     """
 
-    def __init__(self, table: pa.Table) -> None:
-        table = _takeable(table)
-        self.schema = table.schema
-        self.length = table.num_rows
-        batches = [batch for batch in table.to_batches() if batch.num_rows]
-        self._bounds: Positions = np.cumsum([0, *(batch.num_rows for batch in batches)], dtype=np.int64)
-        self._windows: dict[str, _Window] = {}
-        for place, name in enumerate(table.schema.names):
-            window = _window([batch.column(place) for batch in batches])
-            if window is not None:
-                self._windows[name] = window
-        others = [name for name in table.schema.names if name not in self._windows]
-        self._others = [batch.select(others) for batch in batches] if others else []
+    def __init__(
+        self,
+        schema: pa.Schema,
+        lengths: Sequence[int],
+        windows: Mapping[str, Window],
+        others: Callable[[int, Indices], pa.RecordBatch],
+    ) -> None:
+        self.schema = schema
+        self.length = sum(lengths)
+        self._bounds: Positions = np.cumsum([0, *lengths], dtype=np.int64)
+        self._windows = windows
+        self._others = others
+        self._rest = any(name not in windows for name in schema.names)
         # One chunk of numbers is as good as arrays: rows of it need not be gathered before somebody asks.
-        self._whole = {n: w.part(0, 0, self.length) for n, w in self._windows.items()} if len(batches) == 1 else {}
+        self._whole = {n: w.part(0, 0, self.length) for n, w in windows.items()} if len(lengths) == 1 else {}
+
+    @staticmethod
+    def of(table: pa.Table) -> Chunks:
+        """The rows of a table."""
+        table = takeable(table)
+        batches = [batch for batch in table.to_batches() if batch.num_rows]
+        windows: dict[str, Window] = {}
+        for place, name in enumerate(table.schema.names):
+            found = window([batch.column(place) for batch in batches])
+            if found is not None:
+                windows[name] = found
+        others = [name for name in table.schema.names if name not in windows]
+        rest = [batch.select(others) for batch in batches]
+        return Chunks(
+            table.schema, [batch.num_rows for batch in batches], windows, lambda k, places: chosen(rest[k], places)
+        )
 
     def rows(self, indices: Indices) -> Rows:
         """The rows at `indices`."""
@@ -52,13 +74,13 @@ class Chunks:
                 assert isinstance(made, Rows)
                 return made
             indices = np.asarray(indices, np.int64)
-        if self._whole and not self._others:
+        if self._whole and not self._rest:
             return Rows.chosen(self._whole, indices)
         return self._scattered(indices)
 
     def _part(self, k: int, places: Indices) -> Rows:
         assert isinstance(places, range)
-        others = Rows.from_arrow(self._others[k].slice(places.start, len(places))).columns if self._others else {}
+        others = Rows.from_arrow(self._others(k, places)).columns if self._rest else {}
         numbers = {name: window.part(k, places.start, places.stop) for name, window in self._windows.items()}
         return self._joined(numbers, others, len(places))
 
@@ -66,22 +88,28 @@ class Chunks:
         owners = np.searchsorted(self._bounds, indices, "right") - 1
         places = indices - self._bounds[owners]
         numbers = {name: window.at(owners, places) for name, window in self._windows.items()}
-        return self._joined(numbers, self._taken(indices, owners, places) if self._others else {}, len(indices))
+        return self._joined(numbers, self._taken(indices, owners, places) if self._rest else {}, len(indices))
 
     def _taken(self, indices: Positions, owners: Positions, places: Positions) -> dict[str, Column]:
-        parts = self._others
         # A `take` costs as much as slicing some eight rows out, whatever it takes.
         if len(indices) >= 8 * len(np.unique(owners)):
-            rows = gather(indices, self._bounds, lambda k, chosen: take(Rows.from_arrow(parts[k]), chosen))
+            rows = gather(indices, self._bounds, lambda k, places: Rows.from_arrow(self._others(k, places)))
             assert isinstance(rows, Rows)
             return dict(rows.columns)
-        single = [parts[k].slice(i, 1) for k, i in zip(owners.tolist(), places.tolist(), strict=True)]
+        single = [self._others(k, range(i, i + 1)) for k, i in zip(owners.tolist(), places.tolist(), strict=True)]
         table = pa.Table.from_batches(single).combine_chunks()
         return {name: cast("Column", table.column(name).chunk(0)) for name in table.schema.names}
 
     def _joined(self, numbers: dict[str, Array], others: Mapping[str, Column], length: int) -> Rows:
         columns: dict[str, Column] = {**numbers, **others}
         return Rows({name: columns[name] for name in self.schema.names}, length)
+
+
+def chosen(batch: pa.RecordBatch, places: Indices) -> pa.RecordBatch:
+    """Rows of a batch; without a copy where they are neighbours."""
+    if isinstance(places, range) and places.step == 1:
+        return batch.slice(places.start, len(places))
+    return batch.take(np.asarray(places, np.int64))
 
 
 class _Memory:
@@ -92,7 +120,7 @@ class _Memory:
         self.owner = owner
 
 
-class _Window:
+class Window:
     """One array over the memory of all chunks; what lies between them is never read.
 
     NumPy computes an address from an index and reads there. So an array that begins at the chunk with the lowest
@@ -114,7 +142,7 @@ class _Window:
         return taken
 
 
-def _window(chunks: Sequence[ArrowArray]) -> _Window | None:
+def window(chunks: Sequence[ArrowArray]) -> Window | None:
     """The window over `chunks`; None where they hold nulls, or something else than numbers."""
     if not chunks or any(chunk.null_count for chunk in chunks):
         return None
@@ -130,46 +158,4 @@ def _window(chunks: Sequence[ArrowArray]) -> _Window | None:
     end = max(address + view.nbytes for address, view in zip(addresses, views, strict=True))
     memory = _Memory(base, (end - base) // dtype.itemsize, dtype, chunks)
     shifts = np.array([(address - base) // dtype.itemsize for address in addresses], np.int64)
-    return _Window(np.asarray(memory), shifts)
-
-
-def _takeable(table: pa.Table) -> pa.Table:
-    """The table with those columns copied whose rows Arrow cannot take: views of text, and run-end encoded ones."""
-    for place, field in enumerate(table.schema):
-        kind = _plain(field.type)
-        if kind != field.type:
-            chunks = [_copied(chunk, kind) for chunk in table.column(place).chunks]
-            table = table.set_column(place, field.name, pa.chunked_array(cast("Any", chunks), kind))
-    return table
-
-
-# pyarrow's stubs do not say what belongs to which type, hence `Any`.
-
-
-def _plain(kind: Any) -> Any:
-    if pa.types.is_string_view(kind):
-        return pa.large_string()
-    if pa.types.is_binary_view(kind):
-        return pa.large_binary()
-    if pa.types.is_run_end_encoded(kind):
-        return _plain(kind.value_type)
-    if pa.types.is_dictionary(kind):
-        return pa.dictionary(kind.index_type, _plain(kind.value_type), kind.ordered)
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_plain(field.type)) for field in kind])
-    if pa.types.is_fixed_size_list(kind):
-        return pa.list_(kind.value_field.with_type(_plain(kind.value_type)), kind.list_size)
-    if pa.types.is_large_list(kind):
-        return pa.large_list(kind.value_field.with_type(_plain(kind.value_type)))
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_plain(kind.value_type)))
-    return kind
-
-
-def _copied(chunk: Any, kind: Any) -> Any:
-    if isinstance(chunk, pa.RunEndEncodedArray):
-        return pc.call_function("run_end_decode", [chunk]).cast(kind)
-    if isinstance(chunk, pa.DictionaryArray):
-        words = chunk.dictionary.cast(kind.value_type)
-        return pa.DictionaryArray.from_arrays(chunk.indices, words, ordered=kind.ordered)
-    return chunk.cast(kind)
+    return Window(np.asarray(memory), shifts)

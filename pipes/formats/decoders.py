@@ -1,0 +1,86 @@
+"""What the bytes in a row stand for, by the extension of the file that they come from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import ClassVar, Literal, TypeAlias, cast
+
+from ..checks import check_callable, check_choice
+from ..errors import ArgumentTypeError, located
+from . import images as pictures
+from . import npy
+from .tar import KEY
+
+Decode: TypeAlias = Callable[[bytes], object]
+Images: TypeAlias = Literal["numpy", "pil"]
+Mode: TypeAlias = Literal["RGB", "L", "RGBA"]
+
+
+def _text(data: bytes) -> str:
+    return data.decode()
+
+
+# Of WebDataset's those that run no code of the data.
+_OTHERS: dict[str, Decode] = {
+    **dict.fromkeys(("txt", "text", "transcript"), _text),
+    **dict.fromkeys(("cls", "cls2", "index", "inx", "id"), int),
+    **dict.fromkeys(("json", "jsn"), json.loads),
+    "npy": npy.decoded,
+}
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """The arguments of `decode`; called with a row, it gives the row with values in place of bytes."""
+
+    kind: ClassVar[str] = "decode"
+
+    images: Images = "numpy"
+    mode: Mode = "RGB"
+    decoders: Mapping[str, Decode] | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("images", self.images, ("numpy", "pil"))
+        check_choice("mode", self.mode, pictures.MODES)
+        if self.decoders is not None and not isinstance(self.decoders, Mapping):
+            raise ArgumentTypeError(
+                located(f'`decoders` must be a dict such as {{"tiff": function}} but got: {self.decoders!r}')
+            )
+        for extension, function in cast("Mapping[object, object]", self.decoders or {}).items():
+            if not isinstance(extension, str) or extension != extension.lower().lstrip("."):
+                raise ArgumentTypeError(
+                    located(f'`decoders` must have extensions in lower case, such as "jpg", but got: {extension!r}')
+                )
+            check_callable(f"decoders[{extension!r}]", function)
+
+    def __call__(self, row: Mapping[str, object]) -> dict[str, object]:
+        if not isinstance(row, Mapping):
+            raise TypeError(f"rows must be dicts that hold bytes, as those of `read_tar`, but got: {row!r}")
+        if KEY not in row and isinstance(path := row.get("path"), str) and "bytes" in row:
+            ending = path.rpartition("/")[2].partition(".")[2]
+            return {**row, "bytes": self._value(ending, row["bytes"])}
+        return {key: self._value(key, value) for key, value in row.items()}
+
+    def _value(self, ending: str, value: object) -> object:
+        """`value`, decoded if it is bytes; `ending` is all that follows the first dot of a file's name."""
+        if not isinstance(value, bytes):
+            return value
+        ending = ending.lower()
+        extension = ending.rpartition(".")[2]
+        own = self.decoders or {}
+        decode = own.get(ending) or own.get(extension) or _built_in(self.images, self.mode).get(extension)
+        if decode is None:
+            return value
+        try:
+            return decode(value)
+        except Exception as error:
+            raise ValueError(f"`{ending}` cannot be decoded: {type(error).__name__}: {error}") from error
+
+
+@lru_cache
+def _built_in(images: Images, mode: Mode) -> dict[str, Decode]:
+    picture = partial(pictures.array if images == "numpy" else pictures.image, mode=mode)
+    return {**_OTHERS, **dict.fromkeys(pictures.EXTENSIONS, picture)}

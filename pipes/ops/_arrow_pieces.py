@@ -1,0 +1,92 @@
+"""Rows of Arrow's files and streams in order, a record batch at a time."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+import pyarrow as pa
+
+from ..errors import DataError, SourceError
+from ..formats._arrow import as_column
+from ..formats.arrow_file import checked
+from ..formats.arrow_ipc import ArrowIpc, broken_ipc, open_stream, told
+from ..rows import Rows
+from ._arrow_rows import OpenArrowFiles
+from ._record_batches import STREAM, RecordBatch
+from ._units import relocated
+
+if TYPE_CHECKING:
+    from ..stage import Stage
+    from ..storage.file import File
+
+
+class Piece(NamedTuple):
+    """Rows of one record batch.
+
+    Attributes:
+        rows: those behind the place where reading begins, at least one.
+        number: which batch of the unit that is.
+        start: how many of its rows stand before.
+        first: the number in the file of the first of these rows.
+    """
+
+    rows: Rows
+    number: int
+    start: int
+    first: int
+
+
+class Pieces:
+    """Reads units; keeps the files of the last few open, and closes them in the end."""
+
+    def __init__(self, format: ArrowIpc, stage: Stage) -> None:
+        self._format = format
+        self._stage = stage
+        self._files = OpenArrowFiles(format)
+
+    def __enter__(self) -> Pieces:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._files.close()
+
+    def of(self, unit: RecordBatch, number: int, start: int) -> Iterator[Piece]:
+        """The rows of a unit behind the first `start` of its batch `number`."""
+        try:
+            if unit.number == STREAM:
+                yield from self._of_stream(unit.file, number, start)
+                return
+            batch = self._files.file(unit).batch(unit.number, unit.rows, unit.compressed)
+            yield Piece(self._rows(unit.file, batch.slice(start), unit.first + start), 0, start, unit.first + start)
+        except (SourceError, DataError) as error:
+            raise relocated(error, self._stage) from error
+
+    def _of_stream(self, file: File, begin: int, start: int) -> Iterator[Piece]:
+        first = number = 0
+        with file.open() as stream:
+            try:
+                reader = open_stream(cast("io.BufferedReader", stream))
+                for number, batch in enumerate(reader):
+                    count = batch.num_rows
+                    if number >= begin and count > start:
+                        inside = self._format.known(file.name).inside
+                        chosen = checked(batch.select([name for name in inside if name in batch.schema.names]))
+                        yield Piece(self._rows(file, chosen.slice(start), first + start), number, start, first + start)
+                    if number >= begin:
+                        start = 0
+                    first += count
+            except broken_ipc() as error:
+                raise told(error, f"{file.name}, record batch {number + 1 if first else 0},") from error
+
+    def _rows(self, file: File, batch: pa.RecordBatch, first: int) -> Rows:
+        """Rows of a batch of the file, the first of which has the number `first` there."""
+        fixed = self._format.known(file.name)
+        count = batch.num_rows
+        made = fixed.cast_all(batch, file.name)
+        columns = {name: as_column(made.column(place)) for place, name in enumerate(made.schema.names)}
+        for name, value in fixed.constants(file.path, columns).items():
+            columns[name] = pa.repeat(value, count)
+        chosen = {name: columns[name] for name in fixed.names}
+        return Rows({**chosen, **self._format.lineage.of(file.path, range(first, first + count))}, count)

@@ -1,0 +1,47 @@
+"""`read_bytes`: whole files, from their paths."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from ..ops.open_files import open_files
+from ..ops.parse_bytes import parse_bytes
+from ..pipe import Pipe
+from .list_files import list_files
+
+
+def read_bytes(
+    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    *,
+    pattern: str | None = None,
+    recursive: bool = False,
+    filesystem: object = None,
+    manifest: str | os.PathLike[str] | None = None,
+    compression: str | None = "infer",
+) -> Pipe[dict[str, object]]:
+    """Begin a pipe with whole files: `list_files`, `open_files` and `parse_bytes` in one call.
+
+    Element: `{"path": str, "bytes": bytes}`; `.decode()` makes images, text and numbers of the bytes. Order: the files
+    as `list_files` sorts them. Length: the number of files; indexed. State: a position.
+
+    Args:
+        paths: a file, a folder, a glob, or a list of those; see `list_files`.
+        pattern: in folders and globs, takes only files whose name matches this glob.
+        recursive: in folders, takes the files in folders below as well.
+        filesystem: a pyarrow or fsspec file system that `paths` are on; else they are local paths or URLs.
+        manifest: the path of a file that keeps the listing for later runs; see `list_files`.
+        compression: of all files, or "infer" by the end of each name; None takes the bytes as they are.
+
+    Raises:
+        SourceError: a path is missing, stands for no file, or cannot be read.
+        DataError: the compression of a file is damaged; the files before come first.
+
+    Example:
+        >>> import feedpipe as fp, pathlib
+        >>> _ = pathlib.Path("a.txt").write_text("hello")
+        >>> fp.read_bytes("*.txt").decode()[0]
+        {'path': 'a.txt', 'bytes': 'hello'}
+    """
+    files = list_files(paths, pattern=pattern, recursive=recursive, filesystem=filesystem, manifest=manifest)
+    return parse_bytes(open_files(files, compression=compression, filesystem=filesystem))

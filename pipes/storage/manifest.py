@@ -1,0 +1,141 @@
+"""Manifests: files that say which files there are, so that nobody has to list them, and how they must be.
+
+A manifest is a text of JSON lines. The first says what it is, and how many files follow; each other line is a file:
+
+    {"format": "feedpipe manifest", "version": 1, "made_by": "write_parquet", "files": 1}
+    {"path": "part-00000.parquet", "bytes": 1234, "rows": 100, "sha256": "9f86d081884c7d65..."}
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, cast
+
+from ..cursor import Json
+from ..errors import DataError
+from .file import File
+from .filesystem import split_options
+from .output import output
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FORMAT = "feedpipe manifest"
+VERSION = 1
+
+_HEAD = 2**20  # bytes that the first line has at most
+_BATCH = 2**14  # lines that stand as Python objects at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """Files in order, and what made them.
+
+    Attributes:
+        made_by: the function.
+        files: a table of `path`, `bytes`, `rows` and `sha256`; null is what nobody knows.
+        details: what else the function says of itself.
+    """
+
+    made_by: str
+    files: pa.Table
+    details: Mapping[str, Json] = field(default_factory=lambda: MappingProxyType({}))
+
+    def paths(self, path: str, filesystem: object = None) -> pa.LargeStringArray:
+        """The paths of the files, as a user would write them; `path` is that of the manifest.
+
+        Those of a listing stand as they were listed; what was written lies beside its manifest.
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        names: Any = self.files["path"]
+        if self.made_by != "list_files":
+            where, options = (path, "") if filesystem is not None else split_options(path)
+            parts = [pa.scalar(part, pa.large_string()) for part in (where[: where.rfind("/") + 1], options, "")]
+            join: Any = pc.binary_join_element_wise
+            names = join(parts[0], names, *parts[1:])
+        whole: pa.LargeStringArray = pa.concat_arrays([pa.array([], pa.large_string()), *names.chunks])
+        return whole
+
+
+def columns() -> pa.Schema:
+    """Names and types of `Manifest.files`."""
+    import pyarrow as pa
+
+    text, number = pa.string(), pa.int64()
+    kinds: dict[str, pa.DataType] = {"path": pa.large_string(), "bytes": number, "rows": number, "sha256": text}
+    return pa.schema(kinds)
+
+
+def write_manifest(manifest: Manifest, path: str, filesystem: object = None) -> None:
+    """Writes a manifest in one piece: whoever reads meanwhile finds the whole of it, or none.
+
+    Raises:
+        SourceError: it cannot be written.
+    """
+    with output(path, filesystem) as stream:
+        for text in _texts(manifest):
+            stream.write(text.encode())
+
+
+def read_manifest(path: str, filesystem: object = None) -> Manifest:
+    """The manifest at `path`.
+
+    Raises:
+        SourceError: it cannot be read; a `MissingError` where there is none.
+        DataError: it is no manifest, one of a newer version, or damaged.
+    """
+    with File(path, filesystem).open(None) as stream:
+        head = _head(stream.readline(_HEAD), path)
+        rest = stream.read()
+    made_by, count = head.pop("made_by", None), head.pop("files", None)
+    if not isinstance(made_by, str) or type(count) is not int:
+        raise DataError(f"{path} is damaged: its first line must say what made it and how many files follow")
+    files = _files(rest, path)
+    if len(files) != count:
+        raise DataError(f"{path} is damaged: it has {len(files)} files, and its first line says {count}")
+    return Manifest(made_by, files, head)
+
+
+def _texts(manifest: Manifest) -> Iterator[str]:
+    head = {"format": FORMAT, "version": VERSION, "made_by": manifest.made_by, "files": len(manifest.files)}
+    yield json.dumps(head | dict(manifest.details)) + "\n"
+    for batch in manifest.files.to_batches(max_chunksize=_BATCH):
+        rows = cast("list[dict[str, object]]", batch.to_pylist())
+        yield "".join(json.dumps({k: v for k, v in row.items() if v is not None}) + "\n" for row in rows)
+
+
+def _head(line: bytes, path: str) -> dict[str, Any]:
+    try:
+        head = json.loads(line)
+    except ValueError:
+        head = None
+    if not isinstance(head, dict) or head.get("format") != FORMAT:
+        raise DataError(f"{path} is no manifest: its first line must be a JSON object whose `format` is {FORMAT!r}")
+    if head.get("version") != VERSION:
+        raise DataError(
+            f"{path} is a manifest of version {head.get('version')!r}, and this feedpipe reads version {VERSION}"
+        )
+    return {key: value for key, value in head.items() if key not in ("format", "version")}
+
+
+def _files(lines: bytes, path: str) -> pa.Table:
+    import pyarrow as pa
+    from pyarrow import json as arrow_json
+
+    wanted = columns()
+    if not lines.strip():
+        return wanted.empty_table()
+    options = arrow_json.ParseOptions(explicit_schema=wanted, unexpected_field_behavior="error")
+    try:
+        table = arrow_json.read_json(cast("Any", pa.BufferReader(lines)), parse_options=options)
+        table.validate(full=True)
+    except pa.ArrowException as error:
+        raise DataError(f"{path} is damaged: {' '.join(str(error).split())}") from error
+    if table["path"].null_count:
+        raise DataError(f"{path} is damaged: each line must have a `path`")
+    return table

@@ -1,0 +1,194 @@
+"""Rows become Arrow columns, whose names and types the first rows fix."""
+
+from __future__ import annotations
+
+import sys
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+import numpy as np
+
+from ..errors import ArgumentError, DataError, located
+from ..formats.columns import listed, nearest
+from ..rows import ArrowArray, Rows, scalars
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Values: TypeAlias = "list[object] | ArrowArray"
+
+
+class Columns:
+    """Makes a record batch of each chunk of rows, all of one schema.
+
+    Attributes:
+        schema: names and types; None before the first chunk.
+        rows: how many have come.
+    """
+
+    def __init__(self, given: Mapping[str, pa.DataType]) -> None:
+        self.schema: pa.Schema | None = None
+        self.rows = 0
+        self._given = given
+
+    def batch(self, chunk: Sequence[object]) -> pa.RecordBatch:
+        """The rows of a chunk as columns.
+
+        Raises:
+            DataError: a row is no dict, has other columns than the first, or a value of another type.
+        """
+        import pyarrow as pa
+
+        columns = self._columns(chunk)
+        if self.schema is None:
+            self._check_given(columns)
+            arrays = [self._array(name, values, self._given.get(name)) for name, values in columns.items()]
+            self.schema = pa.schema([(name, array.type) for name, array in zip(columns, arrays, strict=True)])
+        else:
+            arrays = [self._array(field.name, columns[field.name], field.type) for field in self.schema]
+        self.rows += len(chunk)
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _columns(self, chunk: Sequence[object]) -> Mapping[str, Values]:
+        known = None if self.schema is None else self.schema.names
+        if isinstance(chunk, Rows):
+            batch = chunk.arrow
+            _check_names(batch.schema.names, known, self.rows + 1)
+            return dict(zip(batch.schema.names, batch.columns, strict=True))
+        first = chunk[0]
+        names = known or (list(first) if isinstance(first, Mapping) else [])
+        for number, row in enumerate(chunk, self.rows + 1):
+            if not isinstance(row, Mapping):
+                raise DataError(
+                    f"`write_parquet` writes rows that are dicts, but row {number} is of type {type(row).__name__}; "
+                    "`.unbatch()` gives the rows of batches, and `.map` can make dicts"
+                )
+            if row.keys() != dict.fromkeys(names).keys():
+                _check_names(list(row), names, number)
+        if not names:
+            raise DataError(f"row {self.rows + 1} has no columns")
+        return {name: [cast("Any", row)[name] for row in chunk] for name in names}
+
+    def _check_given(self, columns: Mapping[str, Values]) -> None:
+        for name in self._given:
+            if name not in columns:
+                raise ArgumentError(
+                    located(f"`schema` has a column {name!r} that the rows do not have; {nearest(name, columns)}")
+                )
+
+    def _array(self, name: str, values: Values, kind: pa.DataType | None) -> ArrowArray:
+        made, error = _tried(values, kind)
+        if made is not None:
+            return made
+        # The first row with which it fails: after the others, where it is their types that do not agree.
+        at = bisect_left(range(len(values)), True, key=lambda last: _tried(values[: last + 1], kind)[0] is None)
+        said = " ".join(str(_tried(values[: at + 1], kind)[1] or error).split())
+        what = f" of type {kind}" if kind is not None else ""
+        raise DataError(
+            f"row {self.rows + at + 1} does not fit column {name!r}{what}: {said}; "
+            "the first rows fix the types, unless `schema=` does"
+        ) from error
+
+
+def _check_names(names: Sequence[str], known: Sequence[str] | None, row: int) -> None:
+    for name in names:
+        if not isinstance(name, str):
+            raise DataError(f"row {row} has a column whose name is no string: {name!r}")
+        if known is not None and name not in known:
+            raise DataError(f"row {row} has a column {name!r} that the first rows do not have: {listed(known)}")
+    for name in known or ():
+        if name not in names:
+            raise DataError(f"row {row} has no column {name!r}, and the first rows do; None stands for a missing value")
+
+
+def _tried(values: Values, kind: pa.DataType | None) -> tuple[ArrowArray | None, Exception | None]:
+    import pyarrow as pa
+
+    try:
+        return _fitted(values, kind), None
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        return None, error
+
+
+def _fitted(values: Values, kind: pa.DataType | None) -> ArrowArray:
+    """The values as an array of type `kind`; of None, of theirs. An error where that would lose anything."""
+    import pyarrow as pa
+
+    if not isinstance(values, list):
+        if kind is None or values.type == kind:
+            return values
+        if _is_number(values.type) and _is_number(kind):
+            return cast("ArrowArray", values.cast(kind))
+        values = scalars(values)
+    if any(issubclass(found, _array_types()) for found in set(map(type, values))):
+        values, kind = _of_arrays(values, kind)
+        if isinstance(kind, pa.FixedShapeTensorType):
+            storage = pa.array(cast("Any", values), kind.storage_type)
+            return cast("ArrowArray", pa.ExtensionArray.from_storage(kind, storage))
+    try:
+        own: Any = pa.array(cast("Any", values))
+    except (pa.ArrowException, TypeError, OverflowError):
+        if kind is None:
+            raise
+        return cast("ArrowArray", pa.array(cast("Any", values), kind))
+    if kind is None or own.type == kind:
+        return cast("ArrowArray", own)
+    made = pa.array(cast("Any", values), kind)  # refuses other kinds of values, but cuts off the fraction of a float
+    own.cast(kind)  # refuses that
+    if lost := set(_fields(own.type)) - set(_fields(kind)):
+        raise ValueError(f"it has a field {min(lost)!r}")
+    return cast("ArrowArray", made)
+
+
+def _of_arrays(values: list[object], kind: Any) -> tuple[list[object], pa.DataType | None]:
+    """Values of which some are arrays, as Arrow takes them; arrays of one shape become a column of tensors."""
+    import pyarrow as pa
+
+    arrays = [np.asarray(v) if isinstance(v, _array_types()) else v for v in values]
+    held = [array for array in arrays if isinstance(array, np.ndarray)]
+    shapes = {array.shape for array in held}
+    only = all(array is None or isinstance(array, np.ndarray) for array in arrays)
+    if kind is None and only and len(shapes) == 1 and held[0].ndim:
+        kind = pa.fixed_shape_tensor(pa.from_numpy_dtype(np.result_type(*held)), held[0].shape)
+    if isinstance(kind, pa.FixedShapeTensorType):
+        return [None if array is None else _flat(array, kind) for array in arrays], kind
+    if kind is None and any(len(shape) > 1 for shape in shapes):
+        raise ValueError("there are arrays of several shapes; `.tolist()` makes lists of them")
+    # Arrow takes arrays of one axis, and scalars.
+    made = [a if not isinstance(a, np.ndarray) or a.ndim == 1 else a.tolist() if a.ndim else a[()] for a in arrays]
+    return list[object](made), kind
+
+
+def _flat(value: object, kind: Any) -> object:
+    array = np.asarray(value)
+    dtype = np.dtype(kind.value_type.to_pandas_dtype())
+    if array.shape != tuple(kind.shape):
+        raise ValueError(f"its shape is {array.shape}")
+    if not np.can_cast(array.dtype, dtype) and not array.dtype.kind == dtype.kind == "f":
+        raise ValueError(f"its type is {array.dtype}")
+    return array.astype(dtype, copy=False).ravel()
+
+
+def _array_types() -> tuple[type, ...]:
+    # Where there is a tensor, torch has been imported.
+    tensor = getattr(sys.modules.get("torch"), "Tensor", None)
+    return (np.ndarray,) if tensor is None else (np.ndarray, tensor)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _fields(kind: Any, above: str = "") -> Iterator[str]:
+    """The fields of structs at any depth; with dots."""
+    import pyarrow as pa
+
+    if pa.types.is_struct(kind):
+        for field in kind:
+            yield above + field.name
+            yield from _fields(field.type, f"{above}{field.name}.")
+    elif inner := getattr(kind, "value_type", None):
+        yield from _fields(inner, above)

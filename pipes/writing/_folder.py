@@ -1,0 +1,77 @@
+"""The folder that files are written to: made, or emptied of an earlier run."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+from ..errors import ArgumentError, SourceError, located
+from ..graph import Node, walk
+from ..sources.list_files import ListFiles
+from ..storage.filesystem import locate
+from ..storage.output import TEMPORARY
+from ..storage.reasons import reason
+
+MANIFEST = "_manifest.jsonl"
+"""The name of a manifest beside its files; no listing takes what begins with `_` for data."""
+
+_OURS = re.compile(rf"part-\d{{5,}}\.(parquet|tar)|\..*{re.escape(TEMPORARY)}|{re.escape(MANIFEST)}")
+
+
+def prepare(folder: str, filesystem: object, root: Node, *, overwrite: bool) -> None:
+    """Makes the folder, or empties it of an earlier run, unless `root` reads that.
+
+    Raises:
+        ArgumentError: there are files in it, which may not be removed.
+        SourceError: it cannot be made, looked into or emptied.
+    """
+    from pyarrow.fs import FileSelector
+
+    place = locate(folder, filesystem)
+    try:
+        place.filesystem.create_dir(place.path)
+        entries = place.filesystem.get_file_info(FileSelector(place.path))
+    except OSError as error:
+        raise SourceError(located(f"{folder} cannot be written to: {reason(error)}")) from error
+    paths = {info.base_name: info.path for info in entries}
+    if not paths:
+        return
+    foreign = next((name for name in sorted(paths) if not _OURS.fullmatch(name)), None)
+    if foreign is not None:
+        raise ArgumentError(
+            located(f"`folder` must be empty, or hold an earlier run, but {folder} holds {foreign!r}; choose another")
+        )
+    if not overwrite:
+        state = "a run" if MANIFEST in paths else "a run that was not finished"
+        raise ArgumentError(located(f"{folder} holds {state}: `overwrite=True` removes it, or choose another folder"))
+    if _reads(root, folder, filesystem):
+        raise ArgumentError(
+            located(f"{folder} holds what the pipe reads, so it cannot be removed; choose another folder")
+        )
+    # The manifest first: where it is, all files are.
+    for name in sorted(paths, key=lambda name: name != MANIFEST):
+        try:
+            place.filesystem.delete_file(paths[name])
+        except OSError as error:
+            raise SourceError(located(f"{folder}/{name} cannot be removed: {reason(error)}")) from error
+
+
+def _reads(root: Node, folder: str, filesystem: object) -> bool:
+    """Whether one of the listings has files of the folder."""
+    import pyarrow.compute as pc
+
+    call: Any = pc
+    where = _where(folder, filesystem)
+    for node in walk(root):
+        if isinstance(node.op, ListFiles) and node.op.listing is not None:
+            folders = call.replace_substring_regex(node.op.listing.paths, "/?[^/]*$", "").unique().to_pylist()
+            if any(_where(read or ".", node.op.selection.filesystem) == where for read in folders):
+                return True
+    return False
+
+
+def _where(folder: str, filesystem: object) -> tuple[str, str]:
+    place = locate(folder, filesystem)
+    kind = str(place.filesystem.type_name)
+    return kind, os.path.realpath(place.path) if kind == "local" else place.path

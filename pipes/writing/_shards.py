@@ -1,0 +1,159 @@
+"""What all writers share: a run of a pipe in chunks, and the files it goes to."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from ..checks import check_bytes, check_int
+from ..errors import ArgumentError, ArgumentTypeError, located
+from ..loader import Loader
+from ..pipe import Pipe
+from ..stage import bind, resolve
+from ..storage.filesystem import check_filesystem
+from ..storage.manifest import Manifest, columns, write_manifest
+from ..storage.output import Output, inside, output
+from ._folder import MANIFEST, prepare
+
+if TYPE_CHECKING:
+    from tqdm import tqdm  # type: ignore[import-untyped]
+
+FILE_SIZE = "256MiB"
+
+
+class Limits:
+    """When a file is full: after so many rows, or bytes.
+
+    Attributes:
+        rows: of each file but the last; None where bytes decide.
+        bytes: None where rows decide.
+    """
+
+    def __init__(self, rows_per_file: int | None, file_size: int | str | None) -> None:
+        if rows_per_file is not None and file_size is not None:
+            raise ArgumentError(located("`rows_per_file` and `file_size` both say when a file is full: give one"))
+        self.rows = None if rows_per_file is None else check_int("rows_per_file", rows_per_file, least=1)
+        self.bytes = None if self.rows is not None else check_bytes("file_size", file_size or FILE_SIZE)
+
+
+def check_pipe(value: object) -> None:
+    if not isinstance(value, Pipe):
+        raise ArgumentTypeError(located(f"`pipe` must be a Pipe but got: {value!r}"))
+
+
+class Run:
+    """One run of a pipe, in chunks.
+
+    Attributes:
+        root: the graph, listings and types fixed.
+        length: how many rows there will be, if known.
+    """
+
+    def __init__(self, pipe: Pipe[object], chunk: int, workers: int) -> None:
+        check_pipe(pipe)
+        check_int("workers", workers, least=0)
+        self.root = resolve(pipe)
+        self.length = bind(self.root).length
+        self._chunk = chunk
+        self._workers = workers
+
+    def __iter__(self) -> Iterator[Sequence[object]]:
+        pipe: Pipe[object] = Pipe(self.root.op, self.root.inputs, self.root.where)
+        with Loader(pipe.batch(self._chunk), workers=self._workers, rank=0, world_size=1) as loader:
+            yield from loader
+
+
+class Shard(io.RawIOBase):
+    """A file that is being written: counts and digests what goes through.
+
+    Attributes:
+        bytes, rows: what it has so far.
+    """
+
+    def __init__(self, stream: Output, bar: tqdm[Any]) -> None:
+        self.bytes = 0
+        self.rows = 0
+        self.digest = hashlib.sha256()
+        self._stream = stream
+        self._bar = bar
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self.digest.update(data)
+        self.bytes += self._stream.write(data)
+        return len(data)
+
+    def wrote(self, rows: int) -> None:
+        """Counts rows that are now in the file, or about to be."""
+        self.rows += rows
+        self._bar.update(rows)
+
+
+class Shards:
+    """The files of a run in a folder, one after another, and in the end their manifest; on a terminal, a progress bar.
+
+    Args:
+        run: what will be written.
+        folder: a path or URL; it is made, or emptied of an earlier run.
+        made_by: the function that writes.
+        ending: of the files' names.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        folder: object,
+        made_by: str,
+        ending: str,
+        *,
+        filesystem: object,
+        progress: bool,
+        overwrite: bool,
+    ) -> None:
+        if not isinstance(folder, (str, os.PathLike)):
+            raise ArgumentTypeError(located(f"`folder` must be a path but got: {folder!r}"))
+        check_filesystem(filesystem)
+        self._folder = str(os.fspath(folder))
+        self._filesystem = filesystem
+        self._made_by = made_by
+        self._ending = ending
+        self._files: list[dict[str, object]] = []
+        self._bytes = 0
+        prepare(self._folder, filesystem, run.root, overwrite=overwrite)
+
+        from tqdm import tqdm
+
+        off = None if progress else True  # None: where stderr is no terminal
+        self._bar = tqdm(total=run.length, desc=made_by, unit=" rows", unit_scale=True, disable=off)
+
+    def __enter__(self) -> Shards:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._bar.close()
+
+    @contextmanager
+    def file(self) -> Generator[Shard]:
+        """The next file; it is there, and in the manifest, when the block has ended without an error."""
+        name = f"part-{len(self._files):05d}.{self._ending}"
+        with output(inside(self._folder, name, self._filesystem), self._filesystem) as stream:
+            shard = Shard(stream, self._bar)
+            yield shard
+        self._files.append({"path": name, "bytes": shard.bytes, "rows": shard.rows, "sha256": shard.digest.hexdigest()})
+        self._bytes += shard.bytes
+        self._bar.set_postfix_str(f"{len(self._files)} files, {self._bytes / 1e6:.0f} MB")
+
+    def finish(self) -> str:
+        """Writes the manifest; its path."""
+        import pyarrow as pa
+
+        path = inside(self._folder, MANIFEST, self._filesystem)
+        files = pa.Table.from_pylist(self._files, columns())
+        write_manifest(Manifest(self._made_by, files), path, self._filesystem)
+        return path

@@ -1,0 +1,42 @@
+"""What the tests of text formats share: chunks of one size, and all rows of some bytes."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+from feedpipe.errors import DataError
+from feedpipe.formats.chunks import ChunkReader, Format, Growth
+
+
+class Always(Growth):
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def next(self) -> int:
+        return self.size
+
+
+def opened(data: bytes, form: Format[Any], name: str) -> ChunkReader:
+    return ChunkReader(io.BytesIO(data), name, form.cut)
+
+
+def fixed(form: Format[Any], files: Sequence[bytes], name: str) -> Any:
+    """The format with names and types fixed by these files."""
+    return form.fix((form.head(opened(data, form, f"first-{k}.{name}")) for k, data in enumerate(files)), [])
+
+
+def read_all(data: bytes, form: Format[Any], size: int, name: str) -> tuple[list[Any], list[int], DataError | None]:
+    """The rows, their lines, and the error that ended them."""
+    reader = opened(data, form, name)
+    start, parse = form.begin(reader)
+    rows: list[Any] = []
+    lines: list[int] = []
+    for chunk in reader.chunks(start, Always(size)):
+        got, error = parse(chunk, 0)
+        rows.extend(got)
+        lines.extend(form.lines(chunk)[: len(got)])
+        if error is not None:
+            return rows, lines, error
+    return rows, lines, None

@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import io
+import json
+import pickle
+
+import cloudpickle
+import numpy as np
+import PIL.Image
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import feedpipe as fp
+from feedpipe.errors import ArgumentError, ArgumentTypeError
+from feedpipe.testing import check_operator
+
+PIXELS = np.random.default_rng(0).integers(0, 256, (5, 7, 3), np.uint8)
+
+
+def encoded(kind: str, image: PIL.Image.Image | None = None, **options: object) -> bytes:
+    made = io.BytesIO()
+    (image or PIL.Image.fromarray(PIXELS)).save(made, kind, **options)
+    return made.getvalue()
+
+
+def saved(array: object) -> bytes:
+    made = io.BytesIO()
+    np.save(made, array, allow_pickle=True)
+    return made.getvalue()
+
+
+def decoded(**row):
+    options = {name: row.pop(name) for name in ("images", "mode", "decoders") if name in row}
+    return fp.from_sequence([row]).decode(**options)[0]
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_law(streamed):
+    rows = [{"__key__": str(n), "cls": b"%d" % n, "png": encoded("PNG")} for n in range(20)]
+    source = fp.from_sequence(rows)
+    got = check_operator((source.filter(bool) if streamed else source).decode())
+    assert [row["cls"] for row in got] == list(range(20))
+    assert (got[7]["png"] == PIXELS).all()
+
+
+@pytest.mark.parametrize(
+    ("extension", "kind"),
+    [("png", "PNG"), ("PNG", "PNG"), ("ppm", "PPM"), ("bmp", "BMP"), ("tif", "TIFF"), ("tiff", "TIFF"), ("jpg", "PNG")],
+)
+def test_images(extension, kind):
+    image = decoded(**{extension: encoded(kind)})[extension]
+    assert image.dtype == np.uint8 and (image == PIXELS).all()
+    image[0, 0] = 1  # it can be written to
+
+
+@pytest.mark.parametrize(("extension", "kind"), [("jpg", "JPEG"), ("jpeg", "JPEG"), ("webp", "WEBP"), ("gif", "GIF")])
+def test_lossy_images(extension, kind):
+    assert decoded(**{extension: encoded(kind)})[extension].shape == (5, 7, 3)
+
+
+def test_modes():
+    grey = PIL.Image.fromarray(PIXELS[:, :, 0])
+    assert decoded(png=encoded("PNG", grey))["png"].shape == (5, 7, 3)
+    assert (decoded(png=encoded("PNG", grey), mode="L")["png"][:, :, 0] == PIXELS[:, :, 0]).all()
+    assert decoded(png=encoded("PNG"), mode="RGBA")["png"].shape == (5, 7, 4)
+    image = decoded(png=encoded("PNG"), images="pil")["png"]
+    assert isinstance(image, PIL.Image.Image) and (image.mode, image.size) == ("RGB", (7, 5))
+    palette = PIL.Image.fromarray(PIXELS).quantize(8)
+    transparent = encoded("PNG", palette, transparency=bytes(range(8)))
+    assert (decoded(png=transparent)["png"] == np.asarray(palette.convert("RGB"))).all()
+
+
+def test_other_kinds():
+    row = {
+        "__key__": "dir/1",
+        "txt": "é".encode(),
+        "cls": b"17",
+        "json": b'{"a": [1, null]}',
+        "npy": saved(np.arange(6, dtype=">i4").reshape(2, 3)),
+        "seg.png": encoded("PNG"),
+        "wav": b"...",
+        "number": 3,
+    }
+    got = decoded(**row)
+    assert list(got) == list(row)
+    assert (got["__key__"], got["txt"], got["cls"], got["json"]) == ("dir/1", "é", 17, {"a": [1, None]})
+    assert got["npy"].tolist() == [[0, 1, 2], [3, 4, 5]] and got["npy"].dtype.isnative
+    assert (got["seg.png"] == PIXELS).all()
+    assert (got["wav"], got["number"]) == (b"...", 3)
+
+
+def test_rows_of_whole_files(tmp_path):
+    (tmp_path / "a.b.JSON").write_text("[1]")
+    (tmp_path / "c.bin").write_text("[1]")
+    (tmp_path / "d").write_text("[1]")
+    rows = list(fp.read_bytes(tmp_path).decode())
+    assert [row["bytes"] for row in rows] == [[1], b"[1]", b"[1]"]
+    assert [row["path"] for row in rows] == [str(tmp_path / name) for name in ("a.b.JSON", "c.bin", "d")]
+
+
+def test_own_decoders_come_first():
+    row = {"json": b"[]", "seg.png": b"s", "png": encoded("PNG"), "wav": b"w"}
+    got = decoded(**row, decoders={"json": len, "seg.png": bytes.upper, "wav": bytes.decode})
+    assert (got["json"], got["seg.png"], got["wav"]) == (2, b"S", "w")
+    assert got["png"].shape == (5, 7, 3)
+
+
+def bomb() -> bytes:
+    # 30,000 x 30,000 pixels of one bit, all alike: some hundred kilobytes.
+    return encoded("PNG", PIL.Image.new("1", (30_000, 30_000)))
+
+
+def without_end() -> bytes:
+    data = encoded("JPEG", PIL.Image.fromarray(np.tile(PIXELS, (20, 20, 1))))
+    return data[: len(data) // 2]
+
+
+BROKEN = {
+    "an image cut short": ("jpg", without_end(), "`jpg` cannot be decoded: OSError: image file is truncated"),
+    "no image": ("png", b"hello", "`png` cannot be decoded: ValueError: it is damaged, or no image of JPEG, PNG"),
+    "a format that runs programs": ("png", b"%!PS-Adobe-3.0 EPSF-3.0\n", "it is damaged, or no image of"),
+    "more than 8 bits": (
+        "png",
+        encoded("PNG", PIL.Image.fromarray(np.full((2, 2), 40_000, np.uint16))),
+        "its pixels are of mode I;16, and conversion to 8 bits would cut them off",
+    ),
+    "no number": ("cls", b"one", "`cls` cannot be decoded: ValueError: invalid literal for int"),
+    "no text": ("txt", b"\xff", "`txt` cannot be decoded: UnicodeDecodeError"),
+    "no JSON": ("json", b"{", "`json` cannot be decoded: JSONDecodeError"),
+    "pickled objects": ("npy", saved(np.array([{}], object)), "it holds Python objects, which would have to be unpick"),
+    "an array cut short": ("npy", saved(np.arange(9))[:-1], "it is truncated: 9 items of int64 make 200 bytes, and it"),
+    "no array": ("npy", b"hello", r"it is no \.npy file, or its header is damaged"),
+}
+
+
+@pytest.mark.parametrize(("extension", "data", "message"), BROKEN.values(), ids=BROKEN.keys())
+def test_what_cannot_be_decoded(extension, data, message):
+    rows = [{"__key__": "good", "txt": b"good"}, {"__key__": "bad", extension: data}]
+    got = []
+    with pytest.raises(fp.RowError, match=message) as caught:
+        got.extend(fp.from_sequence(rows).decode())
+    assert got == [{"__key__": "good", "txt": "good"}]
+    assert "`.decode()` failed" in str(caught.value) and "from_sequence, row 2" in str(caught.value)
+    assert __file__ in str(caught.value)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
+def test_a_bomb_is_an_error(monkeypatch):
+    data = bomb()
+    with pytest.raises(fp.RowError, match="DecompressionBombError"):
+        decoded(png=data)
+    monkeypatch.setattr(PIL.Image, "MAX_IMAGE_PIXELS", 30_000 * 29_999)  # by itself Pillow only warns here
+    with pytest.raises(fp.RowError, match="900000000 pixels, and `PIL.Image.MAX_IMAGE_PIXELS` allows 899970000"):
+        decoded(png=data)
+
+
+@given(st.sampled_from(["jpg", "png", "gif", "webp", "tif", "npy", "json"]), st.data())
+def test_damaged_bytes_give_a_value_or_an_error(extension, draw):
+    kinds = {"jpg": "JPEG", "png": "PNG", "gif": "GIF", "webp": "WEBP", "tif": "TIFF"}
+    whole = {"npy": saved(np.arange(5)), "json": json.dumps([1, "a"]).encode()}
+    data = bytearray(encoded(kinds[extension]) if extension in kinds else whole[extension])
+    for _ in range(draw.draw(st.integers(1, 4))):
+        data[draw.draw(st.integers(0, len(data) - 1))] = draw.draw(st.integers(0, 255))
+    try:
+        decoded(**{extension: bytes(data[: draw.draw(st.integers(0, len(data)))])})
+    except fp.RowError as error:
+        assert f"`{extension}` cannot be decoded" in str(error)
+
+
+def test_an_error_names_file_and_key(tmp_path):
+    (tmp_path / "a.json").write_text("{")
+    with pytest.raises(fp.RowError, match=r"`json` cannot be decoded(.|\n)*a\.json, row 1"):
+        list(fp.read_bytes(tmp_path).decode())
+
+
+def test_it_is_shown_as_it_was_written_and_travels():
+    pipe = fp.from_sequence([{"cls": b"1"}]).decode(images="pil", decoders={"a": len})
+    assert repr(pipe).endswith(".decode(images='pil', decoders={'a': len})")
+    assert repr(fp.from_sequence([]).decode()).endswith(".decode()")
+    assert list(pickle.loads(cloudpickle.dumps(pipe))) == [{"cls": 1}]
+
+
+def test_arguments():
+    rows = fp.from_sequence([{}])
+    with pytest.raises(ArgumentError, match="`images` must be one of 'numpy', 'pil' but got: 'jax'") as caught:
+        rows.decode(images="jax")
+    assert __file__ in str(caught.value)
+    with pytest.raises(ArgumentError, match="`mode` must be one of 'RGB', 'L', 'RGBA' but got: 'P'"):
+        rows.decode(mode="P")
+    with pytest.raises(ArgumentTypeError, match="`decoders` must be a dict such as"):
+        rows.decode(decoders=len)
+    with pytest.raises(ArgumentTypeError, match="must have extensions in lower case.*'.JPG'"):
+        rows.decode(decoders={".JPG": len})
+    with pytest.raises(ArgumentTypeError, match=r"`decoders\['jpg'\]` must be callable but got: 3"):
+        rows.decode(decoders={"jpg": 3})
+    with pytest.raises(fp.RowError, match="rows must be dicts that hold bytes"):
+        list(fp.from_sequence([b"a"]).decode())

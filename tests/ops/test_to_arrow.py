@@ -1,0 +1,87 @@
+"""`to_arrow`: batches of rows as record batches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import feedpipe as fp
+from feedpipe.errors import DataError
+from feedpipe.rows import Rows
+from feedpipe.testing import check_operator
+
+TABLE = pa.table({"n": [1, None, 3, 4, 5], "t": list("abcde"), "l": [[1], [], None, [4], [5, 6]]})
+
+
+def of(rows: list[Any]) -> pa.RecordBatch:
+    (batch,) = fp.from_sequence(rows).batch(len(rows)).to_arrow()
+    return batch
+
+
+def test_law() -> None:
+    assert [batch.num_rows for batch in check_operator(fp.from_table(TABLE).batch(2).to_arrow())] == [2, 2, 1]
+    check_operator(fp.from_table(TABLE).filter(lambda row: row["n"] != 3).batch(2).to_arrow())
+    check_operator(fp.from_sequence(TABLE.to_pylist()).batch(2).to_arrow())
+    assert check_operator(fp.from_table(TABLE[:0]).batch(2).to_arrow()) == []
+
+
+def test_the_columns_of_a_table_are_handed_over_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(self: Rows) -> Any:
+        raise AssertionError("rows were made")
+
+    monkeypatch.setattr(Rows, "__iter__", never)
+    array = np.arange(8.0)
+    (batch,) = fp.from_arrays({"x": array}).batch(8).to_arrow()
+    assert batch.column("x").buffers()[1].address == array.__array_interface__["data"][0]
+    assert pa.Table.from_batches(fp.from_table(TABLE).batch(2).to_arrow()) == TABLE
+
+
+def test_arrays_become_tensors_however_they_are_held() -> None:
+    pipe = fp.from_arrays({"x": np.arange(12, dtype="float32").reshape(3, 2, 2)})
+    (held,) = pipe.batch(3).to_arrow()
+    (made,) = pipe.map(lambda row: row).batch(3).to_arrow()
+    assert held == made
+    assert held.column("x").type == pa.fixed_shape_tensor(pa.float32(), (2, 2))
+
+
+def test_lists_of_dicts() -> None:
+    batch = of([{"a": 1, "b": "x"}, {"a": None, "c": np.arange(2)}, {"b": "y", "c": np.arange(3)}])
+    assert batch.to_pydict() == {"a": [1, None, None], "b": ["x", None, "y"], "c": [None, [0, 1], [0, 1, 2]]}
+    assert of([{"c": np.arange(2)}, {"c": np.arange(3)}]).to_pydict() == {"c": [[0, 1], [0, 1, 2]]}
+
+
+WRONG: dict[str, tuple[list[Any], str]] = {
+    "two types": ([{"a": 1}, {"a": "x"}], r"`\.to_arrow\(\)`: field `a`: its values make no column: .*'x'"),
+    "an object": ([{"a": object()}], "field `a`: its values make no column"),
+    "an int of 65 bits": ([{"a": 2**64}], "field `a`: its values make no column"),
+    "arrays of several axes and shapes": ([{"a": np.ones((1, 2))}, {"a": np.ones((2, 2))}], "field `a`"),
+    "a name that is none": ([{1: 1}], "columns must have names that are strings but one has: 1"),
+    "no dicts": ([1, 2], r"rows must be dicts, .* but one is of type int; make dicts with a `.map` before `.batch`"),
+}
+
+
+@pytest.mark.parametrize(("rows", "message"), WRONG.values(), ids=WRONG.keys())
+def test_rows_that_make_no_columns_are_named(rows: list[Any], message: str) -> None:
+    with pytest.raises(DataError, match=message) as caught:
+        of(rows)
+    assert "batch that begins at from_sequence, row 1" in str(caught.value)
+    assert __file__ in str(caught.value)
+
+
+def test_rows_without_a_batch_say_so() -> None:
+    with pytest.raises(DataError, match=r"must be a batch of rows but is of type dict; put `.batch\(n\)` before it"):
+        list(fp.from_table(TABLE).to_arrow())  # type: ignore[misc]
+
+
+@pytest.mark.slow
+def test_batches_cross_processes() -> None:
+    pipe = fp.from_table(TABLE).batch(2).to_arrow()
+    with fp.Loader(pipe, workers=2) as loader:
+        assert list(loader) == list(pipe)
+
+
+def test_as_code() -> None:
+    assert repr(fp.from_sequence([{}]).batch(1).to_arrow()).endswith(".batch(1).to_arrow()")

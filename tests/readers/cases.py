@@ -1,0 +1,347 @@
+"""Every reader: how it is called, files for it, and the rows that it promises of them.
+
+The rows are made here, not read from anywhere, so a reader that is wrong on all storages alike is found as well. A file
+with other content of the same length (`other`) is what replaces one while it is read.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import struct
+import tarfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import PIL.Image
+import pyarrow as pa
+from pyarrow import feather, parquet
+
+import feedpipe as fp
+
+UNIT = 32
+"""Rows of a row group and of a record batch."""
+
+Made = tuple[bytes, list[Any]]
+"""What a file holds, and the rows of it as the reader promises them: by value and by type."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A reader with files.
+
+    Attributes:
+        read: makes the pipe, of the folder with the files.
+        layout: makes each file, by its path below the folder, in the order of the pipe; True makes other content. The
+            last file is of some size and not compressed: it is what faults strike.
+        numbered: whether rows have the column `row`, their number in the file.
+        filesystem: whether the reader takes `filesystem=`.
+    """
+
+    read: Callable[..., fp.Pipe[Any]]
+    layout: Mapping[str, Callable[[bool], Made]]
+    numbered: bool = False
+    filesystem: bool = True
+
+    @property
+    def last(self) -> str:
+        return list(self.layout)[-1]
+
+    def file(self, path: str, *, other: bool = False) -> bytes:
+        data = self.layout[path](other)[0]
+        if path.endswith((".gz", ".tgz")):
+            return gzip.compress(data, mtime=0)
+        return bytes(pa.Codec("zstd").compress(data)) if path.endswith(".zst") else data
+
+    def files(self) -> dict[str, bytes]:
+        return {path: self.file(path) for path in self.layout}
+
+    def rows(self, *, other: bool = False) -> list[Any]:
+        """The rows of all files; `other`: after the last one has been replaced."""
+        return [row for path in self.layout for row in self._rows(path, other and path == self.last)]
+
+    def _rows(self, path: str, other: bool) -> list[Any]:
+        rows = self.layout[path](other)[1]
+        if path.startswith("year="):
+            rows = [{**row, "year": int(path[5:9])} for row in rows]
+        if self.numbered:
+            rows = [{**row, "row": number} for number, row in enumerate(rows)]
+        return [{**row, "path": path} if isinstance(row, dict) and "path" in row else row for row in rows]
+
+    def places(self) -> list[int]:
+        """Where states are taken: at the first rows, at edges of files and units, in their midst, at the end."""
+        end = len(self.rows())
+        last = end - len(self._rows(self.last, False))
+        some = {0, 1, last - 1, last, last + 1, last + UNIT - 1, last + UNIT, last + 2 * UNIT + 7, end - 1, end}
+        return sorted(place for place in some if 0 <= place <= end)
+
+
+# Text and tables
+
+
+def _lines(numbers: range, other: bool) -> Made:
+    rows = [f"{number:04} {'süd' if other else 'nör'}{number % 40 * ' x'}" for number in numbers]
+    return "".join(f"{row}\n" for row in rows).encode(), rows
+
+
+def _record(number: int, other: bool, word: str | None) -> dict[str, Any]:
+    return {
+        "id": 1000 + number + 1000 * other,
+        "x": number % 8 / 8 + other,
+        "few": None if number % 5 == 0 else number % 7,
+        "word": word,
+    }
+
+
+def _csv(numbers: range, other: bool, words: tuple[str, ...]) -> Made:
+    rows = [_record(number, other, words[number % len(words)]) for number in numbers]
+    sink = io.StringIO()
+    writer = csv.DictWriter(sink, ["id", "x", "few", "word"], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return sink.getvalue().encode(), rows
+
+
+def _nested(numbers: range, other: bool) -> list[dict[str, Any]]:
+    words = ["north", "süd", "", None]
+    return [
+        {
+            **_record(number, other, words[number % 4]),
+            "at": {"list": [number % 3] * (number % 3), "ok": number % 2 == 0},
+        }
+        for number in numbers
+    ]
+
+
+_NESTED = pa.schema({
+    "id": pa.int64(), "x": pa.float64(), "few": pa.int64(), "word": pa.string(),
+    "at": pa.struct({"list": pa.list_(pa.int64()), "ok": pa.bool_()}),
+})  # fmt: skip
+
+
+def _jsonl(numbers: range, other: bool) -> Made:
+    rows = _nested(numbers, other)
+    return "".join(json.dumps(row) + "\n" for row in rows).encode(), rows
+
+
+def _parquet(numbers: range, other: bool) -> Made:
+    rows, sink = _nested(numbers, other), io.BytesIO()
+    table = pa.Table.from_pylist(rows, _NESTED)
+    parquet.write_table(table, sink, row_group_size=UNIT, compression="none", use_dictionary=False)
+    return sink.getvalue(), rows
+
+
+def _arrow(numbers: range, other: bool, form: str) -> Made:
+    rows, sink = _nested(numbers, other), io.BytesIO()
+    table = pa.Table.from_pylist(rows, _NESTED)
+    if form == "stream":
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table, UNIT)
+    else:
+        feather.write_feather(table, sink, compression=form, chunksize=UNIT)
+    return sink.getvalue(), rows
+
+
+def _read_arrow_in_order(root: str, **options: Any) -> fp.Pipe[Any]:
+    files = fp.list_files(root, recursive=True, **options).open_files(**options)
+    return files.parse_arrow(row_column="row")
+
+
+# Whole files, arrays and images
+
+
+def _bytes(numbers: range, other: bool) -> Made:
+    data = bytes(number % 251 + other for number in numbers)
+    return data, [{"path": "", "bytes": data}]
+
+
+def _array(numbers: range, other: bool, order: str = "C") -> np.ndarray:
+    values = np.asarray(numbers, np.float32).reshape(-1, 1) + np.arange(512, dtype=np.float32) + other
+    return np.asarray(values, order=order)
+
+
+def _npy(numbers: range, other: bool, order: str = "C") -> Made:
+    sink = io.BytesIO()
+    np.save(sink, _array(numbers, other, order))
+    return sink.getvalue(), list(_array(numbers, other))
+
+
+def _column(numbers: range, other: bool, order: str = "C") -> Made:
+    """A file of the column `x` of a table; the column `y` is the number of the row."""
+    data, rows = _npy(numbers, other, order)
+    return data, [{"x": row, "y": number} for number, row in zip(numbers, rows, strict=True)]
+
+
+def _numbers(numbers: range, other: bool) -> Made:
+    sink = io.BytesIO()
+    np.save(sink, np.asarray(numbers, np.int64))
+    return sink.getvalue(), []
+
+
+def _idx(numbers: range, other: bool) -> Made:
+    images = _array(numbers, other).astype(np.uint8)
+    head = b"\0\0\x08\2" + struct.pack(">2I", *images.shape)
+    return head + images.tobytes(), [{"image": one, "label": n % 10} for n, one in zip(numbers, images, strict=True)]
+
+
+def _idx_labels(numbers: range, other: bool) -> Made:
+    return b"\0\0\x08\1" + struct.pack(">I", len(numbers)) + bytes(n % 10 for n in numbers), []
+
+
+def _picture(number: int, other: bool, size: int = 120) -> np.ndarray:
+    draw = np.random.default_rng([number, other])
+    return draw.integers(0, 256, (size, 30, 3), np.uint8)
+
+
+def _encoded(picture: np.ndarray, form: str) -> bytes:
+    sink = io.BytesIO()
+    PIL.Image.fromarray(picture).save(sink, form)
+    return sink.getvalue()
+
+
+def _image(number: int, other: bool, form: str, name: str, label: int) -> Made:
+    picture = _picture(number, other)
+    return _encoded(picture, form), [{"image": picture, "label": label, "label_name": name, "path": ""}]
+
+
+# Tar files
+
+
+def _tar(numbers: range, other: bool, decoded: bool) -> Made:
+    sink, rows = io.BytesIO(), []
+    with tarfile.open(fileobj=sink, mode="w") as tar:
+        for number in numbers:
+            values = {
+                "cls": number % 10,
+                "txt": f"süd {number:04} {other:d}",
+                "json": {"n": [number, None], "other": f"{other:d}"},
+                "npy": _array(range(number, number + 1), other),
+                "seg.bmp": _picture(number, other, 2),
+            }
+            members = {
+                "cls": b"%d" % values["cls"],
+                "txt": values["txt"].encode(),
+                "json": json.dumps(values["json"]).encode(),
+                "npy": _npy(range(number, number + 1), other)[0],
+                "seg.bmp": _encoded(values["seg.bmp"], "bmp"),
+                "bin": bytes(range(number % 7)),
+            }
+            for extension, data in members.items():
+                member = tarfile.TarInfo(f"train/{number}.{extension}")
+                member.size = len(data)
+                tar.addfile(member, io.BytesIO(data))
+            rows.append({"__key__": f"train/{number}", **members, **(values if decoded else {})})
+    return sink.getvalue(), rows
+
+
+# The cases
+
+
+def _folders(
+    ending: str, encode: Callable[..., Made], *, packed: str = "", last: Callable[..., Made] | None = None
+) -> Any:
+    return {
+        f"year=2023/a.{ending}": partial(encode, range(70)),
+        f"year=2023/b.{ending}{packed}": partial(encode, range(70, 140)),
+        f"year=2024/a.{ending}": partial(encode, range(0)),
+        f"year=2024/b.{ending}": partial(last or encode, range(200, 500)),
+    }
+
+
+def _tars(*, decoded: bool) -> Any:
+    tar = partial(_tar, decoded=decoded)
+    return {
+        "a.tar": partial(tar, range(5)),
+        "b.tar.zst": partial(tar, range(5, 15)),
+        "c.tgz": partial(tar, range(15, 16)),
+        "d.tar": partial(tar, range(0)),
+        "deep/e.tar": partial(tar, range(16, 20)),
+        "deep/f.tar": partial(tar, range(20, 35)),
+    }
+
+
+CASES = {
+    "lines": Case(
+        partial(fp.read_lines, recursive=True),
+        {
+            "a.txt": partial(_lines, range(300)),
+            "b.txt.gz": partial(_lines, range(300, 500)),
+            "c.txt": partial(_lines, range(0)),
+            "deep/d.txt": partial(_lines, range(500, 900)),
+        },
+    ),
+    "csv": Case(
+        partial(fp.read_csv, recursive=True, newlines_in_values=False),
+        _folders("csv", partial(_csv, words=("north", "süd", "", "w e, s t")), packed=".gz"),
+    ),
+    "csv with line breaks": Case(
+        partial(fp.read_csv, recursive=True, row_column="row"),
+        _folders("csv", partial(_csv, words=("nor\nth", 'sü"d')), packed=".zst"),
+        numbered=True,
+    ),
+    "jsonl": Case(
+        partial(fp.read_jsonl, recursive=True),
+        _folders("jsonl", _jsonl, packed=".gz"),
+    ),
+    "parquet": Case(
+        partial(fp.read_parquet, recursive=True, row_column="row"), _folders("parquet", _parquet), numbered=True
+    ),
+    "arrow": Case(
+        partial(fp.read_arrow, recursive=True, row_column="row"),
+        _folders("arrow", partial(_arrow, form="lz4"), last=partial(_arrow, form="uncompressed")),
+        numbered=True,
+    ),
+    "arrow in order": Case(
+        _read_arrow_in_order,
+        _folders("arrow", partial(_arrow, form="uncompressed"), packed=".gz", last=partial(_arrow, form="stream")),
+        numbered=True,
+    ),
+    "tar": Case(partial(fp.read_tar, recursive=True), _tars(decoded=False)),
+    "decode": Case(lambda root, **options: fp.read_tar(root, recursive=True, **options).decode(), _tars(decoded=True)),
+    "bytes": Case(
+        partial(fp.read_bytes, recursive=True),
+        {
+            "a.bin": partial(_bytes, range(100)),
+            "b.bin.gz": partial(_bytes, range(9000)),
+            "c.bin": partial(_bytes, range(0)),
+            "deep/d.bin": partial(_bytes, range(20_000)),
+        },
+    ),
+    "numpy": Case(
+        lambda root, **options: fp.read_numpy(f"{root}/*.npy", **options),
+        {
+            "a.npy": partial(_npy, range(4)),
+            "b.npy": partial(_npy, range(4, 8), order="F"),
+            "c.npy": partial(_npy, range(0)),
+            "d.npy": partial(_npy, range(20, 32)),
+        },
+    ),
+    "numpy table": Case(
+        lambda root, **options: fp.read_numpy({"x": f"{root}/x/*.npy", "y": f"{root}/y/*.npy"}, **options),
+        {
+            "y/a.npy": partial(_numbers, range(6)),
+            "y/b.npy": partial(_numbers, range(6, 16)),
+            "x/a.npy": partial(_column, range(4)),
+            "x/b.npy": partial(_column, range(4, 16)),
+        },
+    ),
+    "idx": Case(
+        lambda root: fp.read_idx({"image": f"{root}/image", "label": f"{root}/label.gz"}),
+        {"label.gz": partial(_idx_labels, range(50)), "image": partial(_idx, range(50))},
+        filesystem=False,
+    ),
+    "images": Case(
+        fp.read_images,
+        {
+            "cat/1.png": partial(_image, 1, form="png", name="cat", label=0),
+            "dog/2.bmp": partial(_image, 2, form="bmp", name="dog", label=1),
+            "dog/deep/3.png": partial(_image, 3, form="png", name="dog", label=1),
+            "süd/4.bmp": partial(_image, 4, form="bmp", name="süd", label=2),
+        },
+    ),
+}

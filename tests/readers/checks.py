@@ -1,0 +1,182 @@
+"""What holds for every reader on every storage: the rows that it promises, and an exact resume."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import feedpipe as fp
+from feedpipe.errors import PlanWarning
+from feedpipe.ops import _byte_ranges
+from feedpipe.storage import ahead, remote
+from feedpipe.testing import same
+
+from .cases import CASES
+
+READERS = pytest.mark.parametrize("name", CASES)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the files of all cases lie, each case in a folder of its own.
+
+    Attributes:
+        root: a path or URL.
+        options: of each source, such as `filesystem=`.
+        url: the same place, for readers without such options.
+    """
+
+    root: str
+    options: dict[str, object] = field(default_factory=dict)
+    url: str = ""
+
+    @staticmethod
+    def local(root: Path) -> Place:
+        """The files, written to the local disk."""
+        for name, data in all_files().items():
+            path = root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        return Place(str(root))
+
+    def read(self, name: str) -> fp.Pipe[Any]:
+        return CASES[name].read(self._folder(name), **(self.options if CASES[name].filesystem else {}))
+
+    def below(self, name: str, rows: Iterable[Any]) -> list[Any]:
+        """The rows, with paths as they are below the folder of the case."""
+        begin = self._folder(name) + "/"
+        return [
+            {**row, "path": row["path"].removeprefix(begin)} if isinstance(row, dict) and "path" in row else row
+            for row in rows
+        ]
+
+    def _folder(self, name: str) -> str:
+        return f"{self.root if CASES[name].filesystem else self.url or self.root}/{name}"
+
+
+@lru_cache
+def all_files() -> dict[str, bytes]:
+    return {f"{name}/{path}": data for name, case in CASES.items() for path, data in case.files().items()}
+
+
+def check_rows(name: str, place: Place) -> None:
+    """The rows, the length where it is known, and rows by position where they have one."""
+    expected = CASES[name].rows()
+    with small_units():
+        pipe = place.read(name)
+        alike(place.below(name, pipe), expected)
+        with suppress(TypeError):  # it has no length
+            assert len(pipe) == len(expected)
+        if pipe.indexed:
+            some = [0, len(expected) // 2, -1]
+            alike(place.below(name, [pipe[k] for k in some]), [expected[k] for k in some])
+
+
+def check_resume(name: str, here: Place, there: Place, *, step: int = 1) -> None:
+    """A state taken anywhere goes on with the next row, on the storage where it was taken, or another one.
+
+    Args:
+        step: of the places that count, takes each so many.
+    """
+    places = CASES[name].places()
+    with small_units():
+        rows = CASES[name].rows()
+        _check_resume(name, here, there, rows, places[::step], 1)
+        if here.read(name).indexed:
+            return  # shards have no part in its order
+        loader = fp.Loader(here.read(name), shards=3)
+        dealt = here.below(name, loader)
+        alike(sorted(dealt, key=repr), sorted(rows, key=repr))
+        _check_resume(name, here, there, dealt, places[1 :: 2 * step], 3)
+
+
+def _check_resume(name: str, here: Place, there: Place, rows: list[Any], places: list[int], shards: int) -> None:
+    states = [_states(place.read(name), places, shards) for place in (there, here)]
+    for number, taken in enumerate(places):
+        resumed = fp.Loader(there.read(name), shards=shards)
+        resumed.load_state_dict(json.loads(states[number % 2][taken]))
+        # After the last row stands the next epoch.
+        alike(there.below(name, resumed), rows[taken:] or rows)
+
+
+def _states(pipe: fp.Pipe[Any], places: list[int], shards: int) -> dict[int, str]:
+    """The states after so many rows, as JSON."""
+    loader = fp.Loader(pipe, shards=shards)
+    found = {0: json.dumps(loader.state_dict())}
+    for _, info in loader.with_info():
+        if info.step in places:
+            found[info.step] = json.dumps(info.state_dict())
+    return found
+
+
+def check_shuffled(name: str, here: Place, there: Place) -> None:
+    """All rows in an order that the storage does not change, and a resume in their midst."""
+    rows = CASES[name].rows()
+    for window in (20, None) if here.read(name).indexed else (20,):
+        with small_units():
+            loaders = [fp.Loader(place.read(name).shuffle(window=window), seed=5, shards=3) for place in (here, there)]
+            shuffled = here.below(name, loaders[0])
+            alike(sorted(shuffled, key=repr), sorted(rows, key=repr))
+            assert len(rows) < 20 or repr(shuffled) != repr(rows)
+            taken = len(rows) // 2
+            begun = there.below(name, itertools.islice(loaders[1], taken))
+            resumed = fp.Loader(there.read(name).shuffle(window=window), seed=5, shards=3)
+            resumed.load_state_dict(json.loads(json.dumps(loaders[1].state_dict())))
+            alike(begun + there.below(name, resumed), shuffled)
+
+
+def check_workers(name: str, here: Place, there: Place) -> None:
+    """Two processes read as none does, each with a file system that it has opened itself; they resume as well."""
+    with small_units(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", PlanWarning)  # a file that is left over is read by both
+        rows = here.below(name, fp.Loader(here.read(name), shards=2))
+        taken = len(rows) // 3
+        with fp.Loader(there.read(name), workers=2, shards=2) as loader:
+            begun = there.below(name, itertools.islice(loader, taken))
+            state = json.loads(json.dumps(loader.state_dict()))
+            loader.load_state_dict(state)
+            alike(begun + there.below(name, loader), rows)
+
+
+def alike(rows: list[Any], expected: list[Any]) -> None:
+    """Raises where rows differ in a value or a type."""
+    for number, (one, other) in enumerate(zip(rows, expected, strict=False)):
+        assert same(one, other), f"row {number} is {one!r} and should be {other!r}"
+        assert types(one) == types(other), f"row {number} is {types(one)} and should be {types(other)}"
+    assert len(rows) == len(expected)
+
+
+def types(value: object) -> object:
+    """The type of a value, and of all in it."""
+    if isinstance(value, dict):
+        return {key: types(inner) for key, inner in value.items()}
+    return [*map(types, value)] if isinstance(value, list) else type(value)
+
+
+@contextmanager
+def small_units() -> Iterator[None]:
+    """Cuts files of some KiB into byte ranges; workers get those that are cut here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_byte_ranges, "RANGE", 2**12)
+        yield
+
+
+@contextmanager
+def small_requests() -> Iterator[None]:
+    """As well, files of some KiB take many requests, and no more than one is begun ahead."""
+    with small_units(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(remote, "FIRST", 2**9)
+        patch.setattr(remote, "MOST", 2**11)
+        patch.setattr(remote, "HOLE", 2**8)
+        patch.setattr(ahead, "FIRST", 1)
+        patch.setattr(ahead, "MOST", 1)
+        yield

@@ -1,0 +1,83 @@
+"""Every reader on every storage but HDFS, which has a file of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import fsspec
+import pytest
+
+import feedpipe as fp
+from feedpipe.graph import walk
+
+from ..servers.s3 import S3
+from ..storage.elsewhere import Elsewhere
+from .cases import CASES
+from .checks import READERS, Place, all_files, check_resume, check_rows, check_shuffled, check_workers
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    return Place.local(tmp_path_factory.mktemp("here"))
+
+
+@pytest.fixture(scope="module")
+def in_memory() -> Iterator[Place]:
+    memory = fsspec.filesystem("memory")
+    memory.pipe({f"/readers/{name}": data for name, data in all_files().items()})
+    yield Place("memory://readers")
+    memory.rm("/readers", recursive=True)
+
+
+@pytest.fixture(scope="module")
+def elsewhere() -> Place:
+    files = {f"readers/{name}": data for name, data in all_files().items()}
+    return Place("readers", {"filesystem": Elsewhere(files).filesystem})
+
+
+@pytest.fixture(scope="module")
+def bucket(s3_server: S3) -> str:
+    s3_server.put("readers", all_files())
+    return "readers"
+
+
+@pytest.fixture(params=["local", "memory", "elsewhere", pytest.param("s3", marks=pytest.mark.slow)])
+def there(request: pytest.FixtureRequest, name: str) -> Place:
+    if request.param == "local":
+        return request.getfixturevalue("here")
+    if request.param == "memory":
+        return request.getfixturevalue("in_memory")
+    if request.param == "elsewhere":
+        if not CASES[name].filesystem:
+            pytest.skip("this reader takes no `filesystem`")
+        return request.getfixturevalue("elsewhere")
+    request.getfixturevalue("s3")
+    return Place(f"s3://{request.getfixturevalue('bucket')}")
+
+
+def test_every_reader_has_a_case(here: Place) -> None:
+    kinds = {node.op.kind for name in CASES for node in walk(here.read(name))}
+    readers = {name.removeprefix("read_") for name in vars(fp) if name.startswith("read_")}
+    assert readers <= {kind.partition("_")[2] for kind in kinds}, "it belongs into `cases.py`"
+
+
+@READERS
+def test_rows(name: str, there: Place) -> None:
+    check_rows(name, there)
+
+
+@READERS
+def test_resume(name: str, here: Place, there: Place) -> None:
+    check_resume(name, here, there, step=2 if there.root.startswith("s3:") else 1)
+
+
+@READERS
+def test_shuffled(name: str, here: Place, there: Place) -> None:
+    check_shuffled(name, here, there)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("there", ["s3"], indirect=True)
+@READERS
+def test_two_workers(name: str, here: Place, there: Place) -> None:
+    check_workers(name, here, there)

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import pickle
+import shutil
+
+import cloudpickle
+import numpy as np
+import PIL.Image
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+import feedpipe as fp
+from feedpipe.errors import ArgumentError, ArgumentTypeError, MissingError, SourceError
+from feedpipe.testing import check_operator
+
+
+def pixels(n: int) -> np.ndarray:
+    return np.full((3 + n % 2, 4, 3), n, np.uint8)
+
+
+@pytest.fixture
+def root(tmp_path):
+    for n, name in enumerate(["b/1.png", "b/deep/2.PNG", "a-c/3.png", "a/4.png", "a/5.ppm", "ü/6.bmp"]):
+        path = tmp_path / "train" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        PIL.Image.fromarray(pixels(n)).save(path)
+    (tmp_path / "train" / "README.md").write_text("no image")
+    (tmp_path / "train" / "a" / "notes.txt").write_text("no image")
+    (tmp_path / "train" / "_cache").mkdir()
+    (tmp_path / "train" / "_cache" / "7.png").write_text("left out")
+    return tmp_path / "train"
+
+
+def test_law_and_rows(root):
+    rows = check_operator(fp.read_images(root))
+    assert [(row["path"], row["label"], row["label_name"]) for row in rows] == [
+        (f"{root}/a-c/3.png", 1, "a-c"),
+        (f"{root}/a/4.png", 0, "a"),
+        (f"{root}/a/5.ppm", 0, "a"),
+        (f"{root}/b/1.png", 2, "b"),
+        (f"{root}/b/deep/2.PNG", 2, "b"),
+        (f"{root}/ü/6.bmp", 3, "ü"),
+    ]
+    for row, n in zip(rows, [2, 3, 4, 0, 1, 5], strict=True):
+        assert (row["image"] == pixels(n)).all() and row["image"].dtype == np.uint8
+        assert list(row) == ["image", "label", "label_name", "path"]
+
+
+def test_indexed(root):
+    pipe = fp.read_images(root)
+    assert len(pipe) == 6 and pipe[-1]["label_name"] == "ü"
+    check_operator(pipe.shuffle().map(lambda row: (row["path"], row["label"])).batch(4))
+
+
+def test_without_labels_and_in_grey(root):
+    (root / "_cache" / "7.png").unlink()
+    PIL.Image.fromarray(pixels(9)).save(root / "in the root.png")
+    rows = check_operator(fp.read_images(root, label=None, mode="L"))
+    assert list(rows[0]) == ["image", "path"]
+    assert rows[0]["image"].shape == (3, 4, 1)
+    assert len(rows) == 7
+    assert repr(fp.read_images("a", label=None, mode="L")) == "fp.read_images('a', label=None, mode='L')"
+    assert repr(fp.read_images("a")) == "fp.read_images('a')"
+
+
+@pytest.mark.parametrize("slash", ["", "/"])
+def test_other_storage(root, slash):
+    memory = MemoryFileSystem(skip_instance_cache=True)
+    memory.store = {}
+    memory.put(f"{root}/", "/train/", recursive=True)
+    here, there = list(fp.read_images(root)), list(fp.read_images(f"/train{slash}", filesystem=memory))
+    assert [row["label_name"] for row in here] == [row["label_name"] for row in there]
+    assert [row["label"] for row in here] == [row["label"] for row in there]
+    assert there[0]["path"] == "/train/a-c/3.png"
+
+
+def test_relative_roots_and_urls(root, monkeypatch):
+    monkeypatch.chdir(root)
+    names = [row["label_name"] for row in fp.read_images(root)]
+    for written in (".", "./", "../train", f"file://{root}", f"{root}//"):
+        assert [row["label_name"] for row in fp.read_images(written)] == names, written
+
+
+def test_a_state_belongs_to_the_same_files(root, tmp_path):
+    loader = fp.Loader(fp.read_images(root).batch(2))
+    next(iter(loader))
+    state = loader.state_dict()
+    shutil.copytree(root, tmp_path / "moved")
+    moved = fp.Loader(fp.read_images(tmp_path / "moved").batch(2))
+    moved.load_state_dict(state)
+    assert len(list(moved)) == 2
+    (root / "b" / "1.png").unlink()
+    with pytest.raises(fp.FeedpipeError):
+        fp.Loader(fp.read_images(root).batch(2)).load_state_dict(state)
+
+
+def test_travels(root):
+    pipe = fp.read_images(root)
+    assert [row["path"] for row in pickle.loads(cloudpickle.dumps(pipe))] == [row["path"] for row in pipe]
+
+
+@pytest.mark.slow
+def test_workers(root):
+    pipe = fp.read_images(root).shuffle().map(lambda row: (row["label"], int(row["image"][0, 0, 0])))
+    with fp.Loader(pipe, workers=2) as loader, fp.Loader(pipe) as here:
+        assert list(loader) == list(here)
+
+
+def test_a_damaged_image_is_named_and_those_before_come_first(root):
+    data = (root / "b" / "1.png").read_bytes()
+    (root / "b" / "1.png").write_bytes(data[: len(data) // 2])
+    got = []
+    with pytest.raises(fp.RowError, match=r"`.read_images\((.|\n)*b/1\.png, row 1(.|\n)*test_read_images\.py"):
+        got.extend(fp.read_images(root))
+    assert len(got) == 3
+
+
+def test_a_file_that_vanished_or_changed(root):
+    pipe = fp.read_images(root)
+    assert len(pipe) == 6
+    (root / "a" / "4.png").unlink()
+    with pytest.raises(MissingError, match=r"4\.png is not there"):
+        pipe[1]
+
+
+def test_roots_that_are_none(root, tmp_path):
+    with pytest.raises(MissingError, match="none is not there"):
+        len(fp.read_images(tmp_path / "none"))
+    with pytest.raises(SourceError, match=r"1\.png is no folder; for files and globs there is `read_bytes`"):
+        len(fp.read_images(root / "b" / "1.png"))
+    with pytest.raises(SourceError, match="is no folder"):
+        len(fp.read_images(root / "*"))
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "a.txt").write_text("a")
+    with pytest.raises(SourceError, match="texts holds 1 files and no image: jpg, jpeg"):
+        len(fp.read_images(tmp_path / "texts"))
+
+
+def test_classes_that_are_open(root):
+    (root / "c").mkdir()
+    assert len(fp.read_images(root)) == 6  # as on an object store, where an empty folder is none
+    (root / "c" / "notes.txt").write_text("no image")
+    with pytest.raises(SourceError, match=r"has folders without an image, such as 'c'(.|\n)*test_read_images\.py"):
+        len(fp.read_images(root))
+    PIL.Image.fromarray(pixels(1)).save(root / "x.png")
+    with pytest.raises(SourceError, match="holds images outside of folders"):
+        len(fp.read_images(root))
+
+
+def test_arguments():
+    with pytest.raises(ArgumentTypeError, match="`root` must be the path of a folder but got: 3"):
+        fp.read_images(3)
+    with pytest.raises(ArgumentError, match="`label` must be one of 'folder', None but got: 'name'"):
+        fp.read_images("a", label="name")
+    with pytest.raises(ArgumentError, match="`mode` must be one of"):
+        fp.read_images("a", mode="P")

@@ -1,0 +1,226 @@
+from __future__ import annotations
+
+import io
+import pickle
+import warnings
+
+import cloudpickle
+import numpy as np
+import pytest
+from fsspec.implementations.dirfs import DirFileSystem
+from fsspec.implementations.local import LocalFileSystem
+from fsspec.implementations.memory import MemoryFileSystem
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import feedpipe as fp
+from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, MissingError, SourceError
+from feedpipe.testing import check_operator, same
+
+
+def encoded(array: object, version: tuple[int, int] | None = None) -> bytes:
+    made = io.BytesIO()
+    with warnings.catch_warnings(action="ignore"):
+        np.lib.format.write_array(made, np.asanyarray(array), version)
+    return made.getvalue()
+
+
+def test_a_table(tmp_path):
+    x, y = np.arange(42.0).reshape(21, 2), np.arange(21)
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "y.npy", y)
+    pipe = fp.read_numpy({"x": tmp_path / "x.npy", "y": tmp_path / "y.npy"})
+    rows = check_operator(pipe)
+    assert same(rows, list(fp.from_arrays({"x": x, "y": y})))
+    assert type(rows[3]["y"]) is int
+    check_operator(pipe.shuffle().batch(4).collate())
+    batch = pipe.batch(4).collate()[1]
+    assert batch["x"].tolist() == x[4:8].tolist()
+    assert type(pipe.batch(4)[0]).__name__ == "Rows"
+
+
+@pytest.mark.parametrize("shape", [(21,), (21, 2), (0,), (0, 3), (4, 0)])
+@pytest.mark.parametrize("dtype", ["|u1", "|b1", "<f2", ">f8", "<i4", ">i2", "<c16", "<U3", "|S2"])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_plain_rows(tmp_path, shape, dtype, order):
+    array = np.arange(np.prod(shape)).reshape(shape).astype(dtype, order=order)
+    np.save(tmp_path / "x.npy", array)
+    rows = check_operator(fp.read_numpy(tmp_path / "x.npy"), samples=3)
+    native = array.astype(array.dtype.newbyteorder("="))
+    assert same(rows, list(native))
+    assert same(rows, list(fp.from_sequence(native)))
+
+
+@pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
+def test_versions_of_the_format(tmp_path, version):
+    (tmp_path / "x.npy").write_bytes(encoded(np.arange(5), version))
+    assert list(fp.read_numpy(tmp_path / "x.npy")) == [0, 1, 2, 3, 4]
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=4), st.lists(st.integers(0, 5), min_size=1, max_size=4))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
+def test_files_are_joined_wherever_they_end(tmp_path, xs, ys):
+    ys = [*ys, max(0, sum(xs) - sum(ys))]
+    xs = [*xs, max(0, sum(ys) - sum(xs))]
+    x, y = np.arange(sum(xs)), np.arange(2 * sum(ys)).reshape(-1, 2)
+    parts = {"x": np.split(x, np.cumsum(xs)[:-1]), "y": np.split(y, np.cumsum(ys)[:-1])}
+    paths = {}
+    for name, arrays in parts.items():
+        paths[name] = [tmp_path / f"{name}{k}.npy" for k in range(len(arrays))]
+        for path, array in zip(paths[name], arrays, strict=True):
+            np.save(path, array)
+    pipe = fp.read_numpy(paths)
+    assert same(check_operator(pipe, samples=3), list(fp.from_arrays({"x": x, "y": y})))
+    assert same(sorted(row["x"] for row in pipe.shuffle()), x.tolist())
+    assert same(
+        [batch["y"].tolist() for batch in pipe.batch(3).collate()], [y[k : k + 3].tolist() for k in range(0, len(y), 3)]
+    )
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("kind", ["near", "far"])
+def test_other_storage(tmp_path, kind, order):
+    storage = DirFileSystem(str(tmp_path), LocalFileSystem())
+    if kind == "near":
+        storage = MemoryFileSystem(skip_instance_cache=True)
+        storage.store = {}
+    storage.makedirs("/data", exist_ok=True)
+    x = np.arange(60.0).reshape(30, 2)
+    for k in range(3):
+        storage.pipe_file(f"/data/x{k}.npy", encoded(np.asarray(x[10 * k : 10 * k + 10], order=order)))
+    storage.pipe_file("/data/y.npy", encoded(np.arange(30)))
+    table = fp.read_numpy({"x": "/data/x*.npy", "y": "/data/y.npy"}, filesystem=storage)
+    assert same(check_operator(table, samples=4), list(fp.from_arrays({"x": x, "y": np.arange(30)})))
+    assert sorted(row["y"] for row in table.shuffle().batch(7).unbatch()) == list(range(30))
+    assert same(list(fp.read_numpy("/data/x*.npy", filesystem=storage)), list(x))
+
+
+def test_a_mixed_table_of_empty_parts(tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros((0, 2)))
+    assert list(fp.read_numpy({"x": [tmp_path / "x.npy"] * 2})) == []
+    assert len(fp.read_numpy([tmp_path / "x.npy"] * 2)) == 0
+
+
+def test_mapped_and_read_only(tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(6).reshape(3, 2))
+    row = fp.read_numpy({"x": tmp_path / "x.npy"})[0]["x"]
+    with pytest.raises(ValueError, match="read-only"):
+        row[0] = 1
+    assert not row.flags.owndata
+
+
+def test_travels_as_paths(tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(100_000))
+    pipe = fp.read_numpy({"x": tmp_path / "x.npy"})
+    assert pipe[7] == {"x": 7}
+    sent = cloudpickle.dumps(pipe)
+    assert len(sent) < 10_000
+    assert pickle.loads(sent)[99_999] == {"x": 99_999}
+
+
+@pytest.mark.slow
+def test_workers_and_resume(tmp_path):
+    for k in range(3):
+        np.save(tmp_path / f"{k}.npy", np.arange(7 * k, 7 * k + 7))
+    pipe = fp.read_numpy({"x": tmp_path}).shuffle().batch(4).collate()
+    with fp.Loader(pipe, workers=2) as loader, fp.Loader(pipe) as here:
+        whole = [batch["x"].tolist() for batch in here]
+        elements = iter(loader)
+        begun = [next(elements)["x"].tolist() for _ in range(2)]
+        state = loader.state_dict()
+    with fp.Loader(pipe, workers=2) as loader:
+        loader.load_state_dict(state)
+        assert begun + [batch["x"].tolist() for batch in loader] == whole
+
+
+def test_an_error_names_file_and_row(tmp_path):
+    for k in range(2):
+        np.save(tmp_path / f"{k}.npy", np.arange(7 * k, 7 * k + 7))
+    with pytest.raises(fp.RowError, match=r"1\.npy, row 3"):
+        list(fp.read_numpy(tmp_path).map(lambda x: 1 // int(x - 9)))
+
+
+def test_a_state_belongs_to_the_same_files(tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(6))
+    loader = fp.Loader(fp.read_numpy(tmp_path / "x.npy"))
+    next(iter(loader))
+    state = loader.state_dict()
+    np.save(tmp_path / "x.npy", np.arange(7))
+    with pytest.raises(fp.FeedpipeError, match="read_numpy"):
+        fp.Loader(fp.read_numpy(tmp_path / "x.npy")).load_state_dict(state)
+
+
+FIELDS = np.zeros(3, [("a", "i4"), ("b", "f8")])
+WHOLE = encoded(np.arange(12).reshape(4, 3))
+BROKEN: dict[str, tuple[bytes, str]] = {
+    "empty": (b"", r"is no \.npy file"),
+    "another format": (b"PK\3\4" * 100, r"is no \.npy file, or its header is damaged"),
+    "cut in the header": (WHOLE[:50], r"is no \.npy file"),
+    "cut in the data": (WHOLE[:-1], "is truncated: 4 x 3 items of int64 make 224 bytes, and it has 223"),
+    "too long": (WHOLE + WHOLE, "is longer than it says"),
+    "a header of 4 GiB": (b"\x93NUMPY\2\0\xff\xff\xff\xff" + b"x" * 9000, r"is no \.npy file"),
+    "a claim of 8 TB": (WHOLE.replace(b"(4, 3), }  ", b"(1000000000000,), }"[:11]), "npy"),
+    "a later version": (b"\x93NUMPY\x09\0" + WHOLE[8:], "npy"),
+    "objects": (encoded(np.array([1, "a", None], object)), "holds Python objects, which would have to be unpickled"),
+    "fields": (encoded(FIELDS), "holds rows of fields.*; save an array for each field"),
+    "dates": (encoded(np.array(["2024-01-01"], "M8[D]")), r"has dtype datetime64\[D\].*of dates save the numbers"),
+    "one item": (encoded(np.float64(3)), "must have an axis, for the rows, but holds a single item"),
+}
+
+
+@pytest.mark.parametrize(("data", "message"), BROKEN.values(), ids=BROKEN.keys())
+@pytest.mark.parametrize("name", [None, "x"])
+def test_broken_files(tmp_path, data, message, name):
+    path = tmp_path / "x.npy"
+    path.write_bytes(data)
+    with pytest.raises(DataError, match=message) as caught:
+        len(fp.read_numpy(path if name is None else {name: path}))
+    assert str(path) in str(caught.value) and __file__ in str(caught.value)
+
+
+@given(st.lists(st.tuples(st.integers(0, len(WHOLE) - 1), st.integers(0, 255)), min_size=1, max_size=5), st.data())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_damaged_files_give_rows_or_an_error(tmp_path, changes, draw):
+    data = bytearray(WHOLE)
+    for place, value in changes:
+        data[place] = value
+    (tmp_path / "x.npy").write_bytes(data[: draw.draw(st.sampled_from([len(data), len(data) - 8, 100]))])
+    try:
+        list(fp.read_numpy(tmp_path / "x.npy"))
+    except fp.FeedpipeError as error:
+        assert "x.npy" in str(error)
+
+
+def test_files_that_differ(tmp_path):
+    np.save(tmp_path / "a.npy", np.zeros((3, 2)))
+    np.save(tmp_path / "b.npy", np.zeros((3, 3)))
+    np.save(tmp_path / "c.npy", np.zeros((4, 2), "f4"))
+    with pytest.raises(DataError, match=r"a\.npy has rows of shape \(2,\) and float64, and .*b\.npy of \(3,\) and flo"):
+        len(fp.read_numpy([tmp_path / "a.npy", tmp_path / "b.npy"]))
+    with pytest.raises(DataError, match=r"a\.npy has .* and float64, and .*c\.npy of \(2,\) and float32"):
+        len(fp.read_numpy([tmp_path / "a.npy", tmp_path / "c.npy"]))
+    with pytest.raises(DataError, match=r"'x' has 3 rows \(.*a\.npy\) and 'y' 4 \(.*c\.npy\)"):
+        len(fp.read_numpy({"x": tmp_path / "a.npy", "y": tmp_path / "c.npy"}))
+
+
+@pytest.mark.parametrize("rows", [5, 4])
+def test_a_file_that_changed_after_its_header_was_read(tmp_path, rows):
+    np.save(tmp_path / "x.npy", np.arange(5))
+    pipe = fp.read_numpy(tmp_path / "x.npy")
+    assert len(pipe) == 5
+    np.save(tmp_path / "x.npy", np.arange(float(rows)))
+    with pytest.raises(SourceError, match=r"x\.npy has changed since(.|\n)*test_read_numpy\.py"):
+        list(pipe)
+
+
+def test_arguments(tmp_path):
+    with pytest.raises(ArgumentError, match="at least one column"):
+        fp.read_numpy({})
+    with pytest.raises(ArgumentTypeError, match="must have names of columns but got: 3"):
+        fp.read_numpy({3: "a"})
+    with pytest.raises(ArgumentTypeError, match="must be a path or a list of paths but got: 3"):
+        fp.read_numpy({"x": 3})
+    with pytest.raises(MissingError, match="none is not there"):
+        len(fp.read_numpy(tmp_path / "none"))
+    assert repr(fp.read_numpy("a.npy")) == "fp.read_numpy('a.npy')"
+    assert repr(fp.read_numpy({"x": ["a", "b"]})) == "fp.read_numpy({'x': ['a', 'b']})"

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Generator
+
+import pytest
+
+from feedpipe.storage.ahead import FIRST, MOST, _runs, begun_ahead
+from feedpipe.storage.fetch import Task
+
+
+class Work:
+    def __init__(self, last: int = 100, wrong: int = -1) -> None:
+        self.last = last
+        self.wrong = wrong
+        self.taken: list[int] = []
+        self.ahead: list[int] = []
+        self.closed = False
+
+    def items(self) -> Generator[int, None, None]:
+        try:
+            for number in range(self.last):
+                self.taken.append(number)
+                yield number
+            if self.wrong == self.last:
+                raise ValueError("no more")
+        finally:
+            self.closed = True
+
+    def begin(self, item: int, ahead: bool) -> Task[int]:
+        if ahead:
+            self.ahead.append(item)
+        return Task(lambda: item if item != self.wrong else 1 // 0)
+
+    def run(self, *, far: bool = True) -> Generator[tuple[int, Task[int]], None, None]:
+        return begun_ahead(self.items(), self.begin, lambda item: far)
+
+
+def test_in_order_and_ahead() -> None:
+    work = Work()
+    run = work.run()
+    for number, (item, task) in enumerate(run):
+        assert (item, task.result()) == (number, number)
+        assert len(work.taken) - number - 1 == min(MOST if number > 1 else FIRST * (number + 1), 99 - number)
+    assert work.ahead == list(range(1, 100)) and work.closed and not _runs
+
+
+def test_what_is_near_is_not_taken_ahead() -> None:
+    work = Work()
+    for number, (item, _) in enumerate(work.run(far=False)):
+        assert item == number and len(work.taken) == number + 1
+    assert not work.ahead
+
+
+def test_runs_of_one_process_share_its_threads() -> None:
+    works = [Work() for _ in range(8)]
+    runs = [work.run() for work in works]
+    for _ in range(10):
+        for run in runs:
+            next(run)
+    assert all(len(work.taken) == 10 + MOST // 8 for work in works[1:])
+    for run in runs:
+        run.close()
+    assert not _runs
+
+
+def test_an_error_comes_in_its_turn() -> None:
+    work = Work(last=3, wrong=3)
+    run = work.run()
+    assert [item for item, _ in itertools.islice(run, 3)] == [0, 1, 2]
+    with pytest.raises(ValueError, match="no more"):
+        next(run)
+    work = Work(last=3, wrong=1)
+    results = []
+    with pytest.raises(ZeroDivisionError):
+        for _, task in work.run():
+            results.append(task.result())
+    assert results == [0]
+
+
+def test_closing_it_closes_all() -> None:
+    go = threading.Event()
+    work = Work()
+    run = begun_ahead(work.items(), lambda item, ahead: Task(go.wait), lambda item: True)
+    next(run)
+    run.close()
+    go.set()
+    assert work.closed and not _runs
+    assert list(Work(last=0).run()) == []

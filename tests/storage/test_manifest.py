@@ -1,0 +1,120 @@
+"""Manifests: what is written is read, and what is damaged is no shorter list."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from feedpipe.errors import DataError, MissingError, SourceError
+from feedpipe.storage.manifest import Manifest, columns, read_manifest, write_manifest
+
+FILES = [
+    {"path": "part-00000.parquet", "bytes": 12, "rows": 3, "sha256": "ab"},
+    {"path": 'odd "name"\n\\é.tar', "bytes": 0, "rows": 0, "sha256": "cd"},
+    {"path": "s3://bucket/listed.csv", "bytes": None, "rows": None, "sha256": None},
+]
+
+
+def made(files: list[dict[str, Any]] = FILES, by: str = "list_files", **details: Any) -> Manifest:
+    return Manifest(by, pa.Table.from_pylist(files, columns()), details)
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    path = str(tmp_path / "m.jsonl")
+    write_manifest(made(digest="x"), path)
+    read = read_manifest(path)
+    assert read.files.to_pylist() == FILES
+    assert (read.made_by, read.details) == ("list_files", {"digest": "x"})
+    assert [json.loads(line) for line in Path(path).read_text().splitlines()][2:] == [
+        FILES[1], {"path": "s3://bucket/listed.csv"},
+    ]  # fmt: skip
+    assert [entry.name for entry in tmp_path.iterdir()] == ["m.jsonl"]
+
+
+def test_without_files(tmp_path: Path) -> None:
+    path = str(tmp_path / "m.jsonl")
+    write_manifest(made([]), path)
+    assert len(read_manifest(path).files) == 0
+    assert read_manifest(path).paths(path).to_pylist() == []
+
+
+def test_paths(tmp_path: Path) -> None:
+    files = [{"path": "a.tar"}, {"path": "b.tar"}]
+    listing, written = made(files), made(files, "write_tar")
+    assert listing.paths("s3://b/x/m.jsonl").to_pylist() == ["a.tar", "b.tar"]
+    assert written.paths("m.jsonl").to_pylist() == ["a.tar", "b.tar"]
+    assert written.paths("x/m.jsonl").to_pylist() == ["x/a.tar", "x/b.tar"]
+    assert written.paths("s3://b/x/m.jsonl?region=r").to_pylist() == [
+        "s3://b/x/a.tar?region=r", "s3://b/x/b.tar?region=r",
+    ]  # fmt: skip
+
+
+def test_many_lines_are_one_table(tmp_path: Path) -> None:
+    paths = [f"folder/{i:07}.jpg" for i in range(50_000)]
+    files = pa.table({"path": paths, "bytes": range(50_000), "rows": [None] * 50_000, "sha256": [None] * 50_000})
+    path = str(tmp_path / "m.jsonl")
+    write_manifest(Manifest("list_files", files.cast(columns())), path)
+    assert read_manifest(path).paths(path).to_pylist() == paths
+    assert read_manifest(path).files["bytes"].to_pylist() == list(range(50_000))
+
+
+HEAD = '{"format": "feedpipe manifest", "version": 1, "made_by": "list_files", "files": 1}\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "is no manifest: its first line must be a JSON object whose `format` is 'feedpipe manifest'"),
+        ("id,x\n1,2\n", "is no manifest"),
+        ('{"path": "a"}\n', "is no manifest"),
+        ("[1]\n", "is no manifest"),
+        (HEAD.replace('"version": 1', '"version": 2'), "is a manifest of version 2, and this feedpipe reads version 1"),
+        (HEAD.replace('"list_files"', "3"), "is damaged: its first line must say what made it"),
+        (HEAD.replace('"files": 1', '"files": true'), "is damaged: its first line must say what made it"),
+        (HEAD, "is damaged: it has 0 files, and its first line says 1"),
+        (HEAD + '{"path": "a"}\n{"path": "b"}\n', "is damaged: it has 2 files, and its first line says 1"),
+        (HEAD + '{"path": "a"', "is damaged: JSON parse error"),
+        (HEAD + '{"path": "a", "bytes": "many"}\n', "is damaged: JSON parse error"),
+        (HEAD + '{"path": "a", "bytes": 1.5}\n', "is damaged: Failed to convert JSON to int64"),
+        (HEAD + '{"path": "a", "colour": 1}\n', "is damaged: JSON parse error: unexpected field"),
+        (HEAD + '{"bytes": 1}\n', "is damaged: each line must have a `path`"),
+    ],
+)
+def test_what_is_no_manifest(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "m.jsonl").write_text(text)
+    with pytest.raises(DataError, match="m.jsonl") as error:
+        read_manifest(str(tmp_path / "m.jsonl"))
+    assert said in str(error.value)
+
+
+def test_what_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(MissingError, match="m.jsonl is not there"):
+        read_manifest(str(tmp_path / "m.jsonl"))
+    with pytest.raises(SourceError, match="none/m.jsonl cannot be written: No such file or directory"):
+        write_manifest(made(), str(tmp_path / "none" / "m.jsonl"))
+
+
+@given(st.data())
+def test_damage_is_an_error_or_changes_what_is_said(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    path = tmp_path_factory.mktemp("damage") / "m.jsonl"
+    write_manifest(made(), str(path))
+    whole = bytearray(path.read_bytes())
+    if data.draw(st.booleans()):
+        del whole[data.draw(st.integers(0, len(whole) - 2)) :]
+    else:
+        whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
+    path.write_bytes(whole)
+    try:
+        read = read_manifest(str(path))
+    except DataError:
+        return
+    assert len(read.files) == 3
+    read.files.to_pylist()

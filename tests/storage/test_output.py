@@ -1,0 +1,86 @@
+"""Files that are written: whole, or not there."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import feedpipe as fp
+from feedpipe.errors import SourceError
+from feedpipe.storage.output import Output, folder_of, inside, output
+
+
+def test_a_file_is_there_when_it_is_whole(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.txt")
+    with output(path) as stream:
+        stream.write(b"one")
+        assert not os.path.exists(path)
+        stream.write(b"two")
+    assert Path(path).read_bytes() == b"onetwo"
+    with output(path) as stream:
+        stream.write(b"three")
+    assert Path(path).read_bytes() == b"three"
+    assert os.listdir(tmp_path) == ["a.txt"]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SourceError])
+def test_an_error_leaves_nothing(tmp_path: Path, error: type[BaseException]) -> None:
+    with pytest.raises(error, match="on the way"), output(str(tmp_path / "a.txt")) as stream:
+        stream.write(b"one")
+        raise error("on the way")
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("writer", [fp.write_parquet, fp.write_tar])
+def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writer: Any) -> None:
+    written = 0
+
+    class Full:
+        """A stream to a disk with room for 2000 bytes."""
+
+        def __init__(self, stream: Any) -> None:
+            self.close = stream.close
+
+        def write(self, data: bytes) -> None:
+            nonlocal written
+            written += len(data)
+            if written > 2000:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    begin = Output.__init__
+    monkeypatch.setattr(Output, "__init__", lambda self, stream, path: begin(self, Full(stream), path))
+    pipe = fp.from_sequence(range(5000)).map(lambda i: {"__key__": str(i), "cls": i})
+    with pytest.raises(SourceError, match=r"part-00000\.\w+ cannot be written: No space left on device"):
+        writer(pipe, tmp_path)
+    assert os.listdir(tmp_path) == []
+
+
+def test_what_cannot_be_opened(tmp_path: Path) -> None:
+    path = str(tmp_path / "none" / "a.txt")
+    with pytest.raises(SourceError, match="none/a.txt cannot be written: No such file or directory"), output(path):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("folder", "path"),
+    [
+        ("out", "out/m"),
+        ("/", "/m"),
+        (".", "./m"),
+        ("s3://bucket/out", "s3://bucket/out/m"),
+        ("s3://bucket/out?region=r", "s3://bucket/out/m?region=r"),
+    ],
+)
+def test_names_in_folders(folder: str, path: str) -> None:
+    assert inside(folder, "m") == path
+    assert folder_of(path) == folder
+
+
+def test_names_on_a_given_file_system() -> None:
+    assert inside("a?b=c", "m", object()) == "a?b=c/m"
+    assert folder_of("a?b=c/m", object()) == "a?b=c"
+    assert folder_of("m") == "."

@@ -1,0 +1,324 @@
+"""Files that lie elsewhere, read by ranges: the bytes are right, the requests few, and nothing stays behind."""
+
+from __future__ import annotations
+
+import gc
+import gzip
+import io
+import itertools
+import random
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import parquet
+
+import feedpipe as fp
+from feedpipe.errors import DataError, MissingError, SourceError
+from feedpipe.storage import fetch, remote, retry
+from feedpipe.storage.remote import AHEAD, RemoteFile, RemoteRanges, RemoteStream
+
+from .elsewhere import Elsewhere
+
+DATA = random.Random(1).randbytes(3_000_000)
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry, "_policy", retry.Retry(attempts=3, sleep=lambda seconds, ended: None))
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests of some KiB, so that files of some KiB take many."""
+    monkeypatch.setattr(remote, "FIRST", 2**10)
+    monkeypatch.setattr(remote, "MOST", 2**13)
+    monkeypatch.setattr(remote, "HOLE", 2**8)
+
+
+@pytest.fixture(autouse=True)
+def budget_is_given_back() -> Iterator[None]:
+    budget = fetch.budget
+    yield
+    until(lambda: budget.take(fetch.BUDGET, needed=False))
+    budget.give(fetch.BUDGET)
+
+
+def file_of(place: Elsewhere, name: str = "a") -> RemoteFile:
+    return RemoteFile(name, lambda: place.filesystem.open_input_file(name))
+
+
+def until(fact: Callable[[], bool]) -> None:
+    """The threads of fetches end by themselves, when all that was asked of them is done."""
+    for thread in threading.enumerate():
+        if thread.name == "feedpipe-fetch":
+            thread.join(30)
+    gc.collect()
+    assert fact()
+
+
+# The stream
+
+
+@given(
+    st.lists(st.one_of(st.integers(1, 70_000), st.tuples(st.integers(-5000, 210_000), st.sampled_from([0, 1, 2])))),
+    st.one_of(st.none(), st.tuples(st.integers(0, 200_000), st.integers(0, 200_000)).map(sorted)),
+    st.integers(0, 200_000),
+)
+def test_law_it_reads_as_a_file_in_memory(steps, part, size: int) -> None:
+    data = DATA[:size]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(remote, "FIRST", 2**10)
+        patch.setattr(remote, "MOST", 2**13)
+        patch.setattr(retry, "_policy", retry.Retry(sleep=lambda seconds, ended: None))
+        raw = RemoteStream(file_of(Elsewhere({"a": data})), part and range(*part))
+        with io.BufferedReader(raw, 4096) as ours, io.BytesIO(data) as theirs:
+            for step in steps:
+                if isinstance(step, int):
+                    assert ours.read(step) == theirs.read(step)
+                else:
+                    offset, whence = step
+                    offset = max(offset, -(0, theirs.tell(), size)[whence])
+                    assert ours.seek(offset, whence) == theirs.seek(offset, whence)
+                    assert ours.tell() == theirs.tell()
+            assert ours.read() == theirs.read()
+
+
+def test_requests_grow_and_are_made_ahead(small: None) -> None:
+    place = Elsewhere({"a": DATA[:100_000]})
+    stream = RemoteStream(file_of(place))
+    assert stream.read(10) == DATA[:10]
+    assert place.requests == [("a", 0, 1024)]  # who looks at the head gets no more
+    stream.read(2000)
+    until(lambda: len(place.requests) == 2 + AHEAD)
+    assert sorted(place.requests)[1:4] == [("a", 1024, 5120), ("a", 5120, 13312), ("a", 13312, 21504)]
+    assert stream.read() == DATA[2010:100_000]
+    asked = sorted(place.requests)
+    assert [begin for _, begin, _ in asked] == [0, *(end for _, _, end in asked[:-1])]  # each byte once
+    stream.close()
+
+
+def test_a_large_read_is_one_request(small: None) -> None:
+    place = Elsewhere({"a": DATA})
+    with RemoteStream(file_of(place)) as stream:
+        stream.seek(50_000)
+        assert stream.read(8000) == DATA[50_000:58_000]
+        assert place.requests == [("a", 50_000, 58_000)]
+
+
+def test_nothing_is_fetched_ahead_of_the_part_that_is_wanted(small: None) -> None:
+    place = Elsewhere({"a": DATA})
+    with RemoteStream(file_of(place), range(20_000, 40_000)) as stream:
+        until(lambda: place.requests == [("a", 20_000, 28_192)])
+        assert stream.read(100) == DATA[:100]  # a header, say
+        stream.seek(20_000)
+        assert stream.read(20_000) == DATA[20_000:40_000]
+        until(lambda: max(end for _, _, end in place.requests) == 40_000)
+        assert stream.read(10) == DATA[40_000:40_010]
+        until(lambda: max(end for _, _, end in place.requests) <= 41_024)
+        assert sum(end - begin for _, begin, end in place.requests) <= 20_000 + 2 * 1024
+
+
+def test_the_budget_bounds_what_is_ahead(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch, "budget", fetch.Budget(10_000))
+    place = Elsewhere({"a": DATA[:100_000], "b": DATA[:100_000]})
+    streams = [RemoteStream(file_of(place, name)) for name in "ab"]
+    for stream in streams:
+        assert stream.read(2000) == DATA[:2000]
+    until(lambda: sum(end - begin for _, begin, end in place.requests) <= 2 * 5120 + 10_000)
+    for stream in streams:
+        assert stream.read() == DATA[2000:100_000]
+        stream.close()
+
+
+def test_closing_leaves_nothing(small: None) -> None:
+    place = Elsewhere({"a": DATA})
+    stream = RemoteStream(file_of(place))
+    stream.read(5000)
+    stream.close()
+    stream.close()
+    until(lambda: place.open == 0)
+    with pytest.raises(ValueError, match="closed"):
+        stream.read(1)
+    dropped = RemoteStream(file_of(place))
+    dropped.read(5000)
+    del dropped
+    until(lambda: place.open == 0)
+
+
+# Parts of a file
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 60_000), st.integers(0, 60_000)).map(sorted), max_size=6),
+    st.lists(st.tuples(st.integers(0, 60_000), st.integers(0, 30_000)), max_size=8),
+)
+def test_law_of_ranges(parts, reads) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(remote, "MOST", 2**12)
+        patch.setattr(remote, "HOLE", 2**8)
+        ranges = RemoteRanges(
+            file_of(Elsewhere({"a": DATA[:50_000]})), [(a, min(b, 50_000)) for a, b in parts if a < min(b, 50_000)]
+        )
+        ranges.fetch(needed=True)
+        assert ranges.size() == 50_000
+        for begin, size in reads:
+            assert ranges.seek(begin) == ranges.tell() == begin
+            assert bytes(ranges.read(size)) == DATA[:50_000][begin : begin + size]
+        ranges.close()
+
+
+def test_ranges_are_joined_and_cut(small: None) -> None:
+    place = Elsewhere({"a": DATA})
+    ranges = RemoteRanges(file_of(place), [(50_000, 60_000), (0, 1000), (1100, 2000), (5000, 5001)])
+    ranges.fetch(needed=True)
+    wanted = [("a", 0, 2000), ("a", 5000, 5001), ("a", 50_000, 58_192), ("a", 58_192, 60_000)]
+    until(lambda: sorted(place.requests) == wanted)
+    ranges.seek(0)
+    assert ranges.read(2000).obj is not None and bytes(ranges.read(0)) == b""
+    ranges.close()
+
+
+# What goes wrong
+
+
+def test_cut_bodies_are_asked_for_again(small: None) -> None:
+    place = Elsewhere({"a": DATA[:50_000]})
+    turns: dict[int, itertools.count[int]] = {}
+
+    def cut(path: str, begin: int, end: int) -> bytes | None:
+        turn = next(turns.setdefault(begin, itertools.count()))
+        return DATA[begin : begin + 7] if turn == 0 and begin % 3 == 0 else None
+
+    place.before = cut
+    with RemoteStream(file_of(place)) as stream:
+        assert stream.read() == DATA[:50_000]
+    assert retry.retries() > 0
+
+
+def test_an_error_names_the_byte_and_comes_after_the_bytes_before(small: None) -> None:
+    place = Elsewhere({"a": DATA[:50_000]})
+
+    def reset(path: str, begin: int, end: int) -> None:
+        if begin <= 30_000 < end:
+            raise ConnectionResetError("reset by somebody")
+
+    place.before = reset
+    with RemoteStream(file_of(place)) as stream:
+        read = b""
+        with pytest.raises(
+            SourceError, match="a cannot be read after byte 29696: reset by somebody; 3 attempts in 0.0 s"
+        ):
+            while part := stream.read(100):
+                read += part
+        assert read == DATA[:29_600]
+        with pytest.raises(SourceError, match="after byte 29696"):
+            stream.read(100)
+
+
+def test_a_file_that_is_replaced(small: None) -> None:
+    place = Elsewhere({"a": DATA[:50_000]})
+    with RemoteStream(file_of(place)) as stream:
+        stream.read(3000)
+        place.files["a"] = DATA[:40_000]
+        with pytest.raises(SourceError, match="a has changed while it was read"):
+            stream.read()  # asked at the end
+
+
+def test_a_file_of_one_request_is_not_looked_up_again() -> None:
+    place = Elsewhere({"a": DATA[:1000]})
+    with RemoteStream(file_of(place)) as stream:
+        assert stream.read() == DATA[:1000]
+        opened = place.open
+    assert opened == 1 and len(place.requests) == 1
+
+
+def test_a_file_that_has_changed_since_it_was_listed(tmp_path: Path) -> None:
+    place = Elsewhere({"a": b"12345"})
+    (tmp_path / "a").write_bytes(b"12345")
+    for file in (fp.File("a", place.filesystem, listed=4), fp.File(str(tmp_path / "a"), listed=4)):
+        with pytest.raises(SourceError, match="has changed since it was listed: it had 4 bytes then, and has 5"):
+            file.open()
+    assert fp.File("a", place.filesystem, listed=5).open().read() == b"12345"
+    gc.collect()
+    assert place.open == 0
+
+
+# The whole of it: a file system as a user writes one
+
+
+def lines(name: str, count: int) -> bytes:
+    return b"".join(b"%s %d\n" % (name.encode(), number) for number in range(count))
+
+
+def test_a_file_system_of_the_user(small: None) -> None:
+    files = {f"data/{name}.txt": lines(name, 3000) for name in "abcdefgh"}
+    files["data/z.txt.gz"] = gzip.compress(lines("z", 3000))
+    place = Elsewhere(files)
+    rows = list(fp.read_lines("data/*", filesystem=place.filesystem))
+    assert rows == [f"{name} {number}" for name in "abcdefghz" for number in range(3000)]
+    until(lambda: place.open == 0)
+
+
+def test_files_are_opened_ahead_and_closed_with_the_run(small: None) -> None:
+    place = Elsewhere({f"data/{number:02}.txt": lines("x", 1000) for number in range(30)})
+    run = iter(fp.read_lines("data", filesystem=place.filesystem))
+    next(run)
+    until(lambda: len({path for path, _, _ in place.requests}) >= 5)
+    del run
+    until(lambda: place.open == 0)
+
+
+def test_an_error_of_a_file_comes_after_the_rows_of_those_before() -> None:
+    place = Elsewhere({f"data/{number}.txt": lines(str(number), 10) for number in range(6)})
+    del place.files["data/3.txt"]
+    paths = fp.from_sequence([f"data/{number}.txt" for number in range(6)])
+    pipe = paths.open_files(filesystem=place.filesystem).parse_lines()
+    rows = []
+    with pytest.raises(MissingError, match=r"data/3\.txt is not there"):
+        for row in pipe:
+            rows.append(row)
+    assert rows == [f"{file} {row}" for file in range(3) for row in range(10)]
+
+
+def test_a_network_that_fails_is_no_damaged_file(small: None) -> None:
+    place = Elsewhere({"a.txt.gz": gzip.compress(DATA[:60_000].hex().encode())})
+
+    def reset(path: str, begin: int, end: int) -> None:
+        if begin > 20_000:
+            raise ConnectionResetError("reset")
+
+    place.before = reset
+    with pytest.raises(SourceError, match=r"a\.txt\.gz cannot be read after byte \d+: reset; 3 attempts") as error:
+        fp.File("a.txt.gz", place.filesystem).open().read()
+    assert not isinstance(error.value, DataError)
+
+
+def test_row_groups_are_fetched_at_once_and_only_what_is_wanted() -> None:
+    sink = io.BytesIO()
+    table = pa.table({name: pa.array(range(100_000)) for name in "abcdefgh"})
+    parquet.write_table(table, sink, row_group_size=25_000, compression="none", use_dictionary=False)
+    place = Elsewhere({"a.parquet": sink.getvalue()})
+    pipe = fp.read_parquet("a.parquet", filesystem=place.filesystem, columns=["a", "e"])
+    assert [row["e"] for row in pipe] == list(range(100_000))
+    footers = [request for request in place.requests if request[2] == len(sink.getvalue())]
+    data = [request for request in place.requests if request not in footers]
+    assert len(footers) <= 3 and len(data) == 8
+    assert sum(end - begin for _, begin, end in data) < 2 * 8 * 100_000 * 1.01
+    until(lambda: place.open == 0)
+
+
+def test_large_row_groups_are_read_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    from feedpipe.formats import parquet_file
+
+    monkeypatch.setattr(parquet_file, "AT_ONCE", 2**16)
+    sink = io.BytesIO()
+    table = pa.table({name: pa.array(range(200_000)) for name in "ab"})
+    parquet.write_table(table, sink, compression="none", use_dictionary=False)
+    place = Elsewhere({"a.parquet": sink.getvalue()})
+    assert [row["b"] for row in fp.read_parquet("a.parquet", filesystem=place.filesystem)] == list(range(200_000))
+    until(lambda: place.open == 0)

@@ -1,0 +1,89 @@
+"""Writing, manifests and listings on storage that is far away: S3, HDFS, and a file system of the user's."""
+
+from __future__ import annotations
+
+import fsspec
+import pytest
+from pyarrow import fs
+
+import feedpipe as fp
+from feedpipe.errors import ArgumentError, DataError
+
+from ..servers.hdfs import Hdfs
+from ..servers.s3 import S3
+
+
+def rows() -> fp.Pipe[dict[str, object]]:
+    return fp.from_sequence(range(3000)).map(lambda i: {"__key__": f"{i:06}", "cls": i, "txt": f"{i}\n" * 20})
+
+
+def check(folder: str, filesystem: object = None) -> None:
+    """What is written there is read, kept, verified and written anew."""
+    table = rows().map(lambda row: {"id": row["cls"], "text": row["txt"]})
+    manifest = fp.write_parquet(table, folder, rows_per_file=1100, filesystem=filesystem)
+    fp.verify(manifest, filesystem=filesystem)
+    assert list(fp.read_parquet(folder, filesystem=filesystem)) == list(table)
+    assert len(fp.list_files(folder, manifest=manifest, filesystem=filesystem)) == 3
+    with pytest.raises(ArgumentError, match="holds a run: `overwrite=True` removes it"):
+        fp.write_tar(rows(), folder, filesystem=filesystem)
+    assert fp.write_tar(rows(), folder, file_size="2MB", filesystem=filesystem, overwrite=True) == manifest
+    fp.verify(manifest, filesystem=filesystem)
+    assert all(".tar" in path for path in fp.list_files(folder, filesystem=filesystem)), "the earlier run is gone"
+    back = fp.read_tar(folder, filesystem=filesystem).decode()
+    assert [row["cls"] for row in back] == list(range(3000))
+
+
+def check_manifest(paths: str, manifest: str, filesystem: object = None) -> None:
+    """A manifest is made by the first, used by the second, and stays the first's where two have made it at once."""
+    from feedpipe.storage.known import _made
+    from feedpipe.storage.listing import Selection
+
+    first = list(fp.list_files(paths, manifest=manifest, filesystem=filesystem))
+    _made(Selection(paths, filesystem=filesystem, manifest=manifest), manifest)
+    assert list(fp.list_files(paths, manifest=manifest, filesystem=filesystem)) == first
+    fp.verify(manifest, filesystem=filesystem)
+
+
+@pytest.mark.slow
+def test_s3(s3: S3) -> None:
+    s3.put("writing", {"x": b""})
+    check("s3://writing/url")
+    check("s3://writing/options?region=us-east-1")
+    check("writing/system", s3.filesystem())
+    check_manifest("s3://writing/url/*.tar", "s3://writing/listing.jsonl")
+    check_manifest("writing/system/*.tar", "writing/another.jsonl", s3.filesystem())
+
+
+def test_a_run_that_fails_leaves_nothing_half_on_s3(s3: S3) -> None:
+    s3.put("failing", {"x": b""})
+    pipe = rows().map(lambda row: {"x": row["txt"], "inverse": 1 / (int(row["cls"]) - 2000)})  # type: ignore[call-overload]
+    with pytest.raises(fp.RowError):
+        fp.write_parquet(pipe, "s3://failing/out", rows_per_file=1000)
+    selector = fs.FileSelector("failing/out", recursive=True)
+    assert [info.base_name for info in s3.filesystem().get_file_info(selector)] == ["part-00000.parquet"]
+
+
+def test_memory() -> None:
+    memory = fsspec.filesystem("memory")
+    try:
+        check("memory://writing/url")
+        check("/writing/system", memory)
+        check_manifest("memory://writing/url/*.tar", "memory://writing/listing.jsonl")
+    finally:
+        memory.rm("/writing", recursive=True)
+
+
+def test_damage_is_found_there(s3: S3) -> None:
+    s3.put("damage", {"x": b""})
+    manifest = fp.write_tar(rows(), "s3://damage/out")
+    s3.put("damage", {"out/part-00000.tar": b"other"})
+    with pytest.raises(DataError, match="s3://damage/out/part-00000.tar has 5 bytes and should have"):
+        fp.verify(manifest)
+
+
+@pytest.mark.slow
+@pytest.mark.hdfs
+def test_hdfs(hdfs: Hdfs, worker_id: str) -> None:
+    check(f"{hdfs.url}/{worker_id}/writing/url")
+    check(f"/{worker_id}/writing/system", fs.HadoopFileSystem("127.0.0.1", hdfs.port))
+    check_manifest(f"{hdfs.url}/{worker_id}/writing/url/*.tar", f"{hdfs.url}/{worker_id}/listing.jsonl")

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+import feedpipe as fp
+from feedpipe.errors import ArgumentTypeError, DataError, MissingError, SourceError
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> str:
+    pipe = fp.from_sequence(range(30)).map(lambda i: {"__key__": str(i), "cls": i})
+    return fp.write_tar(pipe, tmp_path / "out", rows_per_file=10)
+
+
+def test_what_is_as_it_should_be(manifest: str) -> None:
+    fp.verify(manifest)
+    fp.verify(Path(manifest))
+
+
+def test_the_checksum_is_that_of_other_tools(manifest: str) -> None:
+    entry = json.loads(Path(manifest).read_text().splitlines()[1])
+    data = Path(manifest).with_name(entry["path"]).read_bytes()
+    assert entry["sha256"] == hashlib.sha256(data).hexdigest() and entry["bytes"] == len(data)
+
+
+def test_other_bytes(manifest: str) -> None:
+    for name in ("part-00001.tar", "part-00002.tar"):
+        path = Path(manifest).with_name(name)
+        data = bytearray(path.read_bytes())
+        data[512] ^= 1
+        path.write_bytes(data)
+    said = (
+        r"2 of 3 files are not as .*_manifest.jsonl says: .*part-00001.tar has other content: its checksum is [0-9a-f]*"
+    )
+    with pytest.raises(DataError, match=said) as error:
+        fp.verify(manifest)
+    assert "test_verify.py" in str(error.value)
+
+
+def test_other_sizes(manifest: str) -> None:
+    path = Path(manifest).with_name("part-00001.tar")
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(DataError, match=r"1 of 3 files .*part-00001.tar has 20479 bytes and should have 20480"):
+        fp.verify(manifest)
+
+
+def test_a_file_that_is_not_there(manifest: str) -> None:
+    Path(manifest).with_name("part-00000.tar").unlink()
+    Path(manifest).with_name("part-00001.tar").write_text("")
+    with pytest.raises(SourceError, match=r"2 of 3 files .*part-00000.tar is not there"):
+        fp.verify(manifest)
+
+
+def test_a_listing_has_sizes_only(manifest: str, tmp_path: Path) -> None:
+    listing = tmp_path / "listing.jsonl"
+    len(fp.list_files(tmp_path / "out", manifest=listing))
+    fp.verify(listing)
+    path = Path(manifest).with_name("part-00001.tar")
+    path.write_bytes(bytes(20480))
+    fp.verify(listing)
+    path.write_bytes(bytes(20481))
+    with pytest.raises(DataError, match="part-00001.tar has 20481 bytes and should have 20480"):
+        fp.verify(listing)
+
+
+def test_arguments(tmp_path: Path) -> None:
+    with pytest.raises(MissingError, match="none.jsonl is not there"):
+        fp.verify(tmp_path / "none.jsonl")
+    with pytest.raises(ArgumentTypeError, match="`manifest` must be a path but got: 3"):
+        fp.verify(3)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentTypeError, match="`filesystem` must be a file system"):
+        fp.verify("m.jsonl", filesystem="s3")

@@ -1,0 +1,339 @@
+from __future__ import annotations
+
+import datetime
+import io
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import feedpipe as fp
+from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, FeedpipeError, RowError, SourceError
+
+
+def rows(count: int) -> fp.Pipe[dict[str, object]]:
+    return fp.from_sequence(range(count)).map(lambda i: {"id": i, "square": i * i})
+
+
+def entries(manifest: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(manifest).read_text().splitlines()[1:]]
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(os.listdir(folder))
+
+
+def test_rows_come_back_in_order(tmp_path: Path) -> None:
+    manifest = fp.write_parquet(rows(5000), tmp_path / "out", rows_per_file=1700, row_group_rows=500)
+    assert manifest == f"{tmp_path}/out/_manifest.jsonl"
+    assert files(tmp_path / "out") == ["_manifest.jsonl", *(f"part-0000{k}.parquet" for k in range(3))]
+    read = fp.read_parquet(tmp_path / "out")
+    assert list(read) == list(rows(5000))
+    assert [entry["rows"] for entry in entries(manifest)] == [1700, 1700, 1600]
+    meta = pq.read_metadata(tmp_path / "out" / "part-00000.parquet")
+    assert [meta.row_group(k).num_rows for k in range(meta.num_row_groups)] == [500, 500, 500, 200]
+    fp.verify(manifest)
+
+
+@given(st.integers(0, 60), st.integers(1, 25), st.integers(1, 25))
+def test_files_and_row_groups(
+    tmp_path_factory: pytest.TempPathFactory, count: int, per_file: int, per_group: int
+) -> None:
+    folder = tmp_path_factory.mktemp("out")
+    manifest = fp.write_parquet(rows(count), folder, rows_per_file=per_file, row_group_rows=per_group)
+    made = [pq.ParquetFile(folder / entry["path"]) for entry in entries(manifest)]
+    assert [row for file in made for row in file.read().to_pylist()] == list(rows(count))
+    sizes = [file.metadata.num_rows for file in made]
+    assert all(size == per_file for size in sizes[:-1]) and all(0 < size <= per_file for size in sizes)
+    for file in made:
+        groups = [file.metadata.row_group(k).num_rows for k in range(file.num_row_groups)]
+        assert all(group == per_group for group in groups[:-1]) and groups[-1] <= per_group
+        file.close()
+
+
+def test_a_file_is_full_after_so_many_bytes(tmp_path: Path) -> None:
+    random = np.random.default_rng(7).integers(0, 256, (2000, 1000), np.uint8)
+    manifest = fp.write_parquet(fp.from_arrays({"x": random}), tmp_path, file_size="300KB")
+    sizes = [entry["bytes"] for entry in entries(manifest)]
+    assert len(sizes) > 3
+    assert all(300_000 <= size < 600_000 for size in sizes[:-1])
+
+
+def test_a_table_stays_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = pa.table({"id": range(3000), "text": [str(i) if i % 3 else None for i in range(3000)]})
+    pq.write_table(source, tmp_path / "source.parquet")
+    monkeypatch.setattr("feedpipe.rows.Rows.__iter__", None)
+    fp.write_parquet(fp.read_parquet(tmp_path / "source.parquet"), tmp_path / "out")
+    assert pq.read_table(tmp_path / "out" / "part-00000.parquet").equals(source)
+
+
+def test_two_runs_write_equal_bytes(tmp_path: Path) -> None:
+    pipe = rows(3000).shuffle()
+    one, two = (fp.write_parquet(pipe, tmp_path / name, workers=0) for name in "ab")
+    assert entries(one) == entries(two)
+
+
+@pytest.mark.slow
+def test_workers_change_nothing_of_an_indexed_pipe(tmp_path: Path) -> None:
+    one = fp.write_parquet(rows(5000), tmp_path / "one")
+    two = fp.write_parquet(rows(5000), tmp_path / "two", workers=2)
+    assert entries(one) == entries(two)
+
+
+VALUES: dict[str, Any] = {
+    "int": [1, None, 3],
+    "float": [0.5, 1, None],
+    "bool": [True, None, False],
+    "text": ["a", None, ""],
+    "bytes": [b"\0\xff", None, b""],
+    "list": [[1, 2], [], None],
+    "dict": [{"a": 1, "b": [0.5]}, {"a": None, "b": None}, None],
+    "date": [datetime.date(2024, 2, 29), None, None],
+    "time": [datetime.datetime(2024, 2, 29, 1, 2, 3), None, None],
+    "nothing": [None, None, None],
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_values_come_back(tmp_path: Path, name: str) -> None:
+    source = [{name: value} for value in VALUES[name]]
+    fp.write_parquet(fp.from_sequence(source), tmp_path)
+    assert list(fp.read_parquet(tmp_path)) == source
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [np.zeros((2, 3), np.float32), np.ones((2, 3), np.float32)],
+        [np.arange(4), np.arange(4) * 2],
+        [torch.arange(4), torch.arange(4) * 2],
+        [np.array([[True], [False]]), np.array([[False], [False]])],
+        [np.zeros((2, 2), np.uint8).T, np.arange(8, dtype=np.uint8).reshape(2, 4)[:, ::2]],
+    ],
+)
+def test_arrays_of_one_shape_come_back(tmp_path: Path, values: list[Any]) -> None:
+    fp.write_parquet(fp.from_sequence([{"x": value} for value in values]), tmp_path)
+    for row, value in zip(fp.read_parquet(tmp_path), values, strict=True):
+        assert isinstance(row["x"], np.ndarray)
+        assert row["x"].dtype == np.asarray(value).dtype
+        np.testing.assert_array_equal(row["x"], value)
+
+
+def test_arrays_of_many_lengths_are_lists(tmp_path: Path) -> None:
+    lengths = [3, 0, 5]
+    pipe = fp.from_sequence([{"x": np.arange(n, dtype=np.int16), "t": torch.ones(n)} for n in lengths])
+    fp.write_parquet(pipe, tmp_path)
+    assert list(fp.read_parquet(tmp_path)) == [{"x": list(range(n)), "t": [1.0] * n} for n in lengths]
+    assert pq.read_schema(tmp_path / "part-00000.parquet").field("x").type.value_type == pa.int16()
+
+
+def test_scalars_of_numpy_and_torch_keep_their_type(tmp_path: Path) -> None:
+    fp.write_parquet(fp.from_sequence([{"n": np.float32(0.5), "t": torch.tensor(3, dtype=torch.int32)}]), tmp_path)
+    assert pq.read_schema(tmp_path / "part-00000.parquet").types == [pa.float32(), pa.int32()]
+
+
+def test_a_missing_array(tmp_path: Path) -> None:
+    fp.write_parquet(fp.from_sequence([{"x": np.zeros((2, 2))}, {"x": None}]), tmp_path)
+    table = pq.read_table(tmp_path / "part-00000.parquet")
+    assert table["x"].null_count == 1 and table["x"].type.shape == [2, 2]
+
+
+def test_a_schema_fixes_types(tmp_path: Path) -> None:
+    source = [{"x": 1, "y": [1], "z": "a"}, {"x": 2.5, "y": [0.5], "z": "b"}]
+    schema = {"x": "float32", "y": pa.list_(pa.float64())}
+    fp.write_parquet(fp.from_sequence(source), tmp_path, schema=schema)
+    kinds = pq.read_schema(tmp_path / "part-00000.parquet")
+    assert [kinds.field(name).type for name in "xz"] == [pa.float32(), pa.string()]
+    assert list(fp.read_parquet(tmp_path)) == source
+
+
+def test_a_schema_fixes_types_of_columns(tmp_path: Path) -> None:
+    fp.write_parquet(fp.from_arrays({"x": np.arange(3)}), tmp_path, schema={"x": "int8"})
+    assert pq.read_schema(tmp_path / "part-00000.parquet").types == [pa.int8()]
+
+
+def after(value: object) -> Iterator[dict[str, object]]:
+    """2000 rows with a number, and one with something else."""
+    for i in range(2000):
+        yield {"id": i, "x": i}
+    yield {"id": 2000, "x": value}
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("text", "row 2001 does not fit column 'x' of type int64: Could not convert 'text' with type str"),
+        (2.5, "row 2001 does not fit column 'x' of type int64: Float value 2.5.* was truncated"),
+        (2**70, "row 2001 does not fit column 'x' of type int64"),
+        ([1], "row 2001 does not fit column 'x' of type int64"),
+        (np.zeros(3), "row 2001 does not fit column 'x' of type int64"),
+        (object(), "row 2001 does not fit column 'x' of type int64"),
+    ],
+)
+def test_a_later_value_that_does_not_fit(tmp_path: Path, value: object, said: str) -> None:
+    with pytest.raises(DataError, match=said) as error:
+        fp.write_parquet(fp.from_iterable(lambda: after(value)), tmp_path, rows_per_file=600)
+    assert "the first rows fix the types, unless `schema=` does" in str(error.value)
+    assert files(tmp_path) == ["part-00000.parquet", "part-00001.parquet"], "finished files stay, without a manifest"
+
+
+@pytest.mark.parametrize(
+    ("second", "said"),
+    [
+        ({"x": 1}, "row 2 has no column 'y', and the first rows do; None stands for a missing value"),
+        ({"x": 1, "y": 1, "z": 1}, "row 2 has a column 'z' that the first rows do not have: 'x', 'y'"),
+        ({"x": 1, "y": "1"}, "row 2 does not fit column 'y': "),
+        ((1, 2), r"row 2 is of type tuple; `\.unbatch\(\)` gives the rows of batches, and `\.map` can make dicts"),
+        ({"x": 1, 3: 2}, "row 2 has a column whose name is no string: 3"),
+    ],
+)
+def test_rows_that_differ(tmp_path: Path, second: Any, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        fp.write_parquet(fp.from_sequence([{"x": 1, "y": 1}, second]), tmp_path)
+    assert files(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ([np.zeros((2, 2)), np.zeros((2, 3))], "row 2 .*: there are arrays of several shapes"),
+        ([{"a": [{"b": 1}]}, {"a": [{"b": 1, "c": 2}]}], None),
+    ],
+)
+def test_values_in_the_first_rows(tmp_path: Path, values: list[Any], said: str | None) -> None:
+    pipe = fp.from_sequence([{"x": value} for value in values])
+    if said is None:
+        fp.write_parquet(pipe, tmp_path)
+        return
+    with pytest.raises(DataError, match=said):
+        fp.write_parquet(pipe, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "said"),
+    [
+        (np.zeros((2, 2)), np.zeros((2, 3)), r"its shape is \(2, 3\)"),
+        (np.zeros(2, np.uint8), np.zeros(2, np.int64), "its type is int64"),
+        (np.zeros(2, np.int64), np.full(2, 0.5), "its type is float64"),
+        ({"a": [{"b": 1}]}, {"a": [{"b": 1, "c": 2}]}, "it has a field 'a.c'"),
+    ],
+)
+def test_later_values_lose_nothing(tmp_path: Path, first: object, later: object, said: str) -> None:
+    with pytest.raises(DataError, match=f"row 257 does not fit column 'x' of type .*: {said}"):
+        fp.write_parquet(fp.from_sequence([{"x": first}] * 256 + [{"x": later}]), tmp_path)
+
+
+def test_columns_that_differ(tmp_path: Path) -> None:
+    one = fp.from_table(pa.table({"x": range(256)}))
+    for other in (pa.table({"y": [1]}), pa.table({"x": ["1"]}), pa.table({"x": [0.5]})):
+        with pytest.raises(DataError, match="row 257"):
+            fp.write_parquet(one.concat(fp.from_table(other)), tmp_path)
+
+
+def test_an_error_of_the_pipe(tmp_path: Path) -> None:
+    pipe = rows(3000).map(lambda row: {**row, "inverse": 1 / (row["id"] - 2500)})  # type: ignore[operator]
+    with pytest.raises(RowError, match="ZeroDivisionError(.|\n)*on from_sequence, row 2501"):
+        fp.write_parquet(pipe, tmp_path, rows_per_file=1000)
+    assert files(tmp_path) == ["part-00000.parquet", "part-00001.parquet"]
+
+
+def test_a_folder_that_is_not_empty(tmp_path: Path) -> None:
+    fp.write_parquet(rows(20), tmp_path, rows_per_file=5)
+    with pytest.raises(ArgumentError, match="holds a run: `overwrite=True` removes it"):
+        fp.write_parquet(rows(3), tmp_path)
+    (tmp_path / "_manifest.jsonl").unlink()
+    (tmp_path / ".part-00004.parquet.0123abcd.tmp").touch()
+    with pytest.raises(ArgumentError, match="holds a run that was not finished: `overwrite=True` removes it") as error:
+        fp.write_parquet(rows(3), tmp_path)
+    assert "test_write_parquet.py" in str(error.value)
+    fp.write_parquet(rows(3), tmp_path, overwrite=True)
+    assert files(tmp_path) == ["_manifest.jsonl", "part-00000.parquet"]
+
+
+@pytest.mark.parametrize("name", ["mine.txt", "part-0.parquet", "part-00000-7.parquet", "sub/a.parquet"])
+def test_files_of_others_are_never_removed(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("mine")
+    (tmp_path / "part-00000.parquet").write_text("of a run")
+    before = files(tmp_path)
+    with pytest.raises(ArgumentError, match=r"must be empty, or hold an earlier run, but .* holds '"):
+        fp.write_parquet(rows(3), tmp_path, overwrite=True)
+    assert files(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", ["out", "./out", "{}/out"])
+def test_what_the_pipe_reads_is_never_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    fp.write_parquet(rows(3), "out")
+    with pytest.raises(ArgumentError, match="out holds what the pipe reads, so it cannot be removed; choose another"):
+        fp.write_parquet(fp.read_parquet("out/*.parquet"), name.format(tmp_path), overwrite=True)
+    assert len(fp.read_parquet("out")) == 3
+
+
+def test_without_rows(tmp_path: Path) -> None:
+    assert entries(fp.write_parquet(rows(0), tmp_path)) == []
+    assert files(tmp_path) == ["_manifest.jsonl"]
+
+
+def test_compression(tmp_path: Path) -> None:
+    for codec in ("snappy", None):
+        fp.write_parquet(rows(3), tmp_path, compression=codec, overwrite=True)  # type: ignore[arg-type]
+        meta = pq.read_metadata(tmp_path / "part-00000.parquet").row_group(0).column(0)
+        assert meta.compression == (codec or "uncompressed").upper()
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "said"),
+    [
+        ({"rows_per_file": 0}, ArgumentError, "`rows_per_file` must be >= 1 but got: 0"),
+        ({"file_size": "big"}, ArgumentError, "`file_size` must be a size such as"),
+        ({"file_size": 1, "rows_per_file": 1}, ArgumentError, "both say when a file is full: give one"),
+        ({"row_group_rows": 0}, ArgumentError, "`row_group_rows` must be >= 1 but got: 0"),
+        ({"compression": "zip"}, ArgumentError, "`compression` must be one of 'zstd', "),
+        ({"workers": -1}, ArgumentError, "`workers` must be >= 0 but got: -1"),
+        (
+            {"schema": {"sqare": "int8"}},
+            ArgumentError,
+            "column 'sqare' that the rows do not have; did you mean 'square'",
+        ),
+        ({"folder": 3}, ArgumentTypeError, "`folder` must be a path but got: 3"),
+        ({"pipe": [1]}, ArgumentTypeError, r"`pipe` must be a Pipe but got: \[1\]"),
+        ({"filesystem": "s3"}, ArgumentTypeError, "`filesystem` must be a file system of pyarrow or fsspec"),
+    ],
+)
+def test_arguments(tmp_path: Path, options: dict[str, Any], kind: type[FeedpipeError], said: str) -> None:
+    arguments = {"pipe": rows(3), "folder": tmp_path, **options}
+    with pytest.raises(kind, match=said) as error:
+        fp.write_parquet(**arguments)
+    assert "test_write_parquet.py" in str(error.value)
+
+
+def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SourceError, match="file/out cannot be written to: Not a directory"):
+        fp.write_parquet(rows(3), tmp_path / "file" / "out")
+
+
+def test_progress_is_shown_on_a_terminal_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    for terminal, progress, shown in (
+        (Terminal(), True, True),
+        (Terminal(), False, False),
+        (io.StringIO(), True, False),
+    ):
+        monkeypatch.setattr("sys.stderr", terminal)
+        fp.write_parquet(rows(3000), tmp_path, overwrite=True, progress=progress)
+        assert bool(terminal.getvalue()) is shown
+        assert not shown or "3.00k/3.00k" in terminal.getvalue()

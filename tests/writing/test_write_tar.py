@@ -1,0 +1,245 @@
+from __future__ import annotations
+
+import io
+import json
+import os
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+import feedpipe as fp
+from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, FeedpipeError, RowError
+
+PIXELS = np.random.default_rng(7).integers(0, 256, (5, 6, 3), np.uint8)
+
+
+def rows(count: int, **values: object) -> fp.Pipe[dict[str, object]]:
+    return fp.from_sequence(range(count)).map(lambda i: {"__key__": f"train/{i:06}", "cls": i, **values})
+
+
+def members(path: str | Path) -> dict[str, bytes]:
+    with tarfile.open(path) as archive:
+        return {info.name: archive.extractfile(info).read() for info in archive}  # type: ignore[union-attr]
+
+
+def entries(manifest: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(manifest).read_text().splitlines()[1:]]
+
+
+def written(tmp_path: Path, row: dict[str, object], **options: Any) -> dict[str, bytes]:
+    fp.write_tar(fp.from_sequence([{"__key__": "k", **row}]), tmp_path, **options)
+    return members(tmp_path / "part-00000.tar")
+
+
+def test_rows_are_members(tmp_path: Path) -> None:
+    manifest = fp.write_tar(rows(5, txt="é"), tmp_path, rows_per_file=3)
+    assert manifest == f"{tmp_path}/_manifest.jsonl"
+    assert [(entry["path"], entry["rows"]) for entry in entries(manifest)] == [
+        ("part-00000.tar", 3), ("part-00001.tar", 2),
+    ]  # fmt: skip
+    assert members(tmp_path / "part-00001.tar") == {
+        "train/000003.cls": b"3", "train/000003.txt": "é".encode(),
+        "train/000004.cls": b"4", "train/000004.txt": "é".encode(),
+    }  # fmt: skip
+    fp.verify(manifest)
+
+
+def test_rows_come_back(tmp_path: Path) -> None:
+    row: dict[str, Any] = {
+        "png": PIXELS,
+        "mask.png": PIXELS[:, :, 0],
+        "json": {"a": [1, None], "ä": "ö"},
+        "txt": "süd\n",
+        "npy": np.arange(6).reshape(2, 3).T,
+        "bin": b"\0\xff",
+    }
+    fp.write_tar(rows(40, **row), tmp_path, file_size="50KB")
+    assert len(os.listdir(tmp_path)) > 3
+    back = list(fp.read_tar(tmp_path).decode())
+    assert [(r["__key__"], r["cls"]) for r in back] == [(f"train/{i:06}", i) for i in range(40)]
+    for name in ("json", "txt", "bin"):
+        assert all(r[name] == row[name] for r in back)
+    np.testing.assert_array_equal(back[-1]["png"], PIXELS)
+    np.testing.assert_array_equal(back[-1]["mask.png"], np.repeat(PIXELS[:, :, :1], 3, axis=2))
+    np.testing.assert_array_equal(back[-1]["npy"], row["npy"])
+
+
+def test_what_read_tar_gives_is_written_as_it_is(tmp_path: Path) -> None:
+    one = fp.write_tar(rows(20, jpg=PIXELS), tmp_path / "one")
+    two = fp.write_tar(fp.read_tar(tmp_path / "one"), tmp_path / "two")
+    assert entries(one) == entries(two)
+
+
+def test_two_runs_write_equal_bytes(tmp_path: Path) -> None:
+    one, two = (fp.write_tar(rows(50, png=PIXELS), tmp_path / name, file_size="20KB") for name in "ab")
+    assert entries(one) == entries(two)
+
+
+@pytest.mark.slow
+def test_workers_change_nothing_of_an_indexed_pipe(tmp_path: Path) -> None:
+    one = fp.write_tar(rows(200, png=PIXELS), tmp_path / "one")
+    two = fp.write_tar(rows(200, png=PIXELS), tmp_path / "two", workers=2)
+    assert entries(one) == entries(two)
+
+
+@given(st.lists(st.integers(0, 3000), max_size=30), st.integers(1, 40_000))
+def test_no_file_is_larger_than_it_may(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], file_size: int
+) -> None:
+    folder = tmp_path_factory.mktemp("out")
+    pipe = fp.from_sequence([{"__key__": str(i), "bin": bytes(size)} for i, size in enumerate(sizes)])
+    made = entries(fp.write_tar(pipe, folder, file_size=file_size))
+    assert all(entry["bytes"] <= file_size or entry["rows"] == 1 for entry in made)
+    assert sum(entry["rows"] for entry in made) == len(sizes)
+    for entry in made:
+        assert entry["bytes"] == os.path.getsize(folder / entry["path"]) and entry["bytes"] % 10240 == 0
+    assert [len(data) for entry in made for data in members(folder / entry["path"]).values()] == sizes
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "data"),
+    [
+        ("cls", 7, b"7"),
+        ("cls", np.int64(7), b"7"),
+        ("index", torch.tensor(7), b"7"),
+        ("txt", "süd", "süd".encode()),
+        ("json", {"a": [1, "ö"]}, '{"a": [1, "ö"]}'.encode()),
+        ("json", "text", b'"text"'),
+        ("json", b"{}", b"{}"),
+        ("seg.json", None, b"null"),
+        ("anything", bytearray(b"ab"), b"ab"),
+        ("anything", memoryview(b"ab"), b"ab"),
+        ("jpg", b"no image", b"no image"),
+    ],
+)
+def test_values(tmp_path: Path, name: str, value: object, data: bytes) -> None:
+    assert written(tmp_path, {name: value}) == {f"k.{name}": data}
+
+
+@pytest.mark.parametrize("kind", ["png", "bmp", "ppm", "tif", "tiff", "webp"])
+@pytest.mark.parametrize("value", [PIXELS, torch.from_numpy(PIXELS), Image.fromarray(PIXELS)])
+def test_images_lose_nothing(tmp_path: Path, kind: str, value: object) -> None:
+    (data,) = written(tmp_path, {kind: value}).values()
+    np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(data))), PIXELS)
+
+
+def test_images_of_other_channels(tmp_path: Path) -> None:
+    grey, alpha = PIXELS[:, :, :1], np.concatenate([PIXELS, PIXELS[:, :, :1]], axis=2)
+    made = written(tmp_path, {"a.png": grey, "b.png": grey[:, :, 0], "c.png": alpha, "d.jpg": grey})
+    modes = [Image.open(io.BytesIO(data)).mode for data in made.values()]
+    assert modes == ["L", "L", "RGBA", "L"]
+
+
+def test_own_encoders(tmp_path: Path) -> None:
+    encoders: dict[str, Any] = {"txt": lambda text: text.upper().encode(), "a.cls": lambda label: b"label"}
+    row = {"txt": "a", "b.txt": "b", "a.cls": 1, "cls": 1}
+    assert list(written(tmp_path, row, encoders=encoders).values()) == [b"A", b"B", b"label", b"1"]
+
+
+def test_long_names(tmp_path: Path) -> None:
+    key = "ö/" + "long" * 70
+    fp.write_tar(fp.from_sequence([{"__key__": key, "bin": b""}]), tmp_path)
+    assert list(members(tmp_path / "part-00000.tar")) == [f"{key}.bin"]
+    assert list(fp.read_tar(tmp_path)) == [{"__key__": key, "bin": b""}]
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        (None, "a row needs a string as `__key__`, the name of its members, but has: None"),
+        (7, "a row needs a string as `__key__`"),
+        ("", "`__key__` must be a relative path"),
+        ("/etc/passwd", "`__key__` must be a relative path"),
+        ("a/../../b", "`__key__` must be a relative path"),
+        ("a//b", "`__key__` must be a relative path"),
+        ("a/", "`__key__` must be a relative path"),
+        ("./a", "`__key__` must be a relative path"),
+        ("a\0b", "`__key__` must be a relative path"),
+        ("a.b/c.d", "`__key__` must have no dot behind its last slash"),
+        ("__meta__/a", "`__key__` must not begin as in `__meta__`"),
+    ],
+)
+def test_keys(tmp_path: Path, key: object, said: str) -> None:
+    with pytest.raises(RowError, match="on from_sequence, row 1(.|\n)*at .*test_write_tar.py") as error:
+        fp.write_tar(fp.from_sequence([{"__key__": key, "bin": b""}]), tmp_path)
+    assert said in str(error.value)
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({}, "row 'k' has nothing but its key"),
+        ({"JPG": b""}, "must have extensions in lower case, such as 'jpg' or 'seg.png', but has: 'JPG'"),
+        ({"a/b": b""}, "must have extensions in lower case"),
+        ({".jpg": b""}, "must have extensions in lower case"),
+        ({"": b""}, "must have extensions in lower case"),
+        ({3: b""}, "must have extensions in lower case"),
+        ({"x": 3}, "`x` of row 'k' cannot be encoded: it is of type int, and only bytes can be written as 'x' unless"),
+        ({"cls": "3"}, "`cls` of row 'k' cannot be encoded: it must be an int but is of type str"),
+        ({"cls": 0.5}, "it must be an int but is of type float"),
+        ({"txt": 3}, "it must be a string but is of type int"),
+        ({"json": {1, 2}}, "`json` of row 'k' cannot be encoded"),
+        ({"npy": np.array([object()])}, "`npy` of row 'k' cannot be encoded: Object arrays cannot be saved"),
+        (
+            {"jpg": np.zeros((4, 4, 3))},
+            "it must be uint8 of height x width, with 1, 3 or 4 channels last, but is float64",
+        ),
+        ({"jpg": PIXELS.transpose(2, 0, 1)}, "but is uint8 3 x 5 x 6"),
+        ({"jpg": "a.jpg"}, "`jpg` of row 'k' cannot be encoded"),
+    ],
+)
+def test_rows_that_cannot_be_written(tmp_path: Path, row: dict[str, object], said: str) -> None:
+    pipe = fp.from_sequence([{"__key__": "a", "bin": b""}, {"__key__": "k", **row}])
+    with pytest.raises(RowError, match="on from_sequence, row 2") as error:
+        fp.write_tar(pipe, tmp_path)
+    assert said in str(error.value)
+
+
+def test_elements_that_are_no_rows(tmp_path: Path) -> None:
+    with pytest.raises(RowError, match=r"got one of type list; `\.unbatch\(\)` gives the rows of batches"):
+        fp.write_tar(rows(3).batch(2), tmp_path)  # type: ignore[arg-type]
+
+
+def test_an_encoder_that_gives_no_bytes(tmp_path: Path) -> None:
+    with pytest.raises(RowError, match="its encoder must give bytes but gave: str"):
+        fp.write_tar(rows(1), tmp_path, encoders={"cls": str})  # type: ignore[dict-item]
+
+
+def test_a_key_that_comes_twice(tmp_path: Path) -> None:
+    keys = ["a", "b", "a"]
+    pipe = fp.from_sequence(keys).map(lambda key: {"__key__": key, "bin": b""})
+    with pytest.raises(DataError, match="the key 'a' comes twice in one file"):
+        fp.write_tar(pipe, tmp_path)
+    assert os.listdir(tmp_path) == []
+    fp.write_tar(pipe, tmp_path, rows_per_file=2)
+
+
+def test_an_error_of_the_pipe(tmp_path: Path) -> None:
+    pipe = rows(50).map(lambda row: {**row, "json": 1 // (row["cls"] - 40)})  # type: ignore[operator]
+    with pytest.raises(RowError, match="ZeroDivisionError"):
+        fp.write_tar(pipe, tmp_path, rows_per_file=10)
+    assert sorted(os.listdir(tmp_path)) == ["part-00000.tar", "part-00001.tar", "part-00002.tar"]
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "said"),
+    [
+        ({"rows_per_file": 0}, ArgumentError, "`rows_per_file` must be >= 1 but got: 0"),
+        ({"encoders": [1]}, ArgumentTypeError, "`encoders` must be a dict such as"),
+        ({"encoders": {"JPG": str}}, ArgumentTypeError, "`encoders` must have extensions in lower case"),
+        ({"encoders": {"jpg": 3}}, ArgumentTypeError, r"`encoders\['jpg'\]` must be callable but got: 3"),
+        ({"pipe": [1]}, ArgumentTypeError, r"`pipe` must be a Pipe but got: \[1\]"),
+    ],
+)
+def test_arguments(tmp_path: Path, options: dict[str, Any], kind: type[FeedpipeError], said: str) -> None:
+    with pytest.raises(kind, match=said) as error:
+        fp.write_tar(**{"pipe": rows(3), "folder": tmp_path, **options})
+    assert "test_write_tar.py" in str(error.value)
