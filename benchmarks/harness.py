@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from .environments import BuildError, Environment, environment, own_folder
-from .model import Contestant, Failure, Results, Summary, Workload
+from .model import HERE, Contestant, Failure, Results, Summary, Workload
 
 _CHILD = Path(__file__).with_name("child.py")
 
@@ -80,6 +80,16 @@ def shared_arguments(workload: Workload, quick: bool) -> dict[str, Any]:
         folder.mkdir(parents=True, exist_ok=True)
         arguments.update(workload.prepare(folder))
     return arguments
+
+
+def made(folder: Path, target: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Input files, made once in `folder` by a function of a contestant; where they are, as contestants see it."""
+    done = folder / "made"
+    if not done.exists():
+        maker = Contestant("the maker of the files", target)
+        found = measure(maker, environment(HERE), {"folder": str(folder), **arguments})
+        done.write_text(json.dumps(found) + "\n")
+    return {"folder": f"../data/{folder.name}"}  # relative, because reports show it
 
 
 def measure(

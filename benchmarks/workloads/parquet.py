@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from ..environments import environment
-from ..harness import measure
-from ..model import HERE, Column, Contestant, Results, Verdict, Workload, median, spread
+from ..harness import made
+from ..model import Column, Contestant, Results, Verdict, Workload, median, spread
 
 ROWS = 8_000_000
 
@@ -27,16 +25,6 @@ CONTESTANTS = (
     Contestant(STREAM, "parquet_datasets:measure", "datasets", {"style": "streamed"}),
     Contestant(LIMIT, "parquet_scan:measure"),
 )
-
-
-def _prepare(folder: Path) -> Mapping[str, Any]:
-    """The files, made once; relative, because reports show it."""
-    done = folder / "made"
-    if not done.exists():
-        maker = Contestant("the maker of the files", "parquet_tasks:make")
-        made = measure(maker, environment(HERE), {"folder": str(folder), "rows": ROWS})
-        done.write_text(f"{made['bytes']} bytes\n")
-    return {"folder": f"../data/{folder.name}"}
 
 
 def _check(found: Mapping[str, Any], arguments: Mapping[str, Any]) -> str | None:
@@ -77,5 +65,5 @@ WORKLOAD = Workload(
     arguments={"rows": ROWS, "seconds": 5.0},
     quick={"rows": 400_000, "seconds": 1.0},
     check=_check,
-    prepare=_prepare,
+    prepare=lambda folder: made(folder, "parquet_tasks:make", {"rows": ROWS}),
 )
