@@ -51,11 +51,11 @@ def _visit(elements: Elements, strings: list[str], sample: int) -> dict[str, flo
 def _workers() -> dict[str, float]:
     """In MB; the sets are those of the largest worker: of the processes below this one, the largest are the workers."""
     time.sleep(0.5)  # the workers run ahead, and then wait
-    below = below(os.getpid())
-    sets = sorted(map(sets, below), reverse=True)
-    others = sum(proportional for proportional, _ in sets[WORKERS:])
-    proportional, unique = (max(each[i] for each in sets[:WORKERS]) for i in range(2))
-    return {"pss": proportional, "uss": unique, "others": others, "files": _files([os.getpid(), *below])}
+    processes = below(os.getpid())
+    each_set = sorted(map(sets, processes), reverse=True)
+    others = sum(proportional for proportional, _ in each_set[WORKERS:])
+    proportional, unique = (max(each[i] for each in each_set[:WORKERS]) for i in range(2))
+    return {"pss": proportional, "uss": unique, "others": others, "files": _files([os.getpid(), *processes])}
 
 
 def below(pid: int) -> list[int]:
