@@ -65,5 +65,5 @@ WORKLOAD = Workload(
     arguments={"rows": ROWS, "seconds": 5.0},
     quick={"rows": 400_000, "seconds": 1.0},
     check=_check,
-    prepare=lambda folder: made(folder, "parquet_tasks:make", {"rows": ROWS}),
+    prepare=lambda folder, _: made(folder, "parquet_tasks:make", {"rows": ROWS}),
 )

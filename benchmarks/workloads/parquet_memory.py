@@ -44,5 +44,5 @@ WORKLOAD = Workload(
     baseline=CONTESTANTS[0].name,
     rounds=1,
     arguments={"gigabytes": GIGABYTES},
-    prepare=lambda folder: made(folder, "parquet_memory_feedpipe:make", {"gigabytes": GIGABYTES}),
+    prepare=lambda folder, _: made(folder, "parquet_memory_feedpipe:make", {"gigabytes": GIGABYTES}),
 )

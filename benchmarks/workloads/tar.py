@@ -56,5 +56,5 @@ WORKLOAD = Workload(
     arguments={"images": IMAGES},
     quick={"images": 512},
     check=_check,
-    prepare=lambda folder: made(folder, "tar_tasks:make", {"images": IMAGES}),
+    prepare=lambda folder, _: made(folder, "tar_tasks:make", {"images": IMAGES}),
 )
