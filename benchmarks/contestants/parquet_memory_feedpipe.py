@@ -13,7 +13,7 @@ from pyarrow import parquet
 
 import feedpipe as fp
 
-from .memory_tasks import MB, below, sets
+from .memory_tasks import below, sets
 
 BATCH = 4096
 COLUMNS = 16
@@ -51,7 +51,7 @@ def measure(folder: str, gigabytes: float, window: int) -> dict[str, Any]:
         for batch in loader:
             count += len(batch["f0"])
             if count * LOOKS >= rows * (len(found) + 1):
-                found.append(sum(sets(pid)[0] for pid in [os.getpid(), *below(os.getpid())]) / MB)
+                found.append(sum(sets(pid)[0] for pid in [os.getpid(), *below(os.getpid())]))
     seconds = time.perf_counter() - start
     half = len(found) // 2
     return {
