@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from . import harness, workloads
@@ -35,14 +36,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(workload: Workload, options: argparse.Namespace) -> int:
     before = machine()
-    results, environments = harness.run(
-        workload,
-        rounds=options.rounds or (1 if options.quick else workload.rounds),
-        only=options.only,
-        quick=options.quick,
-        rebuild=options.rebuild,
-        say=_say,
-    )
+    with ExitStack() as stack:
+        results, environments = harness.run(
+            workload,
+            stack,
+            rounds=options.rounds or (1 if options.quick else workload.rounds),
+            only=options.only,
+            quick=options.quick,
+            rebuild=options.rebuild,
+            say=_say,
+        )
     verdicts = workload.judge(results)
     text = report(results, verdicts, before)
     print(text)
@@ -58,11 +61,12 @@ def _run(workload: Workload, options: argparse.Namespace) -> int:
 
 
 def _profile(workload: Workload, options: argparse.Namespace) -> None:
-    arguments = harness.shared_arguments(workload, options.quick)
-    for each in workload.contestants:
-        if each.name in options.only or (not options.only and each.ours):
-            print(f"## {each.name}", file=sys.stderr, flush=True)
-            harness.measure(each, _place(each), arguments, profile=options.profile)
+    with ExitStack() as stack:
+        arguments = harness.shared_arguments(workload, options.quick, stack)
+        for each in workload.contestants:
+            if each.name in options.only or (not options.only and each.ours):
+                print(f"## {each.name}", file=sys.stderr, flush=True)
+                harness.measure(each, _place(each), arguments, profile=options.profile)
 
 
 def _place(contestant: Contestant) -> Environment:

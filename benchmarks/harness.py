@@ -10,11 +10,12 @@ import json
 import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from .environments import BuildError, Environment, environment, own_folder
-from .model import Contestant, Failure, Results, Summary, Workload
+from .model import HERE, Contestant, Failure, Results, Summary, Workload
 
 _CHILD = Path(__file__).with_name("child.py")
 
@@ -30,6 +31,7 @@ class MeasureError(Exception):
 
 def run(
     workload: Workload,
+    stack: ExitStack,
     *,
     rounds: int,
     only: Sequence[str] = (),
@@ -37,12 +39,12 @@ def run(
     rebuild: bool = False,
     say: Say = print,
 ) -> tuple[Results, dict[str, Environment]]:
-    """All measurements of `workload`, and the environments they were taken in."""
+    """All measurements of `workload`, and the environments they were taken in; its servers end with `stack`."""
     contestants = [each for each in workload.contestants if not only or each.name in only]
     failures: list[Failure] = []
     environments = _environments(contestants, failures, rebuild, say)
     contestants = [each for each in contestants if each.environment in environments]
-    arguments = shared_arguments(workload, quick)
+    arguments = shared_arguments(workload, quick, stack)
 
     checked: dict[str, Mapping[str, Any]] = {}
     for each in list(contestants):
@@ -72,14 +74,24 @@ def run(
     return Results(workload, rounds, arguments, summaries, failures), environments
 
 
-def shared_arguments(workload: Workload, quick: bool) -> dict[str, Any]:
-    """What every contestant is called with, apart from its own arguments."""
+def shared_arguments(workload: Workload, quick: bool, stack: ExitStack) -> dict[str, Any]:
+    """What every contestant is called with, apart from its own arguments; while the stack is open."""
     arguments = {**workload.arguments, **(workload.quick if quick else {})}
     if workload.prepare is not None:
         folder = own_folder() / "data" / workload.name
         folder.mkdir(parents=True, exist_ok=True)
-        arguments.update(workload.prepare(folder))
+        arguments.update(workload.prepare(folder, stack))
     return arguments
+
+
+def made(folder: Path, target: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Input files, made once in `folder` by a function of a contestant; where they are, as contestants see it."""
+    done = folder / "made"
+    if not done.exists():
+        maker = Contestant("the maker of the files", target)
+        found = measure(maker, environment(HERE), {"folder": str(folder), **arguments})
+        done.write_text(json.dumps(found) + "\n")
+    return {"folder": f"../data/{folder.name}"}  # relative, because reports show it
 
 
 def measure(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -58,9 +59,10 @@ class Workload:
 
     `metric` names the figure that ratios are made of, in the direction "less is better".
     `arguments` go to every contestant; `quick` replaces some of them for a trial run. `prepare`,
-    where given, makes input files in a folder that is kept between runs; what it returns is added to
-    the arguments. `check`, where given, is handed what the function `check` beside each contestant's
-    target returned, and says what is wrong with it, or nothing.
+    where given, makes input files in a folder that is kept between runs, and starts servers, which the
+    stack ends; what it returns is added to the arguments. `check`, where given, is handed what the
+    function `check` beside each contestant's target returned, and says what is wrong with it, or
+    nothing.
     """
 
     name: str
@@ -74,7 +76,7 @@ class Workload:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     quick: Mapping[str, Any] = field(default_factory=dict)
     check: Callable[[Mapping[str, Any], Mapping[str, Any]], str | None] | None = None
-    prepare: Callable[[Path], Mapping[str, Any]] | None = None
+    prepare: Callable[[Path, ExitStack], Mapping[str, Any]] | None = None
 
 
 @dataclass(frozen=True)

@@ -230,7 +230,7 @@ class Loader(Generic[T_co]):
         for common in plan.common() if self._rank == 0 else ():
             processes = common.readers(self._world_size, self._service.workers)
             if processes > 1 and common.share > 0.1:
-                warn(f"each of {processes} processes reads the same data: {common.reason}", PlanWarning)
+                warn(f"{processes} processes read the same data: {common.reason}", PlanWarning)
         return Course(plan, self._steps, self._even, ordered=self._service.ordered)
 
     def _course_for(self, saved: State, *, strict: bool) -> Course:

@@ -51,21 +51,21 @@ def _visit(elements: Elements, strings: list[str], sample: int) -> dict[str, flo
 def _workers() -> dict[str, float]:
     """In MB; the sets are those of the largest worker: of the processes below this one, the largest are the workers."""
     time.sleep(0.5)  # the workers run ahead, and then wait
-    below = _below(os.getpid())
-    sets = sorted(map(_sets, below), reverse=True)
-    others = sum(proportional for proportional, _ in sets[WORKERS:])
-    proportional, unique = (max(each[i] for each in sets[:WORKERS]) for i in range(2))
-    return {"pss": proportional, "uss": unique, "others": others, "files": _files([os.getpid(), *below])}
+    processes = below(os.getpid())
+    each_set = sorted(map(sets, processes), reverse=True)
+    others = sum(proportional for proportional, _ in each_set[WORKERS:])
+    proportional, unique = (max(each[i] for each in each_set[:WORKERS]) for i in range(2))
+    return {"pss": proportional, "uss": unique, "others": others, "files": _files([os.getpid(), *processes])}
 
 
-def _below(pid: int) -> list[int]:
+def below(pid: int) -> list[int]:
     children = [
         int(each) for task in Path(f"/proc/{pid}/task").iterdir() for each in (task / "children").read_text().split()
     ]
-    return [*children, *(each for child in children for each in _below(child))]
+    return [*children, *(each for child in children for each in below(child))]
 
 
-def _sets(pid: int) -> tuple[float, float]:
+def sets(pid: int) -> tuple[float, float]:
     """Proportional and unique."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
     sizes = {name: int(size) * 1024 / MB for name, size, _ in map(str.split, lines)}

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from ..environments import environment
-from ..harness import measure
-from ..model import HERE, Column, Contestant, Results, Verdict, Workload, median, spread
+from ..harness import made
+from ..model import Column, Contestant, Results, Verdict, Workload, median, spread
 
 IMAGES = 2048
 
@@ -22,16 +20,6 @@ CONTESTANTS = (
     Contestant("WebDataset 1.0", "jpeg_webdataset:measure", "webdataset"),
     Contestant(LIMIT, "jpeg_limit:measure"),
 )
-
-
-def _prepare(folder: Path) -> Mapping[str, Any]:
-    """The images, made once; relative, because reports show it."""
-    done = folder / "made"
-    if not done.exists():
-        maker = Contestant("the maker of the images", "jpeg_tasks:make")
-        made = measure(maker, environment(HERE), {"folder": str(folder), "images": IMAGES})
-        done.write_text(f"{IMAGES} images of {made['mean_bytes']:.0f} bytes on average\n")
-    return {"folder": f"../data/{folder.name}"}
 
 
 def _check(found: Mapping[str, Any], arguments: Mapping[str, Any]) -> str | None:
@@ -68,5 +56,5 @@ WORKLOAD = Workload(
     arguments={"images": IMAGES},
     quick={"images": 512},
     check=_check,
-    prepare=_prepare,
+    prepare=lambda folder, _: made(folder, "jpeg_tasks:make", {"images": IMAGES}),
 )

@@ -7,6 +7,7 @@ all rows.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -24,15 +25,24 @@ UNIT = 1024  # rows in a range, at most
 
 
 class Common(NamedTuple):
-    """Why all shards read something, which share of it, and whether only once in each rank."""
+    """What several shards read.
+
+    Attributes:
+        reason: why.
+        share: of the input.
+        groups: of shards, each of which reads another part of that: shard modulo this number.
+        by_rank: whether one process reads it for all workers of a rank.
+    """
 
     reason: str
     share: float = 1.0
+    groups: int = 1
     by_rank: bool = False
 
     def readers(self, world_size: int, workers: int) -> int:
-        """How many processes read it."""
-        return world_size * (1 if self.by_rank else max(1, workers))
+        """How many processes read the same."""
+        processes = world_size * (1 if self.by_rank else max(1, workers))
+        return processes // math.gcd(self.groups, processes)  # shard s runs in process s modulo their number
 
 
 @dataclass
@@ -43,7 +53,7 @@ class Dealing:
         shards: how many.
         stages: the undealt graph, bound: it knows lengths.
         names: the names of operators; new nodes are added under the names of those they stand for.
-        common: nodes whose output all shards read, with the reason; filled by `deal`.
+        common: nodes whose output several shards read, with the reason; filled by `deal`.
     """
 
     shards: int
@@ -118,7 +128,7 @@ class Dealing:
             if self.shards > 1:
                 reason = f"the rows of `{node.op.kind}` cannot be dealt without reading all of them"
                 self.common[node] = Common(reason, by_rank=dispatched)
-            return self._new(DealRows(self.shards, shard, dispatched), node)
+            return self._new(DealRows(self.shards, shard, dispatched=dispatched), node)
         permuted = mixed and not any(below.op.order is Order.REORDERS for below in walk(node))
         rows = self.stages[node].length or 0
         unit = max(1, min(UNIT, rows // (UNITS * self.shards))) if permuted else 1
@@ -127,27 +137,38 @@ class Dealing:
     def _expanded(self, node: Node, units: Node, shard: int, *, mixed: bool) -> Node:
         """Deals behind `node`, which makes many rows of each unit.
 
-        Full rounds of units are dealt; those left over are read by all shards, and each keeps its share of their rows.
+        Full rounds of units are dealt. Of those left over, as many as divide the shards are dealt to groups of shards,
+        each of which deals the rows of its unit; and so on with the rest. So each shard has as much as any other, and
+        few shards read the same unit.
         """
         count = self.stages[units].length or 0
-        rounds = count - count % self.shards
+        order = units
         if mixed and not any(below.op.order is Order.REORDERS for below in walk(units)):
             order = self._once((units, "order"), lambda: self._new(Shuffle(), units))
-        else:
-            order = units
         dealt: list[Node] = []
-        if rounds:
-            full = self._once((units, "full"), lambda: self._new(Take(rounds), order))
-            dealt.append(self._between(node, units, self._new(Deal(self.shards, shard), full)))
-        if rounds < count or not dealt:
-            rest = self._once((node, "rest"), lambda: self._between(node, units, self._new(Skip(rounds), order)))
-            share = (count - rounds) / count if count else 0.0
-            reason = (
-                f"{count - rounds} of the {count} inputs of `{node.op.kind}` are no full round of {self.shards} shards"
-            )
-            self.common[node] = Common(reason, share)
-            dealt.append(self._new(DealRows(self.shards, shard), rest))
+        place = 0
+        while place < count or not dealt:
+            groups = max(n for n in range(1, self.shards + 1) if self.shards % n == 0 and n <= max(1, count - place))
+            stop = count - (count - place) % groups
+            dealt.append(self._shared(node, units, order, range(place, stop), shard, groups))
+            if groups < self.shards:
+                left = stop - place
+                reason = f"{left} of the {count} inputs of `{node.op.kind}` are no full round of {self.shards} shards"
+                self.common[dealt[-1].inputs[0]] = Common(reason, left / count if count else 0.0, groups)
+            place = stop
         return dealt[0] if len(dealt) == 1 else self._new(Concat(), *dealt)
+
+    def _shared(self, node: Node, units: Node, order: Node, places: range, shard: int, groups: int) -> Node:
+        """A shard's part of what `node` makes of the units at `places`, which are dealt to groups of shards."""
+        some = self._once((units, places), lambda: self._cut(order, places))
+        group = shard % groups
+        mine = self._once((some, groups, group), lambda: self._new(Deal(groups, group), some))
+        made = self._once((node, mine), lambda: self._between(node, units, mine))
+        return made if groups == self.shards else self._new(DealRows(self.shards, shard, groups), made)
+
+    def _cut(self, order: Node, places: range) -> Node:
+        rest = self._new(Skip(places.start), order) if places.start else order
+        return self._new(Take(len(places)), rest) if len(places) else rest
 
     def _new(self, op: Operator, *inputs: Node) -> Node:
         # The name must not depend on which shards a process runs, for it is a key of randomness.

@@ -14,7 +14,7 @@ def explained(root: Node, *, world_size: int, workers: int, shards: int | None) 
     plan = Plan(root, seed=0, rank=0, world_size=world_size, workers=workers, shards=shards)
     lines = [_head(plan), *_operators(plan), _resume(plan)]
     for one in plan.common():
-        lines.append(f"all shards read: {one.reason}; it is read {_times(one, world_size, workers)}")
+        lines.append(f"several shards read: {one.reason}; it is read {_times(one, world_size, workers)}")
     return "\n".join(lines)
 
 

@@ -96,9 +96,11 @@ class Deal(Operator):
 
 @dataclass(frozen=True)
 class DealRows(Operator):
-    """The rows of a streamed input whose position is `shard` modulo `shards`.
+    """The rows of a streamed input that belong to shard `shard` of `shards`.
 
-    The shards of one process read the input together, once; where it is `dispatched`, one process reads for all.
+    These are dealt in turn to the shards of a group, which are those with the same number modulo `groups`; other groups
+    have other inputs. The shards of one process read the input together, once; where it is `dispatched`, one process
+    reads for all.
     """
 
     kind: ClassVar[str] = "deal_rows"
@@ -106,18 +108,22 @@ class DealRows(Operator):
 
     shards: int
     shard: int
+    groups: int = 1
     dispatched: bool = False
 
     def length(self, stage: Stage) -> int | None:
         rows = stage.input.length
-        return None if rows is None else len(range(self.shard, rows, self.shards))
+        return None if rows is None else len(range(self.shard // self.groups, rows, self.shards // self.groups))
 
     def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
-        wanted = at.position * self.shards + self.shard  # of the input's rows, the next one for this shard
+        group, member = self.shard % self.groups, self.shard // self.groups
+        members = self.shards // self.groups
+        wanted = at.position * members + member  # of the input's rows, the next one for this shard
         source = Cursor.of(at.token)
         source = source.advance(wanted - source.position)
-        others = context.shards if context.shard == self.shard else (self.shard,)
-        share = Share(stage.input.name, source.plain, self.shard, self.shards, context.rounds, context.origins)
+        here = context.shards if context.shard == self.shard else (self.shard,)
+        others = [other // self.groups for other in here if other % self.groups == group]
+        share = Share(stage.input.name, source.plain, member, members, context.rounds, context.origins)
         if self.dispatched and context.dispatched is not None:
             return context.dispatched(share)
         return shared_rows(stage.input, share, others, context)

@@ -88,7 +88,7 @@ def test_each_input_of_concat_is_dealt_by_itself():
 
 
 @pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
-def test_units_without_a_full_round_are_read_by_all_shards():
+def test_units_without_a_full_round_are_shared():
     files = [list(range(10 * k, 10 * k + 10)) for k in range(10)]
     pipe = fp.from_sequence(files).flat_map(lambda rows: rows)
     parts = [list(fp.Loader(pipe, rank=r, world_size=4, even=None)) for r in range(4)]
@@ -99,6 +99,30 @@ def test_units_without_a_full_round_are_read_by_all_shards():
         list(fp.Loader(fp.from_sequence(files[:8]).flat_map(lambda rows: rows), rank=0, world_size=4, even=None))
     with pytest.warns(UserWarning, match="2 of the 2 inputs of `flat_map` are no full round of 4 shards"):
         list(fp.Loader(fp.from_sequence(files[:2]).flat_map(lambda rows: rows), rank=0, world_size=4, even=None))
+
+
+@given(st.integers(1, 70), st.integers(1, 24))
+def test_units_are_dealt_evenly_and_few_shards_read_the_same(units, shards):
+    readers = Counter()
+
+    def rows(unit: int) -> list[tuple[int, int]]:
+        readers[unit] += 1
+        return [(unit, k) for k in range(shards)]
+
+    pipe = fp.from_sequence(range(units)).flat_map(rows)
+    dealt = plan(pipe, shards=shards)
+    parts = [sum((b.rows for b in dealt.shard_stage(s).blocks(START, Context(shard=s))), []) for s in range(shards)]
+    assert sorted(sum(parts, [])) == [(unit, k) for unit in range(units) for k in range(shards)]
+    assert {len(part) for part in parts} == {units}
+    for divisor in range(1, shards + 1):
+        if shards % divisor == 0:  # else these would make up one more round for so many groups
+            assert sum(count > shards // divisor for count in readers.values()) < divisor
+
+
+def test_processes_that_run_groups_share_nothing():
+    pipe = fp.from_sequence(range(4)).flat_map(range).shuffle(window=4)
+    (common,) = plan(pipe, workers=2).common()
+    assert (common.groups, common.readers(1, 2), common.readers(1, 8), common.readers(2, 4)) == (4, 1, 2, 2)
 
 
 def test_one_file_for_eight_shards_is_read_once_by_a_process():

@@ -1,0 +1,82 @@
+"""The files that all contestants of `parquet` read, and how a pass over them is timed.
+
+A row has six float32 values, an id and a label; the first value and the label follow from the id, so that a row torn
+apart would show.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+BATCH = 4096
+WINDOW = 200_000
+GROUP = 100_000
+FILES = 8
+
+
+def paths(folder: str) -> list[str]:
+    return [f"{folder}/{number}.parquet" for number in range(FILES)]
+
+
+def first_value(ids: np.ndarray) -> np.ndarray:
+    return (ids * 7919 % 1_000_003).astype(np.float32)
+
+
+def make(folder: str, rows: int) -> dict[str, Any]:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    generator = np.random.default_rng(0)
+    each = rows // FILES
+    for number, path in enumerate(paths(folder)):
+        ids = np.arange(number * each, (number + 1) * each)
+        values = {f"f{k}": generator.standard_normal(each, dtype=np.float32) for k in range(1, 6)}
+        table = pa.table({"f0": first_value(ids), **values, "id": ids, "label": ids % 10})
+        parquet.write_table(table, path, compression="zstd", row_group_size=GROUP)
+    return {"bytes": sum(Path(path).stat().st_size for path in paths(folder))}
+
+
+def timed(batches: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """A whole pass; what was asked for one batch before has its workers by now."""
+    for _ in batches:
+        break
+    start = time.perf_counter()
+    rows = sum(len(batch["id"]) for batch in batches)
+    return {"seconds_each": (time.perf_counter() - start) / rows, "rows": rows}
+
+
+def paced(batches: Iterable[Mapping[str, Any]], seconds: float) -> dict[str, Any]:
+    """A part of a pass, from the first batch on: filling a buffer is not counted."""
+    iterator = iter(batches)
+    next(iterator)
+    rows, start = 0, time.perf_counter()
+    for batch in iterator:
+        rows += len(batch["id"])
+        if time.perf_counter() - start > seconds:
+            break
+    return {"seconds_each": (time.perf_counter() - start) / rows, "rows": rows}
+
+
+def described(batches: Iterable[Mapping[str, Any]], rows: int) -> dict[str, Any]:
+    """What comes first: how many rows are torn apart, come twice, and how far apart neighbours are."""
+    parts: dict[str, list[np.ndarray]] = {name: [] for name in ("id", "label", "f0")}
+    count = 0
+    for batch in batches:
+        for name, values in parts.items():
+            values.append(np.array(batch[name]))
+        count += len(batch["id"])
+        if count >= rows:
+            break
+    ids, labels, first = (np.concatenate(values) for values in parts.values())
+    torn = int(((labels != ids % 10) | (first != first_value(ids))).sum())
+    return {
+        "rows": count,
+        "torn": torn,
+        "twice": count - len(np.unique(ids)),
+        "distance": float(np.abs(np.diff(ids)).mean()),
+    }
