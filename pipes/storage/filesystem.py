@@ -142,12 +142,28 @@ def _local() -> FileSystem:
 
 
 def _as_arrow(filesystem: object) -> FileSystem:
-    from pyarrow.fs import FileSystem, FSSpecHandler, PyFileSystem
+    from pyarrow.fs import FileSystem, PyFileSystem
 
-    if isinstance(filesystem, FileSystem):
-        return filesystem
-    handler: Any = FSSpecHandler  # abstract, say its stubs
-    return PyFileSystem(handler(filesystem))
+    return filesystem if isinstance(filesystem, FileSystem) else PyFileSystem(_fsspec_handler()(filesystem))
+
+
+@lru_cache(maxsize=1)
+def _fsspec_handler() -> Any:
+    import pyarrow as pa
+    from fsspec.implementations.memory import MemoryFile  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]
+    from pyarrow.fs import FSSpecHandler
+
+    class Handler(FSSpecHandler):
+        """pyarrow's; but a file in memory is one object, with one place in it, for all who open it."""
+
+        def open_input_file(self, path: str) -> Any:
+            filesystem: Any = self.fs
+            if not filesystem.isfile(path):
+                raise FileNotFoundError(path)
+            file = filesystem.open(path, "rb")
+            return pa.BufferReader(file.getvalue()) if isinstance(file, MemoryFile) else pa.PythonFile(file, "r")
+
+    return Handler
 
 
 def _path_of(url: str) -> str:

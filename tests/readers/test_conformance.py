@@ -41,15 +41,22 @@ def bucket(s3_server: S3) -> str:
     return "readers"
 
 
-@pytest.fixture(params=["local", "memory", "elsewhere", pytest.param("s3", marks=pytest.mark.slow)])
-def there(request: pytest.FixtureRequest, name: str) -> Place:
+PLACES = [
+    pytest.param(name, place, marks=[pytest.mark.slow] if place == "s3" else [])
+    for name, case in CASES.items()
+    for place in ("local", "memory", "elsewhere", "s3")
+    if place != "elsewhere" or case.filesystem
+]
+PLACED_READERS = pytest.mark.parametrize(("name", "there"), PLACES, indirect=["there"])
+
+
+@pytest.fixture
+def there(request: pytest.FixtureRequest) -> Place:
     if request.param == "local":
         return request.getfixturevalue("here")
     if request.param == "memory":
         return request.getfixturevalue("in_memory")
     if request.param == "elsewhere":
-        if not CASES[name].filesystem:
-            pytest.skip("this reader takes no `filesystem`")
         return request.getfixturevalue("elsewhere")
     request.getfixturevalue("s3")
     return Place(f"s3://{request.getfixturevalue('bucket')}")
@@ -61,17 +68,17 @@ def test_every_reader_has_a_case(here: Place) -> None:
     assert readers <= {kind.partition("_")[2] for kind in kinds}, "it belongs into `cases.py`"
 
 
-@READERS
+@PLACED_READERS
 def test_rows(name: str, there: Place) -> None:
     check_rows(name, there)
 
 
-@READERS
+@PLACED_READERS
 def test_resume(name: str, here: Place, there: Place) -> None:
     check_resume(name, here, there, step=2 if there.root.startswith("s3:") else 1)
 
 
-@READERS
+@PLACED_READERS
 def test_shuffled(name: str, here: Place, there: Place) -> None:
     check_shuffled(name, here, there)
 

@@ -6,6 +6,7 @@ import fsspec
 import pytest
 from pyarrow import fs
 
+import feedpipe as fp
 from feedpipe.errors import ArgumentTypeError, MissingError, SourceError
 from feedpipe.storage.filesystem import as_paths, check_filesystem, locate, split_options
 
@@ -96,3 +97,13 @@ def test_missing_is_a_file_not_found_error() -> None:
     error = MissingError("a is not there")
     assert isinstance(error, (SourceError, FileNotFoundError))
     assert str(error) == "a is not there"
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_file_in_memory_has_a_place_for_each_who_reads_it(wrapped: bool) -> None:
+    # fsspec itself hands out one object, with one place in it, to all.
+    memory = fsspec.filesystem("memory")
+    memory.pipe("/shared/a.txt", b"".join(b"%08d\n" % i for i in range(60_000)))
+    within = fsspec.filesystem("dir", fs=memory, path="/shared") if wrapped else None
+    lines = fp.read_lines("a.txt" if wrapped else "memory://shared/a.txt", filesystem=within)
+    assert all(one == other for one, other in lines.zip(lines.map(str)))
