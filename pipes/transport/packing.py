@@ -25,7 +25,7 @@ import numpy as np
 
 from ..errors import DataError
 from ..rows import Array, Column, Rows
-from ..tensors import TensorData
+from ..tensors import Stack, TensorData
 from .classes import class_of
 from .region import Region, in_stream
 
@@ -196,11 +196,17 @@ class Packer:
 
     def _tensor_data(self, data: TensorData) -> Reduced:
         array = data.array
-        if not array.dtype.isnative:
+        if not (isinstance(array, Stack) or array.dtype.isnative):
             array = array.astype(array.dtype.newbyteorder("="))
-        if array.dtype not in _LETTERS:
+        letter = _LETTERS.get(array.dtype)
+        if letter is None:
             raise ValueError(f"torch has no dtype for {array.dtype}")
-        return _tensor_at, self._place(array)
+        if not array.nbytes:
+            return _tensor_at, (array.shape, letter)
+        region = self._region(array.nbytes)
+        joinable = not isinstance(array, Stack) and array.flags.c_contiguous
+        start = region.add(array, array.nbytes, joinable)
+        return _tensor_at, (array.shape, letter, region, start)  # without strides: contiguous, as all that is collated
 
     def _place(self, array: Array) -> Place:
         """Makes a part of `array`; gives the arguments with which `np.ndarray` makes it again."""

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from ..rows import Array
+from ..tensors import Stack
 
 if TYPE_CHECKING:
     from .tables import ArrowStream
 
-Part: TypeAlias = "Array | bytes | memoryview | ArrowStream"
+Part: TypeAlias = "Array | bytes | memoryview | ArrowStream | Stack"
 
 ALIGNMENT = 64
 """Each part begins at a multiple of so many bytes."""

@@ -28,7 +28,7 @@ from hypothesis.extra import numpy as hnp
 
 from feedpipe.errors import DataError, LoaderError
 from feedpipe.rows import Rows
-from feedpipe.tensors import TensorData
+from feedpipe.tensors import Stack, TensorData
 from feedpipe.transport.bundle import bundled, unbundled
 from feedpipe.transport.classes import class_of, number_of
 from feedpipe.transport.packing import LARGE, Packed, Packer, unpack
@@ -274,9 +274,24 @@ def test_an_arrays_content_becomes_a_tensor() -> None:
         [TensorData(x), TensorData(x.T), TensorData(x.astype(">f4")), TensorData(x[:0]), TensorData(x == 1)]
     )
     assert [tensor.tolist() for tensor in there] == [x.tolist(), x.T.tolist(), x.tolist(), [], (x == 1).tolist()]
+    assert all(tensor.is_contiguous() for tensor in there)
     assert there[2].dtype is torch.float32 and there[3].shape == (0, 3) and there[4].dtype is torch.bool
     with pytest.raises(DataError, match=r"`element`, of type feedpipe.tensors.TensorData.*no dtype for datetime64"):
         crossed(TensorData(np.array(["2020"], "M8[s]")))
+
+
+@pytest.mark.parametrize("dtype", ["u1", ">f4", "c8", "?"])
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 3, 4), (1000, 600)], ids=str)
+@pytest.mark.parametrize("layout", ["c", "transposed", "backwards", "read-only"])
+def test_arrays_to_be_stacked_become_one_tensor(dtype: str, shape: tuple[int, ...], layout: str) -> None:
+    arrays = [LAYOUTS[layout](np.full(shape, n).astype(dtype)) for n in range(3)]
+    first, there, last = crossed([np.arange(5), TensorData(Stack(arrays)), torch.arange(3)])
+    expected = np.stack(arrays)
+    assert there.dtype == torch.from_numpy(expected.astype(expected.dtype.newbyteorder("="))).dtype
+    assert there.is_contiguous() and there.shape == expected.shape
+    np.testing.assert_array_equal(there.numpy(), expected)
+    assert first.tolist() == [0, 1, 2, 3, 4] and last.tolist() == [0, 1, 2]
+    np.testing.assert_array_equal(np.asarray(Stack(arrays)), expected)
 
 
 def test_a_worker_without_torch() -> None:
