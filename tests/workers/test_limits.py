@@ -128,12 +128,12 @@ class TestStuck:
             assert list(loader) == list(range(40))
 
     def test_a_slow_consumer_is_no_stuck_worker(self):
-        with fp.Loader(numbers(6), fp.MultiProcess(2, timeout=0.05, prefetch=1)) as loader:
+        with fp.Loader(numbers(3), fp.MultiProcess(2, timeout=0.2, prefetch=1)) as loader:
             got = []
             for row in loader:
-                threading.Event().wait(0.06)
+                threading.Event().wait(0.22)
                 got.append(row)
-        assert got == list(range(6))
+        assert got == list(range(3))
 
 
 class TestInit:
