@@ -16,13 +16,13 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 import numpy as np
 
 from ..rows import Array, Column, Rows, grid, is_grid
-from ..tensors import TensorData
+from ..tensors import Stack, TensorData
 from ..torch import UnfitError
 from ._columns import no_batch
 
 T = TypeVar("T")
 
-Leaf: TypeAlias = Callable[[Array], object]
+Leaf: TypeAlias = Callable[[Array | Stack], object]
 """Makes a tensor, or what stands for one, of an array that nothing else refers to."""
 
 
@@ -44,7 +44,7 @@ _KNOWN = frozenset("?bhilqBHILQefdFD")
 """The dtypes that torch has too, by NumPy's codes."""
 
 
-def tensor_data(array: Array) -> object:
+def tensor_data(array: Array | Stack) -> object:
     """The leaf that needs no torch; what torch has no tensor for is left to torch, for its error."""
     if array.dtype.char in _KNOWN:
         return TensorData(array)
@@ -56,7 +56,8 @@ def tensor_data(array: Array) -> object:
 def collate(batch: object, rules: Rules) -> object:
     """`batch`, a sequence of rows, as tensors with one more dimension at the front."""
     if isinstance(batch, Rows):
-        return {name: _column(column, name, rules) for name, column in batch.copies().items()}
+        columns = batch.columns if rules.leaf is tensor_data else batch.copies()  # `TensorData` is copied on its way
+        return {name: _column(column, name, rules) for name, column in columns.items()}
     if not isinstance(batch, Sequence) or isinstance(batch, (str, bytes)):
         raise no_batch(batch)
     if not batch:
@@ -158,9 +159,7 @@ def _arrays(values: Sequence[object], field: str, rules: Rules) -> object:
         return _made(lambda: promoted(values), values, field)
     if first.dtype.kind not in "biufc":
         raise UnfitError(f"{_said(field)}arrays of dtype {first.dtype} have no tensor; {_REPAIR}")
-    # Joined along the axis they have, then cut: one copy of each, in C. `np.stack` makes a view of each first.
-    joined = np.concatenate(values) if first.ndim else np.array(values)  # type: ignore[arg-type]
-    return rules.leaf(_native(joined).reshape(len(values), *first.shape))
+    return rules.leaf(Stack(cast("Sequence[Array]", values)))
 
 
 def _scalars(values: Sequence[object], field: str, rules: Rules) -> object:

@@ -8,7 +8,13 @@ import numpy as np
 import torch
 from torch.utils.data import default_collate
 
-from_array = torch.from_numpy
+from ..rows import Array
+from ..tensors import Stack
+
+
+def from_array(array: Array | Stack) -> torch.Tensor:
+    """A tensor over the memory of `array`; a stack is made first."""
+    return torch.from_numpy(np.asarray(array))
 
 
 def by_default(values: Sequence[object]) -> object:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import weakref
-from bisect import bisect, insort
+from bisect import bisect
 from collections import deque
 from collections.abc import Iterable
 from functools import lru_cache
@@ -38,31 +38,43 @@ class Arena:
     def __init__(self, fd: int, size: int, held: Iterable[tuple[int, int]]) -> None:
         self._map = mmap.mmap(fd, size)
         self._memory = memoryview(self._map)
-        self._size = size
-        self._taken = sorted((offset, rounded(count)) for offset, count in held)
+        self._taken = {offset: rounded(count) for offset, count in sorted(held)}
+        ends = [NOTE, *(offset + taken for offset, taken in self._taken.items())]
+        # From where to where nothing is taken. What is kept for long lies side by side, so there are few of them.
+        self._holes = list(zip(ends, [*self._taken, size], strict=True))
 
     @property
     def room(self) -> int:
         """The bytes of the largest element that could ever fit."""
-        return self._size - NOTE
+        return len(self._map) - NOTE
 
-    def reserve(self, size: int) -> int | None:
-        """The offset of a region of `size` bytes, or None where there is no room now."""
-        size = rounded(size)
-        start = NOTE
-        for offset, taken in self._taken:
-            if offset - start >= size:
-                break
-            start = offset + taken
-        if start + size > self._size:
-            return None
-        insort(self._taken, (start, size))
-        return start
+    def reserve(self, sizes: Iterable[int]) -> list[int] | None:
+        """The offsets of regions of these sizes, or None where there is no room now for all of them."""
+        offsets: list[int] = []
+        for size in sizes:
+            offset = self._reserve(rounded(size))
+            if offset is None:
+                for reserved in offsets:
+                    self.free(reserved)
+                return None
+            offsets.append(offset)
+        return offsets
+
+    def _reserve(self, size: int) -> int | None:
+        for at, (start, stop) in enumerate(self._holes):
+            if stop - start >= size:
+                self._holes[at : at + 1] = [(start + size, stop)] if stop - start > size else []
+                self._taken[start] = size
+                return start
+        return None
 
     def free(self, offset: int) -> None:
-        at = bisect(self._taken, (offset, 0))
-        assert self._taken[at][0] == offset, "a region is freed once"
-        del self._taken[at]
+        start, stop = offset, offset + self._taken.pop(offset)
+        at = bisect(self._holes, (start, stop))
+        left = [hole for hole in self._holes[at - 1 : at] if hole[1] == start]
+        right = [hole for hole in self._holes[at : at + 1] if hole[0] == stop]
+        joined = [*left, (start, stop), *right]
+        self._holes[at - len(left) : at + len(right)] = [(joined[0][0], joined[-1][1])]
 
     def region(self, offset: int, size: int) -> memoryview:
         return self._memory[offset : offset + size]

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from .packing import Packed, unpack
+from .region import Region
 
 
-def bundled(packed: Packed) -> tuple[bytes, memoryview]:
-    """The body of a message; its first part is the stream."""
-    memory = memoryview(bytearray(packed.nbytes))
-    packed.write(memory)
-    return packed.stream, memory
+def bundled(packed: Packed) -> list[bytes | memoryview]:
+    """The body of a message: the stream, and each region."""
+    return [packed.stream, *map(_written, packed.regions)]
 
 
-def unbundled(body: memoryview | bytes, split: int) -> object:
-    """What a body holds whose stream has `split` bytes."""
-    rest = bytearray(body[split:])  # in memory of its own, where arrays are aligned
-    return unpack(body[:split], rest or None)
+def unbundled(body: memoryview | bytes, sizes: Sequence[int]) -> object:
+    """What a body holds whose parts are of such `sizes`."""
+    parts: list[memoryview | bytes] = []
+    start = 0
+    for size in sizes:
+        parts.append(body[start : start + size])
+        start += size
+    stream, *memories = parts
+    return unpack(stream, map(bytearray, memories))  # in memory of their own, where arrays are aligned
+
+
+def _written(region: Region) -> memoryview:
+    memory = memoryview(bytearray(region.nbytes))
+    region.write(memory)
+    return memory

@@ -74,7 +74,8 @@ def _sendable(error: BaseException, packer: Packer) -> BaseException | _Bare:
 
 def _crosses(value: object, kind: type, packer: Packer) -> bool:
     try:
-        back = unpack(*bundled(packer.pack(value)))
+        stream, *memories = bundled(packer.pack(value))
+        back = unpack(stream, memories)
         return type(back) is kind and (not isinstance(back, _Bare) or isinstance(back.made(), BaseException))
     except Exception:  # whatever a user's class does when it is taken apart and put together
         return False

@@ -1,33 +1,33 @@
 """How an element crosses from its worker to the consumer: a small pickle stream, and its arrays in shared memory.
 
-The stream says of each array, tensor and Arrow table where its bytes lie in a region of memory, and `unpack` makes
-views of that region. The rest is in the stream; a long one, with an image file in it, say, lies in the region too. So
-each byte is copied once, by `Packed.write`.
+The stream says of each array, tensor and Arrow table where its bytes lie in which region of memory, and `unpack` makes
+views of the regions. A large array has a region of its own, so that who keeps a label does not keep its image; small
+ones share one. The rest is in the stream; a long one, with an image file in it, say, lies in a region too. So each byte
+is copied once, by `Region.write`.
 """
 
 from __future__ import annotations
 
 import copyreg
-import ctypes
 import dataclasses
 import operator
 import pickle
 import reprlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache, partial
+from functools import cache
 from io import TextIOWrapper
-from itertools import repeat
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import cloudpickle  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]
 import numpy as np
 
 from ..errors import DataError
 from ..rows import Array, Column, Rows
-from ..tensors import TensorData
+from ..tensors import Stack, TensorData
 from .classes import class_of
+from .region import Region, in_stream
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,70 +36,43 @@ if TYPE_CHECKING:
     from .tables import ArrowStream
 
 Place: TypeAlias = tuple[object, ...]
-"""What a function of the consumer takes to make an array of a part of the region."""
+"""What a function of the consumer takes to make an array of a part of a region."""
 Reduced: TypeAlias = str | tuple[object, ...]
 Reducer: TypeAlias = Callable[[Any], Reduced]
-Part: TypeAlias = "Array | bytes | memoryview | ArrowStream"
 
-ALIGNMENT = 64
-"""Each part begins at a multiple of so many bytes."""
+LARGE = 1 << 20
+"""Bytes from which on a part has a region of its own."""
 
 _PROTOCOL = 5
-_JOINED = 1 << 14  # parts of up to so many bytes on average are put together first: one call for all
 _DEEPEST = 20  # steps on the way to what cannot be packed
 
 # Letters for the usual dtypes in this machine's byte order: a dtype takes a pickler much longer.
 _LETTERS = {np.dtype(letter): letter for letter in "?bBhHiIqQlLefdFD"}
 
-# In a stream this is the one buffer that is not part of it: the region.
-_REGION = pickle.PickleBuffer(bytearray())
-_in_stream = partial(operator.is_not, _REGION)
 
-
-class Packed:
+class Packed(NamedTuple):
     """An element ready to leave.
 
     Attributes:
         stream: what `unpack` reads; never long.
-        nbytes: how many bytes `write` fills; 0 if there is nothing to write.
+        regions: the memory that it needs there, in the order in which the stream speaks of them.
     """
 
-    __slots__ = ("_joinable", "_parts", "nbytes", "stream")
+    stream: bytes
+    regions: list[Region]
 
-    def __init__(self, stream: bytes, nbytes: int, parts: list[Part], joinable: bool) -> None:
-        self.stream = stream
-        self.nbytes = nbytes
-        self._parts = parts
-        self._joinable = joinable
-
-    def write(self, target: memoryview) -> None:
-        """Copies the parts to the beginning of `target`, which should be a multiple of `ALIGNMENT`."""
-        if self._joinable and self.nbytes <= _JOINED * len(self._parts):
-            target[: self.nbytes] = b"".join(self._parts)  # type: ignore[arg-type]
-            return
-        start = 0
-        for part in self._parts:
-            if isinstance(part, (bytes, memoryview)):
-                stop = start + len(part)
-                target[start:stop] = part
-            else:
-                stop = start + part.nbytes
-                if isinstance(part, np.ndarray):
-                    np.ndarray(part.shape, part.dtype, target, start)[...] = part
-                else:
-                    part.write(target[start:stop])
-            start = stop
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The bytes of the stream, and of each region."""
+        return len(self.stream), *(region.nbytes for region in self.regions)
 
 
-def unpack(stream: bytes | bytearray | memoryview, memory: WriteableBuffer | None) -> object:
-    """The element; `memory` is what was written, and None or empty where nothing was.
+def unpack(stream: bytes | bytearray | memoryview, memories: Iterable[WriteableBuffer]) -> object:
+    """The element; `memories` are the regions, each as it was written.
 
-    Arrays and tensors are views of `memory`, and keep that very object alive.
+    Arrays and tensors are views of them, and keep those very objects alive.
     """
-    # Cut from a message, it may begin anywhere. NumPy would not mind, but torch would.
-    if isinstance(memory, memoryview) and len(memory) and ctypes.addressof(ctypes.c_char.from_buffer(memory)) % 16:
-        memory = bytearray(memory)
-    return pickle.loads(stream, buffers=repeat(memory))
+    return pickle.loads(stream, buffers=memories)
 
 
 class Packer:
@@ -121,7 +94,7 @@ class Packer:
         self._begin()
 
     def pack(self, element: object) -> Packed:
-        """The element's stream and parts; arrays are copied by `Packed.write`, and must not change before.
+        """The element's stream and regions; arrays are copied by `Region.write`, and must not change before.
 
         Raises:
             DataError: the element holds something that cannot leave its process.
@@ -143,7 +116,7 @@ class Packer:
     def _packed(self, element: object) -> Packed:
         """By C alone, but for arrays and the like."""
         chunks = self._begin()
-        pickler: Any = pickle.Pickler(chunks, _PROTOCOL, buffer_callback=_in_stream)
+        pickler: Any = pickle.Pickler(chunks, _PROTOCOL, buffer_callback=in_stream)
         pickler.dispatch_table = self._reducers
         pickler.dump(element)
         return self._ended(chunks)
@@ -155,25 +128,20 @@ class Packer:
         return self._ended(chunks)
 
     def _begin(self) -> _Chunks:
-        self._parts: list[Part] = []
-        self._nbytes = 0
-        self._joinable = True
+        self._regions: list[Region] = []
+        self._small: Region | None = None  # the one that small parts share
         return _Chunks()
 
     def _ended(self, chunks: _Chunks) -> Packed:
+        regions = self._regions
         if len(chunks) > 1:
             # A pickler writes in pieces of 64 KiB, and a longer value by itself, uncopied. So the pieces are parts.
-            start = self._nbytes
             pieces = [piece.raw() if isinstance(piece, pickle.PickleBuffer) else memoryview(piece) for piece in chunks]
-            size = sum(map(len, pieces))
-            self._nbytes += size
-            self._parts += pieces
-            self._fill_up()
+            regions = [Region([*pieces], sum(map(len, pieces))), *regions]
             chunks = _Chunks()
-            pickle.Pickler(chunks, _PROTOCOL, buffer_callback=_in_stream).dump(_Elsewhere(start, size))
-        packed = Packed(chunks[0], self._nbytes, self._parts, self._joinable)
+            pickle.Pickler(chunks, _PROTOCOL, buffer_callback=in_stream).dump(_Elsewhere(regions))
         self._begin()
-        return packed
+        return Packed(b"".join(chunks), regions)
 
     def _refusal(self, element: object, error: Exception) -> str:
         path, culprit = "element", element
@@ -228,11 +196,17 @@ class Packer:
 
     def _tensor_data(self, data: TensorData) -> Reduced:
         array = data.array
-        if not array.dtype.isnative:
+        if not (isinstance(array, Stack) or array.dtype.isnative):
             array = array.astype(array.dtype.newbyteorder("="))
-        if array.dtype not in _LETTERS:
+        letter = _LETTERS.get(array.dtype)
+        if letter is None:
             raise ValueError(f"torch has no dtype for {array.dtype}")
-        return _tensor_at, self._place(array)
+        if not array.nbytes:
+            return _tensor_at, (array.shape, letter)
+        region = self._region(array.nbytes)
+        joinable = not isinstance(array, Stack) and array.flags.c_contiguous
+        start = region.add(array, array.nbytes, joinable)
+        return _tensor_at, (array.shape, letter, region, start)  # without strides: contiguous, as all that is collated
 
     def _place(self, array: Array) -> Place:
         """Makes a part of `array`; gives the arguments with which `np.ndarray` makes it again."""
@@ -240,31 +214,26 @@ class Packer:
         size = array.nbytes
         if not size:
             return array.shape, dtype
-        block, strides = array, None
-        if not array.flags.c_contiguous:
-            block, strides = _block(array)
-            self._joinable &= strides is not None
-        start = self._nbytes
-        self._nbytes = start + size
-        self._parts.append(block)
-        if size % ALIGNMENT:
-            self._fill_up()
-        return array.shape, dtype, _MEMORY, start, strides
+        region = self._region(size)
+        if array.flags.c_contiguous:
+            return array.shape, dtype, region, region.add(array, size), None
+        block, strides = _block(array)
+        return array.shape, dtype, region, region.add(block, size, strides is not None), strides
 
     def _stream(self, stream: ArrowStream) -> Place:
         """Makes a part of `stream`; gives the arguments with which it is opened."""
-        start = self._nbytes
-        self._nbytes = start + stream.nbytes
-        self._parts.append(stream)
-        self._fill_up()
-        self._joinable = False
-        return _MEMORY, start, stream.nbytes
+        region = self._region(stream.nbytes)
+        return region, region.add(stream, stream.nbytes, False), stream.nbytes
 
-    def _fill_up(self) -> None:
-        """Goes on to where the next part may begin."""
-        gap = -self._nbytes % ALIGNMENT
-        self._nbytes += gap
-        self._parts.append(bytes(gap))
+    def _region(self, size: int) -> Region:
+        """Where a part of `size` bytes goes."""
+        if size < LARGE and self._small is not None:
+            return self._small
+        region = Region([], 0)
+        self._regions.append(region)  # as the pickler comes upon it next, this is the order of the stream
+        if size < LARGE:
+            self._small = region
+        return region
 
 
 class _Chunks(list[Any]):
@@ -297,7 +266,7 @@ class _ByValue(cloudpickle.Pickler):  # type: ignore[misc]
 
     def __init__(self, chunks: _Chunks, classes: Mapping[type, int], reducers: _Reducers) -> None:
         self.dispatch_table: Any = reducers
-        super().__init__(chunks, _PROTOCOL, buffer_callback=_in_stream)
+        super().__init__(chunks, _PROTOCOL, buffer_callback=in_stream)
         self._classes = classes
 
     def reducer_override(self, obj: Any) -> Any:
@@ -306,28 +275,18 @@ class _ByValue(cloudpickle.Pickler):  # type: ignore[misc]
         return super().reducer_override(obj)
 
 
-class _Memory:
-    """Stands for the region in a stream: one memoryview of it for the whole element."""
-
-    def __reduce__(self) -> Reduced:
-        return memoryview, (_REGION,)
-
-
-_MEMORY = _Memory()
-
-
 class _Elsewhere:
-    """Stands for what a stream in the region holds."""
+    """Stands for what a stream in the first of some regions holds."""
 
-    def __init__(self, start: int, size: int) -> None:
-        self._at = start, size
+    def __init__(self, regions: list[Region]) -> None:
+        self._regions = regions
 
     def __reduce__(self) -> Reduced:
-        return _unpacked_at, (_MEMORY, *self._at)
+        return _unpacked, tuple(self._regions)
 
 
-def _unpacked_at(memory: memoryview, start: int, size: int) -> object:
-    return unpack(memory[start : start + size], memory)
+def _unpacked(stream: memoryview, *memories: memoryview) -> object:
+    return unpack(stream, memories)
 
 
 def _tensor_at(*place: object) -> object:

@@ -35,7 +35,7 @@ class Dispatched:
             self._ask(("open", number, run, share))
         try:
             while (message := self._next(number)).head[0] == "block":
-                *_, at, end, _ = cast("tuple[object, list[Json], list[Json], int]", message.head)
+                *_, at, end, _ = cast("tuple[object, list[Json], list[Json], object]", message.head)
                 rows, origins = cast("tuple[RowList, list[Origin | None] | None]", content(message))
                 made = [Block(rows, Cursor.of(at), Cursor.of(end), origins)]
                 del rows, message  # handed on

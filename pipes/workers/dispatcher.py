@@ -2,9 +2,9 @@
 
     worker to dispatcher            dispatcher to worker
     ("open", number, run, share)
-    ("next", number)                ("block", number, at, end, split)    some rows
+    ("next", number)                ("block", number, at, end, sizes)    some rows
                                     ("end", number)                      no more
-                                    ("failed", number, split)            no more, because of an error
+                                    ("failed", number, sizes)            no more, because of an error
     ("close", number)
 
 `open` is also the first `next`. Each is answered at once, by what is at hand or by reading on; `end` answers one that
@@ -128,11 +128,11 @@ class _Dispatcher:
                 client.channel.post(("end", number))
             else:
                 packed = self._packer.pack((block.rows, block.origins))
-                where = ("block", number, block.at.plain, block.end.plain, len(packed.stream))
+                where = ("block", number, block.at.plain, block.end.plain, packed.sizes)
                 client.channel.post(where, bundled(packed))
         except Exception as error:
             failed = packed_failure(error, f"the dispatcher, process {os.getpid()}", self._packer)
-            client.channel.post(("failed", number, len(failed.stream)), bundled(failed))
+            client.channel.post(("failed", number, failed.sizes), bundled(failed))
 
     def _opened(self, share: Share) -> Iterator[Block]:
         assert self._plan is not None, "the owner speaks of a run before any worker does"

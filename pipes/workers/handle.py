@@ -9,7 +9,7 @@ import select
 import signal
 import socket
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from time import perf_counter
 from typing import cast
 
@@ -91,7 +91,7 @@ class Worker:
         if self._window:
             self._window.freed()
             held = self._window.held()
-        held += [place for place in map(_place, self.inbox) if place]
+        held += [place for message in self.inbox for place in _places(message)]
         self._open.post(self._begin._replace(held=held, dispatched=dispatcher is not None))
         self.progress = False
         self.broken = False
@@ -115,14 +115,14 @@ class Worker:
 
     def element(self, message: Message) -> object:
         """The element that a message brings."""
-        place = _place(message)
+        places = _places(message)
         self._taken += 1
         # A consumer in a hurry is soon here again, and to wake a worker costs more than a small element.
         if not self.inbox or perf_counter() - self._told > HURRY:
             self.tell()
-        if place is None or self._window is None:
+        if not places or self._window is None:
             return content(message)
-        return unpack(message.body, self._window.lease(*place))
+        return unpack(message.body, [self._window.lease(*place) for place in places])
 
     def tell(self) -> bool:
         """Tells the worker what the consumer has taken, and which regions are free again; says whether all is sent."""
@@ -192,9 +192,7 @@ class Worker:
             self._channel = None
 
     def _free(self, message: Message) -> None:
-        place = _place(message)
-        if place is not None:
-            self._loose.append(place[0])
+        self._loose += [offset for offset, _ in _places(message)]
 
 
 class Dispatcher:
@@ -265,8 +263,8 @@ def _pair(kind: socket.SocketKind = socket.SOCK_STREAM) -> Generator[tuple[socke
             raise
 
 
-def _place(message: Message) -> Place | None:
-    return cast("Place | None", message.head[-2]) if message.head[0] == "step" else None
+def _places(message: Message) -> Sequence[Place]:
+    return cast("Sequence[Place]", message.head[-2]) if message.head[0] == "step" else ()
 
 
 def _broken(number: int, message: Message) -> WorkerError:

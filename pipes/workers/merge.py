@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from typing import cast
 
 from ..cursor import Cursor, Json
@@ -12,7 +12,7 @@ from ..transport.channel import Message
 from ..turns import Ended, Step, in_turn
 from .handle import Worker
 from .pool import Pool
-from .protocol import Bundle, Order, Program, Terms, failure
+from .protocol import Bundle, Order, Place, Program, Sizes, Terms, failure
 
 
 class Merge:
@@ -96,17 +96,17 @@ class Merge:
         kind = message.head[0]
         if kind == "failed":
             raise failure(message)
-        _, _, shard, cursor, place, split = cast("tuple[str, int, int, Json, object, int]", message.head)
+        _, _, shard, cursor, places, sizes = cast("tuple[str, int, int, Json, Sequence[Place], Sizes]", message.head)
         if kind == "step":
-            if place is None and len(message.body) > split:
+            if len(sizes) > 1 and not places:
                 self._pool.tell_crowded()
             step = Step(worker.element(message), shard, cursor)
             self._given[worker.number] += 1
             self._mark(self._states, message)
             return step
         self._mark(self._states, message)
-        if split:
-            self._leftovers[shard] = bytes(message.body), split
+        if sizes:
+            self._leftovers[shard] = bytes(message.body), sizes
         return Ended(shard, cursor)
 
     def _listen(self, waited_for: list[Worker]) -> None:

@@ -1,13 +1,13 @@
 """What a worker and its owner say to each other: the heads of messages.
 
     owner to worker                          worker to owner
-    Begin(...)                 once          ("ready",) or ("broken", doing, split)          begun, or not
-    Order(...)                 a run         ("step", run, shard, cursor, place, split)      an element
-    ("took", count, offsets)   go on         ("ended", run, shard, leftover, None, split)    a shard's end
-    ("stop",)                  end the run   ("failed", run, split)                          the end, by an error
+    Begin(...)                 once          ("ready",) or ("broken", doing, sizes)         begun, or not
+    Order(...)                 a run         ("step", run, shard, cursor, places, sizes)    an element
+    ("took", count, offsets)   go on         ("ended", run, shard, leftover, (), sizes)     a shard's end
+    ("stop",)                  end the run   ("failed", run, sizes)                         the end, by an error
 
-The last of a head that has a body is `split`: the first so many bytes of the body are a stream for `unpack`. The memory
-that belongs to it lies in the arena, at `place`, or is the rest of the body where that is None.
+A body is what `bundled` makes, of parts that have the `sizes` at the end of its head. Where there are `places`, the
+first part alone is sent: the others, which are memory for `unpack`, lie at those places of the arena.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from ..transport.failure import Failure
 
 Place = tuple[int, int]
 """A region of the arena: offset and bytes."""
-Bundle = tuple[bytes, int]
-"""Body and split of a message: what one worker has packed and another is to unpack."""
+Sizes = tuple[int, ...]
+"""Of the parts of a body: bytes."""
+Bundle = tuple[bytes, Sizes]
+"""A body and its sizes: what one worker has packed and another is to unpack."""
 
 
 class Begin(NamedTuple):
@@ -97,7 +99,7 @@ def plan_of(root: Node, terms: Terms) -> Plan:
 
 def content(message: Message) -> object:
     """What the body of a message holds that came without the arena."""
-    return unbundled(message.body, cast("int", message.head[-1]))
+    return unbundled(message.body, cast("Sizes", message.head[-1]))
 
 
 def failure(message: Message) -> BaseException:

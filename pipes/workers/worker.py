@@ -8,7 +8,7 @@ import hashlib
 import os
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import cast
@@ -31,7 +31,7 @@ from ..transport.parcel import read_parcel
 from ..turns import USUAL, Ended, Step, turns
 from .dispatched import Dispatched
 from .life import end_with_owner
-from .protocol import Begin, Order, Terms, plan_of
+from .protocol import Begin, Order, Place, Terms, plan_of
 from .recorder import Recorder
 
 Init = Callable[[int], object]
@@ -165,43 +165,44 @@ class _Worker:
     def _send(self, run: int, item: Step | Ended) -> None:
         if isinstance(item, Step):
             packed = self._packer.pack(item.element)
-            offset = self._room(packed.nbytes)
+            places = self._room([region.nbytes for region in packed.regions])
             self._waiting += 1
-            place = None if offset is None else (offset, packed.nbytes)
-            self._pass(("step", run, item.shard, item.cursor, place, len(packed.stream)), packed, offset)
+            self._pass(("step", run, item.shard, item.cursor, places, packed.sizes), packed, places)
         elif item.rows is None:
-            self._channel.send(("ended", run, item.shard, item.leftover, None, 0))
+            self._channel.send(("ended", run, item.shard, item.leftover, (), ()))
         else:
             packed = self._packer.pack(item.rows)
-            self._pass(("ended", run, item.shard, item.leftover, None, len(packed.stream)), packed, None)
+            self._pass(("ended", run, item.shard, item.leftover, (), packed.sizes), packed)
 
-    def _pass(self, head: Head, packed: Packed, offset: int | None) -> None:
-        if self._arena is None or offset is None:
+    def _pass(self, head: Head, packed: Packed, places: Sequence[Place] = ()) -> None:
+        if self._arena is None or not places:
             self._channel.send(head, bundled(packed))
             return
-        packed.write(self._arena.region(offset, packed.nbytes))
+        for region, place in zip(packed.regions, places, strict=True):
+            region.write(self._arena.region(*place))
         self._channel.send(head, [packed.stream])
 
-    def _room(self, size: int) -> int | None:
-        """Where an element of `size` bytes goes; None for one that travels beside its message.
+    def _room(self, sizes: list[int]) -> list[Place]:
+        """Where regions of such `sizes` go; nowhere where they travel with their message.
 
         While the consumer has yet to take elements, room will come. Once it has taken all, it is the one who keeps the
         memory, and to wait would be to wait forever.
         """
-        if not size or self._arena is None:
-            return None
+        if not sizes or self._arena is None:
+            return []
+        size = sum(sizes)
         if size > self._arena.room:
             raise LimitError(
                 f"an element of {size / 2**20:.1f} MiB does not fit into the {self._arena.room / 2**20:.1f} MiB that "
                 "`memory` leaves each worker; allow more, use fewer workers, or make smaller batches"
             )
-        while (offset := self._arena.reserve(size)) is None and self._waiting:
+        while (offsets := self._arena.reserve(sizes)) is None and self._waiting:
             self._listen(wait=True)
-        return offset
+        return [] if offsets is None else list(zip(offsets, sizes, strict=True))
 
     def _fail(self, head: Head, error: BaseException) -> None:
         packed = packed_failure(error, f"worker {self._begin.number}, process {os.getpid()}", self._packer)
-        self._pass((*head, len(packed.stream)), packed, None)
+        self._pass((*head, packed.sizes), packed)
 
 
 def _seed(order: Order) -> int:

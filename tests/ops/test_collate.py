@@ -37,7 +37,9 @@ class Plain:
 def as_sent(pipe: Any) -> list[Any]:
     """What a worker that runs `pipe` sends: `TensorData`, here turned into tensors at any depth."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TensorData, "__deepcopy__", lambda self, memo: torch.from_numpy(self.array), raising=False)
+        patch.setattr(
+            TensorData, "__deepcopy__", lambda self, memo: torch.from_numpy(np.array(self.array)), raising=False
+        )
         return [copy.deepcopy(batch) for batch in Run(bind(resolve(sent(pipe))))]
 
 

@@ -28,9 +28,11 @@ from hypothesis.extra import numpy as hnp
 
 from feedpipe.errors import DataError, LoaderError
 from feedpipe.rows import Rows
-from feedpipe.tensors import TensorData
+from feedpipe.tensors import Stack, TensorData
+from feedpipe.transport.bundle import bundled, unbundled
 from feedpipe.transport.classes import class_of, number_of
-from feedpipe.transport.packing import ALIGNMENT, Packed, Packer, unpack
+from feedpipe.transport.packing import LARGE, Packed, Packer, unpack
+from feedpipe.transport.region import ALIGNMENT
 
 
 def region(size: int) -> Any:
@@ -38,10 +40,11 @@ def region(size: int) -> Any:
     return (ctypes.c_char * max(size, 1)).from_buffer(mmap.mmap(-1, max(size, 1)))
 
 
-def written(packed: Packed) -> Any:
-    memory = region(packed.nbytes)
-    packed.write(memoryview(memory).cast("B"))
-    return memory
+def written(packed: Packed) -> list[Any]:
+    memories = [region(one.nbytes) for one in packed.regions]
+    for one, memory in zip(packed.regions, memories, strict=True):
+        one.write(memoryview(memory).cast("B"))
+    return memories
 
 
 def crossed(element: Any, packer: Packer | None = None) -> Any:
@@ -49,19 +52,26 @@ def crossed(element: Any, packer: Packer | None = None) -> Any:
     return unpack(packed.stream, written(packed))
 
 
-class Region:
-    """An element that has crossed, and whether its region is still in use."""
+class Crossed:
+    """An element that has crossed, and which of its regions are still in use."""
 
     def __init__(self, element: object) -> None:
         packed = Packer().pack(element)
-        memory = written(packed)
-        self.size = packed.nbytes
-        self._memory = weakref.ref(memory)
-        self.element: Any = unpack(packed.stream, memory)
+        memories = written(packed)
+        self._memories = [weakref.ref(memory) for memory in memories]
+        self.element: Any = unpack(packed.stream, memories)
+
+    @property
+    def used(self) -> list[bool]:
+        return [memory() is not None for memory in self._memories]
 
     @property
     def in_use(self) -> bool:
-        return self._memory() is not None
+        return any(self.used)
+
+
+def nbytes(packed: Packed) -> int:
+    return sum(one.nbytes for one in packed.regions)
 
 
 # ---- NumPy
@@ -264,9 +274,24 @@ def test_an_arrays_content_becomes_a_tensor() -> None:
         [TensorData(x), TensorData(x.T), TensorData(x.astype(">f4")), TensorData(x[:0]), TensorData(x == 1)]
     )
     assert [tensor.tolist() for tensor in there] == [x.tolist(), x.T.tolist(), x.tolist(), [], (x == 1).tolist()]
+    assert all(tensor.is_contiguous() for tensor in there)
     assert there[2].dtype is torch.float32 and there[3].shape == (0, 3) and there[4].dtype is torch.bool
     with pytest.raises(DataError, match=r"`element`, of type feedpipe.tensors.TensorData.*no dtype for datetime64"):
         crossed(TensorData(np.array(["2020"], "M8[s]")))
+
+
+@pytest.mark.parametrize("dtype", ["u1", ">f4", "c8", "?"])
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 3, 4), (1000, 600)], ids=str)
+@pytest.mark.parametrize("layout", ["c", "transposed", "backwards", "read-only"])
+def test_arrays_to_be_stacked_become_one_tensor(dtype: str, shape: tuple[int, ...], layout: str) -> None:
+    arrays = [LAYOUTS[layout](np.full(shape, n).astype(dtype)) for n in range(3)]
+    first, there, last = crossed([np.arange(5), TensorData(Stack(arrays)), torch.arange(3)])
+    expected = np.stack(arrays)
+    assert there.dtype == torch.from_numpy(expected.astype(expected.dtype.newbyteorder("="))).dtype
+    assert there.is_contiguous() and there.shape == expected.shape
+    np.testing.assert_array_equal(there.numpy(), expected)
+    assert first.tolist() == [0, 1, 2, 3, 4] and last.tolist() == [0, 1, 2]
+    np.testing.assert_array_equal(np.asarray(Stack(arrays)), expected)
 
 
 def test_a_worker_without_torch() -> None:
@@ -280,9 +305,10 @@ def test_a_worker_without_torch() -> None:
         imported = {"torch", "pyarrow"} & set(sys.modules)
         packed = Packer().pack({"x": TensorData(np.arange(3.0)), "y": np.arange(4)})
         assert {"torch", "pyarrow"} & set(sys.modules) == imported and "torch" not in imported
-        memory = bytearray(packed.nbytes)
-        packed.write(memoryview(memory))
-        sys.stdout.buffer.write(pickle.dumps((packed.stream, memory)))
+        [region] = packed.regions
+        memory = bytearray(region.nbytes)
+        region.write(memoryview(memory))
+        sys.stdout.buffer.write(pickle.dumps((packed.stream, [memory])))
     """
     there: Any = unpack(*pickle.loads(python(code)))
     assert torch.equal(there["x"], torch.arange(3.0, dtype=torch.float64)) and there["y"].tolist() == [0, 1, 2, 3]
@@ -356,17 +382,17 @@ def test_a_slice_leaves_its_parent_behind(name: str) -> None:
     cut = ARROW[name][10_000:10_010]
     for sent in (cut, pa.chunked_array([cut]), pa.RecordBatch.from_arrays([cut], ["x"]), pa.table({"x": cut})):
         packed = Packer().pack(sent)
-        assert packed.nbytes + len(packed.stream) < 2500
+        assert sum(packed.sizes) < 2500
 
 
 def test_arrow_data_is_written_once_and_not_copied_on_arrival() -> None:
     batch = pa.RecordBatch.from_arrays([NUMBERS, NUMBERS.cast(pa.float32())], ["a", "b"])
     packed = Packer().pack(batch)
-    memory = written(packed)
-    start = ctypes.addressof(memory)
-    there: Any = unpack(packed.stream, memory)
+    memories = written(packed)
+    there: Any = unpack(packed.stream, memories)
+    [start] = map(ctypes.addressof, memories)
     for column in there.columns:
-        assert start < column.buffers()[1].address < start + packed.nbytes
+        assert start < column.buffers()[1].address < start + nbytes(packed)
 
 
 # ---- Rows
@@ -394,8 +420,8 @@ def test_rows(how: str) -> None:
 
 
 def test_rows_leave_the_source_behind() -> None:
-    assert Packer().pack(Rows({"n": NUMBERS[:20_000], "t": TEXT})[50:60]).nbytes < 2000
-    assert Packer().pack(Rows.chosen({"x": np.zeros((100_000, 4))}, np.arange(3))).nbytes < 200
+    assert nbytes(Packer().pack(Rows({"n": NUMBERS[:20_000], "t": TEXT})[50:60])) < 2000
+    assert nbytes(Packer().pack(Rows.chosen({"x": np.zeros((100_000, 4))}, np.arange(3)))) < 200
 
 
 # ---- Everything else
@@ -431,15 +457,15 @@ def test_what_pickle_knows(element: Any) -> None:
 
 def test_small_elements_need_no_memory() -> None:
     packed = Packer().pack({"a": 1, "empty": np.zeros((0, 3)), "tensor": torch.zeros(0)})
-    assert packed.nbytes == 0
-    there: Any = unpack(packed.stream, None)
+    assert not packed.regions
+    there: Any = unpack(packed.stream, ())
     assert there["empty"].shape == (0, 3) and there["tensor"].shape == (0,)
 
 
 def test_a_long_stream_lies_in_the_region() -> None:
     image, small = bytes(range(256)) * 4000, np.arange(5)
     packed = Packer().pack({"image": image, "small": small, "text": "x" * 100_000})
-    assert len(packed.stream) < 200 and packed.nbytes > len(image)
+    assert len(packed.stream) < 200 and nbytes(packed) > len(image)
     there: Any = unpack(packed.stream, written(packed))
     assert there["image"] == image and there["small"].tolist() == small.tolist() and len(there["text"]) == 100_000
 
@@ -478,18 +504,18 @@ def test_tables_of_others() -> None:
 
 
 def test_without_shared_memory() -> None:
-    packed = Packer().pack({"x": torch.arange(5.0), "t": pa.table({"a": [1, 2]}), "b": bytes(100_000)})
-    memory = bytearray(packed.nbytes)
-    packed.write(memoryview(memory))
-    there: Any = unpack(memoryview(packed.stream), memory)
-    there["x"] += 1
-    assert there["x"].tolist() == [1, 2, 3, 4, 5] and there["t"]["a"].to_pylist() == [1, 2]
-    # Cut from a message, it may begin anywhere.
-    message = bytearray(b"odd" + memory)
-    for start in range(4):
-        message[start : start + len(memory)] = memory
-        there = unpack(packed.stream, memoryview(message)[start : start + len(memory)])
+    packed = Packer().pack(
+        {"x": torch.arange(5.0), "big": np.arange(LARGE), "t": pa.table({"a": [1, 2]}), "b": bytes(100_000)}
+    )
+    assert len(packed.regions) == 3
+    body = b"".join(bundled(packed))
+    for start in range(4):  # cut from a message, it may begin anywhere
+        message = bytearray(start) + body
+        there: Any = unbundled(memoryview(message)[start:], packed.sizes)
         assert there["x"].data_ptr() % 16 == 0 and there["t"]["a"].to_pylist() == [1, 2]
+        there["x"] += 1
+        assert there["x"].tolist() == [1, 2, 3, 4, 5] and len(there["b"]) == 100_000
+        assert (there["big"] == np.arange(LARGE)).all() and there["big"].flags.writeable
 
 
 def test_one_packer_packs_many() -> None:
@@ -520,56 +546,82 @@ class Tracked(np.ndarray):  # type: ignore[type-arg]
 
 
 def test_a_region_ends_with_the_last_array() -> None:
-    region = Region({"x": np.arange(10), "y": np.arange(10.0), "n": 3})
-    x, y = region.element.pop("x"), region.element.pop("y")
-    del region.element
-    assert region.in_use
+    crossing = Crossed({"x": np.arange(10), "y": np.arange(10.0), "n": 3})
+    x, y = crossing.element.pop("x"), crossing.element.pop("y")
+    del crossing.element
+    assert crossing.in_use
     view = x[2:5].reshape(3, 1)
     del x
-    assert region.in_use
+    assert crossing.in_use
     del y
-    assert region.in_use
+    assert crossing.in_use
     view[0] = 7
     del view
-    assert not region.in_use
+    assert not crossing.in_use
 
 
 def test_a_region_ends_with_the_last_tensor() -> None:
-    region = Region([torch.arange(10.0), torch.ones(3, dtype=torch.bfloat16), TensorData(np.ones(3))])
-    a, b, c = region.element
-    del region.element
+    crossing = Crossed([torch.arange(10.0), torch.ones(3, dtype=torch.bfloat16), TensorData(np.ones(3))])
+    a, b, c = crossing.element
+    del crossing.element
     view, other = a[2:].view(2, 4).t(), c.numpy()
     del a, c
-    assert region.in_use
+    assert crossing.in_use
     del b
-    assert region.in_use
+    assert crossing.in_use
     view.add_(1)
     del view
-    assert region.in_use and other.tolist() == [1, 1, 1]
+    assert crossing.in_use and other.tolist() == [1, 1, 1]
     del other
-    assert not region.in_use
+    assert not crossing.in_use
 
 
 def test_a_region_ends_with_the_last_of_arrow() -> None:
-    region = Region([pa.table({"a": [1, 2, 3]}), Rows({"t": pa.array(["x", "y"]), "n": np.arange(2)})])
-    table, rows = region.element
-    del region.element
+    crossing = Crossed([pa.table({"a": [1, 2, 3]}), Rows({"t": pa.array(["x", "y"]), "n": np.arange(2)})])
+    table, rows = crossing.element
+    del crossing.element
     column = table["a"].chunk(0)[1:]
     numbers = column.to_numpy()
     del table, column
-    assert region.in_use
+    assert crossing.in_use
     text = rows.columns["t"]
     del rows
-    assert region.in_use and numbers.tolist() == [2, 3]
+    assert crossing.in_use and numbers.tolist() == [2, 3]
     del numbers
-    assert region.in_use and text.to_pylist() == ["x", "y"]
+    assert crossing.in_use and text.to_pylist() == ["x", "y"]
     del text
-    assert not region.in_use
+    assert not crossing.in_use
+
+
+def test_large_parts_have_regions_of_their_own() -> None:
+    image, table = np.zeros(LARGE, np.uint8), pa.table({"a": range(LARGE // 8)})
+    crossing = Crossed({"n": np.arange(3), "image": image, "m": torch.ones(3), "table": table, "turned": image[::-1]})
+    assert crossing.used == [True] * 4
+    kept = crossing.element.pop("m")
+    image = crossing.element.pop("image")
+    del crossing.element
+    assert crossing.used == [True, True, False, False]
+    del image
+    assert crossing.used == [True, False, False, False] and kept.tolist() == [1, 1, 1]
+
+
+def test_a_long_stream_has_a_region_of_its_own() -> None:
+    crossing = Crossed([np.zeros(LARGE), bytes(100_000), np.arange(3)])
+    assert crossing.used == [False, True, True]
+    large, small = crossing.element.pop(0), crossing.element.pop()
+    del crossing.element
+    del large
+    assert crossing.used == [False, False, True] and small.tolist() == [0, 1, 2]
+
+
+def test_many_large_parts() -> None:
+    there = crossed([np.full(LARGE, n, np.uint8) for n in range(40)])
+    assert all((part == n).all() for n, part in enumerate(there))
 
 
 def test_a_region_ends_at_once_where_nothing_views_it() -> None:
-    assert not Region(bytes(1_000_000)).in_use
-    assert not Region(["x" * 100_000, 3]).in_use
+    assert not Crossed(bytes(1_000_000)).in_use
+    assert not Crossed(["x" * 100_000, 3]).in_use
 
 
 def test_memory_is_shared_with_nobody_else() -> None:
@@ -587,6 +639,7 @@ WORKER = """
     import pickle, sys
     import cloudpickle
     from cloudpickle import cloudpickle as inner
+    from feedpipe.transport.bundle import bundled
     from feedpipe.transport.packing import Packer
 
     sent, numbers = cloudpickle.loads(sys.stdin.buffer.read())
@@ -597,9 +650,7 @@ WORKER = """
     answers = []
     for _ in range(2):
         packed = packer.pack(make(sent))
-        memory = bytearray(packed.nbytes)
-        packed.write(memoryview(memory))
-        answers.append((packed.stream, memory))
+        answers.append((b"".join(bundled(packed)), packed.sizes))
     assert packer._by_value
     sys.stdout.buffer.write(pickle.dumps(answers))
 """
@@ -610,8 +661,8 @@ MAIN = """
     import cloudpickle
     import numpy as np
     import torch
+    from feedpipe.transport.bundle import unbundled
     from feedpipe.transport.classes import class_of, number_of
-    from feedpipe.transport.packing import unpack
 
     @dataclasses.dataclass
     class Sample:
@@ -667,8 +718,8 @@ MAIN = """
     given = cloudpickle.dumps((sent | {"make": make}, numbers | {"make": -1}))
     worker = subprocess.run([sys.executable, "-c", textwrap.dedent(WORKER)], input=given, stdout=subprocess.PIPE)
     assert worker.returncode == 0
-    for stream, memory in pickle.loads(worker.stdout):
-        sample, red, problem, inside, cls, new, function, x, slotted = unpack(stream, memory)
+    for body, sizes in pickle.loads(worker.stdout):
+        sample, red, problem, inside, cls, new, function, x, slotted = unbundled(body, sizes)
         assert type(sample) is Sample and type(sample.more) is Pair and sample.more.a.tolist() == [1, 1]
         assert sample.x is x is sample.more.b and x.tolist() == [0, 1, 2] and x.flags.writeable
         assert red is Color.RED and type(problem) is Problem and problem.args == ("no",)
@@ -701,7 +752,7 @@ def test_a_class_by_number_is_not_sent() -> None:
     number = number_of(Local)
     packed = Packer({Local: number}).pack(Local())
     assert len(packed.stream) < 150
-    assert type(unpack(packed.stream, None)) is Local
+    assert type(unpack(packed.stream, ())) is Local
 
 
 def test_after_the_second_way_all_that_crossed_before_still_does() -> None:

@@ -80,6 +80,19 @@ def test_what_the_consumer_holds_of_dead_workers_stays_as_it_was(processes, deat
         assert (element["a"] == row).all() and (element["b"] == -row).all()
 
 
+def test_a_part_that_is_held_of_a_dead_worker_stays_as_it_was(processes, deaths):
+    pipe = numbers(60).map(lambda row: {"image": np.full(2**20, row, np.uint8), "label": np.full(8, row)})
+    with deaths(least=3), fp.Loader(pipe, fp.MultiProcess(1, memory="16MiB")) as loader:
+        images, labels = [], []
+        for row, element in enumerate(loader):
+            labels.append(element["label"])
+            if row in (10, 20, 30):
+                images.append(element["image"])
+                processes.kill(processes.workers())
+    assert [int(label[0]) for label in labels] == list(range(60)) and all((label == label[0]).all() for label in labels)
+    assert [int(image[0]) for image in images] == [10, 20, 30] and all((image == image[0]).all() for image in images)
+
+
 def test_some_kept_and_some_dropped_over_many_restarts(processes, deaths):
     pipe, chance, kept = numbers(50).map(lambda row: np.full(4000 + row, row)), random.Random(5), []
     with deaths(), fp.Loader(pipe, fp.MultiProcess(2, memory="4MiB")) as loader:

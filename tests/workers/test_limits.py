@@ -128,12 +128,12 @@ class TestStuck:
             assert list(loader) == list(range(40))
 
     def test_a_slow_consumer_is_no_stuck_worker(self):
-        with fp.Loader(numbers(6), fp.MultiProcess(2, timeout=0.05, prefetch=1)) as loader:
+        with fp.Loader(numbers(3), fp.MultiProcess(2, timeout=0.2, prefetch=1)) as loader:
             got = []
             for row in loader:
-                threading.Event().wait(0.06)
+                threading.Event().wait(0.22)
                 got.append(row)
-        assert got == list(range(6))
+        assert got == list(range(3))
 
 
 class TestInit:
@@ -242,6 +242,19 @@ with fp.Loader(pipe, fp.MultiProcess(2, memory="32GiB")) as loader:
             kept = [array for _ in range(2) for array in loader]
         assert all((array == place % 100).all() for place, array in enumerate(kept))
         assert caplog.text.count("fill what `memory` allows") == 1
+
+    def test_who_keeps_labels_keeps_no_images(self, caplog):
+        image = 2 * 2**20
+        pipe = numbers(100).map(lambda row: {"image": np.full(image, row, np.uint8), "label": np.full(8, row)})
+        with fp.Loader(pipe, fp.MultiProcess(1, memory="64MiB")) as loader:
+            labels = [element["label"] for element in loader]
+            used = sum(
+                os.stat(file).st_blocks * 512
+                for file in (f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd"))
+                if os.path.exists(file) and os.stat(file).st_size == 64 * 2**20
+            )
+        assert [int(label[0]) for label in labels] == list(range(100))
+        assert image < used < 10 * image and not caplog.records
 
     def test_small_elements_need_none(self):
         with fp.Loader(numbers(), fp.MultiProcess(2, memory=1)) as loader:
