@@ -45,7 +45,7 @@ def no_thread_left() -> Iterator[None]:
     before = set(threading.enumerate())
     yield
     left = _started_since(before)
-    for _ in range(100):
+    for _ in range(1200):  # a minute: a request to a server that says nothing ends by itself
         if not left:
             break
         gc.collect()  # does nothing while another thread collects, so once is not enough
