@@ -279,12 +279,19 @@ def _looked_up(paths: list[str], filesystem: object) -> Iterator[tuple[str, Loca
             opened = places[0].filesystem
             count = next((i for i, p in enumerate(places) if p.filesystem is not opened), len(places))
             try:
-                infos = looked_up(opened, [place.path for place in places[:count]])
+                infos = _each_looked_up(opened, [place.path for place in places[:count]])
             except OSError as error:
                 raise SourceError(f"{some[0]} cannot be looked up: {reason(error)}") from error
             for path, place, info in zip(some, places, infos, strict=False):
                 yield path, place, str(info.type.name), _size(info)
             some, places = some[count:], places[count:]
+
+
+def _each_looked_up(filesystem: FileSystem, paths: list[str]) -> list[FileInfo]:
+    if is_near(filesystem):
+        return looked_up(filesystem, paths)
+    # One call would ask for one after another.
+    return [info for (info,) in in_threads(lambda path: looked_up(filesystem, [path]), paths)]
 
 
 def _entries(filesystem: FileSystem, folders: list[str]) -> Iterator[Iterable[_Entry]]:

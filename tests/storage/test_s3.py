@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
+import threading
 import traceback
 from urllib.parse import quote
 
@@ -13,7 +14,7 @@ import feedpipe as fp
 from feedpipe.errors import MissingError, SourceError
 from feedpipe.storage import retry
 
-from ..servers.proxy import Proxy
+from ..servers.proxy import Proxy, Request
 from ..servers.s3 import S3
 from .naming import FILES, Place, check_names, check_workers
 
@@ -58,6 +59,20 @@ def test_listings_of_many_pages(s3: S3) -> None:
         *(f"many/parts/{name}" for name in names), "many/parts/z/last.txt",
     ]  # fmt: skip
     assert list(fp.read_lines("s3://many/**/last.txt")) == ["last"]
+
+
+def test_paths_are_looked_up_some_at_a_time(s3: S3) -> None:
+    s3.put("some", {f"{i}.txt": b"" for i in range(4)})
+    together = threading.Barrier(2)  # breaks where requests come one after another
+
+    def before(request: Request) -> None:
+        if request.method == "HEAD":
+            together.wait(30)
+
+    with Proxy(s3.endpoint, before=before) as proxy:
+        paths = [f"some/{i}.txt" for i in range(4)]
+        assert list(fp.list_files(paths, filesystem=s3.filesystem(proxy.endpoint))) == paths
+        assert proxy.counts["HEAD"] == 4
 
 
 @pytest.mark.parametrize(
