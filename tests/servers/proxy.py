@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import socket
 import struct
 import threading
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from socket import SO_LINGER, SOL_SOCKET
 from types import TracebackType
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 
 class Request(NamedTuple):
@@ -89,12 +89,15 @@ class Proxy:
         self._port = int(port)
         self._turns: Counter[tuple[str, str, str]] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._open: set[asyncio.StreamWriter] = set()
+        self._ends = False
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self._socket.setblocking(False)
+        self.endpoint = f"127.0.0.1:{self._socket.getsockname()[1]}"
         self._loop = asyncio.new_event_loop()
+        self._loop.add_reader(self._socket, self._accept)
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy")
         self._thread.start()
-        serving = asyncio.run_coroutine_threadsafe(asyncio.start_server(self._client, "127.0.0.1", 0), self._loop)
-        self._server = serving.result()
-        self.endpoint = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     def __enter__(self) -> Proxy:
         return self
@@ -108,28 +111,45 @@ class Proxy:
         self._loop.close()
 
     async def _end(self) -> None:
-        self._server.close()
-        await asyncio.sleep(0)  # a client that has just come gets its task now
-        while others := asyncio.all_tasks() - {asyncio.current_task()}:
-            for task in others:
-                task.cancel()
-            await asyncio.gather(*others, return_exceptions=True)
-            await asyncio.sleep(0)
+        """Hangs up on everybody, and waits until all have noticed."""
+        self._loop.remove_reader(self._socket)
+        self._socket.close()
+        self._ends = True
+        for writer in self._open:
+            writer.transport.abort()
+        await asyncio.gather(*self._tasks)
         await self._loop.shutdown_default_executor()
 
-    async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
+    def _accept(self) -> None:
+        """Takes a client. By hand, as an `asyncio.Server` that closes forgets the sockets it has just accepted."""
+        with suppress(BlockingIOError, ConnectionAbortedError):
+            client, _ = self._socket.accept()
+            task = self._loop.create_task(self._client(client))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _client(self, client: socket.socket) -> None:
         self.counts["connections"] += 1
-        try:
-            # Neither side's hanging up is news; a server that closes early shows in what the client gets.
-            with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+        # Neither side's hanging up is news; a server that closes early shows in what the client gets.
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            async with self._connected(sock=client) as (reader, writer):
                 while await self._exchange(reader, writer):
                     pass
+
+    @asynccontextmanager
+    async def _connected(self, **way: Any) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+        """An `asyncio.open_connection` that is closed at the end."""
+        reader, writer = await asyncio.open_connection(**way)
+        self._open.add(writer)
+        if self._ends:
+            writer.transport.abort()
+        try:
+            yield reader, writer
         finally:
-            self._tasks.discard(task)
             writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
+            self._open.remove(writer)
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Passes one request on and its answer back; whether another one may follow."""
@@ -150,8 +170,7 @@ class Proxy:
             self.counts["busy"] += 1
             writer.write(b"HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\n\r\n")
             return True
-        server, to_server = await asyncio.open_connection(self._host, self._port)
-        try:
+        async with self._connected(host=self._host, port=self._port) as (server, to_server):
             to_server.write(_without(head, "connection")[:-2] + b"Connection: close\r\n\r\n" + body)
             answer = await server.readuntil(b"\r\n\r\n")
             length = 0 if method == "HEAD" else int(_header(answer, "content-length") or -1)
@@ -160,10 +179,8 @@ class Proxy:
             # Without a length the body goes on to the end of the connection.
             writer.write(_without(answer, "connection") if length >= 0 else answer)
             struck = await self._pass_on(server, writer, length, fault)
-        finally:
-            to_server.close()
         if struck == "reset":  # which is what closing at once, whatever is unsent, does
-            writer.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             writer.transport.abort()
         elif struck == "stall":
             await reader.read()  # until the client hangs up

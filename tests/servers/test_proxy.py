@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import http.client
+import socket
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import ClassVar
 
@@ -53,6 +54,17 @@ def asked(connection: http.client.HTTPConnection, key: str = "a", method: str = 
     connection.request(method, f"/{key}")
     answer = connection.getresponse()
     return answer.status, answer.read()
+
+
+def test_nobody_is_forgotten_at_its_end(upstream: str) -> None:
+    """Sockets that have only just come, too; what is not closed is a warning, and so an error."""
+    for _ in range(20):
+        with Proxy(upstream) as proxy:
+            host, _, port = proxy.endpoint.partition(":")
+            clients = [socket.create_connection((host, int(port)), timeout=30) for _ in range(3)]
+        for client in clients:
+            with client, suppress(ConnectionResetError):  # which is the answer to one that nobody has taken yet
+                assert client.recv(1) == b""
 
 
 def test_passes_on_and_counts(upstream: str) -> None:
