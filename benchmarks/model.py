@@ -35,6 +35,10 @@ class Column:
     title: str
     text: Callable[[Summary], str]
 
+    @staticmethod
+    def median(title: str, figure: str, digits: int = 0) -> Column:
+        return Column(title, lambda each: f"{each.median(figure):.{digits}f}")
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -43,6 +47,16 @@ class Verdict:
     target: str
     measured: str
     reached: bool
+
+    @staticmethod
+    def at_least(limit: float, target: str, numbers: Sequence[float], digits: int = 2) -> Verdict:
+        """Whether the median of the rounds' `numbers` is at or above the limit."""
+        return Verdict(target, _spread(numbers, lambda each: each >= limit, digits), median(numbers) >= limit)
+
+    @staticmethod
+    def at_most(limit: float, target: str, numbers: Sequence[float], digits: int = 2) -> Verdict:
+        """Whether the median of the rounds' `numbers` is at or below the limit."""
+        return Verdict(target, _spread(numbers, lambda each: each <= limit, digits), median(numbers) <= limit)
 
 
 @dataclass(frozen=True)
@@ -133,7 +147,7 @@ class Results:
         return [each for each in self.summaries.values() if not each.contestant.ours]
 
 
-def spread(numbers: Sequence[float], reached: Callable[[float], bool], digits: int = 2) -> str:
+def _spread(numbers: Sequence[float], reached: Callable[[float], bool], digits: int) -> str:
     """The median with its range, and in how many rounds the target was reached: a near miss shows."""
     held = sum(map(reached, numbers))
     low, high = min(numbers), max(numbers)

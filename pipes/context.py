@@ -32,6 +32,7 @@ class Closing(Protocol):
 
 
 if TYPE_CHECKING:
+    from .ahead import Work
     from .stage import Stage
 
 C = TypeVar("C", bound=Closing)
@@ -100,6 +101,8 @@ class Context:
         shared: what the shards of this process hold together.
         note: told what runs, on which row, in a run that may end the process.
         dispatched: gives a share of what another process reads; None where this one reads it.
+        begun: what has been begun for the row that is made, by stage that waits for it and position there.
+        begins: takes what is to be begun for a row to come, None for what is near; rows are then only traced to that.
         cut: for tests, cuts blocks anew.
     """
 
@@ -116,6 +119,8 @@ class Context:
     shared: Shared = field(default_factory=Shared)
     note: Note | None = None
     dispatched: Callable[[Share], Iterator[Block]] | None = None
+    begun: dict[tuple[Stage, int], Work] = field(default_factory=dict)
+    begins: dict[tuple[Stage, int], Work | None] | None = None
     cut: Callable[[int], list[int]] | None = None
 
     def pace(self) -> Pace:

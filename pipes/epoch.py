@@ -53,7 +53,6 @@ class Epoch(Generic[T_co]):
         self._executor = executor
         self._goal = course.goal(self.progress)
         self._padding = False
-        self._marks = not course.plan.indexed  # of an indexed pipe, numbers say where it stands
         self._waiting: Step | None = None
         self._stop: Exception | None = None
         self._trace: TracebackType | None = None
@@ -115,13 +114,14 @@ class Epoch(Generic[T_co]):
             return self._course.next_epoch(self.progress)
         return self.progress
 
-    def state(self) -> State:
-        """The state of a loader that stands here."""
-        return self._course.state(self.standing())
-
     def given_up(self) -> Progress:
         """The progress of a loader that leaves this epoch: the next one, if this one was begun."""
         return self.progress if self.untouched else self._course.next_epoch(self.progress)
+
+    @property
+    def _marks(self) -> bool:
+        """Whether cursors say where it stands; of an indexed pipe, and of padding, numbers do."""
+        return not (self._plan.indexed or self._padding)
 
     def _look(self) -> Step:
         if self._waiting is None:
@@ -172,7 +172,6 @@ class Epoch(Generic[T_co]):
         while used > 0 and isinstance(item := next(self._items, None), (Step, Ended)):
             used -= isinstance(item, Step)
         self._padding = True
-        self._marks = False
 
     def _open(self, position: Position) -> Session:
         return self._executor.open(self._plan, position, self.progress.lap)

@@ -38,7 +38,10 @@ class Where(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """Where a row came from: a file (or a source's name) and the number of the row, or line, in it, from 1."""
+    """Where a row came from: a file (or a source's name) and a number in it.
+
+    Rows and lines are counted from 1, as editors do; a byte is what `seek` takes, from 0.
+    """
 
     source: str
     row: int

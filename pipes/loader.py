@@ -167,8 +167,7 @@ class Loader(Generic[T_co]):
         Raises:
             LoaderError: the service hands out elements in no order.
         """
-        current = self._current
-        return self._course.state(self._standing()) if current is None else current.state()
+        return self._course.state(self._standing())
 
     def load_state_dict(self, state: Mapping[str, object], *, strict: bool = True) -> None:
         """Makes the next `iter(loader)` continue where `state` was taken.
@@ -183,7 +182,8 @@ class Loader(Generic[T_co]):
         """
         self._not_closed()
         saved = checked(state)
-        course = self._course_for(saved, strict=strict)
+        self._compare(saved, strict=strict)
+        course = self._course_for(saved)
         progress = restore(saved, course.plan)
         # Nothing has changed up to here: a state that is refused ends no epoch.
         self._end_current("a state was loaded")
@@ -233,10 +233,10 @@ class Loader(Generic[T_co]):
                 warn(f"{processes} processes read the same data: {common.reason}", PlanWarning)
         return Course(plan, self._steps, self._even, ordered=self._service.ordered)
 
-    def _course_for(self, saved: State, *, strict: bool) -> Course:
-        course = self._course
-        plan = course.plan
-        found = differences(cast("list[Json]", saved["fingerprint"]), cast("list[Json]", course.marks["fingerprint"]))
+    def _compare(self, saved: State, *, strict: bool) -> None:
+        """Says how a state's pipe and seed differ from those of this loader."""
+        marks = self._course.marks
+        found = differences(cast("list[Json]", saved["fingerprint"]), cast("list[Json]", marks["fingerprint"]))
         if saved["seed"] != self._seed:
             found.append(f"`seed` was {saved['seed']} and is now {self._seed}")
         if found and strict:
@@ -245,16 +245,20 @@ class Loader(Generic[T_co]):
             )
         for line in found:
             warn(f"loading a state all the same: {line}", StateWarning)
-        if saved.get("code") != course.marks["code"] and not found:
+        if saved.get("code") != marks["code"] and not found:
             warn("the code of a function in the pipe has changed since the state was taken", StateWarning)
+
+    def _course_for(self, saved: State) -> Course:
+        """The course on which a state goes on."""
+        plan = self._course.plan
         if saved["position"] is None:
-            return course
+            return self._course
         if plan.indexed != (saved["shards"] == 0):
             raise StateError(
                 "only one of the state's pipe and this one is indexed, so no position means the same in both"
             )
         if plan.indexed:
-            return course
+            return self._course
         if (saved["world_size"], saved["rank"]) != (self._world_size, self._rank):
             raise StateError(
                 f"this state is of rank {saved['rank']} of {saved['world_size']} in the middle of an epoch, and this "
@@ -264,7 +268,7 @@ class Loader(Generic[T_co]):
         if saved["shards"] != plan.shards:
             # The number of shards is part of the order; the state's goes on.
             return self._made_course(cast("int", saved["shards"]))
-        return course
+        return self._course
 
     def _standing(self) -> Progress:
         """The progress; at the end of an epoch, the beginning of the next."""
@@ -293,14 +297,11 @@ class Loader(Generic[T_co]):
 
     def _opened(self) -> Epoch[T_co]:
         self._not_closed()
-        opened = self._epoch_at(self._progress)
+        opened: Epoch[T_co] = Epoch(self._course, self._executor, self._progress)
         if self._progress.begun and opened.exhausted():
             self._progress = self._course.next_epoch(self._progress)
-            opened = self._epoch_at(self._progress)
+            opened = Epoch(self._course, self._executor, self._progress)
         return opened
-
-    def _epoch_at(self, progress: Progress) -> Epoch[T_co]:
-        return Epoch(self._course, self._executor, progress)
 
     def _settle(self) -> None:
         """Lets go of an epoch that is over."""

@@ -273,7 +273,10 @@ def _column_bytes(column: Column) -> int:
 
 
 def _object_bytes(value: object, depth: int = 2) -> int:
-    size = getattr(value, "nbytes", None)
+    try:
+        size = getattr(value, "nbytes", None)
+    except RuntimeError:  # of a sparse tensor
+        size = None
     if isinstance(size, int):
         return size
     if isinstance(value, Rows):

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Generator, Hashable, Iterator
+from contextlib import closing, suppress
 from dataclasses import replace
-from typing import TypeVar, cast
+from typing import TypeAlias, TypeVar, cast
 
-from .ahead import ahead
+from .ahead import Together, Work, ahead, begun_ahead
 from .block import Block, skipping
 from .context import Context, Note
 from .cursor import START, Cursor
 from .errors import FeedpipeError, Origin, RowError
 from .graph import Node, names, walk
 from .rows import Indices, RowList, concat
+from .traits import Order
 
 T = TypeVar("T")
+
+_Works: TypeAlias = "Together[tuple[Stage, int], Work]"
 
 _UNASKED = object()
 
@@ -29,6 +33,7 @@ class Stage:
         node, op, name: the node, its operator, and its name for keys of randomness.
         inputs: the stages it reads from.
         indexed: whether `rows` answers.
+        waits: whether its rows, made one by one by `rows`, may mostly wait for storage.
         counted: the run whose lengths are asked for, where they are another in each.
     """
 
@@ -40,6 +45,9 @@ class Stage:
         self.indexed = node.indexed
         self.counted = counted or Context()
         self.alone: bool = self.op.alone or any(stage.alone for stage in inputs)
+        # Who regroups asks for several rows, which are then fetched together.
+        passes = self.indexed and not self.op.holds and self.op.order is not Order.REGROUPS
+        self.waits: bool = self.op.waits or (passes and any(stage.waits for stage in inputs))
         self._length: object = _UNASKED
         self._made: dict[Hashable, object] = {}
         self._ahead: int = max([self.op.ahead, *(stage._ahead for stage in inputs)]) if self.indexed else 0
@@ -107,29 +115,72 @@ class Stage:
 
     def origin(self, index: int, context: Context) -> Origin | None:
         """Where row `index` of an indexed stage comes from."""
-        return self.op.origin(self, index, context)
+        if context.begins is None:
+            return self.op.origin(self, index, context)
+        if self.op.waits:
+            context.begins[self, index] = self.op.begin(self, index, replace(context, begins=None))
+        elif self.waits:
+            self.op.origin(self, index, context)
+        return None
+
+    def begun(self, indices: Indices, context: Context) -> Work | None:
+        """What `begin` of its operator has made for the only row at `indices`; whoever asks has to use it."""
+        return context.begun.pop((self, int(indices[0])), None) if len(indices) == 1 else None
 
     def _by_index(self, at: Cursor, context: Context) -> Iterator[Block]:
         # The position is the cursor: no token, `skip` counts from the start.
         length = self.length
         pace = context.pace()
         start = at.position
+        waits = self.waits and context.threads
         while length is None or start < length:
+            if waits and length is not None and start > at.position:  # who wants a second row reads on
+                start, waits = yield from self._begun_ahead(range(start, length), context)
+                if start == length:
+                    return
             stop = start + pace.rows()
             if length is not None:
                 stop = min(stop, length)
             try:
-                rows = self.rows(range(start, stop), context)
+                made = [self._block(start, stop, context)]
             except Exception as error:
                 if stop - start > 1:
                     yield from self._one_by_one(range(start, stop), context, error)
                 raise
-            pace.made(rows)
-            origins = [self.origin(i, context) for i in range(start, stop)] if context.origins else None
-            made = [Block(rows, START.advance(start), START.advance(stop), origins)]
-            del rows  # handed on
+            pace.made(made[0].rows)
             yield made.pop()
             start = stop
+
+    def _begun_ahead(self, indices: range, context: Context) -> Generator[Block, None, tuple[int, bool]]:
+        """Rows at `indices` one by one, up to the first that waits for nothing; what they wait for is begun ahead.
+
+        Returns the position of that row, and whether others might wait.
+        """
+        context = replace(context, begun={})
+        items = ((index, *self._awaited(index, context)) for index in indices)
+        rows = begun_ahead(items, lambda item, ahead: item[1], lambda item: bool(item[1]))
+        with closing(rows):
+            for (index, works, near), _ in rows:
+                if not works:
+                    return index, not near
+                context.begun.update(works)
+                del works, _
+                made = [self._block(index, index + 1, context)]
+                context.begun.clear()
+                yield made.pop()
+        return indices.stop, False
+
+    def _awaited(self, index: int, context: Context) -> tuple[_Works, bool]:
+        """What row `index` waits for, in all stages that it comes from; and whether some of that is near."""
+        begins: dict[tuple[Stage, int], Work | None] = {}
+        with suppress(Exception):  # it comes in its turn, from `rows`
+            self.origin(index, replace(context, begins=begins))
+        return Together({place: work for place, work in begins.items() if work is not None}), None in begins.values()
+
+    def _block(self, start: int, stop: int, context: Context) -> Block:
+        rows = self.rows(range(start, stop), context)
+        origins = [self.origin(i, context) for i in range(start, stop)] if context.origins else None
+        return Block(rows, START.advance(start), START.advance(stop), origins)
 
     def _one_by_one(self, indices: range, context: Context, error: Exception) -> Iterator[Block]:
         # Rows before the failing one are delivered first. The error is raised even when it does not come again:

@@ -12,6 +12,7 @@ from .errors import Origin
 from .rows import Indices, RowList
 
 if TYPE_CHECKING:
+    from .ahead import Work
     from .context import Context
     from .stage import Stage
 
@@ -64,6 +65,8 @@ class Operator:
     """Whether another call of the user's puts it into the chain: it is not part of the chain as code."""
     varies: ClassVar[bool] = False
     """Whether the length of one shard's part may be another in each epoch, as its units are not of one length."""
+    waits: ClassVar[bool] = False
+    """Whether rows that are asked for by position may mostly wait for storage: `begin` tells for each."""
     holds: ClassVar[bool] = False
     """Whether each process that runs it reads its whole input."""
     deals: ClassVar[bool] = False
@@ -100,8 +103,13 @@ class Operator:
         raise AssertionError(f"{self.kind} is not streamed")
 
     def origin(self, stage: Stage, index: int, context: Context) -> Origin | None:
-        """Where row `index` of an indexed output comes from."""
-        return stage.inputs[0].origin(index, context) if stage.inputs else None
+        """Where row `index` of an indexed output comes from: row `index` of each input, of which the first may know."""
+        origins = [source.origin(index, context) for source in stage.inputs]
+        return origins[0] if origins else None
+
+    def begin(self, stage: Stage, index: int, context: Context) -> Work | None:
+        """What row `index` waits for, if anything: a thread may begin with it, and `rows` finds it by `stage.begun`."""
+        return None
 
     def identity(self) -> Json:
         """What the fingerprint of a state adds to the call: lengths, types, a digest of the units; plain and small."""

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import feedpipe as fp
 from feedpipe.rows import Rows, concat, nbytes, pick, signature, take
 from feedpipe.testing import same
 
@@ -136,3 +138,10 @@ def test_numbers_in_numpy_and_arrow_join() -> None:
 def test_types_that_differ_become_rows() -> None:
     joined = concat([Rows({"x": np.arange(2)}), Rows({"x": np.arange(2.0)})])
     assert joined == [{"x": 0}, {"x": 1}, {"x": 0.0}, {"x": 1.0}]
+
+
+def test_the_size_of_what_does_not_say_it() -> None:
+    sparse = torch.eye(3).to_sparse()
+    assert nbytes([sparse]) > 0
+    (row,) = fp.from_sequence([1]).map(lambda _: {"x": sparse})
+    assert row["x"] is sparse

@@ -5,14 +5,13 @@ What is compared is the loader: the dataset is the quick hand-written loop, and 
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset
 
-from .tasks import BATCH, WINDOW, described, keep, plus_one, timed
+from .overhead_handwritten import tuned_rows
+from .tasks import BATCH, described, timed
 
 
 class Shuffled(IterableDataset[int]):
@@ -21,17 +20,7 @@ class Shuffled(IterableDataset[int]):
         self.seed = seed
 
     def __iter__(self) -> Iterator[int]:
-        source = filter(keep, map(plus_one, range(self.rows)))
-        generator = random.Random(self.seed)
-        draw = generator.random
-        buffer = list(islice(source, WINDOW))
-        size = len(buffer)
-        for x in source:
-            at = int(draw() * size)
-            yield buffer[at]
-            buffer[at] = x
-        generator.shuffle(buffer)
-        yield from buffer
+        return tuned_rows(self.rows, self.seed)
 
 
 def _same(rows: list[int]) -> list[int]:

@@ -48,24 +48,26 @@ def plain(rows: int, seed: int) -> Iterator[list[int]]:
     return batched(shuffled(transformed()))
 
 
-def tuned(rows: int, seed: int) -> Iterator[list[int]]:
-    def shuffled(source: Iterator[int]) -> Iterator[int]:
-        generator = random.Random(seed)
-        draw = generator.random
-        buffer = list(islice(source, WINDOW))
-        size = len(buffer)
-        for x in source:
-            at = int(draw() * size)
-            yield buffer[at]
-            buffer[at] = x
-        generator.shuffle(buffer)
-        yield from buffer
+def tuned_rows(rows: int, seed: int) -> Iterator[int]:
+    source = filter(keep, map(plus_one, range(rows)))
+    generator = random.Random(seed)
+    draw = generator.random
+    buffer = list(islice(source, WINDOW))
+    size = len(buffer)
+    for x in source:
+        at = int(draw() * size)
+        yield buffer[at]
+        buffer[at] = x
+    generator.shuffle(buffer)
+    yield from buffer
 
+
+def tuned(rows: int, seed: int) -> Iterator[list[int]]:
     def batched(source: Iterator[int]) -> Iterator[list[int]]:
         while batch := list(islice(source, BATCH)):
             yield batch
 
-    return batched(shuffled(filter(keep, map(plus_one, range(rows)))))
+    return batched(tuned_rows(rows, seed))
 
 
 _BUILDS = {"plain": plain, "tuned": tuned}

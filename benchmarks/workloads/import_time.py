@@ -40,8 +40,8 @@ WORKLOAD = Workload(
     columns=(
         Column("ms", lambda each: f"{each.median() * 1e3:.0f}"),
         Column("of feedpipe", lambda each: f"{each.ratio:.2f}" if each.ratios else "-"),
-        Column("modules", lambda each: f"{each.median('modules'):.0f}"),
-        Column("peak MiB", lambda each: f"{each.median('peak_mib'):.0f}"),
+        Column.median("modules", "modules"),
+        Column.median("peak MiB", "peak_mib"),
         Column("torch loaded", lambda each: "yes" if each.last("torch") else "no"),
     ),
     judge=_judge,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..harness import made
-from ..model import Column, Contestant, Results, Verdict, Workload, median, spread
+from ..model import Column, Contestant, Results, Verdict, Workload
 
 IMAGES = 2048
 
@@ -22,7 +22,7 @@ CONTESTANTS = (
 )
 
 
-def _check(found: Mapping[str, Any], arguments: Mapping[str, Any]) -> str | None:
+def check(found: Mapping[str, Any], arguments: Mapping[str, Any]) -> str | None:
     if found["wrong"] or not found["complete"]:
         return f"{found['wrong']} batches begin with another image" if found["wrong"] else "not every image, once"
     return None
@@ -35,8 +35,7 @@ def _judge(results: Results) -> list[Verdict]:
     verdicts = [Verdict("in the order of the files", "in order" if ordered else "not in order", ordered)]
     if results.have(LIMIT):
         shares = results.round_ratios(LIMIT, OURS)
-        measured = spread(shares, lambda each: each >= SHARE)
-        verdicts.insert(0, Verdict(f"at least {SHARE} of the limit", measured, median(shares) >= SHARE))
+        verdicts.insert(0, Verdict.at_least(SHARE, f"at least {SHARE} of the limit", shares))
     return verdicts
 
 
@@ -55,6 +54,6 @@ WORKLOAD = Workload(
     rounds=7,
     arguments={"images": IMAGES},
     quick={"images": 512},
-    check=_check,
+    check=check,
     prepare=lambda folder, _: made(folder, "jpeg_tasks:make", {"images": IMAGES}),
 )

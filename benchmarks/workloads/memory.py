@@ -28,23 +28,19 @@ def _judge(results: Results) -> list[Verdict]:
     return [*verdicts, Verdict(f"starts less than {SECONDS:g} s later", f"{later:.2f} s", later < SECONDS)]
 
 
-def _column(title: str, figure: str, digits: int = 0) -> Column:
-    return Column(title, lambda each: f"{each.median(figure):.{digits}f}")
-
-
 WORKLOAD = Workload(
     name="memory",
     title="the larger of 2 workers with a list of paths, over one with a list of empty strings",
     contestants=CONTESTANTS,
     columns=(
-        _column("PSS at start, MB more", "pss_at_start_more"),
-        _column("PSS after the sample", "pss_more"),
-        _column("USS at start", "uss_at_start_more"),
-        _column("USS after the sample", "uss_more"),
-        _column("other processes", "others_more"),
-        _column("shared files, once", "files_more"),
-        _column("start, s", "start", 2),
-        _column("start, s later", "start_more", 2),
+        Column.median("PSS at start, MB more", "pss_at_start_more"),
+        Column.median("PSS after the sample", "pss_more"),
+        Column.median("USS at start", "uss_at_start_more"),
+        Column.median("USS after the sample", "uss_more"),
+        Column.median("other processes", "others_more"),
+        Column.median("shared files, once", "files_more"),
+        Column.median("start, s", "start", 2),
+        Column.median("start, s later", "start_more", 2),
     ),
     judge=_judge,
     baseline=TORCH,

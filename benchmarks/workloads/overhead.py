@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..contestants.tasks import BATCH, WINDOW, keep, plus_one
-from ..model import HERE, Column, Contestant, Results, Summary, Verdict, Workload, median, spread
+from ..model import HERE, Column, Contestant, Results, Summary, Verdict, Workload
 
 ROWS = 500_000
 
@@ -55,24 +55,19 @@ def _judge(results: Results) -> list[Verdict]:
     verdicts = []
     if results.have(LOOP):
         ratios = results.round_ratios(LOADER, LOOP)
-        verdicts.append(_at_most(0.7, "Loader: at most 0.7 of the hand-written loop", ratios))
+        verdicts.append(Verdict.at_most(0.7, "Loader: at most 0.7 of the hand-written loop", ratios))
     if results.have(TUNED):
         ratios = results.round_ratios(LOADER, TUNED)
-        verdicts.append(_at_most(1.0, "Loader: ahead of the tuned loop too", ratios))
+        verdicts.append(Verdict.at_most(1.0, "Loader: ahead of the tuned loop too", ratios))
     if results.have(DATAPIPES):
         times = results.round_ratios(DATAPIPES, LOADER)
-        measured = spread(times, lambda each: each >= 25, digits=1)
-        verdicts.append(Verdict("Loader: at least 25 times DataPipes", measured, median(times) >= 25))
+        verdicts.append(Verdict.at_least(25, "Loader: at least 25 times DataPipes", times, digits=1))
     libraries = [each.contestant.name for each in results.peers if each.contestant.environment != HERE]
     if libraries:
         nearest = max(libraries, key=lambda name: results.ratio(LOADER, name))
         ratios = results.round_ratios(LOADER, nearest)
-        verdicts.append(_at_most(1.0, f"Loader: ahead of every library, the nearest {nearest}", ratios))
+        verdicts.append(Verdict.at_most(1.0, f"Loader: ahead of every library, the nearest {nearest}", ratios))
     return verdicts
-
-
-def _at_most(limit: float, target: str, ratios: list[float]) -> Verdict:
-    return Verdict(target, spread(ratios, lambda each: each <= limit), median(ratios) <= limit)
 
 
 def _nanoseconds(summary: Summary) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..harness import made
-from ..model import Column, Contestant, Results, Verdict, Workload, median, spread
+from ..model import Column, Contestant, Results, Verdict, Workload
 
 ROWS = 8_000_000
 
@@ -39,13 +39,11 @@ def _judge(results: Results) -> list[Verdict]:
     verdicts = []
     if results.have(LIMIT):
         shares = results.round_ratios(LIMIT, OURS)
-        measured = spread(shares, lambda each: each >= SHARE)
-        verdicts.append(Verdict(f"at least {SHARE} of the raw scan", measured, median(shares) >= SHARE))
+        verdicts.append(Verdict.at_least(SHARE, f"at least {SHARE} of the raw scan", shares))
     for peer in (MAP, STREAM):
         if results.have(peer):
             times = results.round_ratios(peer, OURS)
-            measured = spread(times, lambda each: each >= TIMES, digits=0)
-            verdicts.append(Verdict(f"at least {TIMES} times {peer}", measured, median(times) >= TIMES))
+            verdicts.append(Verdict.at_least(TIMES, f"at least {TIMES} times {peer}", times, digits=0))
     return verdicts
 
 

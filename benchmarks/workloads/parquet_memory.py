@@ -25,20 +25,16 @@ def _judge(results: Results) -> list[Verdict]:
     return verdicts
 
 
-def _column(title: str, figure: str) -> Column:
-    return Column(title, lambda each: f"{each.median(figure):.0f}")
-
-
 WORKLOAD = Workload(
     name="parquet-memory",
     title="the proportional sets of a process and its 2 workers, reading 4 GB of Parquet",
     contestants=CONTESTANTS,
     columns=(
-        _column("MB at a twentieth", "first"),
-        _column("most, first half", "first_half"),
-        _column("most, second half", "second_half"),
-        _column("at the end", "last"),
-        _column("seconds", "seconds"),
+        Column.median("MB at a twentieth", "first"),
+        Column.median("most, first half", "first_half"),
+        Column.median("most, second half", "second_half"),
+        Column.median("at the end", "last"),
+        Column.median("seconds", "seconds"),
     ),
     judge=_judge,
     baseline=CONTESTANTS[0].name,

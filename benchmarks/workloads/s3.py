@@ -11,7 +11,7 @@ from tests.servers.proxy import Proxy
 from tests.servers.s3 import S3
 
 from ..contestants.s3_tasks import BUCKET, content
-from ..model import Column, Contestant, Results, Verdict, Workload, median, spread
+from ..model import Column, Contestant, Results, Verdict, Workload
 
 OBJECTS = 40
 LATENCY = 0.05
@@ -46,9 +46,8 @@ def _judge(results: Results) -> list[Verdict]:
     slow = OURS + _PLACES[True]
     if results.have(OURS, slow):
         shares = results.round_ratios(OURS, slow)
-        measured = spread(shares, lambda each: each >= SHARE)
         title = f"with 50 ms of latency at least {SHARE} of what there is without"
-        verdicts.append(Verdict(title, measured, median(shares) >= SHARE))
+        verdicts.append(Verdict.at_least(SHARE, title, shares))
     return verdicts
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..model import Column, Contestant, Results, Verdict, Workload, spread
+from ..model import Column, Contestant, Results, Verdict, Workload
 from .transport_small import check
 
 LIMIT = 0.5
@@ -31,8 +31,8 @@ def _judge(results: Results) -> list[Verdict]:
     for name in (_ours("tensors", "forkserver"), _ours("rows", "forkserver")):
         if results.have(name):
             ours = results.summaries[name]
-            measured = spread([each["seconds"] for each in ours.figures], lambda each: each <= LIMIT)
-            verdicts.append(Verdict(f"{name}: at most {LIMIT} s", measured, ours.median() <= LIMIT))
+            seconds = [each["seconds"] for each in ours.figures]
+            verdicts.append(Verdict.at_most(LIMIT, f"{name}: at most {LIMIT} s", seconds))
     return verdicts
 
 

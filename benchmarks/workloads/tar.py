@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from ..harness import made
-from ..model import Column, Contestant, Results, Verdict, Workload, median, spread
+from ..model import Column, Contestant, Results, Verdict, Workload
+from .jpeg import check
 
 IMAGES = 2048
 
@@ -27,20 +25,13 @@ CONTESTANTS = tuple(
 )
 
 
-def _check(found: Mapping[str, Any], arguments: Mapping[str, Any]) -> str | None:
-    if found["wrong"] or not found["complete"]:
-        return f"{found['wrong']} batches begin with another image" if found["wrong"] else "not every image, once"
-    return None
-
-
 def _judge(results: Results) -> list[Verdict]:
     verdicts = []
     for work in _WORKS:
         ours, theirs = _name("feedpipe", work), _name("WebDataset 1.0", work)
         if results.have(ours, theirs):
             times = results.round_ratios(theirs, ours)
-            measured = spread(times, lambda each: each >= 1)
-            verdicts.append(Verdict(f"{_WORKS[work]}: ahead of WebDataset", measured, median(times) >= 1))
+            verdicts.append(Verdict.at_least(1, f"{_WORKS[work]}: ahead of WebDataset", times))
     return verdicts
 
 
@@ -55,6 +46,6 @@ WORKLOAD = Workload(
     rounds=7,
     arguments={"images": IMAGES},
     quick={"images": 512},
-    check=_check,
+    check=check,
     prepare=lambda folder, _: made(folder, "tar_tasks:make", {"images": IMAGES}),
 )

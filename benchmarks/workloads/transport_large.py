@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..model import Column, Contestant, Results, Verdict, Workload, median, spread
+from ..model import Column, Contestant, Results, Verdict, Workload
 from .transport_small import check
 
 COPY = "plain copy, one process"
@@ -32,8 +32,7 @@ def _judge(results: Results) -> list[Verdict]:
         ours, torch = _name("feedpipe", workers), _name("torch DataLoader", workers)
         if results.have(ours, torch):
             times = results.round_ratios(torch, ours)
-            measured = spread(times, lambda each: each >= TIMES)
-            verdicts.append(Verdict(f"{ours}: at least {TIMES} times DataLoader", measured, median(times) >= TIMES))
+            verdicts.append(Verdict.at_least(TIMES, f"{ours}: at least {TIMES} times DataLoader", times))
     return verdicts
 
 

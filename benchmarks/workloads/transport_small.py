@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..model import Column, Contestant, Results, Verdict, Workload, median, spread
+from ..model import Column, Contestant, Results, Verdict, Workload
 
 OURS = "feedpipe"
 TORCH = "torch DataLoader"
@@ -29,8 +29,7 @@ def _judge(results: Results) -> list[Verdict]:
     if not results.have(OURS, TORCH):
         return []
     times = results.round_ratios(TORCH, OURS)
-    measured = spread(times, lambda each: each >= TIMES, digits=1)
-    return [Verdict(f"at least {TIMES} times DataLoader", measured, median(times) >= TIMES)]
+    return [Verdict.at_least(TIMES, f"at least {TIMES} times DataLoader", times, digits=1)]
 
 
 WORKLOAD = Workload(

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..cursor import Json
-from ..errors import ArgumentError, ArgumentTypeError, DataError, located
+from ..errors import ArgumentError, ArgumentTypeError, DataError, located, masked
 from ..rows import Column, RowList, Rows
 from .chunks import Chunk, Parse
 from .columns import plain
@@ -42,12 +42,12 @@ class Lineage(NamedTuple):
                 raise DataError(f"{source} has a column {name!r} already; `{argument}` needs another name")
 
     def of(self, path: str, numbers: npt.NDArray[np.int64] | range) -> dict[str, Column]:
-        """The columns for the rows of these numbers, from 0."""
+        """The columns for the rows of these numbers, from 0; a path goes into data without its password."""
         import pyarrow as pa
 
         made: dict[str, Column] = {}
         if self.path_column is not None:
-            made[self.path_column] = pa.repeat(pa.scalar(path, pa.string()), len(numbers))
+            made[self.path_column] = pa.repeat(pa.scalar(masked(path), pa.string()), len(numbers))
         if self.row_column is not None:
             own = np.arange(numbers.start, numbers.stop, dtype=np.int64) if isinstance(numbers, range) else numbers
             own.flags.writeable = False

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, BinaryIO, ClassVar, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from ..cursor import Json
-from ..errors import DataError, SourceError
+from ..errors import DataError, Origin, SourceError
 from ..rows import RowList
 from .streams import FAILURES, broken
 
@@ -17,6 +17,8 @@ _NEWLINE = 10
 BOM = b"\xef\xbb\xbf"
 LONGEST = 2**27
 """Bytes in which a record must end; beyond, the file is taken for something else."""
+COUNTED = 2**28
+"""Bytes before a range in which an error has lines counted, at most: they are read for that alone."""
 TO_END = 2**63 - 1
 """Where a range stops that goes to the end of its file, wherever that is."""
 
@@ -24,7 +26,7 @@ TO_END = 2**63 - 1
 class Place(NamedTuple):
     """Where in a file: bytes before it (of the content, where the file is compressed), and the line.
 
-    Lines are counted from 1, and in a range from its beginning: only `ChunkReader.line` knows those before.
+    Lines are counted from 1, and in a range from its beginning: only a `ChunkReader` knows those before.
     """
 
     offset: int = 0
@@ -185,13 +187,19 @@ class ChunkReader:
             yield chunk
             at = chunk.end
 
-    def line(self, place: Place) -> int:
-        """The line of `place` in the file, from 1."""
-        return self._lines_before() + place.line
+    def origins(self, chunk: Chunk, lines: Sequence[int]) -> list[Origin | None]:
+        """Where the rows of a chunk come from that begin in such lines; their bytes, where lines are not counted."""
+        if self._start <= COUNTED:
+            shift = self._lines_before()
+            return [Origin(self.name, shift + line, "line") for line in lines]
+        begins = [0, *(np.flatnonzero(np.frombuffer(chunk.data, np.uint8) == _NEWLINE) + 1).tolist()]
+        return [Origin(self.name, chunk.at.offset + begins[line - chunk.at.line], "byte") for line in lines]
 
     def where(self, place: Place) -> str:
         """`place`, for an error."""
-        return f"{self.name}, line {self.line(place)}"
+        if self._start > COUNTED:
+            return f"{self.name}, byte {place.offset} (lines are counted in the first {COUNTED >> 20} MiB of a file)"
+        return f"{self.name}, line {self._lines_before() + place.line}"
 
     def peek(self, at: Place, size: int) -> Chunk | None:
         """The chunk of about `size` bytes that begins at `at`, at least one record; None at the end."""

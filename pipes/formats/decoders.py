@@ -23,11 +23,18 @@ def _text(data: bytes) -> str:
     return data.decode()
 
 
+def _json(data: bytes) -> object:
+    try:
+        return json.loads(data)
+    except RecursionError:
+        raise ValueError("objects and lists are nested too deeply") from None
+
+
 # Of WebDataset's those that run no code of the data.
 _OTHERS: dict[str, Decode] = {
     **dict.fromkeys(("txt", "text", "transcript"), _text),
     **dict.fromkeys(("cls", "cls2", "index", "inx", "id"), int),
-    **dict.fromkeys(("json", "jsn"), json.loads),
+    **dict.fromkeys(("json", "jsn"), _json),
     "npy": npy.decoded,
 }
 

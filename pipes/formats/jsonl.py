@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -25,7 +26,14 @@ from .hive import folder_types
 if TYPE_CHECKING:
     import pyarrow as pa
 
+DEEPEST = 100
+"""Objects and lists within each other, at most: Arrow and Python call themselves for each, until a stack is full."""
+
 _Others: TypeAlias = Literal["ignore", "error", "infer"]
+
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+# Up to its closing quote, or to the end of the line.
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -132,12 +140,14 @@ class _Objects:
         return rows, self._explain(data[start : ends[bad]], self._reader.where(chunk.place(start)))
 
     def _rows(self, data: bytes) -> Rows:
-        table = _read(data, self._schema, self._others)
-        if table.num_rows != _objects(data):
-            raise ValueError("each line must hold one object")
-        return as_rows(table)
+        return as_rows(_read(data, self._schema, self._others))
 
     def _explain(self, line: bytes, place: str) -> DataError:
+        if _is_deep(line):
+            return DataError(
+                f"{place}: objects and lists are nested more than {DEEPEST} deep: {brief(line)}; `read_lines` gives "
+                "such lines as text"
+            )
         try:
             self._rows(line)
             reason = "cannot be read"
@@ -149,7 +159,7 @@ class _Objects:
             return DataError(f"{place}: this is not JSON: {error.msg} at character {error.pos + 1}: {brief(line)}")
         except UnicodeDecodeError as error:
             return DataError(f"{place}: byte 0x{line[error.start]:02x} is not UTF-8: {brief(line)}")
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             return DataError(f"{place}: {error}: {brief(line)}")
         if not isinstance(value, dict):
             return DataError(f"{place}: each line must hold an object but this one holds: {brief(line)}")
@@ -184,7 +194,7 @@ def _inferred(data: bytes, given: dict[str, pa.DataType]) -> dict[str, pa.DataTy
 
     try:
         found = _read(data, schema, "infer").schema
-    except (pa.ArrowInvalid, UnicodeDecodeError):
+    except (pa.ArrowInvalid, UnicodeDecodeError, _LineError):
         ends = _line_ends(data)
         bad = first_failing(ends, lambda end: _read(data[:end], schema, "infer"))
         if not bad:
@@ -194,20 +204,31 @@ def _inferred(data: bytes, given: dict[str, pa.DataType]) -> dict[str, pa.DataTy
     return {part.name: part.type if part.name in given else text_for("timestamp", part.type) for part in found}
 
 
+class _LineError(ValueError):
+    """Some line is no object that Arrow may be given."""
+
+
 def _read(data: bytes, schema: pa.Schema, others: _Others) -> pa.Table:
+    """The table of some lines, each of which must hold one object."""
     import pyarrow as pa
     from pyarrow.json import ParseOptions, ReadOptions, read_json
 
     if not data.isascii():
         data.decode()  # Arrow does not look whether names and strings are UTF-8
+    count = _objects(data)
+    if count is None or _any_deep(data, count):
+        raise _LineError("each line must hold one object")
     try:
-        return read_json(
+        table = read_json(
             source(data),
             read_options=ReadOptions(use_threads=False, block_size=ONE_BLOCK),
             parse_options=ParseOptions(explicit_schema=schema, unexpected_field_behavior=others),
         )
     except pa.ArrowNotImplementedError as error:
         raise ArgumentError(f"`schema` gives a type that JSON cannot have: {error}") from None
+    if table.num_rows != count:
+        raise _LineError("each line must hold one object")
+    return table
 
 
 def _objects(data: bytes) -> int | None:
@@ -223,6 +244,27 @@ def _objects(data: bytes) -> int | None:
     lines = [line.strip() for line in data.split(b"\n")]
     objects = [line for line in lines if line]
     return len(objects) if all(line[:1] == b"{" and line[-1:] == b"}" for line in objects) else None
+
+
+def _any_deep(data: bytes, count: int) -> bool:
+    """Whether objects and lists are nested too deeply in one of the `count` lines, each of which is from { to }."""
+    found = np.frombuffer(data, np.uint8)
+    opened = np.count_nonzero(found == ord("{")) + np.count_nonzero(found == ord("["))
+    if opened - (count - 1) <= DEEPEST:  # as each other line has one at least
+        return False
+    starts = np.concatenate([[0], np.flatnonzero(found[:-1] == ord("\n")) + 1])
+    lengths = np.diff(starts, append=len(data))
+    if lengths.max() <= DEEPEST:
+        return False
+    opening = (found | 0x20) == ord("{")  # [ and { differ in this bit
+    counts = np.add.reduceat(opening.view(np.uint8), starts, dtype=np.int32)
+    return any(_is_deep(data[starts[k] : starts[k] + lengths[k]]) for k in np.flatnonzero(counts > DEEPEST))
+
+
+def _is_deep(line: bytes) -> bool:
+    brackets = np.frombuffer(_STRING.sub(b"", line).translate(None, _NO_BRACKETS), np.uint8)
+    steps = (brackets & 2).astype(np.int32) - 1  # 1 for [ and {, which have this bit, and -1 for ] and }
+    return bool((np.cumsum(steps) > DEEPEST).any())
 
 
 def _line_ends(data: bytes) -> list[int]:

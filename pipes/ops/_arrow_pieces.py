@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
 import pyarrow as pa
 
+from ..ahead import begun_ahead
+from ..block import Block
 from ..errors import DataError, SourceError
 from ..formats._arrow import as_column
-from ..formats.arrow_file import checked
+from ..formats.arrow_file import ArrowFile, checked
 from ..formats.arrow_ipc import ArrowIpc, broken_ipc, open_stream, told
 from ..rows import Rows
+from ..storage.fetch import Task
+from ..storage.file import WHOLE
 from ._arrow_rows import OpenArrowFiles
+from ._files import relocated
+from ._opened import Opened
 from ._record_batches import STREAM, RecordBatch
-from ._units import relocated
 
 if TYPE_CHECKING:
     from ..stage import Stage
     from ..storage.file import File
+
+
+_Begun: TypeAlias = Opened | Task[ArrowFile]
+"""A stream, or the file of a record batch."""
 
 
 class Piece(NamedTuple):
@@ -41,9 +50,10 @@ class Piece(NamedTuple):
 class Pieces:
     """Reads units; keeps the files of the last few open, and closes them in the end."""
 
-    def __init__(self, format: ArrowIpc, stage: Stage) -> None:
+    def __init__(self, format: ArrowIpc, stage: Stage, *, threads: bool) -> None:
         self._format = format
         self._stage = stage
+        self._threads = threads
         self._files = OpenArrowFiles(format)
 
     def __enter__(self) -> Pieces:
@@ -52,20 +62,29 @@ class Pieces:
     def __exit__(self, *error: object) -> None:
         self._files.close()
 
-    def of(self, unit: RecordBatch, number: int, start: int) -> Iterator[Piece]:
+    def begun(self, blocks: Iterator[Block]) -> Iterator[tuple[tuple[Block, int, RecordBatch], _Begun]]:
+        """The units in blocks, each with its block and its place there; files that lie far are opened ahead."""
+        units = ((block, index, cast("RecordBatch", unit)) for block in blocks for index, unit in enumerate(block.rows))
+        return begun_ahead(units, self._begin, lambda item: self._threads and not item[2].file.is_near())
+
+    def of(self, unit: RecordBatch, opened: _Begun, number: int, start: int) -> Iterator[Piece]:
         """The rows of a unit behind the first `start` of its batch `number`."""
         try:
-            if unit.number == STREAM:
-                yield from self._of_stream(unit.file, number, start)
+            if isinstance(opened, Opened):
+                yield from self._of_stream(unit.file, opened, number, start)
                 return
-            batch = self._files.file(unit).batch(unit.number, unit.rows, unit.compressed)
+            batch = opened.result().batch(unit.number, unit.rows, unit.compressed)
             yield Piece(self._rows(unit.file, batch.slice(start), unit.first + start), 0, start, unit.first + start)
         except (SourceError, DataError) as error:
             raise relocated(error, self._stage) from error
 
-    def _of_stream(self, file: File, begin: int, start: int) -> Iterator[Piece]:
+    def _begin(self, item: tuple[Block, int, RecordBatch], ahead: bool) -> _Begun:
+        unit = item[2]
+        return Opened(unit.file, WHOLE if ahead else None) if unit.number == STREAM else self._files.opened(unit)
+
+    def _of_stream(self, file: File, opened: Opened, begin: int, start: int) -> Iterator[Piece]:
         first = number = 0
-        with file.open() as stream:
+        with opened.result() as stream:
             try:
                 reader = open_stream(cast("io.BufferedReader", stream))
                 for number, batch in enumerate(reader):

@@ -5,14 +5,17 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from ..ahead import MOST
 from ..formats.arrow_file import ArrowFile
 from ..formats.arrow_ipc import ArrowIpc
 from ..formats.typed import Fixed
 from ..rows import Indices, Rows
+from ..storage.fetch import Task
 from ..storage.filesystem import locate
 from ._chunks import Chunks, Window, chosen, window
 
@@ -30,24 +33,47 @@ class OpenArrowFiles:
 
     def __init__(self, format: ArrowIpc) -> None:
         self._format = format
-        self._open: OrderedDict[tuple[int, str, int], ArrowFile] = OrderedDict()
+        self._open: OrderedDict[tuple[int, str, int], Task[ArrowFile]] = OrderedDict()
 
     def file(self, handle: RecordBatch) -> ArrowFile:
         """The file that a batch is in."""
-        key = id(handle.file.filesystem), handle.file.path, handle.seal
-        if key in self._open:
-            self._open.move_to_end(key)
-            return self._open[key]
-        while len(self._open) >= _OPEN:
-            self._open.popitem(last=False)[1].close()
-        place = locate(handle.file.path, handle.file.filesystem)
-        local = place.path if place.filesystem.type_name == "local" else None
-        self._open[key] = ArrowFile(handle.file, self._format, handle.seal, local)
+        opened = self.opened(handle)
+        try:
+            return opened.result()
+        except BaseException:
+            self._open.pop(_key(handle), None)  # another time it may be there
+            raise
+
+    def opened(self, handle: RecordBatch) -> Task[ArrowFile]:
+        """The file that a batch is in, which a thread may open."""
+        key = _key(handle)
+        if key not in self._open:
+            most = _OPEN if handle.file.is_near() else _OPEN + MOST  # with those that are begun ahead
+            while len(self._open) >= most:
+                self._close_oldest()
+            self._open[key] = Task(partial(_opened, handle, self._format))
+        self._open.move_to_end(key)
         return self._open[key]
 
     def close(self) -> None:
         while self._open:
-            self._open.popitem()[1].close()
+            self._close_oldest()
+
+    def _close_oldest(self) -> None:
+        _, opened = self._open.popitem(last=False)
+        opened.cancel()
+        if opened.finished is not None:
+            opened.finished.close()
+
+
+def _key(handle: RecordBatch) -> tuple[int, str, int]:
+    return id(handle.file.filesystem), handle.file.path, handle.seal
+
+
+def _opened(handle: RecordBatch, format: ArrowIpc) -> ArrowFile:
+    place = locate(handle.file.path, handle.file.filesystem)
+    local = place.path if place.filesystem.type_name == "local" else None
+    return ArrowFile(handle.file, format, handle.seal, local)
 
 
 class ArrowRows:

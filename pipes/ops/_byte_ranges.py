@@ -55,11 +55,11 @@ class ByteRanges(Units[Format[Any], ByteRange]):
         return ByteRange(file, *numbers)
 
     def start(self, unit: ByteRange) -> Origin:
-        return Origin(unit.file.path, unit.start + 1, "byte")
+        return Origin(unit.file.path, unit.start, "byte")
 
     def remark(self) -> str | None:
         reason = self.format.uncut()
-        large = 0 if self.table is None or reason is None else int((self.column("size") > RANGE).sum())
+        large = 0 if self.table is None or reason is None else int((self.table.column("size") > RANGE).sum())
         if not large:
             return None
         return f"{large} large file{'s are' if large > 1 else ' is'} not cut: {reason}"

@@ -1,14 +1,12 @@
-"""Batches of rows as columns, and what functions of columns give as rows again."""
+"""Batches of rows as columns."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
 
-from ..formats.columns import repeated
 from ..rows import Array, Column, Rows, grid, is_grid
 from ..torch import UnfitError
 
@@ -32,7 +30,7 @@ def as_rows(batch: object) -> Rows:
             "with a `.map` before `.batch`"
         )
     names = dict.fromkeys(name for row in batch for name in row)
-    return Rows({_name(name): _listed([row.get(name) for row in batch], name) for name in names}, len(batch))
+    return Rows({check_name(name): listed([row.get(name) for row in batch], name) for name in names}, len(batch))
 
 
 def arrays(rows: Rows) -> dict[str, Array]:
@@ -40,41 +38,25 @@ def arrays(rows: Rows) -> dict[str, Array]:
     return {name: _array(column, name) for name, column in rows.columns.items()}
 
 
-def returned(made: object, given: Mapping[str, object], rows: Rows) -> Rows:
-    """The columns that a function has made, as rows.
-
-    Args:
-        made: what the function returned.
-        given: what it was given and could not change; where it hands on such a column, its type in `rows` stays.
-        rows: the batch.
-    """
-    if not isinstance(made, Mapping) or not made:
-        said = "an empty dict" if isinstance(made, Mapping) else f"one of type {type(made).__name__}"
-        raise UnfitError(f"the function must return a dict of columns, by name, but returned {said}")
-    columns: dict[str, Column] = {}
-    for name, value in made.items():
-        kept = name in given and value is given[name]
-        columns[_name(name)] = rows.columns[name] if kept else _column(value, name)
-    first = next(iter(columns))
-    length = len(columns[first])
-    for name, column in columns.items():
-        if len(column) != length:
-            raise UnfitError(
-                f"the function must return columns of one length but {first!r} has {length} rows and {name!r} has "
-                f"{len(column)}"
-            )
-    return Rows(columns, length)
+def listed(values: list[object], name: object) -> Column:
+    """Python values as a column: arrays of one shape as an array, all else in the type that Arrow infers."""
+    if values and isinstance(values[0], np.ndarray):
+        try:
+            return stored(np.stack(cast("Any", values)), name)
+        except ValueError:  # of several shapes: lists
+            pass
+    return _inferred(values, name)
 
 
-def returned_batch(made: object) -> Rows:
-    """The same of a function of record batches."""
-    import pyarrow as pa
+def stored(array: Array, name: object) -> Column:
+    """Numbers as they are; text, times and objects as Arrow's."""
+    return _read_only(array) if array.dtype.kind in "biufc" else _inferred(array, name)
 
-    if not isinstance(made, pa.RecordBatch):
-        raise UnfitError(f"the function must return a RecordBatch but returned one of type {type(made).__name__}")
-    if twice := repeated(made.schema.names):
-        raise UnfitError(f"the function must return columns of different names but returned {twice!r} twice")
-    return Rows.from_arrow(made)
+
+def check_name(name: object) -> str:
+    if not isinstance(name, str):
+        raise UnfitError(f"columns must have names that are strings but one has: {name!r}")
+    return name
 
 
 def _array(column: Column, name: str) -> Array:
@@ -93,41 +75,10 @@ def _array(column: Column, name: str) -> Array:
     if numbers and column.null_count:
         at = column.is_null().to_pylist().index(True)
         raise UnfitError(
-            f"field `{name}`: null at row {at} of the batch, and NumPy has none for numbers; fill or drop it before, "
-            'or keep it with `format="arrow"`'
+            f"field `{name}`: null at row {at + 1} of the batch, and NumPy has none for numbers; fill or drop it "
+            'before, or keep it with `format="arrow"`'
         )
     return _read_only(column.to_numpy(zero_copy_only=False))
-
-
-def _column(value: object, name: object) -> Column:
-    if isinstance(value, getattr(sys.modules.get("torch"), "Tensor", ())):
-        try:
-            value = cast("Any", value).numpy(force=True)
-        except TypeError as error:  # such as bfloat16
-            raise UnfitError(f"field `{name}`: {error}; convert the tensor") from error
-    if isinstance(value, list):
-        return _listed(value, name)
-    if not isinstance(value, np.ndarray) or not value.ndim:
-        raise UnfitError(
-            f"field `{name}`: the function must return an array or a list, with a value for each row, but returned one "
-            f"of type {type(value).__name__}"
-        )
-    return _stored(value, name)
-
-
-def _listed(values: list[object], name: object) -> Column:
-    """Python values as a column: arrays of one shape as an array, all else in the type that Arrow infers."""
-    if values and isinstance(values[0], np.ndarray):
-        try:
-            return _stored(np.stack(cast("Any", values)), name)
-        except ValueError:  # of several shapes: lists
-            pass
-    return _inferred(values, name)
-
-
-def _stored(array: Array, name: object) -> Column:
-    """Numbers as they are; text, times and objects as Arrow's."""
-    return _read_only(array) if array.dtype.kind in "biufc" else _inferred(array, name)
 
 
 def _inferred(values: object, name: object) -> Column:
@@ -143,9 +94,3 @@ def _read_only(array: Array) -> Array:
     view = array.view()
     view.flags.writeable = False
     return view
-
-
-def _name(name: object) -> str:
-    if not isinstance(name, str):
-        raise UnfitError(f"columns must have names that are strings but one has: {name!r}")
-    return name

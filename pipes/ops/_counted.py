@@ -38,7 +38,7 @@ class CountedUnits(Units[F, U]):
         """How many rows all units have, if they know."""
         if self.table is None:
             return None
-        rows = self.column("rows")
+        rows = self.table.column("rows")
         return None if (rows == UNKNOWN).any() else int(rows.sum())
 
     def identity(self) -> Json:

@@ -16,8 +16,8 @@ from ..errors import DataError, Origin, SourceError
 from ..formats.arrow_ipc import ArrowIpc
 from ..rows import Column, Indices, RowList, Rows
 from ..traits import Columns, Operator
+from ._files import relocated
 from ._record_batches import RecordBatch, RecordBatches
-from ._units import relocated
 
 if TYPE_CHECKING:
     from ..stage import Stage
@@ -60,7 +60,7 @@ class IndexedArrow(Operator):
         if self.bounds is not None:
             return self
         batches = cast("RecordBatches", stage.input.op)
-        bounds = np.cumsum([0, *batches.column("rows")], dtype=np.int64)
+        bounds = np.cumsum([0, *batches.found.column("rows")], dtype=np.int64)
         # What is open belongs to these batches: by the next time the files may be others.
         return replace(self, format=batches.format, bounds=bounds, memory=_Memory())
 

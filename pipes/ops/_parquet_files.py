@@ -6,16 +6,16 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
+from ..ahead import MOST, begun_ahead
 from ..block import Block
 from ..errors import DataError, SourceError
 from ..formats.parquet import Parquet
 from ..formats.parquet_file import ParquetFile, Piece, Width
 from ..formats.parquet_footer import Footer, read_footer
-from ..storage.ahead import MOST, begun_ahead
 from ..storage.fetch import Task
 from ..storage.remote import RemoteRanges, RemoteStream
+from ._files import relocated
 from ._row_groups import RowGroup
-from ._units import relocated
 
 if TYPE_CHECKING:
     from ..stage import Stage

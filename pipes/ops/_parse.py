@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, NamedTuple, cast
 
+from ..ahead import begun_ahead
 from ..block import Block, in_pace
 from ..context import Context
 from ..cursor import Cursor, Json
@@ -13,11 +14,10 @@ from ..errors import DataError, Origin, SourceError
 from ..formats.chunks import Chunk, ChunkReader, Format, Growth, Place
 from ..graph import written
 from ..rows import RowList
-from ..storage.ahead import begun_ahead
 from ..storage.fetch import Task
 from ..traits import Operator
 from ._byte_ranges import ByteRange, ByteRanges
-from ._units import relocated
+from ._files import relocated
 
 if TYPE_CHECKING:
     from ..stage import Stage
@@ -100,15 +100,11 @@ class Parse(Operator):
                 at = place if place.offset > part.start else reader.first(begin)
                 for chunk in reader.chunks(at, growth):
                     rows, error = parse(chunk, before)
-                    found = self._origins(reader, chunk, len(rows)) if origins else None
+                    found = reader.origins(chunk, self.format.lines(chunk)[: len(rows)]) if origins else None
                     yield _Piece(chunk, before, rows, error, found)
                     before += len(rows)
         except (SourceError, DataError) as error:
             raise relocated(error, stage) from error
-
-    def _origins(self, reader: ChunkReader, chunk: Chunk, count: int) -> list[Origin | None]:
-        shift = reader.line(chunk.at) - chunk.at.line
-        return [Origin(reader.name, shift + line, "line") for line in self.format.lines(chunk)[:count]]
 
 
 def _begin(item: tuple[Block, int, ByteRange], ahead: bool) -> Task[BinaryIO]:

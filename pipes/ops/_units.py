@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, cast
 
-import numpy as np
-import numpy.typing as npt
-
 from ..block import Block, in_pace
 from ..context import Context
 from ..cursor import START, Cursor, Json
-from ..errors import ArgumentError, ArgumentTypeError, DataError, FeedpipeError, Origin, SourceError, located
-from ..graph import walk
+from ..errors import ArgumentError, DataError, Origin, SourceError
 from ..rows import Indices, RowList
 from ..storage.file import File
 from ..storage.threads import in_threads
-from ..traits import Columns, Operator, Order
+from ..traits import Columns, Operator
+from ._files import check_file, relocated
+from ._unit_table import UnitTable
 
 if TYPE_CHECKING:
-    from ..pipe import Pipe
     from ..stage import Stage
 
 
 class _Parsed(Protocol):
-    kind: ClassVar[str]
-    """The name of the chain function."""
+    kind: ClassVar[str]  # the name of the chain function
 
     @property
     def unify_schemas(self) -> bool:
@@ -37,7 +33,6 @@ class _Parsed(Protocol):
 
     def fix(self, heads: Iterable[Any], paths: Iterable[str]) -> object:
         """The format with names and types of columns fixed, by what files say, one after the other, and their paths."""
-        ...
 
 
 F = TypeVar("F", bound=_Parsed)
@@ -47,7 +42,7 @@ _FILES = 1024  # whose handles stand as Python objects at a time
 
 
 @dataclass(frozen=True, eq=False)
-class Units(Operator, Generic[F, U]):
+class Units(Operator, ABC, Generic[F, U]):
     """The base: a handle for each unit of each file. The call of a parser puts it into the chain, before the parser.
 
     A unit is a named tuple of a `File` and numbers. Where the files come in one order in each run (`settled`), this is
@@ -62,24 +57,29 @@ class Units(Operator, Generic[F, U]):
 
     format: F = field(repr=False)
     settled: bool = field(repr=False)
-    table: npt.NDArray[np.int64] | None = field(default=None, repr=False)
-    """A row for each unit, a column for each of its fields; for the file stands its position in the input."""
+    table: UnitTable | None = field(default=None, repr=False)
+    """None until `resolve`, and where files are cut when they come."""
 
+    @property
+    def found(self) -> UnitTable:
+        assert self.table is not None, "a run begins with `resolve`"
+        return self.table
+
+    @abstractmethod
     def head(self, file: File) -> object:
         """What a file says of its columns."""
-        raise NotImplementedError
 
+    @abstractmethod
     def units(self, files: Sequence[File]) -> Iterable[Sequence[U]]:
         """The units of each of some files, once the format is fixed."""
-        raise NotImplementedError
 
+    @abstractmethod
     def unit(self, file: File, *numbers: int) -> U:
         """The unit with these fields."""
-        raise NotImplementedError
 
+    @abstractmethod
     def start(self, unit: U) -> Origin:
         """Where a unit begins."""
-        raise NotImplementedError
 
     def indexed(self, inputs: Sequence[bool]) -> bool:
         return inputs[0] and self.settled
@@ -89,7 +89,7 @@ class Units(Operator, Generic[F, U]):
             return self
         try:
             made = replace(self, format=self._fixed(stage))
-            return replace(made, table=made._all(stage)) if self.settled else made
+            return replace(made, table=UnitTable.of(made.fields, made._all(stage))) if self.settled else made
         except (SourceError, DataError, ArgumentError) as error:
             raise relocated(error, stage) from error
 
@@ -97,9 +97,7 @@ class Units(Operator, Generic[F, U]):
         return None if self.table is None else len(self.table)
 
     def identity(self) -> Json:
-        if self.table is None:
-            return None
-        return {self.kind: len(self.table), "digest": hashlib.blake2b(self.table.tobytes(), digest_size=16).hexdigest()}
+        return None if self.table is None else {self.kind: len(self.table), "digest": self.table.digest()}
 
     def origin(self, stage: Stage, index: int, context: Context) -> Origin | None:
         (unit,) = self._at(stage, range(index, index + 1), context)
@@ -121,69 +119,32 @@ class Units(Operator, Generic[F, U]):
                 if units:
                     start = Cursor(block.at.advance(index).plain, 0, row)
                     row += len(units)
-                    found: list[Origin | None] = [self.start(unit) for unit in units]
-                    origins = found if context.origins else None
+                    origins = list[Origin | None](map(self.start, units)) if context.origins else None
                     yield from in_pace(Block(list[object](units), start, Cursor(after.plain, 0, row), origins), pace)
 
-    def files(self, stage: Stage) -> Iterator[File]:
+    def _files(self, stage: Stage) -> Iterator[File]:
         """The files of the input, in the order of `for x in pipe`."""
         for block in stage.input.blocks(START, Context(threads=False)):
             for value in block.rows:
                 yield self._file(stage, value)
 
-    def paths(self, stage: Stage) -> Iterator[str]:
-        """The paths of all files where those can be had without a run, or are had anyway; else of the first."""
-        every = stage.input.indexed or self.format.unify_schemas
-        return (file.path for file in islice(self.files(stage), None if every else 1))
-
-    def column(self, name: str) -> npt.NDArray[np.int64]:
-        """One of the numbers of each unit."""
-        return self._table()[:, self.fields.index(name)]
-
     def _fixed(self, stage: Stage) -> F:
-        heads = (in_threads if self.format.unify_schemas else map)(self.head, self.files(stage))
-        return cast("F", self.format.fix(heads, self.paths(stage)))
-
-    def _table(self) -> npt.NDArray[np.int64]:
-        assert self.table is not None, "a run begins with `resolve`"
-        return self.table
+        unify = self.format.unify_schemas
+        heads = (in_threads if unify else map)(self.head, self._files(stage))
+        # All paths where those can be had without a run, or are had anyway.
+        files = islice(self._files(stage), None if stage.input.indexed or unify else 1)
+        return cast("F", self.format.fix(heads, (file.path for file in files)))
 
     def _at(self, stage: Stage, indices: Indices, context: Context) -> list[U]:
-        chosen = self._table()[np.asarray(indices, np.int64)]
-        numbers, places = np.unique(chosen[:, 0], return_inverse=True)
+        numbers, units = self.found.at(indices)
         files = [self._file(stage, value) for value in (stage.input.rows(numbers, context) if len(numbers) else ())]
-        units = zip(places.tolist(), chosen[:, 1:].tolist(), strict=True)
         return [self.unit(files[place], *fields) for place, fields in units]
 
-    def _all(self, stage: Stage) -> npt.NDArray[np.int64]:
-        """The table."""
-        parts = [np.zeros((0, len(self.fields)), np.int64)]
-        files = self.files(stage)
-        number = 0
+    def _all(self, stage: Stage) -> Iterator[Sequence[U]]:
+        """The units of each file."""
+        files = self._files(stage)
         while some := list(islice(files, _FILES)):
-            found = [(number + k, *unit[1:]) for k, units in enumerate(self.units(some)) for unit in units]
-            parts.append(np.array(found, np.int64).reshape(-1, len(self.fields)))
-            number += len(some)
-        return np.concatenate(parts)
+            yield from self.units(some)
 
     def _file(self, stage: Stage, value: object) -> File:
         return check_file(stage, self.format.kind, value)
-
-
-def settled(pipe: Pipe[File]) -> bool:
-    """Whether files come in one order in each run."""
-    drawn = any(node.op.order is Order.REORDERS or node.op.deals for node in walk(pipe))
-    return pipe.indexed and not drawn
-
-
-def check_file(stage: Stage, kind: str, value: object) -> File:
-    """`value`, which must be a file for the parser of that kind."""
-    if isinstance(value, File):
-        return value
-    said = f"`{kind}` reads files but got: {value!r}; `.open_files()` comes before it"
-    raise ArgumentTypeError(located(said, stage.node.where))
-
-
-def relocated(error: FeedpipeError, stage: Stage) -> FeedpipeError:
-    """The error, with the line of the user's code."""
-    return type(error)(located(str(error), stage.node.where))

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, overload
 from ..checks import check_choice
 from ..errors import ArgumentError, located
 from ..graph import shown
-from . import _collating
 from ._on_batches import OnBatches
+from .collating import collate as collated
+from .collating.rules import Leaf, Rules
+from .collating.rules import tensor_data as data_leaf
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,7 +26,7 @@ U = TypeVar("U")
 
 
 @cache
-def _from_array() -> _collating.Leaf:
+def _from_array() -> Leaf:
     from ..torch.collate import from_array
 
     return from_array
@@ -32,12 +34,12 @@ def _from_array() -> _collating.Leaf:
 
 def tensors(batch: object, *, nan: bool = False) -> object:
     """`batch` as tensors, by torch's default rules. torch is imported by the first call."""
-    return _collating.collate(batch, _collating.Rules(_from_array(), nan))
+    return collated(batch, Rules(_from_array(), nan))
 
 
 def tensor_data(batch: object, *, nan: bool = False) -> object:
     """As `tensors`, with `TensorData` in their place: torch is imported only where it alone has the rule."""
-    return _collating.collate(batch, _collating.Rules(_collating.tensor_data, nan))
+    return collated(batch, Rules(data_leaf, nan))
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, Union, over
 
 from ..checks import check_choice
 from ..rows import Rows
-from . import _columns
+from ._columns import arrays, as_rows
 from ._on_batches import OnBatches
+from ._returned import returned, returned_batch
 from .collate import tensors
 
 if TYPE_CHECKING:
@@ -43,18 +44,18 @@ class MapColumns(OnBatches):
 
 
 def _on_arrays(function: Callable[..., object], batch: object, *rng: object) -> Rows:
-    rows = _columns.as_rows(batch)
-    given = _columns.arrays(rows)
-    return _columns.returned(function(dict(given), *rng), given, rows)
+    rows = as_rows(batch)
+    given = arrays(rows)
+    return returned(function(dict(given), *rng), given, rows)
 
 
 def _on_arrow(function: Callable[..., object], batch: object, *rng: object) -> Rows:
-    return _columns.returned_batch(function(_columns.as_rows(batch).arrow, *rng))
+    return returned_batch(function(as_rows(batch).arrow, *rng))
 
 
 def _on_tensors(function: Callable[..., object], batch: object, *rng: object) -> Rows:
-    rows = _columns.as_rows(batch)
-    return _columns.returned(function(tensors(rows), *rng), {}, rows)
+    rows = as_rows(batch)
+    return returned(function(tensors(rows), *rng), {}, rows)
 
 
 _FORMATS: dict[str, Callable[..., Rows]] = {"numpy": _on_arrays, "arrow": _on_arrow, "torch": _on_tensors}

@@ -13,9 +13,9 @@ from ..errors import ArgumentError, Origin, located
 from ..formats.arrow_ipc import ArrowIpc
 from ..rows import Row
 from ._counted import ParseCounted
+from ._files import settled
 from ._indexed_arrow import IndexedArrow
-from ._record_batches import STREAM, RecordBatch, RecordBatches
-from ._units import settled
+from ._record_batches import STREAM, RecordBatches
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -36,20 +36,18 @@ class ParseArrow(ParseCounted[ArrowIpc]):
         source, number, inside = cast("tuple[Json, int, int] | None", at.token) or (None, 0, 0)
         row = at.row
         pace = context.pace()
-        with Pieces(self.format, stage) as pieces:
-            for block in stage.input.blocks(Cursor.of(source), context):
-                for index, value in enumerate(block.rows):
-                    unit = cast("RecordBatch", value)
-                    here = block.at.advance(index).plain
-                    after = block.at.advance(index + 1) if index + 1 < len(block) else block.end
-                    for piece in pieces.of(unit, number, inside):
-                        start = Cursor([here, piece.number, piece.start], 0, row)
-                        row += len(piece.rows)
-                        token: Json = [after.plain, 0, 0] if unit.number != STREAM else [here, piece.number + 1, 0]
-                        origins = _origins(unit.file, piece) if context.origins else None
-                        yield from in_pace(Block(piece.rows, start, Cursor(token, 0, row), origins), pace)
-                        del piece
-                    number = inside = 0
+        with Pieces(self.format, stage, threads=context.threads) as pieces:
+            for (block, index, unit), opened in pieces.begun(stage.input.blocks(Cursor.of(source), context)):
+                here = block.at.advance(index).plain
+                after = block.at.advance(index + 1) if index + 1 < len(block) else block.end
+                for piece in pieces.of(unit, opened, number, inside):
+                    start = Cursor([here, piece.number, piece.start], 0, row)
+                    row += len(piece.rows)
+                    token: Json = [after.plain, 0, 0] if unit.number != STREAM else [here, piece.number + 1, 0]
+                    origins = _origins(unit.file, piece) if context.origins else None
+                    yield from in_pace(Block(piece.rows, start, Cursor(token, 0, row), origins), pace)
+                    del piece
+                number = inside = 0
 
 
 def _origins(file: File, piece: Piece) -> list[Origin | None]:

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeAlias, cast
 
+from ..ahead import Together, begun_ahead
 from ..block import Block
 from ..calls import apply, drain
 from ..context import Context
 from ..cursor import Cursor
 from ..errors import DataError, SourceError
 from ..rows import Indices, RowList
+from ..storage.file import File
 from ..traits import Columns, Operator
 from ._contents import contents
-from ._units import check_file, relocated
+from ._files import check_file, relocated
+from ._opened import Opened
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
     from ..stage import Stage
-    from ..storage.file import File
+
+_Part: TypeAlias = tuple[Block, Together[int, Opened]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +34,7 @@ class ParseBytes(Operator):
     kind: ClassVar[str] = "parse_bytes"
     columns: ClassVar[Columns] = Columns.LOSES
     seeks: ClassVar[bool] = True
+    waits: ClassVar[bool] = True
 
     def indexed(self, inputs: Sequence[bool]) -> bool:
         return inputs[0]
@@ -36,28 +42,49 @@ class ParseBytes(Operator):
     def length(self, stage: Stage) -> int | None:
         return stage.input.length
 
+    def begin(self, stage: Stage, index: int, context: Context) -> Opened | None:
+        (value,) = stage.input.rows(range(index, index + 1), context)
+        file = check_file(stage, self.kind, value)
+        return None if file.is_near() else Opened(file)
+
     def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
-        return list[object](self._read(stage, stage.input.rows(indices, context), context))
+        opened = cast("Opened | None", stage.begun(indices, context))
+        values: Sequence[object] = stage.input.rows(indices, context) if opened is None else [opened.file]
+        return list[object](self._read(stage, values, opened, context))
 
     def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
         pace = context.pace()
-        for block in stage.input.blocks(at, context):
-            reading = self._read(stage, block.rows, context)
-            start = 0
-            while start < len(block):
-                made: list[object] = []
-                error = drain(islice(reading, min(pace.rows(), len(block) - start)), made)
-                pace.made(made)
-                if made:
-                    yield block.slice(start, start + len(made)).mapped(made)
-                if error is not None:
-                    raise error
-                start += len(made)
+        parts = self._parts(stage, stage.input.blocks(at, context), context)
+        with closing(begun_ahead(parts, lambda part, ahead: part[1], lambda part: bool(part[1]))) as begun:
+            for (block, _), works in begun:
+                reading = self._read(stage, block.rows, works.get(0), context)
+                start = 0
+                while start < len(block):
+                    made: list[object] = []
+                    error = drain(islice(reading, min(pace.rows(), len(block) - start)), made)
+                    pace.made(made)
+                    if made:
+                        yield block.slice(start, start + len(made)).mapped(made)
+                    if error is not None:
+                        raise error
+                    start += len(made)
 
-    def _read(self, stage: Stage, values: RowList, context: Context) -> Iterator[dict[str, object]]:
+    def _parts(self, stage: Stage, blocks: Iterator[Block], context: Context) -> Generator[_Part, None, None]:
+        """The blocks; those of files that lie far in parts of one file, which is to be begun."""
+        for block in blocks:
+            first = block.rows[0]
+            if not context.threads or not isinstance(first, File) or first.is_near():
+                yield block, Together()
+                continue
+            for index, value in enumerate(block.rows):
+                yield block.slice(index, index + 1), Together({0: Opened(check_file(stage, self.kind, value))})
+
+    def _read(
+        self, stage: Stage, values: Sequence[object], opened: Opened | None, context: Context
+    ) -> Iterator[dict[str, object]]:
         files, failure = apply(partial(check_file, stage, self.kind), values)
         try:
-            for file, data in zip(files, contents(files, threads=context.threads), strict=True):
+            for file, data in zip(files, contents(files, opened, threads=context.threads), strict=True):
                 yield {"path": file.path, "bytes": data}
         except (SourceError, DataError) as error:
             raise relocated(error, stage) from error
@@ -70,7 +97,7 @@ def parse_bytes(pipe: Pipe[File], /) -> Pipe[dict[str, object]]:
 
     Element: `{"path": str, "bytes": bytes}`; a compressed file is decompressed, see `open_files`. `.decode()` makes
     images, text and numbers of the bytes. Order and length are the input's; indexed where the input is. State: none.
-    Of files on other storage than local disks up to 16 are fetched at a time.
+    Of files on other storage than local disks up to 16 are fetched ahead, one by one; those of a batch together.
 
     Raises:
         SourceError: a file is missing or cannot be read.

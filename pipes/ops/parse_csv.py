@@ -11,8 +11,8 @@ from ..formats.csv import NULLS, Csv
 from ..rows import Row
 from ..traits import Columns
 from ._byte_ranges import ByteRanges
+from ._files import settled
 from ._parse import Parse
-from ._units import settled
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -58,7 +58,7 @@ def parse_csv(
     `quote=None`) ranges of up to 32 MiB of them, so a single file serves many workers. A `shuffle` behind shuffles
     their order as well. Compressed files are not cut, nor are any with `row_column`; where files come in an order drawn
     anew, as with `list_files(...).shuffle()`, files are the units. The line of an error in a range is counted when it
-    is asked for, by reading the file up to there.
+    is asked for, by reading the file up to there; behind 256 MiB malformed records are told by their byte.
 
     Args:
         schema: types by name, as Arrow types or their names, such as {"id": "int32", "text": "string"}, or a pyarrow
@@ -70,7 +70,7 @@ def parse_csv(
         quote: the character around a value; None takes quotes for plain characters.
         null_values: what stands for a missing value in columns that are not text; text is never missing.
         newlines_in_values: False says that each record is one line, so that files can be cut; it is checked.
-        path_column: the name of a further column with the path of the file.
+        path_column: the name of a further column with the path of the file, without a password.
         row_column: the name of a further column with the number of the row in its file, from 0.
         unify_schemas: takes the columns of all files together; those of folders too.
 

@@ -11,8 +11,8 @@ from ..formats.jsonl import Jsonl
 from ..rows import Row
 from ..traits import Columns
 from ._byte_ranges import ByteRanges
+from ._files import settled
 from ._parse import Parse
-from ._units import settled
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -50,7 +50,8 @@ def parse_jsonl(
     The units that shards are dealt are ranges of files, of up to 32 MiB, so a single file serves many workers. A
     `shuffle` behind shuffles their order as well. Compressed files are not cut, nor are any with `row_column`; where
     files come in an order drawn anew, as with `list_files(...).shuffle()`, files are the units. The line of an error in
-    a range is counted when it is asked for, by reading the file up to there.
+    a range is counted when it is asked for, by reading the file up to there; behind 256 MiB malformed lines are told by
+    their byte.
 
     Empty lines are left out. The text is UTF-8. Strings stay strings, also those that look like dates. Where the values
     of a field have no common type, `.parse_lines().map(json.loads)` reads the lines as they are.
@@ -60,14 +61,15 @@ def parse_jsonl(
             a pyarrow schema; the types of other fields are inferred.
         columns: reads only these fields, in this order, those of folders among them; all others are left out, also
             those of nested objects that are not in their type.
-        path_column: the name of a further column with the path of the file.
+        path_column: the name of a further column with the path of the file, without a password.
         row_column: the name of a further column with the number of the row in its file, from 0.
         unify_schemas: takes the fields of the heads of all files together; those of folders too.
 
     Raises:
         SourceError: a file is missing, cannot be read, or ends before the place to resume from.
-        DataError: names file, line and field of a line that is no JSON object, a value that does not fit its type, a
-            field that is not known; a file in other folders; damaged compressed bytes. The rows before come first.
+        DataError: names file, line and field of a line that is no JSON object, or is nested more than 100 deep, a value
+            that does not fit its type, a field that is not known; a file in other folders; damaged compressed bytes.
+            The rows before come first.
 
     Example:
         >>> import feedpipe as fp, pathlib

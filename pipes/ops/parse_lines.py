@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 from ..formats.lines import Lines
 from ..traits import Columns
 from ._byte_ranges import ByteRanges
+from ._files import settled
 from ._parse import Parse
-from ._units import settled
 
 if TYPE_CHECKING:
     from ..pipe import Pipe

@@ -14,9 +14,9 @@ from ..formats.parquet import Parquet
 from ..formats.parquet_file import Piece
 from ..rows import Row
 from ._counted import ParseCounted
+from ._files import settled
 from ._parquet_files import OpenFiles
 from ._row_groups import RowGroup, RowGroups
-from ._units import settled
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc

@@ -6,15 +6,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, cast
 
+from ..ahead import begun_ahead
 from ..block import Block
 from ..context import Context
 from ..cursor import Cursor, Json
 from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, SourceError, located
 from ..formats.tar import KEY, Group, TarReader
 from ..pace import Pace
-from ..storage.file import File
+from ..storage.file import WHOLE, File
 from ..traits import Columns, Operator
-from ._units import check_file, relocated
+from ._files import check_file, relocated
+from ._opened import Opened
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -43,27 +45,28 @@ class ParseTar(Operator):
         source, offset = cast("tuple[Json, int] | None", at.token) or (None, 0)
         row = at.row
         pace = context.pace()
-        for block in stage.input.blocks(Cursor.of(source), context):
-            for index, value in enumerate(block.rows):
-                here = block.at.advance(index).plain
-                after = block.at.advance(index + 1) if index + 1 < len(block) else block.end
-                file = check_file(stage, self.kind, value)
-                for groups, last in self._parts(stage, file, offset, pace):
-                    start = Cursor([here, groups[0].at], 0, row)
-                    row += len(groups)
-                    token: Json = [after.plain, 0] if last else [here, groups[-1].end]
-                    origins = _origins(file, groups) if context.origins else None
-                    yield Block([group.row for group in groups], start, Cursor(token, 0, row), origins)
-                offset = 0
+        blocks = stage.input.blocks(Cursor.of(source), context)
+        files = ((block, k, check_file(stage, self.kind, v)) for block in blocks for k, v in enumerate(block.rows))
+        begun = begun_ahead(files, _begin, lambda item: context.threads and not item[2].is_near())
+        for (block, index, file), opened in begun:
+            here = block.at.advance(index).plain
+            after = block.at.advance(index + 1) if index + 1 < len(block) else block.end
+            for groups, last in self._parts(stage, opened, offset, pace):
+                start = Cursor([here, groups[0].at], 0, row)
+                row += len(groups)
+                token: Json = [after.plain, 0] if last else [here, groups[-1].end]
+                origins = _origins(file, groups) if context.origins else None
+                yield Block([group.row for group in groups], start, Cursor(token, 0, row), origins)
+            offset = 0
 
-    def _parts(self, stage: Stage, file: File, offset: int, pace: Pace) -> Iterator[tuple[list[Group], bool]]:
+    def _parts(self, stage: Stage, opened: Opened, offset: int, pace: Pace) -> Iterator[tuple[list[Group], bool]]:
         """The groups of a file from `offset` on, as many at a time as make a block, and whether the file ends there."""
         groups: list[Group] = []
         size, most = 0, pace.rows()
-        beside = {} if self.path_column is None else {self.path_column: file.path}
+        beside = {} if self.path_column is None else {self.path_column: opened.file.path}
         try:
-            with file.open() as stream:
-                for group in TarReader(stream, file.name, beside).groups(offset):
+            with opened.result() as stream:
+                for group in TarReader(stream, opened.file.name, beside).groups(offset):
                     groups.append(group)
                     size += group.size
                     if len(groups) >= most or size >= _BYTES:
@@ -77,6 +80,10 @@ class ParseTar(Operator):
             raise relocated(error, stage) from error
         if groups:
             yield groups, True
+
+
+def _begin(item: tuple[Block, int, File], ahead: bool) -> Opened:
+    return Opened(item[2], WHOLE if ahead else None)  # the first file of a run may be all that is looked at
 
 
 def _origins(file: File, groups: list[Group]) -> list[Origin | None]:

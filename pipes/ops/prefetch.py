@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
@@ -11,8 +11,7 @@ from ..block import Block
 from ..checks import check_int
 from ..context import Context
 from ..cursor import Cursor
-from ..rows import Indices, RowList
-from ..traits import Operator
+from ._through import Through
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -22,9 +21,8 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Prefetch(Operator):
+class Prefetch(Through):
     kind: ClassVar[str] = "prefetch"
-    seeks: ClassVar[bool] = True
     moves: ClassVar[bool] = False
     looks: ClassVar[bool] = False
 
@@ -33,18 +31,8 @@ class Prefetch(Operator):
     def __post_init__(self) -> None:
         object.__setattr__(self, "ahead", check_int("count", self.ahead, least=1))
 
-    # Where the rows can be had by index, the engine runs the whole indexed part ahead; here is the rest.
-
-    def indexed(self, inputs: Sequence[bool]) -> bool:
-        return inputs[0]
-
-    def length(self, stage: Stage) -> int | None:
-        return stage.input.length
-
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
-        return stage.input.rows(indices, context)
-
     def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+        # Where the rows can be had by index, the engine runs the whole indexed part ahead; here is the rest.
         return ahead(lambda inner: stage.input.blocks(at, inner), 0 if stage.alone else self.ahead, context)
 
 

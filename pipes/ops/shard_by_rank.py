@@ -2,44 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from ..block import Block
-from ..context import Context
-from ..cursor import Cursor
 from ..errors import PlanError, located
 from ..graph import walk
-from ..rows import Indices, RowList
-from ..traits import Operator
+from ._through import Through
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
-    from ..stage import Stage
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class ShardByRank(Operator):
+class ShardByRank(Through):
     """Where nothing is dealt, it hands everything through; a plan puts `Deal` in its place."""
 
     kind: ClassVar[str] = "shard_by_rank"
-    seeks: ClassVar[bool] = True
     deals: ClassVar[bool] = True
-
-    def indexed(self, inputs: Sequence[bool]) -> bool:
-        return inputs[0]
-
-    def length(self, stage: Stage) -> int | None:
-        return stage.input.length
-
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
-        return stage.input.rows(indices, context)
-
-    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
-        return stage.input.blocks(at, context)
 
 
 def shard_by_rank(pipe: Pipe[T], /) -> Pipe[T]:

@@ -2,108 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-import numpy as np
-
-from ..block import Block
 from ..checks import check_int
-from ..context import Context
-from ..cursor import Cursor
-from ..errors import Origin
-from ..rows import Indices, RowList
-from ..traits import Operator, Order
+from ._part import Part
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
-    from ..stage import Stage
 
 T = TypeVar("T")
 
 
-class _Part(Operator):
-    """Rows start, start + step, ... before stop."""
-
-    order: ClassVar[Order] = Order.GLOBAL
-    seeks: ClassVar[bool] = True
-
-    def bounds(self) -> tuple[int, int | None, int]:
-        raise AssertionError
-
-    def indexed(self, inputs: Sequence[bool]) -> bool:
-        return inputs[0]
-
-    def length(self, stage: Stage) -> int | None:
-        start, stop, step = self.bounds()
-        rows = stage.input.length
-        if rows is None:
-            return None
-        return len(range(start, rows if stop is None else min(stop, rows), step))
-
-    def origin(self, stage: Stage, index: int, context: Context) -> Origin | None:
-        start, _, step = self.bounds()
-        return stage.input.origin(start + index * step, context)
-
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
-        start, _, step = self.bounds()
-        if isinstance(indices, range):
-            inner = range(start + indices.start * step, start + indices.stop * step, indices.step * step)
-            return stage.input.rows(inner, context)
-        return stage.input.rows(start + np.asarray(indices, np.int64) * step, context)
-
-    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
-        start, stop, step = self.bounds()
-        row = at.position
-        source = Cursor.of(at.token)
-        wanted = start + row * step  # the position of the next row in the input
-        if stop is not None and wanted >= stop:
-            return
-        for block in stage.input.blocks(source.advance(wanted - source.position), context):
-            first = block.at.position
-            last = first + len(block) if stop is None else min(stop, first + len(block))
-            chosen = range(wanted - first, last - first, step)
-            if chosen:
-                rows, origins = block.kept(chosen)
-                wanted += len(chosen) * step
-                ends = wanted - first
-                end = block.end if ends == len(block) else block.at.advance(ends)
-                here = Cursor(block.at.advance(chosen.start).plain, 0, row)
-                yield Block(rows, here, Cursor(end.plain, 0, row + len(chosen)), origins)
-                row += len(chosen)
-            if stop is not None and wanted >= stop:
-                return
-
-
 @dataclass(frozen=True)
-class Take(_Part):
-    kind: ClassVar[str] = "take"
-
+class _Count(Part):
     count: int
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "count", check_int("count", self.count, least=0))
+
+
+class Take(_Count):
+    kind: ClassVar[str] = "take"
 
     def bounds(self) -> tuple[int, int | None, int]:
         return 0, self.count, 1
 
 
-@dataclass(frozen=True)
-class Skip(_Part):
+class Skip(_Count):
     kind: ClassVar[str] = "skip"
-
-    count: int
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "count", check_int("count", self.count, least=0))
 
     def bounds(self) -> tuple[int, int | None, int]:
         return self.count, None, 1
 
 
 @dataclass(frozen=True)
-class Slice(_Part):
+class Slice(Part):
     kind: ClassVar[str] = "slice"
 
     start: int

@@ -73,7 +73,7 @@ class Dealing:
         """Whether `node` stands behind the deal and so runs for each shard by itself."""
         if node.op.deals:
             return False
-        if any(below.op.deals for below in walk(node)):
+        if user_deals(node):
             return True
         return not (node.indexed or node.op.order is Order.GLOBAL or not node.inputs)
 
@@ -91,7 +91,7 @@ class Dealing:
                 found.add(node.inputs[0] if node.op.deals else node)
                 continue
             whole = node.op.order is Order.GLOBAL
-            waiting += [n for n in node.inputs if not whole or any(below.op.deals for below in walk(n))]
+            waiting += [below for below in node.inputs if not whole or user_deals(below)]
         return found
 
     def _once(self, key: tuple[object, ...], make: Callable[[], Node]) -> Node:
@@ -108,7 +108,7 @@ class Dealing:
             return self._expanded(node, units, shard, mixed=mixed)
         inputs: list[Node] = []
         for source in node.inputs:
-            if node.op.order is Order.GLOBAL and not any(below.op.deals for below in walk(source)):
+            if node.op.order is Order.GLOBAL and not user_deals(source):
                 self.common[source] = Common(f"`{node.op.kind}` needs all of its rows beside an input that is dealt")
                 inputs.append(source)
             else:
@@ -129,7 +129,7 @@ class Dealing:
                 reason = f"the rows of `{node.op.kind}` cannot be dealt without reading all of them"
                 self.common[node] = Common(reason, by_rank=dispatched)
             return self._new(DealRows(self.shards, shard, dispatched=dispatched), node)
-        permuted = mixed and not any(below.op.order is Order.REORDERS for below in walk(node))
+        permuted = mixed and not reorders(node)
         rows = self.stages[node].length or 0
         unit = max(1, min(UNIT, rows // (UNITS * self.shards))) if permuted else 1
         return self._new(Deal(self.shards, shard, unit, permuted), node)
@@ -143,7 +143,7 @@ class Dealing:
         """
         count = self.stages[units].length or 0
         order = units
-        if mixed and not any(below.op.order is Order.REORDERS for below in walk(units)):
+        if mixed and not reorders(units):
             order = self._once((units, "order"), lambda: self._new(Shuffle(), units))
         dealt: list[Node] = []
         place = 0
@@ -183,6 +183,16 @@ class Dealing:
         return self.rebuilt(node, (self._between(node.inputs[0], units, replacement),))
 
 
+def user_deals(node: Node) -> bool:
+    """Whether the user's own word on where to deal stands at `node` or below."""
+    return any(below.op.deals for below in walk(node))
+
+
+def reorders(node: Node) -> bool:
+    """Whether rows are shuffled at `node` or below."""
+    return any(below.op.order is Order.REORDERS for below in walk(node))
+
+
 def _mixes(node: Node, mixed: bool) -> bool:
     if node.op.order is Order.REORDERS:
         return True
@@ -192,7 +202,7 @@ def _mixes(node: Node, mixed: bool) -> bool:
 def _units(node: Node) -> Node | None:
     """The indexed rows that `node` expands, if only row-local operators stand between."""
     below = node.inputs[0]
-    if any(one.op.deals for one in walk(below)):
+    if user_deals(below):
         return None
     while not below.indexed:
         if len(below.inputs) != 1 or below.op.order is not Order.ROW_LOCAL or below.op.expands:

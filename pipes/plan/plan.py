@@ -16,7 +16,7 @@ from ..rows import RowList
 from ..run import length_of
 from ..stage import Stage, bind
 from ..traits import Operator, Order
-from .deal import Common, Dealing
+from .deal import Common, Dealing, reorders, user_deals
 from .operators import Deal, Leftover
 
 
@@ -77,7 +77,7 @@ class Plan:
         self.names = names(root)
         self._stages: dict[Node, Stage] = {}
         self.undealt = bind(root, self.names, self._stages)
-        self.indexed = root.indexed and not any(node.op.deals for node in walk(root))
+        self.indexed = root.indexed and not user_deals(root)
         self.shards = 0 if self.indexed else _count(root, world_size, workers, shards)
         self.varies = not self.indexed and any(node.op.varies for node in walk(root))
         self._counted: tuple[int, dict[Node, Stage]] = (-1, {})
@@ -244,5 +244,4 @@ def _count(root: Node, world_size: int, workers: int, shards: int | None) -> int
                 f"`shards` must be a multiple of the {world_size} ranks, for each to have as many, but got: {shards}"
             )
         return shards
-    shuffled = any(node.op.order is Order.REORDERS for node in walk(root))
-    return world_size * max(8 if shuffled else 1, workers)
+    return world_size * max(8 if reorders(root) else 1, workers)

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from threading import Lock
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from ..ahead import Together
 from ..errors import SourceError
 from ..formats.npy import HEAD, Npy, read_header
 from ..formats.streams import FAILURES, broken
 from ..ops._contents import content
 from ..ops._gather import gather
 from ..rows import Array, Indices, RowList, Rows
+from ..storage.fetch import Task
 from ..storage.file import File
 from ..storage.filesystem import locate
 from ..storage.threads import in_threads
@@ -32,6 +34,15 @@ class NpyFile(NamedTuple):
     def rows(self) -> int:
         return self.head.shape[0]
 
+    def range(self, first: int, count: int) -> range:
+        """The bytes of some rows, where those stand one after the other."""
+        width = np.dtype(self.head.dtype).itemsize * int(np.prod(self.head.shape[1:], dtype=np.int64))
+        return range(self.head.begin + first * width, self.head.begin + (first + count) * width)
+
+
+class Ranges(Together[str, Task[BinaryIO]]):
+    """Files that are opened for a row to come, by column; its bytes are then on their way."""
+
 
 class Joined:
     """The columns of a table, each of one file or more, in this process: it does not travel to others.
@@ -47,9 +58,19 @@ class Joined:
         self._arrays: dict[tuple[str, int], Array | None] = {}
         self._parts: dict[int, dict[str, Array | None]] = {}
 
-    def rows(self, indices: Indices, *, threads: bool) -> RowList:
-        """The rows at `indices`, as a `Rows`."""
-        return gather(indices, self._cuts, partial(self._rows, threads=threads))
+    def rows(self, indices: Indices, begun: Mapping[str, Task[BinaryIO]], *, threads: bool) -> RowList:
+        """The rows at `indices`, as a `Rows`; columns of an only one may have been begun."""
+        return gather(indices, self._cuts, partial(self._rows, begun=begun, threads=threads))
+
+    def begun(self, row: int) -> Ranges | None:
+        """What to begin of a row: by column, the range that it is in; None where all is near."""
+        found = Ranges()
+        for name, view in self._part(int(np.searchsorted(self._cuts, row, "right")) - 1).items():
+            number, start = self._at(name, row)
+            file = self._columns[name][number]
+            if view is None and not file.file.is_near():
+                found[name] = Task(partial(file.file.stream, None, file.range(start, 1)))
+        return found or None
 
     def place(self, index: int) -> tuple[File, int]:
         """The file of the first column that row `index` is in, and the number of the row there."""
@@ -63,7 +84,7 @@ class Joined:
         number = min(int(np.searchsorted(starts, row, "right")), len(starts) - 1) - 1
         return number, row - int(starts[number])
 
-    def _rows(self, part: int, indices: Indices, *, threads: bool) -> Rows:
+    def _rows(self, part: int, indices: Indices, *, begun: Mapping[str, Task[BinaryIO]], threads: bool) -> Rows:
         views = self._part(part)
         mapped = {name: view for name, view in views.items() if view is not None}
         if len(mapped) == len(views):
@@ -73,7 +94,7 @@ class Joined:
         for name, view in views.items():
             if view is None:
                 number, start = self._at(name, int(self._cuts[part]))
-                columns[name] = _fetched(self._columns[name][number], places + start, threads=threads)
+                columns[name] = _fetched(self._columns[name][number], places + start, begun.get(name), threads=threads)
             else:
                 columns[name] = view[places]
         return rows_at(columns, len(places), range(len(places)))
@@ -132,27 +153,25 @@ def _mapped(found: NpyFile, path: str) -> object:
         return file.read_buffer()
 
 
-def _fetched(found: NpyFile, places: npt.NDArray[np.int64], *, threads: bool) -> Array:
-    """The rows at `places`, each run of neighbours by one request."""
+def _fetched(found: NpyFile, places: npt.NDArray[np.int64], opened: Task[BinaryIO] | None, *, threads: bool) -> Array:
+    """The rows at `places`, each run of neighbours by one request; from `opened`, where the only row has been begun."""
     runs = [run for run in np.split(places, np.flatnonzero(np.diff(places) != 1) + 1) if len(run)]
-    read = partial(_run, found)
+    read = partial(_run, found, opened=opened)
     parts = list(in_threads(read, runs) if threads and not found.file.is_near() else map(read, runs))
     return np.concatenate([np.zeros((0, *found.head.shape[1:]), found.head.dtype), *parts])
 
 
-def _run(found: NpyFile, places: npt.NDArray[np.int64]) -> Array:
-    head = found.head
-    width = np.dtype(head.dtype).itemsize * int(np.prod(head.shape[1:], dtype=np.int64))
-    offset, size = head.begin + int(places[0]) * width, len(places) * width
-    with found.file.stream(None, range(offset, offset + size)) as stream:
+def _run(found: NpyFile, places: npt.NDArray[np.int64], opened: Task[BinaryIO] | None) -> Array:
+    part = found.range(int(places[0]), len(places))
+    with found.file.stream(None, part) if opened is None else opened.result() as stream:
         try:
-            stream.seek(offset)
-            data = stream.read(size)
+            stream.seek(part.start)
+            data = stream.read(len(part))
         except FAILURES as error:
-            raise broken(stream, found.file.name, error, offset) from error
-    if len(data) < size:
+            raise broken(stream, found.file.name, error, part.start) from error
+    if len(data) < len(part):
         raise _changed(found.file)
-    return np.frombuffer(data, head.dtype).reshape(len(places), *head.shape[1:])
+    return np.frombuffer(data, found.head.dtype).reshape(len(places), *found.head.shape[1:])
 
 
 def _changed(file: File) -> SourceError:

@@ -21,10 +21,12 @@ from ..formats import images
 from ..formats.decoders import Mode
 from ..graph import written
 from ..ops._contents import contents, listed_files
-from ..ops._units import relocated
+from ..ops._files import relocated
+from ..ops._opened import Opened
 from ..pipe import Pipe
 from ..rows import Indices, Row, RowList
 from ..stage import Stage
+from ..storage.file import File
 from ..storage.filesystem import locate
 from ..storage.listing import Listing, Selection
 from ..storage.reasons import masked
@@ -40,6 +42,7 @@ _EXTENSIONS = ("jpg", "jpeg", "png", "ppm", "bmp", "pgm", "tif", "tiff", "webp")
 class ReadImages(Operator):
     kind: ClassVar[str] = "read_images"
     columns: ClassVar[Columns] = Columns.LOSES
+    waits: ClassVar[bool] = True
 
     # Where the files lie is no part of a state; `identity` has what counts.
     root: str = field(repr=False)
@@ -77,19 +80,27 @@ class ReadImages(Operator):
     def origin(self, stage: Stage, index: int, context: Context) -> Origin:
         return Origin(str(self._listed().paths[index]), 1)
 
+    def begin(self, stage: Stage, index: int, context: Context) -> Opened | None:
+        (file,) = self._files(range(index, index + 1))
+        return None if file.is_near() else Opened(file)
+
     def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
-        chosen: Any = np.asarray(indices, np.int64)
-        listing = self._listed()
-        part = replace(listing, paths=listing.paths.take(chosen), sizes=listing.sizes.take(chosen))
-        files = listed_files(part, self.filesystem)
+        opened = cast("Opened | None", stage.begun(indices, context))
+        files = self._files(indices) if opened is None else [opened.file]
         try:
-            data = list(contents(files, threads=context.threads))
+            data = list(contents(files, opened, threads=context.threads))
         except (SourceError, DataError) as error:
             raise relocated(error, stage) from error
         made, failure = apply(partial(images.array, mode=self.mode), data)
         if failure is not None:
             raise stage.failed_on(failure, Origin(files[len(made)].path, 1))
         return [self._row(image, file.path) for image, file in zip(made, files, strict=True)]
+
+    def _files(self, indices: Indices) -> list[File]:
+        chosen: Any = np.asarray(indices, np.int64)
+        listing = self._listed()
+        part = replace(listing, paths=listing.paths.take(chosen), sizes=listing.sizes.take(chosen))
+        return listed_files(part, self.filesystem)
 
     def _row(self, image: object, path: str) -> Row:
         if self.label is None:

@@ -14,7 +14,7 @@ from ..cursor import Json
 from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, SourceError, located
 from ..graph import shown
 from ..ops._contents import listed_files
-from ..ops._units import relocated
+from ..ops._files import relocated
 from ..pipe import Pipe
 from ..rows import Array, Indices, Row, RowList, Rows
 from ..stage import Stage
@@ -22,7 +22,7 @@ from ..storage.listing import Selection
 from ..storage.reasons import masked
 from ..storage.threads import in_threads
 from ..traits import Columns, Operator
-from ._npy_files import Joined, NpyFile, looked_at
+from ._npy_files import Joined, NpyFile, Ranges, looked_at
 
 Paths: TypeAlias = Union["str", "os.PathLike[str]", "Iterable[str | os.PathLike[str]]"]
 
@@ -54,6 +54,7 @@ class _Found:
 @dataclass(frozen=True, eq=False)
 class ReadNumpy(Operator):
     kind: ClassVar[str] = "read_numpy"
+    waits: ClassVar[bool] = True
 
     # Where the files lie is no part of a state; `identity` has what counts.
     selections: Mapping[str, Selection] = field(repr=False)
@@ -94,9 +95,13 @@ class ReadNumpy(Operator):
             for name, found in self.found.items()
         }
 
+    def begin(self, stage: Stage, index: int, context: Context) -> Ranges | None:
+        return self._joined().begun(index)
+
     def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
+        begun = cast("Ranges | None", stage.begun(indices, context))
         try:
-            rows = self._joined().rows(indices, threads=context.threads)
+            rows = self._joined().rows(indices, begun or {}, threads=context.threads)
         except (SourceError, DataError) as error:
             raise relocated(error, stage) from error
         return list[object](cast("Rows", rows).columns[_ONLY]) if _ONLY in self.selections else rows

@@ -45,7 +45,7 @@ def read_parquet(
         columns: reads only these, in this order; see `parse_parquet`, also for what follows.
         filter: an expression of `pyarrow.compute`: leaves out row groups by their statistics, then rows.
         path_column: the name of a further column with the path of the file.
-        row_column: the name of a further column with the number of the row in its file, from 0.
+        row_column: the name of a further column with the number of the row in its file, from 0; errors count from 1.
         unify_schemas: takes the columns of all files together, null where a file lacks one; see `parse_parquet`.
 
     Raises:

@@ -27,8 +27,9 @@ class Task(Generic[T]):
         self._error: BaseException | None = None
 
     def start(self) -> None:
-        """Lets a thread do it."""
-        _pool.add(self)
+        """Lets a thread do it, where nobody has begun with it."""
+        if not self._claim.locked():
+            _pool.add(self)
 
     def run(self) -> None:
         """Makes the call, if nobody has begun with it."""
@@ -101,12 +102,12 @@ class Budget:
         self._left = most
         self._given: deque[int] = deque()
 
-    def take(self, size: int, *, needed: bool) -> bool:
-        """Whether there is room for `size` bytes, which are taken then; for what is needed there always is."""
+    def take(self, size: int, *, needed: bool, leaving: int = 0) -> bool:
+        """Takes `size` bytes, if as many and `leaving` more are left, or they are needed; whether it did."""
         with self._lock:
             while self._given:
                 self._left += self._given.popleft()
-            if size > self._left and not needed:
+            if size + leaving > self._left and not needed:
                 return False
             self._left -= size
             return True

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from pyarrow import NativeFile
 
 COMPRESSIONS = ("infer", None, "gzip", "bz2", "zstd", "lz4", "brotli")
+WHOLE = range(2**63 - 1)
+"""As the `part` of a file that will be read: all of its bytes, however many."""
 _ENDINGS = {".gz": "gzip", ".tgz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4", ".br": "brotli"}
 
 

@@ -107,9 +107,9 @@ class Fetch(Task[bytes]):
         self._budget = fetching.budget
         self._counted = False
 
-    def ahead(self, *, needed: bool = False) -> bool:
-        """Lets a thread begin with it, where there is room; whether there is."""
-        if not self._counted and self._count(needed=needed):
+    def ahead(self, *, needed: bool = False, leaving: int = 0) -> bool:
+        """Lets a thread begin with it, where there is room for it and `leaving` bytes more; whether there is."""
+        if not self._counted and self._count(needed=needed, leaving=leaving):
             self.start()
         return self._counted
 
@@ -118,8 +118,8 @@ class Fetch(Task[bytes]):
             self._count(needed=True)
         return super().result()
 
-    def _count(self, *, needed: bool) -> bool:
-        self._counted = self._budget.take(self.end - self.begin, needed=needed)
+    def _count(self, *, needed: bool, leaving: int = 0) -> bool:
+        self._counted = self._budget.take(self.end - self.begin, needed=needed, leaving=leaving)
         return self._counted
 
     def __del__(self) -> None:
@@ -127,7 +127,30 @@ class Fetch(Task[bytes]):
             self._budget.give(self.end - self.begin)
 
 
-class RemoteStream(io.RawIOBase):
+class _Reader:
+    """What reads a file from some place on."""
+
+    def __init__(self, file: RemoteFile) -> None:
+        super().__init__()
+        self.file = file
+        self._at = 0
+        self._ended: Ended = Ended()
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        self._at = max(0, (0, self._at, self.file.size)[whence] + offset)
+        return self._at
+
+
+class RemoteStream(_Reader, io.RawIOBase):
     """A file as a stream: one range after another, each larger than the one before, and some ahead of the reader.
 
     The first range comes alone. Who needs the second one reads on, so from there some are under way at a time. Where
@@ -139,30 +162,14 @@ class RemoteStream(io.RawIOBase):
     """
 
     def __init__(self, file: RemoteFile, part: range | None = None) -> None:
-        super().__init__()
-        self.file = file
-        self._at = 0
+        super().__init__(file)
         self._stop = file.size if part is None else min(part.stop, file.size)
         self._size = FIRST if part is None else MOST  # of the next range
         self._end = -1 if part is None else part.start  # of the last range that was made
-        self._fetches: deque[Fetch] = deque()  # in order
-        self._ended: Ended = Ended()
+        self._fetches: deque[Fetch] = deque()  # in order; what is ahead goes when something else is read
         self._check: Task[None] | None = None
         if part is not None:
-            self._fetch_ahead(1)
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = max(0, (0, self._at, self.file.size)[whence] + offset)
-        return self._at  # what is ahead goes when something else is read
+            self._fetch_ahead(1, leaving=AHEAD * MOST)  # for those ahead of whoever reads now
 
     def read(self, size: int = -1, /) -> bytes:
         self._check_open()
@@ -228,17 +235,17 @@ class RemoteStream(io.RawIOBase):
                 self._fetch_ahead(AHEAD + 1)
         return self._fetches[0]
 
-    def _fetch_ahead(self, most: int) -> None:
+    def _fetch_ahead(self, most: int, leaving: int = 0) -> None:
         while len(self._fetches) < most and self._end < self._stop:
             fetch = Fetch(self.file, self._end, min(self._end + self._size, self._stop), self._ended)
-            if not fetch.ahead():
+            if not fetch.ahead(leaving=leaving):
                 return
             self._fetches.append(fetch)
             self._end = fetch.end
             self._size = min(4 * self._size, MOST)
 
 
-class RemoteRanges:
+class RemoteRanges(_Reader):
     """Parts of a file, fetched at the same time, as a file for Arrow; it gives them without a copy where it can.
 
     Args:
@@ -249,9 +256,7 @@ class RemoteRanges:
     closed = False
 
     def __init__(self, file: RemoteFile, parts: Iterable[tuple[int, int]]) -> None:
-        self._file = file
-        self._at = 0
-        self._ended: Ended = Ended()
+        super().__init__(file)
         self._fetches = [Fetch(file, begin, end, self._ended) for begin, end in _pieces(parts)]
         self._begins = [fetch.begin for fetch in self._fetches]
 
@@ -261,24 +266,11 @@ class RemoteRanges:
             if not fetch.ahead(needed=needed):
                 break
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
     def size(self) -> int:
-        return self._file.size
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = (0, self._at, self._file.size)[whence] + offset
-        return self._at
+        return self.file.size
 
     def read(self, size: int = -1) -> memoryview:
-        end = self._file.size if size < 0 else min(self._at + size, self._file.size)
+        end = self.file.size if size < 0 else min(self._at + size, self.file.size)
         parts: list[memoryview] = []
         while self._at < end:
             parts.append(self._part(end))
@@ -299,7 +291,7 @@ class RemoteRanges:
         if fetch is not None and self._at < fetch.end:
             return memoryview(fetch.result())[self._at - fetch.begin : end - fetch.begin]
         end = min([end, *self._begins[number : number + 1]])
-        return memoryview(self._file.read(self._at, end - self._at, self._ended))
+        return memoryview(self.file.read(self._at, end - self._at, self._ended))
 
 
 def _pieces(parts: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:

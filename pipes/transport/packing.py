@@ -10,20 +10,20 @@ from __future__ import annotations
 
 import copyreg
 import dataclasses
+import io
 import operator
 import pickle
 import reprlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
-from io import TextIOWrapper
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import cloudpickle  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]
 import numpy as np
 
-from ..errors import DataError
+from ..errors import DataError, Where, located
 from ..rows import Array, Column, Rows
 from ..tensors import Stack, TensorData
 from .classes import class_of
@@ -82,10 +82,12 @@ class Packer:
 
     Args:
         classes: classes that the consumer sent here by value, each with the consumer's number for it.
+        where: the line of the user's code that elements come from, for errors.
     """
 
-    def __init__(self, classes: Mapping[type, int] = MappingProxyType({})) -> None:
+    def __init__(self, classes: Mapping[type, int] = MappingProxyType({}), where: Where | None = None) -> None:
         self._classes = classes
+        self._where = where
         self._reducers = _Reducers(self._reducer, copyreg.dispatch_table)
         self._reducers_by_value = _Reducers(self._reducer, cloudpickle.Pickler.dispatch_table)
         # Set by the first element with something that no name leads to. Those after it will mostly have the same, and
@@ -153,10 +155,11 @@ class Packer:
         self._begin()
         cls = type(culprit)
         name = cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
-        return (
+        said = (
             f"an element cannot leave its worker: `{path}`, of type {name}, cannot be packed "
-            f"({str(error) or type(error).__name__}); keep such things out of elements"
+            f"({str(error) or type(error).__name__}); {_repair(culprit)}"
         )
+        return said if self._where is None else located(said, self._where)
 
     def _refuses(self, part: object) -> bool:
         try:
@@ -173,7 +176,7 @@ class Packer:
             return self._tensor_data
         if cls is Rows:
             return _reduced_rows
-        if cls is TextIOWrapper:
+        if cls is io.TextIOWrapper:
             return _by_itself  # an error; cloudpickle would send what is in the file
         if hasattr(cls, "__slots__") and any(base in self._classes for base in cls.__mro__):
             return _reduced_slots
@@ -334,6 +337,15 @@ def _block(array: Array) -> tuple[Array, Place | None]:
     block = array.transpose(axes)
     # Else only its axes are in another order: Fortran's, or channels last.
     return (block, array.strides) if block.flags.c_contiguous else (array, None)
+
+
+def _repair(culprit: object) -> str:
+    """What to return in its place."""
+    if isinstance(culprit, io.IOBase):
+        return "return what is in the file, or its path"
+    if isinstance(culprit, Iterator):
+        return "return a list of what it gives"
+    return "keep such things out of elements"
 
 
 def _parts_of(value: object) -> Iterator[tuple[str, object]]:

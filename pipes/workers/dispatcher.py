@@ -23,8 +23,8 @@ from typing import cast
 from ..block import Block, close
 from ..context import Context, Share, Shared
 from ..graph import Node
-from ..plan.operators import shared_rows
 from ..plan.plan import Plan
+from ..plan.sharing import shared_rows
 from ..transport.bundle import bundled
 from ..transport.channel import Channel, GoneError, Head
 from ..transport.classes import adopt
@@ -43,7 +43,7 @@ def dispatch(control: int, parcel: int) -> None:
     root, _ = cast("tuple[Node, object]", content)
     with socket.socket(fileno=control) as end:
         os.register_at_fork(after_in_child=end.close)
-        dispatcher = _Dispatcher(root, end, Packer(classes))
+        dispatcher = _Dispatcher(root, end, Packer(classes, root.where))
         while dispatcher.serve():
             pass
 

@@ -96,12 +96,14 @@ class Worker:
         self.progress = False
         self.broken = False
 
+    def begin(self, run: int) -> None:
+        """Begins a run; of an earlier one, nothing more is wanted, and its deaths are forgotten."""
+        self.drop()
+        self.deaths = 0
+        self._run = run
+
     def order(self, order: Order) -> None:
-        """Gives a run to do; of an earlier one, nothing more is wanted."""
-        if order.run != self._run:
-            self.drop()
-            self.deaths = 0
-        self._run = order.run
+        """Says what of the run is to do."""
         self._taken = 0
         self._open.post(order)
 

@@ -57,6 +57,7 @@ class Merge:
         owners: dict[int, Worker] = {}
         position = Position(self._start, self._states)
         for worker in self.workers:
+            worker.begin(self._run)
             running = self._plan.running(position, worker.number, len(self.workers))
             places |= running
             owners |= dict.fromkeys(running, worker)

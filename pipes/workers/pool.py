@@ -85,30 +85,11 @@ class Pool:
         Raises:
             ArgumentTypeError: something in the graph cannot be sent to them.
         """
-        owned, service = self._owned, self._service
         self._check_owner()
-        if not owned.workers:
-            self._check_memory()
-            owned.parcel = write_parcel((root, service.init), root)
-            if any(node.op.dispatches for node in walk(root)):
-                owned.dispatcher = Dispatcher()
-            owned.workers += [
-                Worker(number, self._arena, service.prefetch, stacks=service.timeout is not None)
-                for number in range(service.workers)
-            ]
-        # All of them, or those that an error or an interrupt has kept from being started again.
-        if owned.dispatcher is not None and not owned.dispatcher.running:
-            for worker in owned.workers:
-                if worker.running:
-                    worker.end(owned.starter)
-            owned.dispatcher.start(owned.starter, owned.parcel)
-        for worker in owned.workers:
-            if worker.running and (worker.broken or worker.number in self._orphans):
-                worker.end(owned.starter)
-            if not worker.running:
-                self._start(worker)
-        self._orphans.clear()
-        return owned.workers
+        if not self._owned.workers:
+            self._make(root)
+        self._start_missing()
+        return self._owned.workers
 
     def begin(self, program: Program) -> None:
         """Says what is run next; then the workers get their orders."""
@@ -178,6 +159,33 @@ class Pool:
     def close(self) -> None:
         """Ends all processes, and waits until they have ended."""
         self._end()
+
+    def _make(self, root: Node) -> None:
+        """Writes the graph, and makes the places for processes."""
+        owned, service = self._owned, self._service
+        self._check_memory()
+        owned.parcel = write_parcel((root, service.init), root)
+        if any(node.op.dispatches for node in walk(root)):
+            owned.dispatcher = Dispatcher()
+        owned.workers += [
+            Worker(number, self._arena, service.prefetch, stacks=service.timeout is not None)
+            for number in range(service.workers)
+        ]
+
+    def _start_missing(self) -> None:
+        """Starts all processes, or those that an error or an interrupt has kept from being started again."""
+        owned = self._owned
+        if owned.dispatcher is not None and not owned.dispatcher.running:
+            for worker in owned.workers:
+                if worker.running:
+                    worker.end(owned.starter)
+            owned.dispatcher.start(owned.starter, owned.parcel)
+        for worker in owned.workers:
+            if worker.running and (worker.broken or worker.number in self._orphans):
+                worker.end(owned.starter)
+            if not worker.running:
+                self._start(worker)
+        self._orphans.clear()
 
     def _start(self, worker: Worker) -> None:
         owned = self._owned

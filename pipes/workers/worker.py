@@ -82,7 +82,7 @@ class _Worker:
             content, classes = read_parcel(self._parcel)
             self._root, init = cast("tuple[Node, Init | None]", content)
             adopt(classes)
-            self._packer = Packer(classes)
+            self._packer = Packer(classes, self._root.where)
             if init is not None:
                 doing = f"`init={shown(init)}`"
                 init(number)

@@ -50,6 +50,22 @@ class Columns:
         self.rows += len(chunk)
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
+    def given(self) -> pa.Schema:
+        """The schema where no row has come: what the user has given.
+
+        Raises:
+            DataError: that is nothing.
+        """
+        import pyarrow as pa
+
+        if not self._given:
+            raise DataError(
+                located(
+                    "the pipe gives no row, so its columns are not known; `schema=` names them, and makes an empty file"
+                )
+            )
+        return pa.schema(list(self._given.items()))
+
     def _columns(self, chunk: Sequence[object]) -> Mapping[str, Values]:
         known = None if self.schema is None else self.schema.names
         if isinstance(chunk, Rows):

@@ -15,6 +15,7 @@ from ._shards import Limits, Run, Shard, Shards
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
 Compression: TypeAlias = Literal["zstd", "snappy", "gzip", "lz4", "brotli"] | None
 
@@ -47,7 +48,8 @@ def write_parquet(
 
     A file has its name only when it is whole. `_manifest.jsonl` comes last, with the rows, bytes and checksum of each
     file: where it is, all of them are. See `verify`, and `manifest=` of the readers. A run that fails or is killed
-    leaves the files it has finished, and no half one.
+    leaves the files it has finished, and no half one. Of a pipe without rows one file is written, with the columns that
+    `schema` names and no row.
 
     Args:
         pipe: gives the rows.
@@ -69,7 +71,7 @@ def write_parquet(
     Raises:
         ArgumentError: the folder is not empty.
         DataError: a row is no dict, has other columns than the first, or a value of another type; it names row and
-            column.
+            column. The pipe gives no row, and there is no `schema`.
         SourceError: a file cannot be written.
 
     Example:
@@ -93,19 +95,25 @@ def write_parquet(
         for first in groups:
             with files.file() as shard:
                 _fill(shard, first, groups, limits, compression)
+        if not columns.rows:
+            with files.file() as shard:
+                _writer(shard, columns.given(), compression).close()
         return files.finish()
 
 
-def _fill(shard: Shard, group: pa.Table, groups: Iterator[pa.Table], limits: Limits, codec: Compression) -> None:
-    """Writes row groups until the file is full."""
+def _writer(shard: Shard, schema: pa.Schema, codec: Compression) -> pq.ParquetWriter:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        writer = pq.ParquetWriter(cast("Any", shard), group.schema, compression=cast("Any", codec or "none"))
+        return pq.ParquetWriter(cast("Any", shard), schema, compression=cast("Any", codec or "none"))
     except pa.ArrowException as error:
         raise DataError(f"Parquet has no place for such columns: {error}") from error
-    with writer:
+
+
+def _fill(shard: Shard, group: pa.Table, groups: Iterator[pa.Table], limits: Limits, codec: Compression) -> None:
+    """Writes row groups until the file is full."""
+    with _writer(shard, group.schema, codec) as writer:
         while True:
             writer.write_table(group, row_group_size=len(group))
             shard.wrote(len(group))

@@ -52,7 +52,7 @@ def write_tar(
 
     A file has its name only when it is whole. `_manifest.jsonl` comes last, with the rows, bytes and checksum of each
     file: where it is, all of them are. See `verify`, and `manifest=` of the readers. A run that fails or is killed
-    leaves the files it has finished, and no half one.
+    leaves the files it has finished, and no half one. Of a pipe without rows an archive without members is written.
 
     Args:
         pipe: gives the rows.
@@ -89,18 +89,19 @@ def write_tar(
     ) as files:
         groups = cast("Iterator[Group]", chain.from_iterable(run))
         waiting = next(groups, None)
-        while waiting is not None:
+        while True:  # an archive without members, where there is no row
             with files.file() as shard:
                 waiting = _fill(shard, waiting, groups, limits)
+            if waiting is None:
+                break
         return files.finish()
 
 
-def _fill(shard: Shard, first: Group, groups: Iterator[Group], limits: Limits) -> Group | None:
-    """Writes rows until the file is full; the first that has no place in it."""
+def _fill(shard: Shard, group: Group | None, groups: Iterator[Group], limits: Limits) -> Group | None:
+    """Writes rows until the file is full, beginning with `group`; the first that has no place in it."""
     keys: set[str] = set()
-    group: Group | None = first
     while group is not None:
-        full = limits.bytes is not None and shard.bytes + len(group.data) + _RECORD > limits.bytes
+        full = limits.bytes is not None and _ended(shard.bytes + len(group.data)) > limits.bytes
         if shard.rows == limits.rows or (shard.rows and full):
             break
         if group.key in keys:
@@ -109,9 +110,13 @@ def _fill(shard: Shard, first: Group, groups: Iterator[Group], limits: Limits) -
         shard.write(group.data)
         shard.wrote(1)
         group = next(groups, None)
-    end = 2 * tarfile.BLOCKSIZE
-    shard.write(bytes(end + -(shard.bytes + end) % _RECORD))
+    shard.write(bytes(_ended(shard.bytes) - shard.bytes))
     return group
+
+
+def _ended(size: int) -> int:
+    """Bytes of an archive whose members take `size`, with the two blocks of zeros that end it."""
+    return -(-(size + 2 * tarfile.BLOCKSIZE) // _RECORD) * _RECORD
 
 
 @dataclass(frozen=True)

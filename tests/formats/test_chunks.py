@@ -72,7 +72,8 @@ def test_ranges_share_the_lines_of_the_data(text: str, cuts: list[int], size: in
         some = list(part.chunks(part.first(Place()), Always(size)))
         assert [chunk.last for chunk in some[:-1]] == [False] * len(some[:-1])
         for chunk in some:
-            assert part.line(chunk.at) == data[: chunk.at.offset].count(b"\n") + 1
+            line = data[: chunk.at.offset].count(b"\n") + 1
+            assert part.where(chunk.at) == f"a.txt, line {line}"
         if some:
             assert some[0].at.offset >= start
             assert data.rfind(b"\n", 0, some[-1].end.offset - 1) + 1 < stop

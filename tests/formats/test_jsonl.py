@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feedpipe.errors import ArgumentError, DataError
-from feedpipe.formats.jsonl import Jsonl
+from feedpipe.formats.jsonl import DEEPEST, Jsonl
 
 from .reading import fixed, read_all
 
@@ -151,3 +151,39 @@ class TestMalformed:
         rows, _, error = read(b'{"a": 1}\n{"a": "x"}\n', size=1000)
         assert rows == [{"a": 1}]
         assert "a.jsonl, line 2, field 'a'" in str(error)
+
+
+def nested(depth: int, kind: str = "[") -> str:
+    """JSON of so many objects and lists within each other."""
+    begin, end = ("[", "]") if kind == "[" else ('{"a":', "}")
+    return '{"x":' + begin * (depth - 1) + "1" + end * (depth - 1) + "}"
+
+
+@pytest.mark.parametrize("kind", ["[", "{"])
+@pytest.mark.parametrize("depth", [DEEPEST + 1, 1_000, 100_000])
+def test_what_is_nested_too_deeply_is_an_error_of_its_line(depth: int, kind: str) -> None:
+    deep = nested(depth, kind).encode()
+    for form in (Jsonl(), Jsonl(columns=["y"]), Jsonl({"x": "int64"}), Jsonl({"x": "int64"}, unify_schemas=True)):
+        rows, _, error = read(b'{"y": 1, "x": 2}\n' + deep + b"\n", form)
+        assert [row["y"] for row in rows] == [1]
+        assert str(error).startswith(f'a.jsonl, line 2: objects and lists are nested more than {DEEPEST} deep: \'{{"x"')
+    rows, _, error = read(b"\n" * 2 * depth + deep + b"\n", first=b'{"x": 1}\n')
+    assert not rows and "nested more than" in str(error)
+    rows, _, error = read(deep + b'\n{"x": 1}\n')
+    assert not rows and "a.jsonl, line 1: objects and lists are nested" in str(error)
+    rows, _, error = read(b'{"x": 1}\n' + deep[: depth // 2] + b"\n")
+    assert rows == [{"x": 1}] and error is not None
+
+
+def test_what_is_not_nested_too_deeply_is_read() -> None:
+    at_most = nested(DEEPEST)
+    wide = json.dumps({"x": [[[1]]] * 2 * DEEPEST, "s": "{[" * DEEPEST + '\\"' + "[" * DEEPEST, "\\": '"['})
+    for line in (at_most, wide):
+        rows, _, error = read(f"{line}\n{line}\n".encode())
+        assert error is None and rows == [json.loads(line)] * 2
+
+
+def test_no_object_goes_on_in_the_next_line_however_deep() -> None:
+    lines = ('{"x":' * DEEPEST + "{}\n") * 1000
+    rows, _, error = read(lines.encode())
+    assert not rows and "a.jsonl, line 1: " in str(error)

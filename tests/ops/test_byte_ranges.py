@@ -14,6 +14,7 @@ import feedpipe as fp
 from feedpipe.context import Context
 from feedpipe.cursor import START, Cursor
 from feedpipe.errors import DataError
+from feedpipe.formats import chunks
 from feedpipe.formats.chunks import TO_END
 from feedpipe.ops import _byte_ranges
 from feedpipe.stage import bind, resolve
@@ -219,6 +220,33 @@ def test_an_error_downstream_names_the_line(tmp_path, ranges):
     with pytest.raises(fp.RowError) as error:
         list(opened([path]).parse_csv(quote=None).map(lambda row: 1 // row["x"]))
     assert (error.value.origin.source, error.value.origin.row) == (str(path), 35)
+
+
+def test_an_error_far_behind_names_the_byte_and_reads_nothing_before(tmp_path, monkeypatch, ranges):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"x": 1}\n' * 20 + "bad\n")
+    ranges(20)
+    begins = len('{"x": 1}\n' * 20)
+    counting = chunks.ChunkReader._lines_before
+
+    def never(reader):
+        assert not reader._start
+        return counting(reader)
+
+    monkeypatch.setattr(chunks, "COUNTED", 100)
+    monkeypatch.setattr(chunks.ChunkReader, "_lines_before", never)
+    said = rf"a\.jsonl, byte {begins} \(lines are counted in .*\): this is not JSON: .*'bad'"
+    with pytest.raises(DataError, match=said):
+        list(fp.read_jsonl(path, schema={"x": "int64"}))
+    other = tmp_path / "b.jsonl"
+    other.write_text("\n" + '{"x": 1}\n' * 20 + '{"x": 0}\n')
+    with pytest.raises(fp.RowError) as error:
+        list(fp.read_jsonl(other, schema={"x": "int64"}).map(lambda row: 1 // row["x"]))
+    assert error.value.origin == (str(other), begins + 1, "byte")
+    monkeypatch.undo()
+    ranges(20)
+    with pytest.raises(DataError, match=r"a\.jsonl, line 21: this is not JSON"):
+        list(fp.read_jsonl(path, schema={"x": "int64"}))
 
 
 def test_a_value_that_goes_on_in_the_next_line(tmp_path):

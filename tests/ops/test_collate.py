@@ -231,24 +231,24 @@ def test_keeps_the_law_of_cursors() -> None:
 WRONG: dict[str, tuple[Any, str]] = {
     "shapes": (
         [{"x": np.ones(3)}, {"x": np.ones(3)}, {"x": np.ones(4)}],
-        r"field `x`: shapes \(3,\) and \(4,\) differ at row 2",
+        r"field `x`: shapes \(3,\) and \(4,\) differ at row 3",
     ),
-    "shapes of equal size": ([np.ones((3, 2)), np.ones((5, 2)), np.ones((1, 2))], r"shapes .* differ at row 1"),
-    "shapes of tensors": ([{"x": torch.ones(1)}, {"x": torch.ones(2)}], r"field `x`: shapes .* differ at row 1"),
-    "a missing field": ([{"x": 1}, {"y": 1}], r"field `x`: missing at row 1"),
-    "None": ([{"x": 1}, {"x": None}], r"field `x`: null at row 1 of the batch, .* `.collate\(nulls=\"nan\"\)`"),
-    "None among floats": ([{"x": 1.0}, {"x": None}], r"field `x`: null at row 1"),
-    "None among NumPy's": ([{"x": np.int8(1)}, {"x": None}], r"field `x`: null at row 1"),
-    "None first": ([{"x": None}, {"x": 1}], r"field `x`: null at row 0"),
-    "nothing but None": ([{"x": None}, {"x": None}], r"field `x`: null at row 0"),
-    "None for a tuple": ([{"x": (1,)}, {"x": None}], r"field `x`: types tuple and NoneType differ at row 1"),
+    "shapes of equal size": ([np.ones((3, 2)), np.ones((5, 2)), np.ones((1, 2))], r"shapes .* differ at row 2"),
+    "shapes of tensors": ([{"x": torch.ones(1)}, {"x": torch.ones(2)}], r"field `x`: shapes .* differ at row 2"),
+    "a missing field": ([{"x": 1}, {"y": 1}], r"field `x`: missing at row 2"),
+    "None": ([{"x": 1}, {"x": None}], r"field `x`: null at row 2 of the batch, .* `.collate\(nulls=\"nan\"\)`"),
+    "None among floats": ([{"x": 1.0}, {"x": None}], r"field `x`: null at row 2"),
+    "None among NumPy's": ([{"x": np.int8(1)}, {"x": None}], r"field `x`: null at row 2"),
+    "None first": ([{"x": None}, {"x": 1}], r"field `x`: null at row 1"),
+    "nothing but None": ([{"x": None}, {"x": None}], r"field `x`: null at row 1"),
+    "None for a tuple": ([{"x": (1,)}, {"x": None}], r"field `x`: types tuple and NoneType differ at row 2"),
     "None for an array": ([{"x": None}, {"x": np.ones(2)}], r"field `x`: .*NoneType"),
     "None among numbers and text": ([{"x": 1}, {"x": None}, {"x": "a"}], r"field `x`: Could not convert 'a'"),
-    "lengths": ([{"x": (1, [1])}, {"x": (1, [1, 2])}], r"field `x.1`: lengths 1 and 2 differ at row 1"),
+    "lengths": ([{"x": (1, [1])}, {"x": (1, [1, 2])}], r"field `x.1`: lengths 1 and 2 differ at row 2"),
     "a dataclass": ([Plain(1), Plain(2)], r"Plain"),
     "text in an array": ([{"x": np.array(["a"])}] * 2, r"field `x`: arrays of dtype <U1 have no tensor"),
     "objects in an array": ([{"x": np.array([None])}] * 2, r"field `x`: arrays of dtype object have no tensor"),
-    "an array among numbers": ([{"x": np.ones(2)}, {"x": 1.0}], r"field `x`: types ndarray and float differ at row 1"),
+    "an array among numbers": ([{"x": np.ones(2)}, {"x": 1.0}], r"field `x`: types ndarray and float differ at row 2"),
     "an int of 65 bits": ([{"x": 1}, {"x": 2**64}], r"field `x`: Overflow"),
     "sparse tensors": ([{"x": torch.ones(2).to_sparse()}] * 2, r"field `x`: Batches of sparse tensors"),
 }
@@ -265,12 +265,12 @@ def test_rows_that_do_not_fit_are_named(rows: list[Any], message: str, run: Runs
 
 
 WRONG_COLUMNS: dict[str, tuple[Any, str]] = {
-    "null": (pa.array([1, 2, None]), r"field `x`: null at row 2 of the batch"),
-    "null in a list": (pa.array([[1, 2], [3, None], [4, 5]]), r"field `x`: null at row 1 of the batch"),
-    "null for a list": (pa.array([[1], None, [4]]), r"field `x`: null at row 1 of the batch"),
-    "null in a struct": (pa.array([{"a": 1}, {"a": None}, {"a": 1}]), r"field `x.a`: null at row 1 of the batch"),
-    "only nulls": (pa.nulls(3), r"field `x`: null at row 0"),
-    "lengths": (pa.array([[1], [2], [3, 4]]), r"field `x`: lengths 1 and 2 differ at row 2"),
+    "null": (pa.array([1, 2, None]), r"field `x`: null at row 3 of the batch"),
+    "null in a list": (pa.array([[1, 2], [3, None], [4, 5]]), r"field `x`: null at row 2 of the batch"),
+    "null for a list": (pa.array([[1], None, [4]]), r"field `x`: null at row 2 of the batch"),
+    "null in a struct": (pa.array([{"a": 1}, {"a": None}, {"a": 1}]), r"field `x.a`: null at row 2 of the batch"),
+    "only nulls": (pa.nulls(3), r"field `x`: null at row 1"),
+    "lengths": (pa.array([[1], [2], [3, 4]]), r"field `x`: lengths 1 and 2 differ at row 3"),
     "times": (pa.array([0, 1, 2], pa.timestamp("us")), r"field `x`: a column of type timestamp\[us\] has no tensor"),
 }
 
@@ -348,9 +348,9 @@ def test_nulls_among_numpy_scalars_and_text(run: Runs) -> None:
 
 
 WITH_NAN_TOO: dict[str, tuple[pa.Array, str]] = {
-    "a list": (pa.array([[1], None]), r"field `x`: null at row 1 .* before `.batch`\n"),
-    "a struct": (pa.array([{"a": 1}, None]), r"field `x`: null at row 1 .* before `.batch`\n"),
-    "a time": (pa.array([0, None], pa.timestamp("s")), r"field `x`: null at row 1 .* before `.batch`\n"),
+    "a list": (pa.array([[1], None]), r"field `x`: null at row 2 .* before `.batch`\n"),
+    "a struct": (pa.array([{"a": 1}, None]), r"field `x`: null at row 2 .* before `.batch`\n"),
+    "a time": (pa.array([0, None], pa.timestamp("s")), r"field `x`: a column of type timestamp\[s\] has no tensor"),
     "beside an int of 54 bits": (pa.array([2**53 + 1, None]), r"field `x`: .* beyond 2\*\*53"),
 }
 
@@ -365,7 +365,7 @@ def test_nulls_that_no_nan_can_stand_for(column: pa.Array, message: str, run: Ru
 def test_a_null_in_a_tensor_is_none_of_its_numbers() -> None:
     kind = pa.fixed_shape_tensor(pa.int16(), (2, 2), permutation=[1, 0])
     column = pa.ExtensionArray.from_storage(kind, pa.array([[1, 2, 3, 4], [1, 2, 3, None]], pa.list_(pa.int16(), 4)))
-    with pytest.raises(DataError, match="field `x`: null at row 1"):
+    with pytest.raises(DataError, match="field `x`: null at row 2"):
         list(table({"x": column}))
 
 
@@ -389,7 +389,7 @@ def test_the_batches_before_a_wrong_one_come_first() -> None:
     assert next(batches)["x"].tolist() == [1]
     assert next(batches)["x"].tolist() == [2]
     for _ in range(2):
-        with pytest.raises(DataError, match="null at row 0 of the batch"):
+        with pytest.raises(DataError, match="null at row 1 of the batch"):
             next(batches)
 
 

@@ -128,6 +128,7 @@ BROKEN = {
     "no number": ("cls", b"one", "`cls` cannot be decoded: ValueError: invalid literal for int"),
     "no text": ("txt", b"\xff", "`txt` cannot be decoded: UnicodeDecodeError"),
     "no JSON": ("json", b"{", "`json` cannot be decoded: JSONDecodeError"),
+    "JSON that is too deep": ("json", b"[" * 9_999, "`json` cannot be decoded: ValueError: .* nested too deeply"),
     "pickled objects": ("npy", saved(np.array([{}], object)), "it holds Python objects, which would have to be unpick"),
     "an array cut short": ("npy", saved(np.arange(9))[:-1], "it is truncated: 9 items of int64 make 200 bytes, and it"),
     "no array": ("npy", b"hello", r"it is no \.npy file, or its header is damaged"),

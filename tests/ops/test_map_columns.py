@@ -180,7 +180,7 @@ def test_results_that_are_no_columns_are_named(format: Any, function: Function, 
 @pytest.mark.parametrize("format", ["numpy", "torch"])
 def test_a_null_among_numbers_is_an_error_that_says_what_helps(format: Any) -> None:
     table = pa.table({"n": pa.array([1, None])})
-    with pytest.raises(DataError, match=r"field `n`: null at row 1 of the batch"):
+    with pytest.raises(DataError, match=r"field `n`: null at row 2 of the batch"):
         list(batches(table).map_columns(dict, format=format))
     filled = batches(table).map_columns(lambda b: b.set_column(0, "n", pc.fill_null(b["n"], 0)), format="arrow")
     assert rows(filled) == [{"n": 1}, {"n": 0}]

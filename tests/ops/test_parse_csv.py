@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import gzip
 
+import fsspec
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -213,3 +214,13 @@ def test_bad_arguments(options, kind, said):
     with pytest.raises(kind, match=said) as error:
         parsed([], **options)
     assert "test_parse_csv.py" in str(error.value)
+
+
+def test_no_password_goes_into_a_column():
+    fs = fsspec.filesystem("memory")
+    fs.pipe("/me:secret@here/a.csv", b"x\n1\n")
+    try:
+        (row,) = fp.read_csv("memory://me:secret@here/a.csv", path_column="path")
+    finally:
+        fs.rm("/me:secret@here/a.csv")
+    assert row == {"x": 1, "path": "memory://***@here/a.csv"}

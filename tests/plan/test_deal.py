@@ -51,6 +51,21 @@ def test_dealt_rows_are_all_rows_once(count, shards):
         assert rows == list(range(shard, count, shards))
 
 
+def test_what_all_shards_read_is_read_once_whichever_begins():
+    runs = []
+
+    def numbers():
+        runs.append(1)
+        yield from range(7)
+
+    dealt = plan(fp.from_iterable(numbers), shards=3)
+    context = Context(shards=(0, 1, 2))
+    for shard in (2, 0, 1):
+        blocks = dealt.shard_stage(shard).blocks(START, replace(context, shard=shard))
+        assert [row for block in blocks for row in block.rows] == list(range(shard, 7, 3))
+    assert len(runs) == 1
+
+
 def test_what_all_shards_read_fails_for_each_of_them():
     def numbers():
         yield from range(7)

@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 import feedpipe as fp
+from feedpipe import ahead
 from feedpipe.errors import PlanWarning
 from feedpipe.ops import _byte_ranges
-from feedpipe.storage import ahead, remote
+from feedpipe.storage import remote
 from feedpipe.testing import same
 
 from .cases import CASES

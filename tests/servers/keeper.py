@@ -11,6 +11,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import time
 import urllib.request
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from .hadoop import JAVA_OPTIONS, installed, java_home
-from .process import until
 
 DATANODES = 2
 HEAP = "-Xmx128m"
@@ -163,10 +163,11 @@ class Hdfs:
             except (OSError, IndexError):  # the NameNode does not answer, or has not got that far
                 return False
 
-        try:
-            until(come, LONG)
-        except TimeoutError as error:
-            raise RuntimeError(f"HDFS does not start: {error}\n{self._said()}") from None
+        deadline = time.monotonic() + LONG
+        while not come():
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"HDFS does not start within {LONG:.0f} s\n{self._said()}")
+            time.sleep(0.02)  # a NameNode tells nobody how far it is: it has to be asked
 
     def _said(self) -> str:
         logs = sorted(self.folder.glob("*.log"))

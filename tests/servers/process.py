@@ -6,11 +6,10 @@ import os
 import socket
 import subprocess
 import sys
-import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib import import_module
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
@@ -115,13 +114,17 @@ class Process(Line):
             raise ProgramError(f"{error}; it printed:\n{printed}") from None
 
 
-def until(fact: Callable[[], object], seconds: float = LONG) -> None:
-    """Waits for a fact; a short nap between two looks is all the timing there is."""
-    deadline = time.monotonic() + seconds
-    while not fact():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"this has not come about within {seconds:.0f} s")
-        time.sleep(0.02)
+def await_end(pid: int, seconds: float = LONG) -> None:
+    """Waits until a process has ended, whosever child it is."""
+    try:
+        end = os.pidfd_open(pid)
+    except ProcessLookupError:  # it is gone
+        return
+    try:
+        if not wait([end], seconds):
+            raise TimeoutError(f"process {pid} has not ended within {seconds:.0f} s")
+    finally:
+        os.close(end)
 
 
 def run(module: str, descriptor: int) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from .process import TESTS, ProgramError, until
+from .process import TESTS, ProgramError, await_end
 from .s3 import S3
 
 PROGRAM = """
@@ -52,15 +52,21 @@ def killed(process: subprocess.Popen[str], how: signal.Signals = signal.SIGKILL)
     process.communicate(timeout=60)
 
 
-def naming(text: str) -> list[str]:
-    """The command lines of other processes in which `text` occurs."""
-    lines = []
+def naming(text: str) -> list[int]:
+    """The Java processes in whose command lines `text` occurs."""
+    found = []
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            lines.append(file.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+            line = file.read_bytes().decode(errors="replace")
         except (FileNotFoundError, ProcessLookupError):
             continue
-    return [line for line in lines if text in line and "-Xmx" in line]
+        if text in line and "-Xmx" in line:
+            found.append(int(file.parent.name))
+    return found
+
+
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 @pytest.mark.slow
@@ -71,11 +77,14 @@ def test_an_hdfs_is_shared_and_ends_with_its_last_user(tmp_path: Path) -> None:
         assert len(naming(str(tmp_path))) == 3
         killed(users[0])
         killed(users[1], signal.SIGINT)
-        assert len(naming(str(tmp_path))) == 3
+        servers = naming(str(tmp_path))
+        assert len(servers) == 3
+        (keeper,) = {parent(pid) for pid in servers}
         killed(users[2])
-        until(lambda: not naming(str(tmp_path)))
+        await_end(keeper)
+        assert not naming(str(tmp_path))
         (data,) = tmp_path.glob("hdfs-*")
-        until(lambda: not (data / "data").exists())
+        assert not (data / "data").exists()
     finally:
         for one in users:
             one.kill()
@@ -86,7 +95,7 @@ def test_a_server_ends_with_a_killed_owner(tmp_path: Path) -> None:
     pid = int(said(owner))
     os.kill(pid, 0)
     killed(owner)
-    until(lambda: not Path(f"/proc/{pid}").exists())
+    await_end(pid)
 
 
 def test_a_server_that_dies_says_so(tmp_path: Path) -> None:

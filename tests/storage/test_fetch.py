@@ -76,10 +76,11 @@ def test_budget() -> None:
     assert budget.take(6, needed=True)
     budget.give(6)
     assert not budget.take(5, needed=False)
-    assert budget.take(4, needed=False)
+    assert not budget.take(2, needed=False, leaving=3)
+    assert budget.take(2, needed=False, leaving=2)
+    assert budget.take(2, needed=False)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_fork_has_threads_of_its_own() -> None:
     go = threading.Event()

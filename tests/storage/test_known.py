@@ -13,6 +13,7 @@ import feedpipe as fp
 from feedpipe.errors import ArgumentError, DataError, SourceError
 from feedpipe.graph import walk
 from feedpipe.stage import resolve
+from feedpipe.storage.manifest import Manifest, columns, write_manifest
 
 
 @pytest.fixture
@@ -136,7 +137,9 @@ def test_digests_of_many_files_agree(here: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_manifest_of_a_writer_that_wrote_nothing(here: Path) -> None:
-    manifest = fp.write_parquet(fp.from_sequence([{"id": 1}]).filter(lambda row: False), "out")
+    manifest = "out/_manifest.jsonl"
+    (here / "out").mkdir()
+    write_manifest(Manifest("write_parquet", columns().empty_table()), manifest)  # as versions before this one did
     with pytest.raises(SourceError, match=r"names no file: `write_parquet` wrote no row"):
         len(fp.list_files("out", manifest=manifest))
 

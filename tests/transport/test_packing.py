@@ -19,14 +19,17 @@ from collections import OrderedDict, namedtuple
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from PIL import Image
 
-from feedpipe.errors import DataError, LoaderError
+from feedpipe.errors import DataError, LoaderError, Where
 from feedpipe.rows import Rows
 from feedpipe.tensors import Stack, TensorData
 from feedpipe.transport.bundle import bundled, unbundled
@@ -491,16 +494,16 @@ def test_buffers_of_others(size: int) -> None:
 
 
 def test_images() -> None:
-    image = pytest.importorskip("PIL.Image").new("RGB", (300, 200), (1, 2, 3))
+    image = Image.new("RGB", (300, 200), (1, 2, 3))
     there = crossed(image)
     assert there.size == (300, 200) and there.tobytes() == image.tobytes()
 
 
 def test_tables_of_others() -> None:
-    frame = pytest.importorskip("pandas").DataFrame({"a": np.arange(100_000), "b": ["x"] * 100_000})
+    frame = pd.DataFrame({"a": np.arange(100_000), "b": ["x"] * 100_000})
     assert crossed(frame).equals(frame)
-    frame = pytest.importorskip("polars").DataFrame({"a": [1, 2], "b": ["x", None]})
-    assert crossed(frame).equals(frame)
+    other = pl.DataFrame({"a": [1, 2], "b": ["x", None]})
+    assert crossed(other).equals(other)
 
 
 def test_without_shared_memory() -> None:
@@ -774,16 +777,22 @@ def test_after_the_second_way_all_that_crossed_before_still_does() -> None:
 @pytest.mark.parametrize(
     ("element", "said"),
     [
-        ({"x": [Plain(lock=threading.Lock())]}, r"`element\['x'\]\[0\].lock`, of type _thread.lock,"),
+        (
+            {"x": [Plain(lock=threading.Lock())]},
+            r"`element\['x'\]\[0\].lock`, of type _thread.lock, .*keep such things out",
+        ),
         (Sample(torch.ones(1), 0, (1, threading.Lock())), r"`element.more\[1\]`, of type _thread.lock,"),
-        (Pair(1, {2: (n for n in "a")}), r"`element.b\[2\]`, of type generator, .*cannot pickle 'generator' object"),
+        (
+            Pair(1, {2: (n for n in "a")}),
+            r"`element.b\[2\]`, of type generator, .*cannot pickle 'generator' object\); return a list of what it",
+        ),
         (threading.Lock(), "`element`, of type _thread.lock, "),
     ],
     ids=["deep", "dataclass", "namedtuple", "itself"],
 )
 def test_what_cannot_leave(element: Any, said: str) -> None:
     packer = Packer()
-    with pytest.raises(DataError, match=rf"cannot leave its worker: {said}.*keep such things out") as caught:
+    with pytest.raises(DataError, match=f"cannot leave its worker: {said}") as caught:
         packer.pack(element)
     assert isinstance(caught.value.__cause__, TypeError)
     assert crossed([1, np.arange(3)], packer)[1].tolist() == [0, 1, 2]
@@ -803,9 +812,12 @@ def test_an_error_of_the_users_own(tmp_path: pathlib.Path) -> None:
     (tmp_path / "a").touch()
     with (
         open(tmp_path / "a") as file,
-        pytest.raises(DataError, match=r"`element\['file'\]`, of type _io.TextIOWrapper"),
+        pytest.raises(
+            DataError, match=r"`element\['file'\]`, of type _io.TextIOWrapper.*; return what is in the file"
+        ) as caught,
     ):
-        Packer().pack({"file": file})
+        Packer(where=Where("train.py", 7)).pack({"file": file})
+    assert str(caught.value).endswith("\n  at train.py:7")
 
 
 def test_what_goes_too_deep() -> None:

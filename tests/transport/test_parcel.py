@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+import torch
 
 import feedpipe as fp
 from feedpipe.context import Context
@@ -288,7 +289,6 @@ def test_arrow_is_shared_and_a_slice_leaves_its_parent_behind() -> None:
 
 
 def test_tensors_are_shared_too() -> None:
-    torch = pytest.importorskip("torch")
     whole = torch.arange(1_000_000)
     tensors = {
         "rows": whole,

@@ -8,9 +8,8 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -19,16 +18,10 @@ import pytest
 
 from feedpipe.errors import WorkerWarning
 
+from ..servers.process import await_end
+
 LONG = 30.0
-"""Seconds after which a fact that should come about counts as missing."""
-
-
-def until(fact: Callable[[], object]) -> None:
-    """Waits for a fact; a short nap between two looks is all the timing there is."""
-    deadline = time.monotonic() + LONG
-    while not fact():
-        assert time.monotonic() < deadline, "this should have come about"
-        time.sleep(0.005)
+"""Seconds in which a process ends that is to end."""
 
 
 class Process(NamedTuple):
@@ -41,25 +34,45 @@ class Process(NamedTuple):
     def alive(self) -> bool:
         """Whether it is there and no zombie."""
         found = _stat(self.pid)
-        return found is not None and found[0] != "Z" and found[2] == self.born
+        return found is not None and found.state != "Z" and found.born == self.born
 
 
-def _stat(pid: int) -> tuple[str, int, int] | None:
-    """State, parent, and time of birth."""
+class Stat(NamedTuple):
+    """What the system says of a process."""
+
+    state: str
+    parent: int
+    session: int
+    born: int
+
+
+def _stat(pid: int) -> Stat | None:
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    return fields[0], int(fields[1]), int(fields[19])
+    return Stat(fields[0], int(fields[1]), int(fields[3]), int(fields[19]))
+
+
+def _all(*, zombies: bool) -> Iterator[tuple[Process, Stat]]:
+    for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))):
+        found = _stat(pid)
+        if found is not None and (zombies or found.state != "Z"):
+            yield Process(pid, found.born), found
+
+
+def ended(those: Iterable[Process]) -> None:
+    """Waits until processes have ended."""
+    for one in those:
+        if one.alive:
+            await_end(one.pid, LONG)
 
 
 def below(pid: int | None = None, *, zombies: bool = False) -> list[Process]:
     """All descendants of a process, by default of this one, in the order of their birth."""
     parents: dict[int, list[Process]] = {}
-    for name in filter(str.isdecimal, os.listdir("/proc")):
-        found = _stat(int(name))
-        if found is not None and (zombies or found[0] != "Z"):
-            parents.setdefault(found[1], []).append(Process(int(name), found[2]))
+    for process, found in _all(zombies=zombies):
+        parents.setdefault(found.parent, []).append(process)
     made, new = [], [os.getpid() if pid is None else pid]
     while new:
         new = [child.pid for one in new for child in made_of(parents, one, made)]
@@ -74,7 +87,7 @@ def made_of(parents: dict[int, list[Process]], pid: int, made: list[Process]) ->
 def workers() -> list[Process]:
     """The workers of the one loader that this process has: the ends of the tree."""
     everybody = below()
-    parents = {found[1] for one in everybody if (found := _stat(one.pid))}
+    parents = {found.parent for one in everybody if (found := _stat(one.pid))}
     return [one for one in everybody if one.pid not in parents]
 
 
@@ -112,13 +125,13 @@ def kill(those: list[Process]) -> None:
     """Kills processes, and waits until they are dead: the system takes its time."""
     for one in those:
         os.kill(one.pid, signal.SIGKILL)
-    until(lambda: not any(one.alive for one in those))
+    ended(those)
 
 
 class Processes(NamedTuple):
     """The functions above, for tests to use."""
 
-    until: Callable[[Callable[[], object]], None] = until
+    ended: Callable[[Iterable[Process]], None] = ended
     below: Callable[..., list[Process]] = below
     workers: Callable[[], list[Process]] = workers
     kill: Callable[[list[Process]], None] = kill
@@ -142,15 +155,9 @@ def nothing_left() -> Iterator[None]:
     gc.collect()
     before = set(below(zombies=True)), len(descriptors()), mapped()
     yield
-
-    def clean() -> bool:
-        gc.collect()
-        return set(below(zombies=True)) <= before[0] and len(descriptors()) <= before[1] and mapped() <= before[2]
-
-    try:
-        until(clean)
-    except AssertionError:
-        left = set(below(zombies=True)) - before[0], descriptors(), mapped()
+    gc.collect()
+    left = set(below(zombies=True)) - before[0], descriptors(), mapped()
+    if left[0] or len(left[1]) > before[1] or left[2] > before[2]:
         pytest.fail(f"left behind: {left}, and before: {before}")
 
 
@@ -187,21 +194,9 @@ class Script(NamedTuple):
         with process:
             out, err = process.communicate(text, timeout=60)
         assert (process.returncode, err) == (0, ""), err
-        until(lambda: not _session(process.pid))
+        while left := [one for one, found in _all(zombies=False) if found.session == process.pid]:
+            ended(left)
         return out
-
-
-def _session(number: int) -> list[int]:
-    """The processes of a session."""
-    found = []
-    for name in filter(str.isdecimal, os.listdir("/proc")):
-        try:
-            fields = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        if int(fields[3]) == number and fields[0] != "Z":
-            found.append(int(name))
-    return found
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import pytest
 
 import feedpipe as fp
 from feedpipe.errors import WorkerError
+from feedpipe.workers.handle import Worker
 
 DEADLY = 137
 
@@ -98,6 +99,20 @@ def test_the_iterator_raises_it_again_and_the_next_epoch_tries_anew(tmp_path, de
         assert given(iterator) == ([], first[1])
         mend.touch()
         assert list(loader) == list(range(400))
+
+
+def test_a_run_begins_without_the_care_that_the_last_one_ended_with(monkeypatch, deaths):
+    careful, order = {}, Worker.order
+
+    def noted(worker, what):
+        careful.setdefault(what.run, []).append(what.careful)
+        order(worker, what)
+
+    monkeypatch.setattr(Worker, "order", noted)
+    with deaths(least=4), fp.Loader(numbers().map(lethal), workers=1) as loader:
+        for _ in range(2):
+            given(loader)
+    assert [(run[0], run[-1]) for run in careful.values()] == [(False, True)] * 2
 
 
 def once(how):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from pathlib import Path
@@ -13,7 +14,7 @@ import feedpipe as fp
 START_METHODS = ["forkserver", "spawn", "fork"]
 
 BEGIN = """
-import os, re, sys, time
+import os, re, signal, sys
 import feedpipe as fp
 
 def say(what):
@@ -26,7 +27,7 @@ def spin(row):
 
 def nap(row):
     say("inside")
-    time.sleep(1000)
+    signal.pause()
 
 def hold(row):  # the interpreter's lock
     say("inside")
@@ -56,14 +57,15 @@ def program(script, processes):
 
     yield start
     for process in started:
-        process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # who has outlived it, too, would keep its output open
         process.communicate()
 
 
-def killed(process, others, until):
+def killed(process, others, ended):
     process.kill()
     process.wait()
-    until(lambda: not any(one.alive for one in others))
+    ended(others)
 
 
 @pytest.mark.parametrize("start_method", START_METHODS)
@@ -71,20 +73,20 @@ def killed(process, others, until):
 def test_the_program_is_killed_while_workers_are_stuck(function, start_method, program, processes):
     process, others = program(f"list(loader({function}, '{start_method}'))", "inside", "inside")
     assert len(others) >= 2
-    killed(process, others, processes.until)
+    killed(process, others, processes.ended)
 
 
 @pytest.mark.parametrize("start_method", START_METHODS)
 def test_the_program_is_killed_while_workers_hold_the_lock_of_the_interpreter(start_method, program, processes):
     process, others = program(f"list(loader(hold, '{start_method}'))", "inside", "inside")
-    killed(process, others, processes.until)
+    killed(process, others, processes.ended)
 
 
 @pytest.mark.parametrize("start_method", START_METHODS)
 def test_the_program_is_killed_while_workers_are_idle(start_method, program, processes):
-    source = f"x = iter(loader(work, '{start_method}')); next(x); next(x); say('idle'); time.sleep(1000)"
+    source = f"x = iter(loader(work, '{start_method}')); next(x); next(x); say('idle'); signal.pause()"
     process, others = program(source, "idle")
-    killed(process, others, processes.until)
+    killed(process, others, processes.ended)
 
 
 @pytest.mark.parametrize("start_method", START_METHODS)
@@ -94,13 +96,13 @@ for row in loader(work, '{start_method}'):
     if row == 2000: say('on')
 """
     process, others = program(source, "on")
-    killed(process, others, processes.until)
+    killed(process, others, processes.ended)
 
 
 def test_the_program_is_killed_before_there_are_workers(program, processes):
-    process, others = program("x = loader(work, 'forkserver'); say('made'); time.sleep(1000)", "made")
+    process, others = program("x = loader(work, 'forkserver'); say('made'); signal.pause()", "made")
     assert len(others) == 1
-    killed(process, others, processes.until)
+    killed(process, others, processes.ended)
 
 
 def test_the_program_is_killed_with_two_loaders_whose_workers_were_started_in_turn(program, processes):
@@ -113,11 +115,11 @@ first = next(a), next(b)
 os.kill(first[0], 9)
 while next(a) == first[0] or next(a) == first[0]: pass
 say('idle')
-time.sleep(1000)
+signal.pause()
 """
     process, others = program(source, "idle")
     assert len(others) == 4
-    killed(process, others, processes.until)
+    killed(process, others, processes.ended)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +175,7 @@ for row in loader(work, '{start_method}'):
 @pytest.mark.parametrize(("start_method", "rows"), [("forkserver", 1000), ("spawn", 1400), ("fork", 1000)])
 def test_interrupted_in_the_middle(start_method, rows, program, processes):
     process, others = program(LOOP.format(start_method=start_method, rows=rows), "on")
-    interrupted(process, others, processes.until)
+    interrupted(process, others, processes.ended)
 
 
 @pytest.mark.parametrize(
@@ -206,15 +208,15 @@ for row in x:
     if moment > 0: say('now')
 """
     process, others = program(source, "begin", "now")
-    interrupted(process, others, processes.until)
+    interrupted(process, others, processes.ended)
 
 
-def interrupted(process, others, until):
+def interrupted(process, others, ended):
     os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == -signal.SIGINT
     assert err.count("Traceback") == 1 and err.endswith("KeyboardInterrupt\n"), err
-    until(lambda: not any(one.alive for one in others))
+    ended(others)
 
 
 def test_after_an_interrupt_the_loader_goes_on(tmp_path):
@@ -261,7 +263,8 @@ def test_after_an_interrupt_the_next_epoch_has_new_processes(tmp_path: Path):
         return os.getpid()
 
     before: set[int] = set()
-    with fp.Loader(fp.from_sequence(range(8)).map(interrupts), workers=1) as loader:
+    # An old process would be silent for ever.
+    with fp.Loader(fp.from_sequence(range(8)).map(interrupts), fp.MultiProcess(1, timeout=30)) as loader:
         with pytest.raises(KeyboardInterrupt):
             before.update(loader)
         after = list(loader)

@@ -243,8 +243,17 @@ def test_of_several_the_first_in_order():
     assert got == list(range(11)) and error.__cause__.args == (11,)
 
 
-def test_without_order_the_others_come_first():
-    with fp.Loader(numbers().map(raising(ValueError)), fp.MultiProcess(2, ordered=False)) as loader:
+def test_without_order_an_error_waits_for_no_other_worker(tmp_path):
+    failing = tmp_path / "failing"
+
+    def function(row):
+        while row == 0 and not failing.exists():
+            threading.Event().wait(0.01)
+        if row == BAD:
+            failing.touch()
+        return raising(ValueError)(row)
+
+    with fp.Loader(numbers().map(function), fp.MultiProcess(2, ordered=False, timeout=30)) as loader:
         got = []
         with pytest.raises(RowError):
             got.extend(loader)

@@ -201,9 +201,10 @@ def test_without_the_fork_server_there_is_an_error_and_no_hang(processes):
     with fp.Loader(numbers(40), workers=2) as loader:
         iterator = iter(loader)
         assert next(iterator) == 0
-        (server,) = set(processes.below()) - set(processes.workers())
+        workers = processes.workers()
+        (server,) = set(processes.below()) - set(workers)
         processes.kill([server])
-        processes.until(lambda: not processes.below())  # it takes them with it
+        processes.ended(workers)  # it takes them with it
         with pytest.raises(WorkerError, match="starts workers has ended by itself, with status -9"):
             list(iterator)
         with pytest.raises(WorkerError, match="starts workers"):

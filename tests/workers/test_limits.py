@@ -292,7 +292,8 @@ class TestUnpicklable:
     def test_in_an_element(self):
         with fp.Loader(numbers().map(lambda row: threading.Lock() if row == 7 else row), workers=2) as loader:
             got = []
-            with pytest.raises(DataError, match="an element cannot leave its worker.*lock"):
+            with pytest.raises(DataError, match="an element cannot leave its worker.*lock") as caught:
                 for row in loader:
                     got.append(row)
+        assert f"\n  at {__file__}:" in str(caught.value)
         assert got == list(range(7))

@@ -44,7 +44,7 @@ def test_rows_come_back_in_order(tmp_path: Path) -> None:
     fp.verify(manifest)
 
 
-@given(st.integers(0, 60), st.integers(1, 25), st.integers(1, 25))
+@given(st.integers(1, 60), st.integers(1, 25), st.integers(1, 25))
 def test_files_and_row_groups(
     tmp_path_factory: pytest.TempPathFactory, count: int, per_file: int, per_group: int
 ) -> None:
@@ -279,11 +279,6 @@ def test_what_the_pipe_reads_is_never_removed(tmp_path: Path, monkeypatch: pytes
     assert len(fp.read_parquet("out")) == 3
 
 
-def test_without_rows(tmp_path: Path) -> None:
-    assert entries(fp.write_parquet(rows(0), tmp_path)) == []
-    assert files(tmp_path) == ["_manifest.jsonl"]
-
-
 def test_compression(tmp_path: Path) -> None:
     for codec in ("snappy", None):
         fp.write_parquet(rows(3), tmp_path, compression=codec, overwrite=True)  # type: ignore[arg-type]
@@ -337,3 +332,23 @@ def test_progress_is_shown_on_a_terminal_only(tmp_path: Path, monkeypatch: pytes
         fp.write_parquet(rows(3000), tmp_path, overwrite=True, progress=progress)
         assert bool(terminal.getvalue()) is shown
         assert not shown or "3.00k/3.00k" in terminal.getvalue()
+
+
+def test_a_pipe_without_rows_makes_a_file_with_the_columns_of_the_schema(tmp_path: Path) -> None:
+    none = rows(5).filter(lambda row: False)
+    manifest = fp.write_parquet(none, tmp_path / "out", schema={"id": "int32", "text": "string"})
+    assert entries(manifest)[0] | {"bytes": 0, "sha256": ""} == {
+        "path": "part-00000.parquet", "bytes": 0, "rows": 0, "sha256": "",
+    }  # fmt: skip
+    fp.verify(manifest)
+    for read in (fp.read_parquet(tmp_path / "out"), fp.read_parquet(tmp_path / "out", manifest=manifest)):
+        assert len(read) == 0 and list(read) == []
+    assert pq.read_schema(tmp_path / "out/part-00000.parquet") == pa.schema([("id", pa.int32()), ("text", pa.string())])
+
+
+def test_a_pipe_without_rows_and_schema(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"the pipe gives no row, .*`schema=` names them") as error:
+        fp.write_parquet(rows(0), tmp_path / "out")
+    assert f"{__file__}:" in str(error.value)
+    assert files(tmp_path / "out") == []
+    fp.write_parquet(rows(1), tmp_path / "out")

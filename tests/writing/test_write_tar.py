@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -90,13 +90,14 @@ def test_workers_change_nothing_of_an_indexed_pipe(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.integers(0, 3000), max_size=30), st.integers(1, 40_000))
+@example([512] * 10, 19_968)
 def test_no_file_is_larger_than_it_may(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int], file_size: int
 ) -> None:
     folder = tmp_path_factory.mktemp("out")
     pipe = fp.from_sequence([{"__key__": str(i), "bin": bytes(size)} for i, size in enumerate(sizes)])
     made = entries(fp.write_tar(pipe, folder, file_size=file_size))
-    assert all(entry["bytes"] <= file_size or entry["rows"] == 1 for entry in made)
+    assert all(entry["bytes"] <= file_size or entry["rows"] <= 1 for entry in made)
     assert sum(entry["rows"] for entry in made) == len(sizes)
     for entry in made:
         assert entry["bytes"] == os.path.getsize(folder / entry["path"]) and entry["bytes"] % 10240 == 0
@@ -243,3 +244,11 @@ def test_arguments(tmp_path: Path, options: dict[str, Any], kind: type[FeedpipeE
     with pytest.raises(kind, match=said) as error:
         fp.write_tar(**{"pipe": rows(3), "folder": tmp_path, **options})
     assert "test_write_tar.py" in str(error.value)
+
+
+def test_a_pipe_without_rows_makes_an_archive_without_members(tmp_path: Path) -> None:
+    manifest = fp.write_tar(rows(0), tmp_path / "out")
+    assert [entry["rows"] for entry in entries(manifest)] == [0]
+    fp.verify(manifest)
+    assert members(tmp_path / "out/part-00000.tar") == {}
+    assert list(fp.read_tar(tmp_path / "out")) == list(fp.read_tar(tmp_path / "out", manifest=manifest)) == []

@@ -6,8 +6,8 @@ from collections.abc import Generator
 
 import pytest
 
-from feedpipe.storage import ahead
-from feedpipe.storage.ahead import FIRST, MOST, begun_ahead
+from feedpipe import ahead
+from feedpipe.ahead import FIRST, MOST, begun_ahead
 from feedpipe.storage.fetch import Task
 
 
@@ -84,6 +84,23 @@ def test_an_error_comes_in_its_turn() -> None:
         for _, task in work.run():
             results.append(task.result())
     assert results == [0]
+
+
+def test_closing_it_cancels_what_is_waiting() -> None:
+    cancelled: list[int] = []
+
+    class Noted(Task[int]):
+        def __init__(self, number: int) -> None:
+            super().__init__(lambda: number)
+            self.number = number
+
+        def cancel(self) -> None:
+            cancelled.append(self.number)
+
+    run = begun_ahead(Work().items(), lambda item, ahead: Noted(item), lambda item: True)
+    next(run)
+    run.close()
+    assert cancelled == list(range(1, FIRST + 1))
 
 
 def test_closing_it_closes_all() -> None:

@@ -1,0 +1,101 @@
+"""What has no tensor yet, in `collate`: the error names field and type, and a repair that works."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import re
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+
+import feedpipe as fp
+from feedpipe.errors import DataError
+
+DAY, NOON, HOUR = datetime.date(2020, 1, 2), datetime.datetime(2020, 1, 2, 12), datetime.timedelta(hours=1)
+HALF = decimal.Decimal("0.5")
+
+COLUMNS: dict[str, tuple[Any, Any]] = {
+    "timestamp": (pa.array([0, 7], pa.timestamp("us")), torch.tensor([0, 7])),
+    "timestamp with a zone": (pa.array([0, 7], pa.timestamp("ns", "UTC")), torch.tensor([0, 7])),
+    "date": (pa.array([0, 7], pa.date32()), torch.tensor([0, 7], dtype=torch.int32)),
+    "date of 64 bits": (pa.array([DAY, DAY]).cast(pa.date64()), torch.tensor([1577923200000] * 2)),
+    "time": (pa.array([0, 7], pa.time64("us")), torch.tensor([0, 7])),
+    "time of 32 bits": (pa.array([0, 7], pa.time32("s")), torch.tensor([0, 7], dtype=torch.int32)),
+    "duration": (pa.array([0, 7], pa.duration("ms")), torch.tensor([0, 7])),
+    "decimal": (pa.array([HALF, HALF]), torch.tensor([0.5, 0.5], dtype=torch.float64)),
+    "large decimal": (pa.array([HALF, HALF], pa.decimal256(50, 1)), torch.tensor([0.5, 0.5], dtype=torch.float64)),
+    "list": (pa.array([[0], [1]], pa.list_(pa.timestamp("s"))), None),
+    "struct": (pa.array([{"a": HALF}, {"a": HALF}]), None),
+    "list of structs": (pa.array([[{"a": 1}], [{"a": 2}]]), None),
+    "map": (pa.array([[("a", 1)], []], pa.map_(pa.string(), pa.int64())), None),
+    "dictionary": (pa.array([NOON, NOON]).dictionary_encode(), None),
+}
+
+
+@pytest.mark.parametrize(("column", "expected"), COLUMNS.values(), ids=COLUMNS.keys())
+def test_a_column_says_how_to_cast_it_or_leave_it_out(column: Any, expected: Any) -> None:
+    batches = fp.from_table(pa.table({"n": [1, 2], "when it's": column})).batch(2)
+    with pytest.raises(DataError, match=r"field `when it's(\.a)?`: a column of type .* has no tensor; ") as caught:
+        list(batches.collate())
+    repaired = _repaired(batches, str(caught.value))
+    (made,) = repaired.collate()
+    assert made["n"].tolist() == [1, 2]
+    if expected is None:
+        assert list(made) == ["n"]
+    else:
+        assert list(made) == ["n", "when it's"]
+        assert made["when it's"].dtype == expected.dtype and torch.equal(made["when it's"], expected)
+
+
+def test_nulls_stay_nulls_in_what_is_cast() -> None:
+    batches = fp.from_table(pa.table({"x": pa.array([3, None], pa.timestamp("s"))})).batch(2)
+    with pytest.raises(DataError, match=r"a column of type timestamp\[s\] has no tensor") as caught:
+        list(batches.collate(nulls="nan"))
+    repaired = _repaired(batches, str(caught.value))
+    with pytest.raises(DataError, match="null at row 2"):
+        list(repaired.collate())
+    (made,) = repaired.collate(nulls="nan")
+    assert made["x"][0] == 3 and made["x"][1].isnan()
+
+
+def _repaired(batches: Any, message: str) -> Any:
+    """`batches` with the repair that the error offers, as code."""
+    (call,) = re.findall(r"with `(\.map_columns\(.*\))`\n", message)
+    return eval(f"batches{call}", {"batches": batches})
+
+
+VALUES: dict[str, tuple[list[Any], str]] = {
+    "datetime": ([NOON, NOON], "values of type datetime"),
+    "date": ([DAY, DAY], "values of type date"),
+    "timedelta": ([HOUR, HOUR], "values of type timedelta"),
+    "decimal": ([HALF, HALF], "values of type Decimal"),
+    "datetime64": ([np.datetime64("2020-01-02")] * 2, "values of type datetime64"),
+    "timedelta64": ([np.timedelta64(3, "h")] * 2, "values of type timedelta64"),
+    "array of datetime64": ([np.array(["2020-01-02"], "M8[D]")] * 2, r"arrays of dtype datetime64\[D\]"),
+    "arrays of two units": ([np.zeros(2, "M8[D]"), np.zeros(2, "M8[s]")], r"arrays of dtype datetime64\[D\]"),
+    "None first": ([None, NOON], "values of type datetime"),
+    "None later": ([HALF, None], "values of type Decimal"),
+}
+
+
+@pytest.mark.parametrize(("values", "what"), VALUES.values(), ids=VALUES.keys())
+def test_values_say_how_to_make_numbers_of_them(values: list[Any], what: str) -> None:
+    rows = fp.from_sequence([{"x": value} for value in values])
+    with pytest.raises(DataError, match=f"field `x`: {what} have no tensor; .* with a `.map` before") as caught:
+        list(rows.batch(2).collate())
+    (code,) = re.findall(r"such as `(.*?)`", str(caught.value))
+    numbers = rows.filter(lambda row: row["x"] is not None).map(lambda row: eval(code, {"value": row["x"]}))
+    (made,) = numbers.batch(2).collate()
+    assert len(made) == sum(value is not None for value in values)
+
+
+def test_the_same_is_said_of_what_a_worker_reads() -> None:
+    batches = fp.from_table(pa.table({"x": pa.array([HALF, HALF])})).batch(2)
+    with fp.Loader(batches.collate(), workers=1) as loader, pytest.raises(DataError) as caught:
+        list(loader)
+    assert "field `x`: a column of type decimal128(1, 1) has no tensor; make numbers of it" in str(caught.value)
+    assert __file__ in str(caught.value)
