@@ -69,6 +69,24 @@ def skipping(blocks: Iterable[Block], count: int) -> Iterator[Block]:
         count = 0
 
 
+def groups(blocks: Iterable[Block], size: int) -> Iterator[list[Block]]:
+    """The rows in groups of `size`, the last of fewer; copies nothing."""
+    held: list[Block] = []
+    room = size
+    for block in blocks:
+        start = 0
+        while start < len(block):
+            stop = min(len(block), start + room)
+            held.append(block.slice(start, stop))
+            room -= stop - start
+            start = stop
+            if not room:
+                yield held
+                held, room = [], size
+    if held:
+        yield held
+
+
 def in_pace(block: Block, pace: Pace) -> Iterator[Block]:
     """The block in pieces no longer than the pace allows; copies nothing."""
     start = 0

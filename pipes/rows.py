@@ -185,6 +185,27 @@ def concat(parts: Sequence[RowList]) -> RowList:
     return joined
 
 
+def take_joined(parts: Sequence[RowList], indices: npt.NDArray[np.int64]) -> RowList:
+    """`take(concat(parts), indices)`; columns of arrays one by one, through memory that stays in the cache."""
+    tables = [part.held[0] for part in parts if isinstance(part, Rows) and part.held[1] is None]
+    if len(parts) < 2 or len(tables) < len(parts) or len(set(map(signature, parts))) > 1:
+        return take(concat(parts), indices)
+    scratch = np.empty(0, np.uint8)
+    columns: dict[str, Column] = {}
+    for name in tables[0]:
+        pieces = [table[name] for table in tables]
+        arrays = [piece for piece in pieces if isinstance(piece, np.ndarray)]
+        if len(arrays) < len(pieces):
+            columns[name] = _take(_concat(pieces), indices)
+            continue
+        size = sum(array.nbytes for array in arrays)
+        if size > len(scratch):
+            scratch = np.empty(size, np.uint8)
+        joined = scratch[:size].view(arrays[0].dtype).reshape(-1, *arrays[0].shape[1:])
+        columns[name] = _take(np.concatenate(arrays, out=joined), indices)
+    return Rows(columns, len(indices))
+
+
 def nbytes(rows: RowList) -> int:
     """About how many bytes the rows hold; for lists, judged by the first row."""
     if isinstance(rows, Rows):

@@ -126,6 +126,7 @@ class ParquetFile:
     def _batches(
         self, stream: object, group: int, size: int, buffer: int, *, threads: bool
     ) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
         from pyarrow import parquet
 
         try:
@@ -137,7 +138,8 @@ class ParquetFile:
                 buffer_size=buffer,
                 page_checksum_verification=True,
             )
-            batches = file.iter_batches(size, row_groups=[group], columns=self._read, use_threads=threads)
+            several = threads and pa.cpu_count() > 1  # one alone would do the same work, but into another core's cache
+            batches = file.iter_batches(size, row_groups=[group], columns=self._read, use_threads=several)
             while (batch := next(batches, None)) is not None:
                 batch.validate(full=True)  # Arrow takes text for UTF-8 unseen
                 made = [batch]

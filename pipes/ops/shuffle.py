@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ..block import Block, joined
+from ..block import Block, groups
 from ..checks import check_int
 from ..context import Context, generator
 from ..cursor import Cursor
 from ..errors import Origin, PlanError, located
 from ..permutation import Permutation
-from ..rows import Indices, RowList, take
+from ..rows import Indices, RowList, take_joined
 from ..traits import Operator, Order
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Shuffle(Operator):
         number, origin = at.numbered()
         key = context.key(stage.name, seed=self.seed)
         row = at.row
-        halves = self._halves(stage.input.blocks(origin, context))
+        halves = groups(stage.input.blocks(origin, context), max(1, (self.window or 1) // 2))
         before: list[Block] = []
         carried = _NONE
         if number:
@@ -86,36 +86,18 @@ class Shuffle(Operator):
                 here = Cursor([number, (before or half)[0].at.plain], 0, row)
                 row += len(given)
                 end = Cursor([number + 1, half[0].at.plain], 0, row) if half else here.advance(len(given))
-                yield _chosen([*before, *half], given[random.permutation(len(given))], here, end)
+                order = random.choice(given, len(given), replace=False)  # all of them: `permutation` takes longer
+                yield _chosen([*before, *half], order, here, end)
             if not half:
                 return
             before, carried = half, np.flatnonzero(~now)
             number += 1
 
-    def _halves(self, blocks: Iterator[Block]) -> Iterator[list[Block]]:
-        size = max(1, (self.window or 1) // 2)
-        held: list[Block] = []
-        count = 0
-        for block in blocks:
-            rest: Block | None = block
-            while rest is not None:
-                room = size - count
-                if len(rest) < room:
-                    held.append(rest)
-                    count += len(rest)
-                    rest = None
-                else:
-                    held.append(rest.slice(0, room))
-                    rest = rest.slice(room, len(rest)) if len(rest) > room else None
-                    yield held
-                    held, count = [], 0
-        if held:
-            yield held
-
 
 def _chosen(blocks: list[Block], order: npt.NDArray[np.int64], at: Cursor, end: Cursor) -> Block:
-    rows, origins = joined(blocks)
-    return Block(take(rows, order), at, end, origins and [origins[i] for i in order])
+    origins = [origin for block in blocks for origin in block.origins or ()]
+    rows = take_joined([block.rows for block in blocks], order)
+    return Block(rows, at, end, [origins[i] for i in order] if origins else None)
 
 
 def _length(half: list[Block]) -> int:
@@ -123,7 +105,7 @@ def _length(half: list[Block]) -> int:
 
 
 def _now(random: np.random.Generator, half: list[Block]) -> npt.NDArray[np.bool_]:
-    return random.random(_length(half)) < 0.5
+    return random.integers(0, 2, _length(half), dtype=bool)
 
 
 def shuffle(

@@ -29,7 +29,8 @@ class MultiProcess:
         workers: how many processes.
         start_method: "forkserver" forks them from a clean process, "spawn" starts interpreters, "fork" copies this
             process, which is safe only while it has no threads.
-        prefetch: finished elements that each worker keeps ready.
+        prefetch: finished elements that each worker keeps ready; by default two, and up to 64, but not beyond 32 MiB,
+            where they are made in bursts, as a windowed shuffle does.
         memory: bytes for all elements on their way or still in use, such as "4GiB"; by default a quarter of what the
             machine, or its control group, has, divided by `LOCAL_WORLD_SIZE`. Elements beyond that go a slower way.
         init: called once in each worker process, with the worker's number.
@@ -51,7 +52,7 @@ class MultiProcess:
     workers: int
     _: KW_ONLY
     start_method: StartMethod = "forkserver"
-    prefetch: int = 2
+    prefetch: int | None = None
     memory: int | str | None = None
     init: Callable[[int], object] | None = None
     timeout: float | None = None
@@ -60,8 +61,10 @@ class MultiProcess:
     io_threads: int = 4
 
     def __post_init__(self) -> None:
-        for name in ("workers", "prefetch", "threads", "io_threads"):
+        for name in ("workers", "threads", "io_threads"):
             check_int(name, getattr(self, name), least=1)
+        if self.prefetch is not None:
+            check_int("prefetch", self.prefetch, least=1)
         check_choice("start_method", self.start_method, get_args(StartMethod))
         check_choice("ordered", self.ordered, (True, False))
         if self.memory is not None:

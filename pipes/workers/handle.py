@@ -35,7 +35,7 @@ class Worker:
         deaths: processes that have died here, one after the other, without progress.
     """
 
-    def __init__(self, number: int, arena: int, prefetch: int, *, stacks: bool) -> None:
+    def __init__(self, number: int, arena: int, prefetch: int | None, *, stacks: bool) -> None:
         self.number = number
         self.inbox: deque[Message] = deque()
         self.progress = False

@@ -33,7 +33,7 @@ class Begin(NamedTuple):
 
     Attributes:
         number: of the worker.
-        prefetch: how many finished elements may wait for the consumer.
+        prefetch: how many finished elements may wait for the consumer; None for as many as are of use.
         arena: bytes of the arena; 0 where there is none.
         held: regions that the consumer has from a process before this one.
         stacks: whether it is to write stacks when asked for them.
@@ -41,7 +41,7 @@ class Begin(NamedTuple):
     """
 
     number: int
-    prefetch: int
+    prefetch: int | None
     arena: int
     held: list[Place]
     stacks: bool

@@ -29,6 +29,7 @@ from ..transport.failure import packed_failure
 from ..transport.packing import Packed, Packer
 from ..transport.parcel import read_parcel
 from ..turns import USUAL, Ended, Step, turns
+from .backlog import Backlog
 from .dispatched import Dispatched
 from .life import end_with_owner
 from .protocol import Begin, Order, Place, Terms, plan_of
@@ -72,7 +73,7 @@ class _Worker:
         self._parcel = parcel
         self._packer = Packer()
         self._order: Order | None = None
-        self._waiting = 0  # finished elements that the consumer has not taken
+        self._backlog = Backlog(self._begin.prefetch)
         self._plan: tuple[Terms, Plan] | None = None
 
     def live(self) -> None:
@@ -142,7 +143,7 @@ class _Worker:
 
     def _listen_all(self) -> None:
         """Takes what the owner has to say, and waits while it has enough elements."""
-        while self._listen(wait=self._waiting >= self._begin.prefetch):
+        while self._listen(wait=self._backlog.is_full()):
             pass
 
     def _listen(self, *, wait: bool) -> bool:
@@ -152,12 +153,12 @@ class _Worker:
             return False
         head = message.head
         if isinstance(head, Order):
-            self._order, self._waiting = head, head.waiting
+            self._order, self._backlog.waiting = head, head.waiting
             raise _StopError
         if head[0] == "stop":
             raise _StopError
         _, count, offsets = cast("tuple[str, int, list[int]]", head)
-        self._waiting -= count
+        self._backlog.took(count)
         for offset in offsets:
             cast("Arena", self._arena).free(offset)
         return True
@@ -166,7 +167,7 @@ class _Worker:
         if isinstance(item, Step):
             packed = self._packer.pack(item.element)
             places = self._room([region.nbytes for region in packed.regions])
-            self._waiting += 1
+            self._backlog.made(sum(packed.sizes))
             self._pass(("step", run, item.shard, item.cursor, places, packed.sizes), packed, places)
         elif item.rows is None:
             self._channel.send(("ended", run, item.shard, item.leftover, (), ()))
@@ -196,7 +197,7 @@ class _Worker:
                 f"an element of {size / 2**20:.1f} MiB does not fit into the {self._arena.room / 2**20:.1f} MiB that "
                 "`memory` leaves each worker; allow more, use fewer workers, or make smaller batches"
             )
-        while (offsets := self._arena.reserve(sizes)) is None and self._waiting:
+        while (offsets := self._arena.reserve(sizes)) is None and self._backlog.waiting:
             self._listen(wait=True)
         return [] if offsets is None else list(zip(offsets, sizes, strict=True))
 

@@ -177,7 +177,7 @@ def test_a_state_taken_after_a_death_is_exact(processes, deaths):
 
 
 def test_the_warning_says_how_and_where(processes, deaths):
-    with deaths() as said, fp.Loader(numbers(40), fp.MultiProcess(1)) as loader:
+    with deaths() as said, fp.Loader(numbers(40), fp.MultiProcess(1, prefetch=2)) as loader:
         for row in loader:
             if row == 20:
                 kill_some(processes, random.Random(0))

@@ -69,7 +69,7 @@ def test_epochs(pipe, processes, record_property):
 def test_deaths(processes, deaths):
     expected = [row * row for row in range(500)]
     pipe = numbers(500).map(lambda row: np.full(500, row * row))
-    with deaths(), fp.Loader(pipe, workers=2) as loader:
+    with deaths(), fp.Loader(pipe, fp.MultiProcess(2, prefetch=2)) as loader:
         seen = []
         for epoch in range(EPOCHS):
             got = []
