@@ -145,6 +145,13 @@ def grid(column: Any) -> Array:
     return cast("Array", flat.reshape(len(column), *column.type.shape))
 
 
+def read_only(array: Array) -> Array:
+    """A view of the same memory, through which nothing can be written."""
+    view = np.asarray(array).view()
+    view.flags.writeable = False
+    return view
+
+
 def take(rows: RowList, indices: Indices) -> RowList:
     """The rows at `indices`, in that order; a slice without a copy where they are evenly spaced."""
     if isinstance(indices, range):

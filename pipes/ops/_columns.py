@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from ..rows import Array, Column, Rows, grid, is_grid
+from ..rows import Array, Column, Rows, grid, is_grid, read_only
 from ..torch import UnfitError
 
 
@@ -50,7 +50,7 @@ def listed(values: list[object], name: object) -> Column:
 
 def stored(array: Array, name: object) -> Column:
     """Numbers as they are; text, times and objects as Arrow's."""
-    return _read_only(array) if array.dtype.kind in "biufc" else _inferred(array, name)
+    return read_only(array) if array.dtype.kind in "biufc" else _inferred(array, name)
 
 
 def check_name(name: object) -> str:
@@ -68,7 +68,7 @@ def _array(column: Column, name: str) -> Array:
     if pa.types.is_dictionary(kind):
         return _array(cast("Any", column).dictionary_decode(), name)
     if is_grid(column) and not column.null_count:
-        return _read_only(grid(column))
+        return read_only(grid(column))
     if isinstance(kind, pa.BaseExtensionType):
         return _array(cast("Any", column).storage, name)
     numbers = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
@@ -78,7 +78,7 @@ def _array(column: Column, name: str) -> Array:
             f"field `{name}`: null at row {at + 1} of the batch, and NumPy has none for numbers; fill or drop it "
             'before, or keep it with `format="arrow"`'
         )
-    return _read_only(column.to_numpy(zero_copy_only=False))
+    return read_only(column.to_numpy(zero_copy_only=False))
 
 
 def _inferred(values: object, name: object) -> Column:
@@ -88,9 +88,3 @@ def _inferred(values: object, name: object) -> Column:
         return cast("Column", pa.array(cast("Any", values)))
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         raise UnfitError(f"field `{name}`: its values make no column: {error}") from error
-
-
-def _read_only(array: Array) -> Array:
-    view = array.view()
-    view.flags.writeable = False
-    return view

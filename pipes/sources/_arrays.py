@@ -10,7 +10,7 @@ import numpy as np
 
 from ..cursor import Json
 from ..errors import SourceError
-from ..rows import Array, Indices, Rows, take
+from ..rows import Array, Indices, Rows, read_only, take
 
 
 def rows_at(columns: Mapping[str, Array], length: int, indices: Indices) -> Rows:
@@ -29,13 +29,6 @@ def rows_at(columns: Mapping[str, Array], length: int, indices: Indices) -> Rows
 def described(columns: Mapping[str, Array]) -> Json:
     """Names, dtypes and shapes."""
     return {name: [str(column.dtype), list(column.shape)] for name, column in columns.items()}
-
-
-def read_only(array: Array) -> Array:
-    """A view of the same memory, through which nothing can be written."""
-    view = np.asarray(array).view()
-    view.flags.writeable = False
-    return view
 
 
 class Mapped(NamedTuple):

@@ -16,12 +16,12 @@ from ..formats.npy import HEAD, Npy, read_header
 from ..formats.streams import FAILURES, broken
 from ..ops._contents import content
 from ..ops._gather import gather
-from ..rows import Array, Indices, RowList, Rows
+from ..rows import Array, Indices, RowList, Rows, read_only
 from ..storage.fetch import Task
 from ..storage.file import File
 from ..storage.filesystem import locate
 from ..storage.threads import in_threads
-from ._arrays import read_only, rows_at
+from ._arrays import rows_at
 
 
 class NpyFile(NamedTuple):

@@ -12,10 +12,10 @@ from ..context import Context
 from ..cursor import Json
 from ..errors import ArgumentError, ArgumentTypeError, Origin, located
 from ..pipe import Pipe
-from ..rows import Array, Indices, Row, RowList
+from ..rows import Array, Indices, Row, RowList, read_only
 from ..stage import Stage
 from ..traits import Columns, Operator
-from ._arrays import Packed, described, packed, read_only, rows_at, unpacked
+from ._arrays import Packed, described, packed, rows_at, unpacked
 
 if TYPE_CHECKING:
     import torch

@@ -17,12 +17,12 @@ from ..cursor import Json
 from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, SourceError, located
 from ..graph import shown
 from ..pipe import Pipe
-from ..rows import Array, Indices, Row, RowList
+from ..rows import Array, Indices, Row, RowList, read_only
 from ..stage import Stage
 from ..storage.file import File
 from ..storage.filesystem import locate
 from ..traits import Columns, Operator
-from ._arrays import read_only, rows_at
+from ._arrays import rows_at
 
 _DTYPES = {0x08: "|u1", 0x09: "|i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 _GZIP = b"\x1f\x8b"

@@ -112,7 +112,7 @@ def _texts(manifest: Manifest) -> Iterator[str]:
 def _head(line: bytes, path: str) -> dict[str, Any]:
     try:
         head = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         head = None
     if not isinstance(head, dict) or head.get("format") != FORMAT:
         raise DataError(f"{path} is no manifest: its first line must be a JSON object whose `format` is {FORMAT!r}")

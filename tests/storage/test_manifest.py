@@ -74,6 +74,7 @@ HEAD = '{"format": "feedpipe manifest", "version": 1, "made_by": "list_files", "
         ("id,x\n1,2\n", "is no manifest"),
         ('{"path": "a"}\n', "is no manifest"),
         ("[1]\n", "is no manifest"),
+        ("[" * 50_000 + "\n", "is no manifest"),
         (HEAD.replace('"version": 1', '"version": 2'), "is a manifest of version 2, and this feedpipe reads version 1"),
         (HEAD.replace('"list_files"', "3"), "is damaged: its first line must say what made it"),
         (HEAD.replace('"files": 1', '"files": true'), "is damaged: its first line must say what made it"),
