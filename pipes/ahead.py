@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 from typing import Protocol, TypeVar
@@ -48,9 +49,10 @@ class Together(dict[K, W]):
             work.cancel()
 
 
+@contextmanager
 def begun_ahead(
     items: Generator[T, None, None], begin: Callable[[T, bool], W], is_far: Callable[[T], bool]
-) -> Generator[tuple[T, W], None, None]:
+) -> Generator[Iterator[tuple[T, W]], None, None]:
     """The items in order, and what is to be done with each: begun ahead where it takes long.
 
     Args:
@@ -58,12 +60,22 @@ def begun_ahead(
         begin: makes the work of an item; it is told whether a thread will begin with it before its turn.
         is_far: whether the work for an item takes long.
     """
+    run = object()
+    _runs.add(run)
+    try:
+        with closing(items), closing(_begun(items, begin, is_far)) as begun:
+            yield begun
+    finally:
+        _runs.discard(run)
+
+
+def _begun(
+    items: Iterator[T], begin: Callable[[T, bool], W], is_far: Callable[[T], bool]
+) -> Generator[tuple[T, W], None, None]:
     waiting: deque[tuple[T, W]] = deque()
     far = True  # the last of them
     failed: BaseException | None = None
     most = FIRST
-    run = object()
-    _runs.add(run)
     try:
         while True:
             while failed is None and len(waiting) <= most and (far or not waiting):
@@ -85,10 +97,8 @@ def begun_ahead(
             else:
                 raise failed
     finally:
-        _runs.discard(run)
         for _, work in waiting:
             work.cancel()
-        items.close()
 
 
 @dataclass(frozen=True)

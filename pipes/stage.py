@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Hashable, Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import replace
 from typing import TypeAlias, TypeVar, cast
 
@@ -158,8 +158,7 @@ class Stage:
         """
         context = replace(context, begun={})
         items = ((index, *self._awaited(index, context)) for index in indices)
-        rows = begun_ahead(items, lambda item, ahead: item[1], lambda item: bool(item[1]))
-        with closing(rows):
+        with begun_ahead(items, lambda item, ahead: item[1], lambda item: bool(item[1])) as rows:
             for (index, works, near), _ in rows:
                 if not works:
                     return index, not near

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import AbstractContextManager, ExitStack
 
 import pytest
 
@@ -40,50 +41,50 @@ class Work:
             self.ahead.append(item)
         return Task(lambda: item if item != self.wrong else 1 // 0)
 
-    def run(self, *, far: bool = True) -> Generator[tuple[int, Task[int]], None, None]:
+    def run(self, *, far: bool = True) -> AbstractContextManager[Iterator[tuple[int, Task[int]]]]:
         return begun_ahead(self.items(), self.begin, lambda item: far)
 
 
 def test_in_order_and_ahead() -> None:
     work = Work()
-    run = work.run()
-    for number, (item, task) in enumerate(run):
-        assert (item, task.result()) == (number, number)
-        assert len(work.taken) - number - 1 == min(MOST if number > 1 else FIRST * (number + 1), 99 - number)
+    with work.run() as run:
+        for number, (item, task) in enumerate(run):
+            assert (item, task.result()) == (number, number)
+            assert len(work.taken) - number - 1 == min(MOST if number > 1 else FIRST * (number + 1), 99 - number)
     assert work.ahead == list(range(1, 100)) and work.closed and not ahead._runs
 
 
 def test_what_is_near_is_not_taken_ahead() -> None:
     work = Work()
-    for number, (item, _) in enumerate(work.run(far=False)):
-        assert item == number and len(work.taken) == number + 1
+    with work.run(far=False) as run:
+        for number, (item, _) in enumerate(run):
+            assert item == number and len(work.taken) == number + 1
     assert not work.ahead
 
 
 def test_runs_of_one_process_share_its_threads() -> None:
     works = [Work() for _ in range(8)]
-    runs = [work.run() for work in works]
-    for _ in range(10):
-        for run in runs:
-            next(run)
-    assert all(len(work.taken) == 10 + MOST // 8 for work in works[1:])
-    for run in runs:
-        run.close()
+    with ExitStack() as stack:
+        runs = [stack.enter_context(work.run()) for work in works]
+        for _ in range(10):
+            for run in runs:
+                next(run)
+        assert all(len(work.taken) == 10 + MOST // 8 for work in works)
     assert not ahead._runs
 
 
 def test_an_error_comes_in_its_turn() -> None:
     work = Work(last=3, wrong=3)
-    run = work.run()
-    assert [item for item, _ in itertools.islice(run, 3)] == [0, 1, 2]
-    with pytest.raises(ValueError, match="no more"):
-        next(run)
+    with work.run() as run:
+        assert [item for item, _ in itertools.islice(run, 3)] == [0, 1, 2]
+        with pytest.raises(ValueError, match="no more"):
+            next(run)
     work = Work(last=3, wrong=1)
     results = []
-    with pytest.raises(ZeroDivisionError):
-        for _, task in work.run():
+    with pytest.raises(ZeroDivisionError), work.run() as run:
+        for _, task in run:
             results.append(task.result())
-    assert results == [0]
+    assert results == [0] and work.closed and not ahead._runs
 
 
 def test_closing_it_cancels_what_is_waiting() -> None:
@@ -97,18 +98,17 @@ def test_closing_it_cancels_what_is_waiting() -> None:
         def cancel(self) -> None:
             cancelled.append(self.number)
 
-    run = begun_ahead(Work().items(), lambda item, ahead: Noted(item), lambda item: True)
-    next(run)
-    run.close()
+    with begun_ahead(Work().items(), lambda item, ahead: Noted(item), lambda item: True) as run:
+        next(run)
     assert cancelled == list(range(1, FIRST + 1))
 
 
 def test_closing_it_closes_all() -> None:
     go = threading.Event()
     work = Work()
-    run = begun_ahead(work.items(), lambda item, ahead: Task(go.wait), lambda item: True)
-    next(run)
-    run.close()
+    with begun_ahead(work.items(), lambda item, ahead: Task(go.wait), lambda item: True) as run:
+        next(run)
     go.set()
     assert work.closed and not ahead._runs
-    assert list(Work(last=0).run()) == []
+    with Work(last=0).run() as run:
+        assert list(run) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
 import pyarrow as pa
@@ -62,7 +63,9 @@ class Pieces:
     def __exit__(self, *error: object) -> None:
         self._files.close()
 
-    def begun(self, blocks: Iterator[Block]) -> Iterator[tuple[tuple[Block, int, RecordBatch], _Begun]]:
+    def begun(
+        self, blocks: Iterator[Block]
+    ) -> AbstractContextManager[Iterator[tuple[tuple[Block, int, RecordBatch], _Begun]]]:
         """The units in blocks, each with its block and its place there; files that lie far are opened ahead."""
         units = ((block, index, cast("RecordBatch", unit)) for block in blocks for index, unit in enumerate(block.rows))
         return begun_ahead(units, self._begin, lambda item: self._threads and not item[2].file.is_near())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
 from ..ahead import MOST, begun_ahead
@@ -55,7 +56,9 @@ class OpenFiles:
         while self._open:
             self._close_oldest()
 
-    def begun(self, blocks: Iterator[Block]) -> Iterator[tuple[tuple[Block, int, RowGroup], Task[_Source]]]:
+    def begun(
+        self, blocks: Iterator[Block]
+    ) -> AbstractContextManager[Iterator[tuple[tuple[Block, int, RowGroup], Task[_Source]]]]:
         """The row groups in blocks, each with its block and its place there; those that lie far are fetched ahead."""
         groups = ((block, index, cast("RowGroup", group)) for block in blocks for index, group in enumerate(block.rows))
         return begun_ahead(groups, self._begin, lambda item: self._threads and not item[2].file.is_near())

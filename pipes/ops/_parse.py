@@ -63,23 +63,23 @@ class Parse(Operator):
         pace, growth = context.pace(), Growth()
         blocks = stage.input.blocks(Cursor.of(source), context)
         parts = ((block, index, cast("ByteRange", part)) for block in blocks for index, part in enumerate(block.rows))
-        begun = begun_ahead(parts, _begin, lambda item: context.threads and not item[2].file.is_near())
-        for (block, index, part), opened in begun:
-            here = block.at.advance(index).plain
-            after = block.at.advance(index + 1) if index + 1 < len(block) else block.end
-            for piece in self._pieces(stage, part, opened, Place(*place), before, growth, origins=context.origins):
-                count = len(piece.rows)
-                if count:
-                    start = Cursor([here, *piece.chunk.at, piece.before], 0, row)
-                    token: Json = [here, *piece.chunk.end, piece.before + count]
-                    if piece.chunk.last:
-                        token = [after.plain, *Place(), 0]
-                    row += count
-                    end = start.advance(count) if piece.error is not None else Cursor(token, 0, row)
-                    yield from in_pace(Block(piece.rows, start, end, piece.origins), pace)
-                if piece.error is not None:
-                    raise relocated(piece.error, stage) from piece.error
-            place, before = [*Place()], 0
+        with begun_ahead(parts, _begin, lambda item: context.threads and not item[2].file.is_near()) as begun:
+            for (block, index, part), opened in begun:
+                here = block.at.advance(index).plain
+                after = block.at.advance(index + 1) if index + 1 < len(block) else block.end
+                for piece in self._pieces(stage, part, opened, Place(*place), before, growth, origins=context.origins):
+                    count = len(piece.rows)
+                    if count:
+                        start = Cursor([here, *piece.chunk.at, piece.before], 0, row)
+                        token: Json = [here, *piece.chunk.end, piece.before + count]
+                        if piece.chunk.last:
+                            token = [after.plain, *Place(), 0]
+                        row += count
+                        end = start.advance(count) if piece.error is not None else Cursor(token, 0, row)
+                        yield from in_pace(Block(piece.rows, start, end, piece.origins), pace)
+                    if piece.error is not None:
+                        raise relocated(piece.error, stage) from piece.error
+                place, before = [*Place()], 0
 
     def _pieces(
         self,

@@ -36,8 +36,9 @@ class ParseArrow(ParseCounted[ArrowIpc]):
         source, number, inside = cast("tuple[Json, int, int] | None", at.token) or (None, 0, 0)
         row = at.row
         pace = context.pace()
-        with Pieces(self.format, stage, threads=context.threads) as pieces:
-            for (block, index, unit), opened in pieces.begun(stage.input.blocks(Cursor.of(source), context)):
+        blocks = stage.input.blocks(Cursor.of(source), context)
+        with Pieces(self.format, stage, threads=context.threads) as pieces, pieces.begun(blocks) as begun:
+            for (block, index, unit), opened in begun:
                 here = block.at.advance(index).plain
                 after = block.at.advance(index + 1) if index + 1 < len(block) else block.end
                 for piece in pieces.of(unit, opened, number, inside):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -55,7 +54,7 @@ class ParseBytes(Operator):
     def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
         pace = context.pace()
         parts = self._parts(stage, stage.input.blocks(at, context), context)
-        with closing(begun_ahead(parts, lambda part, ahead: part[1], lambda part: bool(part[1]))) as begun:
+        with begun_ahead(parts, lambda part, ahead: part[1], lambda part: bool(part[1])) as begun:
             for (block, _), works in begun:
                 reading = self._read(stage, block.rows, works.get(0), context)
                 start = 0

@@ -39,11 +39,12 @@ class ParseParquet(ParseCounted[Parquet]):
         source, inside = cast("tuple[Json, int] | None", at.token) or (None, 0)
         row = at.row
         pace = context.pace()
-        with OpenFiles(self.format, stage, threads=context.threads) as files:
-            for (block, index, group), begun in files.begun(stage.input.blocks(Cursor.of(source), context)):
+        blocks = stage.input.blocks(Cursor.of(source), context)
+        with OpenFiles(self.format, stage, threads=context.threads) as files, files.begun(blocks) as begun:
+            for (block, index, group), opened in begun:
                 here = block.at.advance(index).plain
                 after = block.at.advance(index + 1) if index + 1 < len(block) else block.end
-                for piece in files.pieces(group, begun, inside):
+                for piece in files.pieces(group, opened, inside):
                     start = Cursor([here, inside], 0, row)
                     inside = piece.stop
                     row += len(piece.rows)

@@ -47,17 +47,17 @@ class ParseTar(Operator):
         pace = context.pace()
         blocks = stage.input.blocks(Cursor.of(source), context)
         files = ((block, k, check_file(stage, self.kind, v)) for block in blocks for k, v in enumerate(block.rows))
-        begun = begun_ahead(files, _begin, lambda item: context.threads and not item[2].is_near())
-        for (block, index, file), opened in begun:
-            here = block.at.advance(index).plain
-            after = block.at.advance(index + 1) if index + 1 < len(block) else block.end
-            for groups, last in self._parts(stage, opened, offset, pace):
-                start = Cursor([here, groups[0].at], 0, row)
-                row += len(groups)
-                token: Json = [after.plain, 0] if last else [here, groups[-1].end]
-                origins = _origins(file, groups) if context.origins else None
-                yield Block([group.row for group in groups], start, Cursor(token, 0, row), origins)
-            offset = 0
+        with begun_ahead(files, _begin, lambda item: context.threads and not item[2].is_near()) as begun:
+            for (block, index, file), opened in begun:
+                here = block.at.advance(index).plain
+                after = block.at.advance(index + 1) if index + 1 < len(block) else block.end
+                for groups, last in self._parts(stage, opened, offset, pace):
+                    start = Cursor([here, groups[0].at], 0, row)
+                    row += len(groups)
+                    token: Json = [after.plain, 0] if last else [here, groups[-1].end]
+                    origins = _origins(file, groups) if context.origins else None
+                    yield Block([group.row for group in groups], start, Cursor(token, 0, row), origins)
+                offset = 0
 
     def _parts(self, stage: Stage, opened: Opened, offset: int, pace: Pace) -> Iterator[tuple[list[Group], bool]]:
         """The groups of a file from `offset` on, as many at a time as make a block, and whether the file ends there."""

@@ -246,7 +246,7 @@ with fp.Loader(pipe, fp.MultiProcess(2, memory="32GiB")) as loader:
     def test_who_keeps_labels_keeps_no_images(self, caplog):
         image = 2 * 2**20
         pipe = numbers(100).map(lambda row: {"image": np.full(image, row, np.uint8), "label": np.full(8, row)})
-        with fp.Loader(pipe, fp.MultiProcess(1, memory="64MiB")) as loader:
+        with fp.Loader(pipe, fp.MultiProcess(1, memory="64MiB", prefetch=2)) as loader:
             labels = [element["label"] for element in loader]
             used = sum(
                 os.stat(file).st_blocks * 512
