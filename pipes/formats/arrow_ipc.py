@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import io
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -47,6 +47,12 @@ class Batch(NamedTuple):
     compressed: bool
 
 
+Head: TypeAlias = tuple[int, int]
+"""Where the head of a record batch is, and how many bytes it takes."""
+Read: TypeAlias = Callable[[int, int], bytes]
+Apply: TypeAlias = Callable[[Callable[[Head], Batch], Iterable[Head]], Iterable[Batch]]
+
+
 class Names:
     """The columns of a file or stream."""
 
@@ -79,14 +85,33 @@ class Footer(Names):
         super().__init__(name, schema)
         digest = hashlib.blake2b(data + size.to_bytes(8, "little"), digest_size=8).digest()
         self.seal = int.from_bytes(digest, "little", signed=True)
+        self._size = size
         self._blocks = np.frombuffer(Table.root(data).structs(3, _BLOCK.itemsize), _BLOCK)
 
-    def batches(self, stream: BinaryIO) -> list[Batch]:
-        """What the heads of all record batches say; reads no columns."""
+    def batches(self, read: Read, apply: Apply = map) -> list[Batch]:
+        """What the heads of all record batches say; reads no columns.
+
+        Args:
+            read: gives the bytes at an offset, so many.
+            apply: `map`, or what does the same in threads.
+        """
+        heads: list[Head] = self._blocks[["offset", "head"]].tolist()
         try:
-            return [_batch(stream, *block) for block in self._blocks[["offset", "head"]].tolist()]
+            return list(apply(lambda head: self._batch(read, *head), heads))
         except broken_ipc() as error:
             raise told(error, f"{self.name}: the head of a record batch") from error
+
+    def _batch(self, read: Read, offset: int, size: int) -> Batch:
+        if not 0 <= offset <= offset + size <= self._size:
+            raise ValueError(f"it should have {size} bytes at {offset}, and the file has {self._size}")
+        data = read(offset, size)
+        if len(data) < max(size, 8):
+            raise ValueError(f"it should have {size} bytes and has {len(data)}")
+        head = Table.root(data[8 if data.startswith(_CONTINUED) else 4 :]).table(2)
+        rows = head.int64(0) if head is not None else -1
+        if head is None or not 0 <= rows < _MOST_ROWS:
+            raise ValueError(f"it says that it has {rows} rows")
+        return Batch(rows, head.field(3) is not None)
 
 
 def read_names(stream: io.BufferedReader, name: str) -> Names:
@@ -159,15 +184,3 @@ def _read_footer(stream: BinaryIO, name: str) -> Footer:
     # To Arrow, these bytes are a file of which it reads the footer.
     schema = pa.ipc.open_file(pa.BufferReader(_MAGIC + b"\0\0" + data[-length - end :])).schema
     return Footer(name, schema, data[-length - end : -end], size)
-
-
-def _batch(stream: BinaryIO, offset: int, size: int) -> Batch:
-    stream.seek(offset)
-    data = stream.read(size) if size > 0 else b""
-    if len(data) < max(size, 8):
-        raise ValueError(f"it should have {size} bytes and has {len(data)}")
-    head = Table.root(data[8 if data.startswith(_CONTINUED) else 4 :]).table(2)
-    rows = head.int64(0) if head is not None else -1
-    if head is None or not 0 <= rows < _MOST_ROWS:
-        raise ValueError(f"it says that it has {rows} rows")
-    return Batch(rows, head.field(3) is not None)

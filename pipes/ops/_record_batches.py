@@ -5,13 +5,16 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, cast
+from functools import partial
+from typing import BinaryIO, ClassVar, NamedTuple, cast
 
 import numpy as np
 
 from ..errors import DataError
-from ..formats.arrow_ipc import ArrowIpc, Footer, Names, read_names
+from ..formats.arrow_ipc import ArrowIpc, Batch, Footer, Names, read_names
 from ..storage.file import File
+from ..storage.remote import RemoteStream
+from ..storage.retry import Ended
 from ..storage.threads import in_threads
 from ._counted import UNKNOWN, CountedUnits
 
@@ -69,10 +72,22 @@ class RecordBatches(CountedUnits[ArrowIpc, RecordBatch]):
                         "`list_files(...).open_files().parse_arrow()` reads it in order"
                     )
                 return [RecordBatch(file, STREAM, UNKNOWN, 0, 0, False)]
-            batches = names.batches(stream)
+            batches = _batches(names, stream)
         firsts = np.cumsum([0, *(batch.rows for batch in batches)]).tolist()
         return [
             RecordBatch(file, k, batch.rows, firsts[k], names.seal, batch.compressed)
             for k, batch in enumerate(batches)
             if batch.rows
         ]
+
+
+def _batches(footer: Footer, stream: BinaryIO) -> list[Batch]:
+    raw: object = getattr(stream, "raw", stream)
+    if isinstance(raw, RemoteStream):
+        return footer.batches(partial(raw.file.read, ended=Ended()), in_threads)
+
+    def read(offset: int, size: int) -> bytes:
+        stream.seek(offset)
+        return stream.read(size)
+
+    return footer.batches(read)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import datetime
 import gzip
 import io
+import itertools
 import os
 import pickle
+import threading
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -27,7 +29,11 @@ from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, Feedpip
 from feedpipe.formats.arrow_file import ArrowFile
 from feedpipe.ops import _arrow_rows
 from feedpipe.stage import bind, resolve
+from feedpipe.storage.remote import RemoteFile
+from feedpipe.storage.retry import Ended
 from feedpipe.testing import check_operator, same
+
+from ..storage.elsewhere import Elsewhere
 
 FILE, STREAM = pa.ipc.new_file, pa.ipc.new_stream
 WAYS = pytest.mark.parametrize("indexed", [False, True])
@@ -564,3 +570,22 @@ def test_damaged_bytes_give_an_error_or_rows(tmp_path: Path, form: Any, compress
     for batch in rows:
         batch.validate(full=True)
         batch.to_pylist()
+
+
+def test_the_heads_of_batches_that_lie_far_are_read_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Elsewhere({"a.arrow": encoded({"id": list(range(40)), "t": ["x" * 10_000] * 40}, 1)})
+    together = threading.Barrier(16, timeout=60)
+    heads: list[int] = []
+    numbers = itertools.count()
+    read = RemoteFile.read
+
+    def wait(self: RemoteFile, start: int, size: int, ended: Ended) -> bytes:
+        if size < 1_000:
+            heads.append(start)
+            if 10 <= next(numbers) < 26:
+                together.wait()
+        return read(self, start, size, ended)
+
+    monkeypatch.setattr(RemoteFile, "read", wait)
+    assert len(fp.read_arrow("a.arrow", filesystem=place.filesystem)) == 40
+    assert len(heads) == len(set(heads)) == 40
