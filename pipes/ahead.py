@@ -24,7 +24,7 @@ class Work(Protocol):
     """What can be begun before its turn."""
 
     def start(self) -> None:
-        """Lets a thread begin with it."""
+        """Lets a thread begin with it, or with what there was no room for when it began. Called again and again."""
         ...
 
     def cancel(self) -> None:
@@ -72,12 +72,15 @@ def begun_ahead(
 def _begun(
     items: Iterator[T], begin: Callable[[T, bool], W], is_far: Callable[[T], bool]
 ) -> Generator[tuple[T, W], None, None]:
-    waiting: deque[tuple[T, W]] = deque()
+    waiting: deque[tuple[T, W, bool]] = deque()  # and whether it was begun ahead
     far = True  # the last of them
     failed: BaseException | None = None
     most = FIRST
     try:
         while True:
+            for _, work, ahead in waiting:
+                if ahead:
+                    work.start()
             while failed is None and len(waiting) <= most and (far or not waiting):
                 try:
                     item = next(items)
@@ -86,18 +89,18 @@ def _begun(
                     break
                 far = is_far(item)
                 ahead = far and bool(waiting)
-                waiting.append((item, begin(item, ahead)))
+                waiting.append((item, begin(item, ahead), ahead))
                 if ahead:
                     waiting[-1][1].start()
             if waiting:
                 most = max(1, min(2 * most, MOST // len(_runs)))
-                yield waiting.popleft()
+                yield waiting.popleft()[:2]
             elif failed is None or isinstance(failed, StopIteration):
                 return
             else:
                 raise failed
     finally:
-        for _, work in waiting:
+        for _, work, _ in waiting:
             work.cancel()
 
 

@@ -112,3 +112,22 @@ def test_closing_it_closes_all() -> None:
     assert work.closed and not ahead._runs
     with Work(last=0).run() as run:
         assert list(run) == []
+
+
+def test_what_waits_is_told_to_go_on_at_each_step() -> None:
+    told: list[int] = []
+
+    class Noted(Task[int]):
+        def __init__(self, number: int) -> None:
+            super().__init__(lambda: number)
+            self.number = number
+
+        def start(self) -> None:
+            told.append(self.number)
+
+    near = 6
+    with begun_ahead(Work(last=10).items(), lambda item, ahead: Noted(item), lambda item: item != near) as run:
+        next(run)
+        assert told == [1, 2, 3, 4, 5]
+        next(run)
+        assert told == [1, 2, 3, 4, 5, 1, 2, 3, 4, 5]

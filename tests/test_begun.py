@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 import PIL.Image
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import feedpipe as fp
 from feedpipe import ahead
+from feedpipe.ahead import FIRST
 from feedpipe.context import Context
 from feedpipe.cursor import START
 from feedpipe.errors import MissingError, RowError, SourceError
@@ -308,6 +310,35 @@ def test_the_next_files_are_begun_while_one_is_read(name: str) -> None:
     assert rows == expected and len(rows) == COUNT
     settle()
     assert place.open == 0
+
+
+def parquet() -> bytes:
+    data = io.BytesIO()
+    pq.write_table(pa.table({"x": np.random.default_rng(0).random(2**17)}), data)
+    return data.getvalue()
+
+
+@pytest.mark.parametrize("name", ["bytes", "lines", "parquet"])
+def test_what_had_no_room_is_fetched_when_there_is(name: str) -> None:
+    data, each, parse = {
+        "bytes": (bytes(2**20), 1, lambda files: files.parse_bytes()),
+        "lines": (b"x" * 2**20, 1, lambda files: files.parse_lines()),
+        "parquet": (parquet(), 2**17, lambda files: files.parse_parquet()),
+    }[name]
+    place = Elsewhere({f"files/{n:02d}": data for n in range(COUNT)})
+    files = fp.list_files("files", filesystem=place.filesystem).open_files(filesystem=place.filesystem)
+    blocks = bind(resolve(parse(files))).blocks(START, Context())
+    fetch.budget.take(fetch.BUDGET, needed=True)
+    rows = len(next(blocks))
+    settle()
+    fetched = [path for path, begin, end in place.requests if end - begin > 2**19]
+    assert fetched == ["files/00"]
+    fetch.budget.give(fetch.BUDGET)
+    while rows <= each:
+        rows += len(next(blocks))
+    settle()
+    fetched = [path for path, begin, end in place.requests if end - begin > 2**19]
+    assert sorted(fetched) == [f"files/{n:02d}" for n in range(len(fetched))] and len(fetched) > FIRST
 
 
 @pytest.mark.parametrize("name", [*FILES, "text"])

@@ -37,7 +37,7 @@ class ArrowFile:
 
         self.name = file.name
         self._fixed = options.known(file.name)
-        self._stream = file.open(None)
+        self._stream: io.BufferedReader = file.open(None)
         self.mapped = local is not None
         try:
             source: Any = getattr(self._stream, "raw", self._stream)
@@ -46,7 +46,7 @@ class ArrowFile:
                 with pa.memory_map(local) as mapping:
                     source = mapping.read_buffer()
                 self._stream = io.BufferedReader(cast("io.RawIOBase", pa.BufferReader(source)))
-            footer = read_names(cast("io.BufferedReader", self._stream), file.name)
+            footer = read_names(self._stream, file.name)
             if not isinstance(footer, Footer) or footer.seal != seal:
                 raise SourceError(
                     f"{file.name} has changed since its footer was read; a pipe and a loader read footers once, so "

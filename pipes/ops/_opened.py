@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import BinaryIO
 
 from ..storage.fetch import Task
-from ..storage.file import WHOLE, File
+from ..storage.file import WHOLE, File, Stream
 
 
-class Opened(Task[BinaryIO]):
-    """Opens a file; what `part` of it will be read is then on its way, as far as the budget has room."""
+class Opened(Task[Stream]):
+    """Opens a file; what `part` of it will be read is then on its way, as soon as the budget has room."""
 
-    def __init__(self, file: File, part: range | None = WHOLE) -> None:
-        super().__init__(partial(file.stream, part=part))
+    def __init__(self, file: File, part: range | None = WHOLE, compression: str | None = "infer") -> None:
+        super().__init__(partial(file.stream, compression, part))
         self.file = file
+
+    def start(self) -> None:
+        stream = self.finished
+        if stream is None:
+            super().start()
+        elif stream.remote is not None:
+            stream.remote.begin()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ..ahead import MOST, begun_ahead
 from ..block import Block
@@ -14,7 +14,8 @@ from ..formats.parquet import Parquet
 from ..formats.parquet_file import ParquetFile, Piece, Width
 from ..formats.parquet_footer import Footer, read_footer
 from ..storage.fetch import Task
-from ..storage.remote import RemoteRanges, RemoteStream
+from ..storage.file import Stream
+from ..storage.remote import RemoteRanges
 from ._files import relocated
 from ._row_groups import RowGroup
 
@@ -28,7 +29,7 @@ _NEAR, _FAR = 2**16, 2**22
 
 class _Open(NamedTuple):
     file: ParquetFile
-    stream: BinaryIO
+    stream: Stream
 
 
 class _Source(NamedTuple):
@@ -37,6 +38,17 @@ class _Source(NamedTuple):
     file: ParquetFile
     stream: Any
     buffer: int
+
+
+class _Begun(Task[_Source]):
+    """Opens a file; a row group is then on its way, as far as the budget has room."""
+
+    def start(self) -> None:
+        source = self.finished
+        if source is None:
+            super().start()
+        elif isinstance(source.stream, RemoteRanges):
+            source.stream.fetch(needed=False)
 
 
 class OpenFiles:
@@ -67,6 +79,8 @@ class OpenFiles:
         """The rows of a row group without the first `inside`."""
         try:
             file, stream, buffer = source.result()
+            if isinstance(stream, RemoteRanges):
+                stream.fetch(needed=True)
             try:
                 yield from file.pieces(
                     stream, group.number, group.first, inside, self._width, buffer=buffer, threads=self._threads
@@ -83,17 +97,16 @@ class OpenFiles:
 
         def source() -> _Source:
             file, stream = opened.result()
-            raw: Any = getattr(stream, "raw", stream)
-            if not isinstance(raw, RemoteStream):
-                return _Source(file, raw, _NEAR)
+            if stream.remote is None:
+                return _Source(file, stream.raw, _NEAR)
             parts = file.parts(group.number)
             if parts is None:
-                return _Source(file, raw, _FAR)
-            ranges = RemoteRanges(raw.file, parts)
-            ranges.fetch(needed=not ahead)
+                return _Source(file, stream.raw, _FAR)
+            ranges = RemoteRanges(stream.remote.file, parts)
+            ranges.fetch(needed=False)
             return _Source(file, ranges, 0)
 
-        return Task(source)
+        return _Begun(source)
 
     def _opened(self, group: RowGroup) -> Task[_Open]:
         key = id(group.file.filesystem), group.file.path, group.seal
@@ -121,7 +134,7 @@ def _open(options: Parquet, group: RowGroup) -> _Open:
         raise
 
 
-def _same(stream: BinaryIO, group: RowGroup) -> Footer:
+def _same(stream: Stream, group: RowGroup) -> Footer:
     """The footer of the file, if it is the one that told of the row group."""
     reason = "it is another one now"
     try:

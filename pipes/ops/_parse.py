@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
 from ..ahead import begun_ahead
 from ..block import Block, in_pace
@@ -14,10 +14,10 @@ from ..errors import DataError, Origin, SourceError
 from ..formats.chunks import Chunk, ChunkReader, Format, Growth, Place
 from ..graph import written
 from ..rows import RowList
-from ..storage.fetch import Task
 from ..traits import Operator
 from ._byte_ranges import ByteRange, ByteRanges
 from ._files import relocated
+from ._opened import Opened
 
 if TYPE_CHECKING:
     from ..stage import Stage
@@ -85,7 +85,7 @@ class Parse(Operator):
         self,
         stage: Stage,
         part: ByteRange,
-        opened: Task[BinaryIO],
+        opened: Opened,
         place: Place,
         before: int,
         growth: Growth,
@@ -107,8 +107,8 @@ class Parse(Operator):
             raise relocated(error, stage) from error
 
 
-def _begin(item: tuple[Block, int, ByteRange], ahead: bool) -> Task[BinaryIO]:
+def _begin(item: tuple[Block, int, ByteRange], ahead: bool) -> Opened:
     file, start, stop, _ = item[2]
     # The first file of a run may be all that is looked at. A range is found from the byte before it.
     part = range(max(0, start - 1), stop) if ahead or start else None
-    return Task(lambda: file.stream(part=part))
+    return Opened(file, part)

@@ -6,14 +6,13 @@ import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import BinaryIO, ClassVar, NamedTuple, cast
+from typing import ClassVar, NamedTuple, cast
 
 import numpy as np
 
 from ..errors import DataError
 from ..formats.arrow_ipc import ArrowIpc, Batch, Footer, Names, read_names
-from ..storage.file import File
-from ..storage.remote import RemoteStream
+from ..storage.file import File, Stream
 from ..storage.retry import Ended
 from ..storage.threads import in_threads
 from ._counted import UNKNOWN, CountedUnits
@@ -81,10 +80,9 @@ class RecordBatches(CountedUnits[ArrowIpc, RecordBatch]):
         ]
 
 
-def _batches(footer: Footer, stream: BinaryIO) -> list[Batch]:
-    raw: object = getattr(stream, "raw", stream)
-    if isinstance(raw, RemoteStream):
-        return footer.batches(partial(raw.file.read, ended=Ended()), in_threads)
+def _batches(footer: Footer, stream: Stream) -> list[Batch]:
+    if stream.remote is not None:
+        return footer.batches(partial(stream.remote.file.read, ended=Ended()), in_threads)
 
     def read(offset: int, size: int) -> bytes:
         stream.seek(offset)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from threading import Lock
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +16,8 @@ from ..formats.npy import HEAD, Npy, read_header
 from ..formats.streams import FAILURES, broken
 from ..ops._contents import content
 from ..ops._gather import gather
+from ..ops._opened import Opened
 from ..rows import Array, Indices, RowList, Rows, read_only
-from ..storage.fetch import Task
 from ..storage.file import File
 from ..storage.filesystem import locate
 from ..storage.threads import in_threads
@@ -40,7 +40,7 @@ class NpyFile(NamedTuple):
         return range(self.head.begin + first * width, self.head.begin + (first + count) * width)
 
 
-class Ranges(Together[str, Task[BinaryIO]]):
+class Ranges(Together[str, Opened]):
     """Files that are opened for a row to come, by column; its bytes are then on their way."""
 
 
@@ -58,7 +58,7 @@ class Joined:
         self._arrays: dict[tuple[str, int], Array | None] = {}
         self._parts: dict[int, dict[str, Array | None]] = {}
 
-    def rows(self, indices: Indices, begun: Mapping[str, Task[BinaryIO]], *, threads: bool) -> RowList:
+    def rows(self, indices: Indices, begun: Mapping[str, Opened], *, threads: bool) -> RowList:
         """The rows at `indices`, as a `Rows`; columns of an only one may have been begun."""
         return gather(indices, self._cuts, partial(self._rows, begun=begun, threads=threads))
 
@@ -69,7 +69,7 @@ class Joined:
             number, start = self._at(name, row)
             file = self._columns[name][number]
             if view is None and not file.file.is_near():
-                found[name] = Task(partial(file.file.stream, None, file.range(start, 1)))
+                found[name] = Opened(file.file, file.range(start, 1), None)
         return found or None
 
     def place(self, index: int) -> tuple[File, int]:
@@ -84,7 +84,7 @@ class Joined:
         number = min(int(np.searchsorted(starts, row, "right")), len(starts) - 1) - 1
         return number, row - int(starts[number])
 
-    def _rows(self, part: int, indices: Indices, *, begun: Mapping[str, Task[BinaryIO]], threads: bool) -> Rows:
+    def _rows(self, part: int, indices: Indices, *, begun: Mapping[str, Opened], threads: bool) -> Rows:
         views = self._part(part)
         mapped = {name: view for name, view in views.items() if view is not None}
         if len(mapped) == len(views):
@@ -153,7 +153,7 @@ def _mapped(found: NpyFile, path: str) -> object:
         return file.read_buffer()
 
 
-def _fetched(found: NpyFile, places: npt.NDArray[np.int64], opened: Task[BinaryIO] | None, *, threads: bool) -> Array:
+def _fetched(found: NpyFile, places: npt.NDArray[np.int64], opened: Opened | None, *, threads: bool) -> Array:
     """The rows at `places`, each run of neighbours by one request; from `opened`, where the only row has been begun."""
     runs = [run for run in np.split(places, np.flatnonzero(np.diff(places) != 1) + 1) if len(run)]
     read = partial(_run, found, opened=opened)
@@ -161,7 +161,7 @@ def _fetched(found: NpyFile, places: npt.NDArray[np.int64], opened: Task[BinaryI
     return np.concatenate([np.zeros((0, *found.head.shape[1:]), found.head.dtype), *parts])
 
 
-def _run(found: NpyFile, places: npt.NDArray[np.int64], opened: Task[BinaryIO] | None) -> Array:
+def _run(found: NpyFile, places: npt.NDArray[np.int64], opened: Opened | None) -> Array:
     part = found.range(int(places[0]), len(places))
     with found.file.stream(None, part) if opened is None else opened.result() as stream:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ..checks import check_choice
 from ..errors import MissingError, SourceError
@@ -20,6 +20,16 @@ COMPRESSIONS = ("infer", None, "gzip", "bz2", "zstd", "lz4", "brotli")
 WHOLE = range(2**63 - 1)
 """As the `part` of a file that will be read: all of its bytes, however many."""
 _ENDINGS = {".gz": "gzip", ".tgz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4", ".br": "brotli"}
+
+
+class Stream(io.BufferedReader):
+    """The bytes of a file.
+
+    Attributes:
+        remote: what it reads from, where the file lies elsewhere.
+    """
+
+    remote: RemoteStream | None = None
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -52,7 +62,7 @@ class File:
         """The path as errors show it: a URL without its password."""
         return masked(self.path)
 
-    def open(self, compression: str | None = "infer") -> BinaryIO:
+    def open(self, compression: str | None = "infer") -> Stream:
         """A stream of the file's bytes, decompressed; it can seek where the file is not compressed.
 
         Args:
@@ -66,17 +76,19 @@ class File:
         check_choice("compression", compression, COMPRESSIONS)
         return self.stream(compression)
 
-    def stream(self, compression: str | None = "infer", part: range | None = None) -> BinaryIO:
+    def stream(self, compression: str | None = "infer", part: range | None = None) -> Stream:
         """What `open` gives, for who knows which `part` of the file's bytes will be read; see `RemoteStream`."""
         from pyarrow import CompressedInputStream, PythonFile
 
         codec = self._codec(compression)
         raw = self._raw(part)
+        remote = raw if isinstance(raw, RemoteStream) else None
         if codec is not None:
-            below = PythonFile(raw, "r") if isinstance(raw, RemoteStream) else raw
-            raw = CompressedInputStream(below, cast("Any", codec))
+            raw = CompressedInputStream(raw if remote is None else PythonFile(remote, "r"), cast("Any", codec))
         # Arrow's streams know no lines. A decompressor that fails drops what it made in that call: small calls then.
-        return io.BufferedReader(cast("io.RawIOBase", raw), 2**17 if codec is None else 2**12)
+        made = Stream(cast("io.RawIOBase", raw), 2**17 if codec is None else 2**12)
+        made.remote = remote
+        return made
 
     def is_near(self) -> bool:
         """Whether a small read costs little."""

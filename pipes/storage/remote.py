@@ -169,7 +169,11 @@ class RemoteStream(_Reader, io.RawIOBase):
         self._fetches: deque[Fetch] = deque()  # in order; what is ahead goes when something else is read
         self._check: Task[None] | None = None
         if part is not None:
-            self._fetch_ahead(1, leaving=AHEAD * MOST)  # for those ahead of whoever reads now
+            self.begin()
+
+    def begin(self) -> None:
+        """Lets a thread fetch the first range of the part, if that is not under way, and there is room for it."""
+        self._fetch_ahead(1, leaving=AHEAD * MOST)  # for those ahead of whoever reads now
 
     def read(self, size: int = -1, /) -> bytes:
         self._check_open()
