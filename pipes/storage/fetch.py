@@ -22,13 +22,15 @@ class Task(Generic[T]):
     def __init__(self, call: Callable[[], T]) -> None:
         self._call: Callable[[], T] | None = call
         self._claim = threading.Lock()  # taken for good by who makes the call
+        self._queued = False  # for a thread
         self._done = threading.Event()
         self._result: T | None = None
         self._error: BaseException | None = None
 
     def start(self) -> None:
-        """Lets a thread do it, where nobody has begun with it."""
-        if not self._claim.locked():
+        """Lets a thread do it, where nobody has begun with it; again and again does no more."""
+        if not self._queued and not self._claim.locked():
+            self._queued = True
             _pool.add(self)
 
     def run(self) -> None:

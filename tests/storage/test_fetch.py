@@ -98,3 +98,16 @@ def test_a_fork_has_threads_of_its_own() -> None:
     go.set()
     fetch.budget.give(10)
     assert os.waitstatus_to_exitcode(status) == 0
+
+
+def test_a_task_waits_once_however_often_it_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting: list[Task[int]] = []
+
+    class Pool:
+        add = staticmethod(waiting.append)
+
+    monkeypatch.setattr(fetch, "_pool", Pool)
+    task = Task(lambda: 1)
+    task.start()
+    task.start()
+    assert waiting == [task] and task.result() == 1
