@@ -4,6 +4,7 @@ import itertools
 import threading
 from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, ExitStack
+from functools import partial
 
 import pytest
 
@@ -43,6 +44,14 @@ class Work:
 
     def run(self, *, far: bool = True) -> AbstractContextManager[Iterator[tuple[int, Task[int]]]]:
         return begun_ahead(self.items(), self.begin, lambda item: far)
+
+
+class Noted:
+    """Work that notes what it is told."""
+
+    def __init__(self, started: list[int], cancelled: list[int], number: int) -> None:
+        self.start = partial(started.append, number)
+        self.cancel = partial(cancelled.append, number)
 
 
 def test_in_order_and_ahead() -> None:
@@ -89,16 +98,7 @@ def test_an_error_comes_in_its_turn() -> None:
 
 def test_closing_it_cancels_what_is_waiting() -> None:
     cancelled: list[int] = []
-
-    class Noted(Task[int]):
-        def __init__(self, number: int) -> None:
-            super().__init__(lambda: number)
-            self.number = number
-
-        def cancel(self) -> None:
-            cancelled.append(self.number)
-
-    with begun_ahead(Work().items(), lambda item, ahead: Noted(item), lambda item: True) as run:
+    with begun_ahead(Work().items(), lambda item, ahead: Noted([], cancelled, item), lambda item: True) as run:
         next(run)
     assert cancelled == list(range(1, FIRST + 1))
 
@@ -116,17 +116,9 @@ def test_closing_it_closes_all() -> None:
 
 def test_what_waits_is_told_to_go_on_at_each_step() -> None:
     told: list[int] = []
-
-    class Noted(Task[int]):
-        def __init__(self, number: int) -> None:
-            super().__init__(lambda: number)
-            self.number = number
-
-        def start(self) -> None:
-            told.append(self.number)
-
     near = 6
-    with begun_ahead(Work(last=10).items(), lambda item, ahead: Noted(item), lambda item: item != near) as run:
+    work = Work(last=10)
+    with begun_ahead(work.items(), lambda item, ahead: Noted(told, [], item), lambda item: item != near) as run:
         next(run)
         assert told == [1, 2, 3, 4, 5]
         next(run)

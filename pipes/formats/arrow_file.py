@@ -40,7 +40,7 @@ class ArrowFile:
         self._stream: io.BufferedReader = file.open(None)
         self.mapped = local is not None
         try:
-            source: Any = getattr(self._stream, "raw", self._stream)
+            source: Any = self._stream.raw
             if local is not None:
                 self._stream.close()
                 with pa.memory_map(local) as mapping:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
@@ -18,7 +17,7 @@ from ..formats.arrow_ipc import ArrowIpc, broken_ipc, open_stream, told
 from ..rows import Rows
 from ..storage.fetch import Task
 from ..storage.file import WHOLE
-from ._arrow_rows import OpenArrowFiles
+from ._arrow_rows import arrow_files
 from ._files import relocated
 from ._opened import Opened
 from ._record_batches import STREAM, RecordBatch
@@ -55,7 +54,7 @@ class Pieces:
         self._format = format
         self._stage = stage
         self._threads = threads
-        self._files = OpenArrowFiles(format)
+        self._files = arrow_files(format)
 
     def __enter__(self) -> Pieces:
         return self
@@ -83,13 +82,13 @@ class Pieces:
 
     def _begin(self, item: tuple[Block, int, RecordBatch], ahead: bool) -> _Begun:
         unit = item[2]
-        return Opened(unit.file, WHOLE if ahead else None) if unit.number == STREAM else self._files.opened(unit)
+        return Opened(unit.file, WHOLE if ahead else None) if unit.number == STREAM else self._files.task(unit)
 
     def _of_stream(self, file: File, opened: Opened, begin: int, start: int) -> Iterator[Piece]:
         first = number = 0
         with opened.result() as stream:
             try:
-                reader = open_stream(cast("io.BufferedReader", stream))
+                reader = open_stream(stream)
                 for number, batch in enumerate(reader):
                     count = batch.num_rows
                     if number >= begin and count > start:

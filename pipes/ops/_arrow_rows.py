@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ..ahead import MOST
 from ..formats.arrow_file import ArrowFile
 from ..formats.arrow_ipc import ArrowIpc
 from ..formats.typed import Fixed
 from ..rows import Indices, Rows
-from ..storage.fetch import Task
 from ..storage.filesystem import locate
 from ._chunks import Chunks, Window, chosen, window
+from ._kept_open import KeptOpen
 
 if TYPE_CHECKING:
     from ._record_batches import RecordBatch
@@ -25,52 +24,14 @@ if TYPE_CHECKING:
 KEPT = 2**28
 """Bytes of batches that are kept: of those decompressed, or fetched from elsewhere."""
 _VIEW = 2**10  # bytes that a column of a mapped batch takes, about: it is a view of the file
-_OPEN = 8  # batches in a random order come back to the same few files
 
 
-class OpenArrowFiles:
-    """Opens files; keeps the last few open."""
-
-    def __init__(self, format: ArrowIpc) -> None:
-        self._format = format
-        self._open: OrderedDict[tuple[int, str, int], Task[ArrowFile]] = OrderedDict()
-
-    def file(self, handle: RecordBatch) -> ArrowFile:
-        """The file that a batch is in."""
-        opened = self.opened(handle)
-        try:
-            return opened.result()
-        except BaseException:
-            self._open.pop(_key(handle), None)  # another time it may be there
-            raise
-
-    def opened(self, handle: RecordBatch) -> Task[ArrowFile]:
-        """The file that a batch is in, which a thread may open."""
-        key = _key(handle)
-        if key not in self._open:
-            most = _OPEN if handle.file.is_near() else _OPEN + MOST  # with those that are begun ahead
-            while len(self._open) >= most:
-                self._close_oldest()
-            self._open[key] = Task(partial(_opened, handle, self._format))
-        self._open.move_to_end(key)
-        return self._open[key]
-
-    def close(self) -> None:
-        while self._open:
-            self._close_oldest()
-
-    def _close_oldest(self) -> None:
-        _, opened = self._open.popitem(last=False)
-        opened.cancel()
-        if opened.finished is not None:
-            opened.finished.close()
+def arrow_files(format: ArrowIpc) -> KeptOpen[RecordBatch, ArrowFile]:
+    """The files of record batches, to be opened."""
+    return KeptOpen(partial(_opened, format), ArrowFile.close)
 
 
-def _key(handle: RecordBatch) -> tuple[int, str, int]:
-    return id(handle.file.filesystem), handle.file.path, handle.seal
-
-
-def _opened(handle: RecordBatch, format: ArrowIpc) -> ArrowFile:
+def _opened(format: ArrowIpc, handle: RecordBatch) -> ArrowFile:
     place = locate(handle.file.path, handle.file.filesystem)
     local = place.path if place.filesystem.type_name == "local" else None
     return ArrowFile(handle.file, format, handle.seal, local)
@@ -93,7 +54,7 @@ class ArrowRows:
         assert fixed is not None
         self._handles = handles
         self._lock = threading.Lock()
-        self._files = OpenArrowFiles(format)
+        self._files = arrow_files(format)
         self._kept: OrderedDict[int, tuple[ArrowFile, pa.RecordBatch, int]] = OrderedDict()
         self._bytes = 0
         windows = self._windows(fixed, len(rows))

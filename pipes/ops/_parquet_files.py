@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from ..ahead import MOST, begun_ahead
+from ..ahead import begun_ahead
 from ..block import Block
 from ..errors import DataError, SourceError
 from ..formats.parquet import Parquet
@@ -17,12 +17,12 @@ from ..storage.fetch import Task
 from ..storage.file import Stream
 from ..storage.remote import RemoteRanges
 from ._files import relocated
+from ._kept_open import KeptOpen
 from ._row_groups import RowGroup
 
 if TYPE_CHECKING:
     from ..stage import Stage
 
-_OPEN = 8  # row groups in a random order come back to the same few files
 _NEAR, _FAR = 2**16, 2**22
 """Bytes of a column that are read at a time where they are not there already, by what a request costs."""
 
@@ -59,14 +59,13 @@ class OpenFiles:
         self._stage = stage
         self._threads = threads
         self._width = Width()
-        self._open: OrderedDict[tuple[int, str, int], Task[_Open]] = OrderedDict()
+        self._open = KeptOpen(partial(_open, options), lambda opened: opened.stream.close())
 
     def __enter__(self) -> OpenFiles:
         return self
 
     def __exit__(self, *error: object) -> None:
-        while self._open:
-            self._close_oldest()
+        self._open.close()
 
     def begun(
         self, blocks: Iterator[Block]
@@ -93,7 +92,7 @@ class OpenFiles:
 
     def _begin(self, item: tuple[Block, int, RowGroup], ahead: bool) -> Task[_Source]:
         group = item[2]
-        opened = self._opened(group)
+        opened = self._open.task(group)
 
         def source() -> _Source:
             file, stream = opened.result()
@@ -107,22 +106,6 @@ class OpenFiles:
             return _Source(file, ranges, 0)
 
         return _Begun(source)
-
-    def _opened(self, group: RowGroup) -> Task[_Open]:
-        key = id(group.file.filesystem), group.file.path, group.seal
-        if key not in self._open:
-            most = _OPEN if group.file.is_near() else _OPEN + MOST  # with those that are begun ahead
-            while len(self._open) >= most:
-                self._close_oldest()
-            self._open[key] = Task(lambda: _open(self._options, group))
-        self._open.move_to_end(key)
-        return self._open[key]
-
-    def _close_oldest(self) -> None:
-        _, opened = self._open.popitem(last=False)
-        opened.cancel()
-        if opened.finished is not None:
-            opened.finished.stream.close()
 
 
 def _open(options: Parquet, group: RowGroup) -> _Open:

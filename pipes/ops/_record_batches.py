@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, NamedTuple, cast
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -50,7 +49,7 @@ class RecordBatches(CountedUnits[ArrowIpc, RecordBatch]):
 
     def head(self, file: File) -> Names:
         with file.open() as stream:
-            return read_names(cast("io.BufferedReader", stream), file.name)
+            return read_names(stream, file.name)
 
     def units(self, files: Sequence[File]) -> Iterable[Sequence[RecordBatch]]:
         return in_threads(self._batches, files)
@@ -61,7 +60,7 @@ class RecordBatches(CountedUnits[ArrowIpc, RecordBatch]):
 
     def _batches(self, file: File) -> list[RecordBatch]:
         with file.open() as stream:
-            names = read_names(cast("io.BufferedReader", stream), file.name)
+            names = read_names(stream, file.name)
             fixed = self.format.known(file.name)
             fixed.constants(file.path, fixed.has(names))
             if not isinstance(names, Footer):
