@@ -19,11 +19,12 @@ def test_law(tmp_path):
 
 def test_every_argument_arrives(tmp_path):
     (tmp_path / "deep").mkdir()
-    (tmp_path / "deep" / "a.gz").write_bytes(gzip.compress(b"a"))
+    compressed = gzip.compress(b"a")  # another a second later
+    (tmp_path / "deep" / "a.gz").write_bytes(compressed)
     (tmp_path / "deep" / "b.txt").write_bytes(b"b")
     assert [row["bytes"] for row in fp.read_bytes(tmp_path, pattern="*.gz", recursive=True)] == [b"a"]
     plain = fp.read_bytes(tmp_path, pattern="*.gz", recursive=True, compression=None)
-    assert [row["bytes"] for row in plain] == [gzip.compress(b"a")]
+    assert [row["bytes"] for row in plain] == [compressed]
     assert repr(fp.read_bytes("a")) == "fp.list_files('a').open_files().parse_bytes()"
 
 
