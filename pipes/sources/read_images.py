@@ -16,7 +16,7 @@ from ..calls import apply
 from ..checks import check_choice
 from ..context import Context
 from ..cursor import Json
-from ..errors import ArgumentTypeError, DataError, Origin, SourceError, located
+from ..errors import ArgumentTypeError, DataError, Origin, SourceError, located, masked
 from ..formats import images
 from ..formats.decoders import Mode
 from ..graph import written
@@ -29,7 +29,6 @@ from ..stage import Stage
 from ..storage.file import File
 from ..storage.filesystem import locate
 from ..storage.listing import Listing, Selection
-from ..storage.reasons import masked
 from ..traits import Columns, Operator
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..context import Context
 from ..cursor import Json
-from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, SourceError, located
+from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, SourceError, located, masked
 from ..graph import shown
 from ..ops._contents import listed_files
 from ..ops._files import relocated
@@ -19,7 +19,6 @@ from ..pipe import Pipe
 from ..rows import Array, Indices, Row, RowList, Rows
 from ..stage import Stage
 from ..storage.listing import Selection
-from ..storage.reasons import masked
 from ..storage.threads import in_threads
 from ..traits import Columns, Operator
 from ._npy_files import Joined, NpyFile, Ranges, looked_at

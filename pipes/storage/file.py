@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from ..checks import check_choice
-from ..errors import MissingError, SourceError
+from ..errors import MissingError, SourceError, masked
 from .filesystem import Location, is_near, locate, looked_up, split_options
-from .reasons import masked, reason
+from .reasons import reason
 from .remote import RemoteFile, RemoteStream
 from .retry import retrying
 

@@ -13,8 +13,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import unquote
 
-from ..errors import ArgumentTypeError, SourceError, located
-from .reasons import HDFS_UNKNOWN, masked, reason
+from ..errors import ArgumentTypeError, SourceError, located, masked
+from .reasons import HDFS_UNKNOWN, reason
 from .retry import retrying
 
 if TYPE_CHECKING:

@@ -9,12 +9,11 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from ..errors import ArgumentError, DataError, MissingError, SourceError
+from ..errors import ArgumentError, DataError, MissingError, SourceError, masked
 from ..graph import written
 from .listing import BATCH, Listing, Selection, add_to_digest
 from .manifest import Manifest, columns, read_manifest, write_manifest
 from .output import folder_of
-from .reasons import masked
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,7 +8,7 @@ import re
 import socket
 from typing import NamedTuple
 
-from ..errors import masked as masked
+from ..errors import masked
 
 HDFS_UNKNOWN = 255
 """The `errno` of all that libhdfs has no other for."""

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
-from .reasons import masked, passes, reason
+from ..errors import masked
+from .reasons import passes, reason
 
 T = TypeVar("T")
 Ended = SimpleQueue[None]

@@ -30,14 +30,13 @@ class Backlog:
 
     def is_full(self) -> bool:
         """Whether no more is to be made now."""
-        full = self.waiting >= self._limit
-        self._stood |= full
-        return full
+        return self.waiting >= self._limit
 
     def made(self, nbytes: int) -> None:
         """One more waits."""
         self.waiting += 1
         self._bytes = max(self._bytes, nbytes)
+        self._stood |= self.is_full()
 
     def took(self, count: int) -> None:
         """The consumer has taken so many."""

@@ -5,7 +5,8 @@ import socket
 
 import pytest
 
-from feedpipe.storage.reasons import HDFS_UNKNOWN, masked, passes, reason
+from feedpipe.errors import masked
+from feedpipe.storage.reasons import HDFS_UNKNOWN, passes, reason
 
 HEAD = "When reading information for key 'a.csv' in bucket 'data': AWS Error"
 GET = "AWS Error"
