@@ -175,3 +175,7 @@ def warn(message: str, category: type[Warning]) -> None:
         warnings.warn(message, category, stacklevel=2)
     else:
         warnings.warn_explicit(message, category, where.file, where.line)
+
+
+class UnfitError(ValueError):
+    """Rows of a batch that fit into no tensor; the operator adds line and origin and makes it a `DataError`."""

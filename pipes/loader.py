@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
-from .checks import check_choice, check_int
-from .course import Course, Even
-from .cursor import Json
-from .epoch import Epoch, Info
+from .core.checks import check_choice, check_int
+from .core.cursor import Json
+from .core.graph import Node
+from .engine.run import length_of
+from .engine.stage import resolve
 from .errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -20,20 +21,19 @@ from .errors import (
     located,
     warn,
 )
-from .graph import Node
+from .loading.epoch import Epoch, Info
+from .loading.rank import rank_of
+from .loading.schedule import Course, Even
+from .loading.state import Progress, State, checked, restore
 from .pipe import Pipe
 from .plan.fingerprint import differences
 from .plan.plan import Plan
-from .progress import Progress, State, checked, restore
-from .ranks import rank_of
-from .run import length_of
 from .services.base import ReadingService
 from .services.inprocess import InProcess
 from .services.multiprocess import MultiProcess
-from .stage import resolve
 
 if TYPE_CHECKING:
-    from .ranks import Group
+    from .loading.rank import Group
 
 T_co = TypeVar("T_co", covariant=True)
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
+from .core.graph import Node, chain_code
+from .core.operator import Operator
+from .engine.run import Run, at_index, length_of
+from .engine.stage import Stage, bind, resolve
 from .errors import ArgumentError, ArgumentTypeError, caller, located
-from .graph import Node, chain_code
 from .ops.batch import batch as _batch
 from .ops.collate import collate as _collate
 from .ops.concat import concat as _concat
@@ -18,14 +21,14 @@ from .ops.flat_map import flat_map as _flat_map
 from .ops.load import load as _load
 from .ops.map import map as _map
 from .ops.map_columns import map_columns as _map_columns
-from .ops.open_files import open_files as _open_files
-from .ops.parse_arrow import parse_arrow as _parse_arrow
-from .ops.parse_bytes import parse_bytes as _parse_bytes
-from .ops.parse_csv import parse_csv as _parse_csv
-from .ops.parse_jsonl import parse_jsonl as _parse_jsonl
-from .ops.parse_lines import parse_lines as _parse_lines
-from .ops.parse_parquet import parse_parquet as _parse_parquet
-from .ops.parse_tar import parse_tar as _parse_tar
+from .ops.parsing.arrow import parse_arrow as _parse_arrow
+from .ops.parsing.bytes import parse_bytes as _parse_bytes
+from .ops.parsing.csv import parse_csv as _parse_csv
+from .ops.parsing.jsonl import parse_jsonl as _parse_jsonl
+from .ops.parsing.lines import parse_lines as _parse_lines
+from .ops.parsing.open_files import open_files as _open_files
+from .ops.parsing.parquet import parse_parquet as _parse_parquet
+from .ops.parsing.tar import parse_tar as _parse_tar
 from .ops.prefetch import prefetch as _prefetch
 from .ops.repeat import repeat as _repeat
 from .ops.shard_by_rank import shard_by_rank as _shard_by_rank
@@ -36,9 +39,6 @@ from .ops.slice import take as _take
 from .ops.to_arrow import to_arrow as _to_arrow
 from .ops.unbatch import unbatch as _unbatch
 from .ops.zip import zip as _zip
-from .run import Run, at_index, length_of
-from .stage import Stage, bind, resolve
-from .traits import Operator
 
 T_co = TypeVar("T_co", covariant=True)
 U = TypeVar("U")

@@ -1,1 +1,1 @@
-"""Formats: what bytes mean. Pure code over byte streams; nothing here knows of pipes, runs or storage."""
+"""From bytes to rows. Nothing here knows pipes, plans or storage."""

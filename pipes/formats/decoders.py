@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import ClassVar, Literal, TypeAlias, cast
 
-from ..checks import check_callable, check_choice
+from ..core.checks import check_callable, check_choice
 from ..errors import ArgumentTypeError, located
 from . import images as pictures
 from . import npy

@@ -8,8 +8,8 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
+from ..core.rows import Array
 from ..errors import DataError
-from ..rows import Array
 
 HEAD = 2**14
 """Bytes in which the header of a file ends; NumPy itself refuses one of more than 10,000."""

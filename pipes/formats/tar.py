@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from typing import BinaryIO, NamedTuple
 
 from ..errors import DataError, SourceError
-from .chunks import brief
-from .streams import FAILURES, broken
+from .text.chunks import brief
+from .text.streams import FAILURES, broken
 
 KEY = "__key__"
 

@@ -1,1 +1,1 @@
-"""The operators: one, or one family of siblings, a file: its frozen value, its running code and its chain function."""
+"""Operators on rows, one or one family of siblings a file. A file that starts with an underscore serves several."""

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from ..rows import Array, Column, Rows, grid, is_grid, read_only
-from ..torch import UnfitError
+from ..core.rows import Array, Column, Rows, grid, is_grid, read_only
+from ..errors import UnfitError
 
 
 def no_batch(element: object) -> UnfitError:

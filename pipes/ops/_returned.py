@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from ..formats.columns import repeated
-from ..rows import Column, Rows
-from ..torch import UnfitError
+from ..core.rows import Column, Rows
+from ..errors import UnfitError
+from ..formats.tables.columns import repeated
 from ._columns import check_name, listed, stored
 
 

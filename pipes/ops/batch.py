@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import numpy as np
 
-from ..block import Block, joined
-from ..checks import check_int
-from ..context import Context
-from ..cursor import Cursor
+from ..core.block import Block, joined
+from ..core.checks import check_int
+from ..core.context import Context
+from ..core.cursor import Cursor
+from ..core.operator import Operator, Order
+from ..core.rows import Indices, RowList, concat, take
 from ..errors import Origin
-from ..rows import Indices, RowList, concat, take
-from ..traits import Operator, Order
 
 if TYPE_CHECKING:
+    from ..engine.stage import Stage
     from ..pipe import Pipe
-    from ..stage import Stage
 
 T = TypeVar("T")
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, overload
 
-from ..checks import check_choice
+from ..core.checks import check_choice
+from ..core.code import shown
 from ..errors import ArgumentError, located
-from ..graph import shown
-from ._on_batches import OnBatches
+from ._map_batches import OnBatches
 from .collating import collate as collated
 from .collating.rules import Leaf, Rules
 from .collating.rules import tensor_data as data_leaf

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import numpy as np
 
-from ..block import Block
-from ..context import Context
-from ..cursor import START, Cursor
+from ..core.block import Block
+from ..core.context import Context
+from ..core.cursor import START, Cursor
+from ..core.gather import gather
+from ..core.operator import Operator
+from ..core.rows import Indices, RowList, signature
 from ..errors import Origin
-from ..rows import Indices, RowList, signature
-from ..traits import Operator
-from ._gather import gather
 
 if TYPE_CHECKING:
+    from ..engine.stage import Stage
     from ..pipe import Pipe
-    from ..stage import Stage
 
 T = TypeVar("T")
 U = TypeVar("U")

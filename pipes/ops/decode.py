@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, cast
 
-from ..cursor import Json
+from ..core.code import written
+from ..core.cursor import Json
+from ..core.operator import Operator
 from ..formats.decoders import Decode as Function
 from ..formats.decoders import Decoder, Images, Mode
-from ..graph import written
-from ..traits import Operator
 from .map import Map
 
 if TYPE_CHECKING:

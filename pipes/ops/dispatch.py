@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from ..block import Block
-from ..context import Context
-from ..cursor import Cursor
-from ..traits import Operator, Order
+from ..core.block import Block
+from ..core.context import Context
+from ..core.cursor import Cursor
+from ..core.operator import Operator, Order
 
 if TYPE_CHECKING:
+    from ..engine.stage import Stage
     from ..pipe import Pipe
-    from ..stage import Stage
 
 T = TypeVar("T")
 

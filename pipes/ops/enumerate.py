@@ -7,16 +7,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from ..block import Block
-from ..checks import check_int
-from ..context import Context
-from ..cursor import Cursor
-from ..rows import Indices, RowList
-from ..traits import Columns, Operator, Order
+from ..core.block import Block
+from ..core.checks import check_int
+from ..core.context import Context
+from ..core.cursor import Cursor
+from ..core.operator import Columns, Operator, Order
+from ..core.rows import Indices, RowList
 
 if TYPE_CHECKING:
+    from ..engine.stage import Stage
     from ..pipe import Pipe
-    from ..stage import Stage
 
 T = TypeVar("T")
 

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import numpy as np
 
-from ..block import Block
-from ..calls import apply, drain, remaining, stopped
-from ..checks import check_callable
-from ..context import Context
-from ..cursor import Cursor
+from ..core.block import Block
+from ..core.checks import check_callable
+from ..core.context import Context
+from ..core.cursor import Cursor
+from ..core.operator import Operator
+from ..core.rows import RowList
+from ..engine.apply import apply, drain, remaining, stopped
 from ..errors import Origin
-from ..rows import RowList
-from ..traits import Operator
 
 if TYPE_CHECKING:
+    from ..engine.stage import Stage
     from ..pipe import Pipe
-    from ..stage import Stage
 
 T = TypeVar("T")
 

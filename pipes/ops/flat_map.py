@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from ..block import Block
-from ..calls import drain
-from ..checks import check_callable
-from ..context import Context
-from ..cursor import Cursor
+from ..core.block import Block
+from ..core.checks import check_callable
+from ..core.context import Context
+from ..core.cursor import Cursor
+from ..core.operator import Columns, Operator
+from ..engine.apply import drain
 from ..errors import Origin
-from ..traits import Columns, Operator
 
 if TYPE_CHECKING:
+    from ..engine.stage import Stage
     from ..pipe import Pipe
-    from ..stage import Stage
 
 T = TypeVar("T")
 U = TypeVar("U")

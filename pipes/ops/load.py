@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import numpy as np
 
-from ..checks import check_bytes
-from ..context import Context
-from ..cursor import START
+from ..core.checks import check_bytes
+from ..core.context import Context
+from ..core.cursor import START
+from ..core.gather import gather
+from ..core.graph import walk
+from ..core.operator import Operator, Order
+from ..core.rows import Indices, RowList, nbytes, signature, take
+from ..engine.stage import rebound
 from ..errors import LimitError, Origin, PlanError, located
-from ..graph import walk
-from ..rows import Indices, RowList, nbytes, signature, take
-from ..stage import rebound
-from ..traits import Operator, Order
-from ._gather import gather
 
 if TYPE_CHECKING:
+    from ..engine.stage import Stage
     from ..pipe import Pipe
-    from ..stage import Stage
 
 T = TypeVar("T")
 

@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar, overload
 
 import numpy as np
 
-from ..block import Block
-from ..calls import apply
-from ..checks import check_callable, check_choice
-from ..context import Context, Generators
-from ..cursor import Cursor
-from ..rows import Indices, RowList
-from ..seeding import global_generators
-from ..traits import Columns, Operator
+from ..core.block import Block
+from ..core.checks import check_callable, check_choice
+from ..core.context import Context
+from ..core.cursor import Cursor
+from ..core.operator import Columns, Operator
+from ..core.randomness import Generators
+from ..core.rows import Indices, RowList
+from ..engine.apply import apply
+from ..engine.global_seeds import global_generators
 
 if TYPE_CHECKING:
+    from ..engine.stage import Stage
     from ..pipe import Pipe
-    from ..stage import Stage
 
 T = TypeVar("T")
 U = TypeVar("U")

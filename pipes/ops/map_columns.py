@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, Union, overload
 
-from ..checks import check_choice
-from ..rows import Rows
+from ..core.checks import check_choice
+from ..core.rows import Rows
 from ._columns import arrays, as_rows
-from ._on_batches import OnBatches
+from ._map_batches import OnBatches
 from ._returned import returned, returned_batch
 from .collate import tensors
 

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from ..ahead import ahead
-from ..block import Block
-from ..checks import check_int
-from ..context import Context
-from ..cursor import Cursor
-from ._through import Through
+from ..core.block import Block
+from ..core.checks import check_int
+from ..core.context import Context
+from ..core.cursor import Cursor
+from ..engine.prefetch import ahead
+from ._pass_through import Through
 
 if TYPE_CHECKING:
+    from ..engine.stage import Stage
     from ..pipe import Pipe
-    from ..stage import Stage
 
 T = TypeVar("T")
 

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import numpy as np
 
-from ..block import Block
-from ..checks import check_int
-from ..context import Context
-from ..cursor import START, Cursor
+from ..core.block import Block
+from ..core.checks import check_int
+from ..core.context import Context
+from ..core.cursor import START, Cursor
+from ..core.gather import gather
+from ..core.operator import Operator
+from ..core.rows import Indices, RowList
 from ..errors import Origin
-from ..rows import Indices, RowList
-from ..traits import Operator
-from ._gather import gather
 
 if TYPE_CHECKING:
+    from ..engine.stage import Stage
     from ..pipe import Pipe
-    from ..stage import Stage
 
 T = TypeVar("T")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
+from ..core.graph import walk
 from ..errors import PlanError, located
-from ..graph import walk
-from ._through import Through
+from ._pass_through import Through
 
 if TYPE_CHECKING:
     from ..pipe import Pipe

@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ..block import Block, groups
-from ..checks import check_int
-from ..context import Context, generator
-from ..cursor import Cursor
+from ..core.block import Block, groups
+from ..core.checks import check_int
+from ..core.context import Context
+from ..core.cursor import Cursor
+from ..core.operator import Operator, Order
+from ..core.randomness import generator
+from ..core.rows import Indices, RowList, take_joined
+from ..engine.permutation import Permutation
 from ..errors import Origin, PlanError, located
-from ..permutation import Permutation
-from ..rows import Indices, RowList, take_joined
-from ..traits import Operator, Order
 
 if TYPE_CHECKING:
+    from ..engine.stage import Stage
     from ..pipe import Pipe
-    from ..stage import Stage
 
 T = TypeVar("T")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from ..checks import check_int
-from ._part import Part
+from ..core.checks import check_int
+from ._slicing import Part
 
 if TYPE_CHECKING:
     from ..pipe import Pipe

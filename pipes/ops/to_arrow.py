@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from ._columns import as_rows
-from ._on_batches import OnBatches
+from ._map_batches import OnBatches
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from ..block import Block, in_pace
-from ..context import Context
-from ..cursor import Cursor
-from ..rows import RowList, Rows
-from ..traits import Operator
+from ..core.block import Block, in_pace
+from ..core.context import Context
+from ..core.cursor import Cursor
+from ..core.operator import Operator
+from ..core.rows import RowList, Rows
 
 if TYPE_CHECKING:
+    from ..engine.stage import Stage
     from ..pipe import Pipe
-    from ..stage import Stage
 
 T = TypeVar("T")
 

@@ -1,1 +1,1 @@
-"""From a pipe to what each rank runs: pure functions from graph to graph."""
+"""From a pipe to what each shard runs: pure functions from graph to graph. Nothing here reads data."""

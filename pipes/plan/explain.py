@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ..graph import Node, walk
-from ..stage import Stage
-from ..traits import Columns, Order
-from .deal import Common
+from ..core.graph import Node, walk
+from ..core.operator import Columns, Order
+from ..engine.stage import Stage
 from .plan import Plan
+from .sharding import Common
 
 
 def explained(root: Node, *, world_size: int, workers: int, shards: int | None) -> str:

@@ -9,9 +9,10 @@ import json
 from types import CodeType
 from typing import cast
 
-from ..cursor import Json
-from ..graph import Node, shown, walk
-from ..traits import Operator
+from ..core.code import shown
+from ..core.cursor import Json
+from ..core.graph import Node, walk
+from ..core.operator import Operator
 
 
 def fingerprint(root: Node) -> list[Json]:

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ..context import Context
-from ..cursor import START, Cursor, Json
+from ..core.context import Context
+from ..core.cursor import START, Cursor, Json
+from ..core.graph import Node, names, walk, with_inputs
+from ..core.operator import Operator, Order
+from ..core.rows import RowList
+from ..engine.run import length_of
+from ..engine.stage import Stage, bind
 from ..errors import PlanError
-from ..graph import Node, names, walk, with_inputs
 from ..ops.concat import Concat
-from ..rows import RowList
-from ..run import length_of
-from ..stage import Stage, bind
-from ..traits import Operator, Order
-from .deal import Common, Dealing, reorders, user_deals
-from .operators import Deal, Leftover
+from .shard_operators import Deal, Leftover
+from .sharding import Common, Dealing, reorders, user_deals
 
 
 class ShardState(NamedTuple):

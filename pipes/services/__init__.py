@@ -1,1 +1,1 @@
-"""The reading services: where a plan runs. One a file."""
+"""Where plans run, one reading service a file. A service knows plans, never operators."""

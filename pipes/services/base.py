@@ -3,10 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+from ..core.cursor import Json
+from ..core.rows import RowList
 from ..plan.plan import Plan, Position
-from ..turns import Ended, Step
+
+
+class Step(NamedTuple):
+    """One element, the shard it belongs to, and the shard's cursor after it, plain."""
+
+    element: object
+    shard: int
+    cursor: Json
+
+
+class Ended(NamedTuple):
+    """A shard has no more elements; where its leftover begins, if it has one, and its rows where they are at hand."""
+
+    shard: int
+    leftover: Json = None
+    rows: RowList | None = None
 
 
 class Session(Protocol):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
-from ..context import Shared
+from ..core.context import Shared
 from ..plan.plan import Plan, Position
-from ..turns import ROW_BY_ROW, USUAL, Ended, Mode, Step, turns
+from .base import Ended, Step
+from .round_robin import ROW_BY_ROW, USUAL, Mode, turns
 
 
 @dataclass(frozen=True)

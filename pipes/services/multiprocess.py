@@ -8,10 +8,10 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
-from ..checks import check_bytes, check_callable, check_choice, check_int, check_seconds
+from ..core.checks import check_bytes, check_callable, check_choice, check_int, check_seconds
 
 if TYPE_CHECKING:
-    from ..workers.executor import MultiProcessExecutor
+    from .processes.executor import MultiProcessExecutor
 
 StartMethod: TypeAlias = Literal["forkserver", "spawn", "fork"]
 
@@ -75,8 +75,8 @@ class MultiProcess:
             check_seconds("timeout", self.timeout)
 
     def start(self) -> MultiProcessExecutor:
-        from ..workers.executor import MultiProcessExecutor
-        from ..workers.pool import Pool
+        from .processes.executor import MultiProcessExecutor
+        from .processes.pool import Pool
 
         memory = default_memory() if self.memory is None else check_bytes("memory", self.memory)
         return MultiProcessExecutor(Pool(self, memory), ordered=self.ordered)

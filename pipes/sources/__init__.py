@@ -1,1 +1,1 @@
-"""The sources: one a file, each a frozen value with its running code and the function that begins a pipe with it."""
+"""Where pipes begin, one source a file. A source that reads files chains `list_files`, `open_files` and a parser."""

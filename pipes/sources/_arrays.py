@@ -8,9 +8,9 @@ from typing import NamedTuple, TypeAlias, Union
 
 import numpy as np
 
-from ..cursor import Json
+from ..core.cursor import Json
+from ..core.rows import Array, Indices, Rows, read_only, take
 from ..errors import SourceError
-from ..rows import Array, Indices, Rows, read_only, take
 
 
 def rows_at(columns: Mapping[str, Array], length: int, indices: Indices) -> Rows:

@@ -10,14 +10,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..ahead import Together
+from ..core.gather import gather
+from ..core.rows import Array, Indices, RowList, Rows, read_only
+from ..engine.readahead import Together
 from ..errors import SourceError
 from ..formats.npy import HEAD, Npy, read_header
-from ..formats.streams import FAILURES, broken
-from ..ops._contents import content
-from ..ops._gather import gather
-from ..ops._opened import Opened
-from ..rows import Array, Indices, RowList, Rows, read_only
+from ..formats.text.streams import FAILURES, broken
+from ..ops.parsing._contents import content
+from ..ops.parsing._opened import Opened
 from ..storage.file import File
 from ..storage.filesystem import locate
 from ..storage.threads import in_threads

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeAlias, cast, overload
 
 import numpy as np
 
-from ..rows import Indices
+from ..core.rows import Indices
 
 _LONG = 1000  # a shorter list travels as it is
 _ROWS = 2**11  # of a chunk: few enough that memory freed by one is used again for the next

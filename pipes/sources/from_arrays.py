@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
-from ..context import Context
-from ..cursor import Json
+from ..core.context import Context
+from ..core.cursor import Json
+from ..core.operator import Columns, Operator
+from ..core.rows import Array, Indices, Row, RowList, read_only
+from ..engine.stage import Stage
 from ..errors import ArgumentError, ArgumentTypeError, Origin, located
 from ..pipe import Pipe
-from ..rows import Array, Indices, Row, RowList, read_only
-from ..stage import Stage
-from ..traits import Columns, Operator
 from ._arrays import Packed, described, packed, rows_at, unpacked
 
 if TYPE_CHECKING:

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, ClassVar, Protocol, TypeVar, cast, overload
 
-from ..block import Block
-from ..calls import apply, drain
-from ..context import Context
-from ..cursor import START, Cursor, Json
+from ..core.block import Block
+from ..core.context import Context
+from ..core.cursor import START, Cursor, Json
+from ..core.operator import Operator
+from ..core.rows import Indices, RowList
+from ..engine.apply import apply, drain
+from ..engine.stage import Stage
 from ..errors import ArgumentTypeError, FeedpipeError, Origin, RowError, StateError, located
 from ..pipe import Pipe
-from ..rows import Indices, RowList
-from ..stage import Stage
-from ..traits import Operator
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

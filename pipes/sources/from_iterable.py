@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import ClassVar, TypeVar, cast
 
-from ..block import Block
-from ..calls import drain
-from ..context import Context
-from ..cursor import START, Cursor
+from ..core.block import Block
+from ..core.context import Context
+from ..core.cursor import START, Cursor
+from ..core.operator import Operator
+from ..engine.apply import drain
+from ..engine.stage import Stage
 from ..errors import ArgumentTypeError, Origin, located
 from ..pipe import Pipe
-from ..stage import Stage
-from ..traits import Operator
 
 T = TypeVar("T")
 

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar, cast
 
-from ..calls import apply
-from ..context import Context
-from ..cursor import Json
+from ..core.context import Context
+from ..core.cursor import Json
+from ..core.operator import Operator
+from ..core.rows import Indices, RowList
+from ..engine.apply import apply
+from ..engine.stage import Stage
 from ..errors import ArgumentTypeError, Origin, located
 from ..pipe import Pipe
-from ..rows import Indices, RowList
-from ..stage import Stage
-from ..traits import Operator
 from ._packed import Packed, packed
 
 T = TypeVar("T")

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
 import numpy as np
 
-from ..context import Context
-from ..cursor import Json
+from ..core.context import Context
+from ..core.cursor import Json
+from ..core.operator import Columns, Operator
+from ..core.rows import Indices, Row, RowList
+from ..engine.stage import Stage
 from ..errors import ArgumentTypeError, DataError, FeedpipeError, Origin, SourceError, located
 from ..pipe import Pipe
-from ..rows import Indices, Row, RowList
-from ..stage import Stage
-from ..traits import Columns, Operator
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ..ops._chunks import Chunks
+    from ..formats.tables.chunked import Chunks
 
 
 class ArrowStream(Protocol):
@@ -82,7 +82,7 @@ class FromTable(Operator):
         memory = self.memory
         with memory.lock:
             if memory.chunks is None:
-                from ..ops._chunks import Chunks
+                from ..formats.tables.chunked import Chunks
 
                 where = stage.node.where if stage else None
                 try:

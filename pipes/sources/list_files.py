@@ -9,16 +9,16 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from ..context import Context
-from ..cursor import Json
+from ..core.code import written
+from ..core.context import Context
+from ..core.cursor import Json
+from ..core.operator import Operator
+from ..core.rows import Indices, RowList
+from ..engine.stage import Stage
 from ..errors import ArgumentError, DataError, Origin, SourceError, located
-from ..graph import written
 from ..pipe import Pipe
-from ..rows import Indices, RowList
-from ..stage import Stage
-from ..storage.known import known_listing
+from ..storage.cached_listing import known_listing
 from ..storage.listing import ListedPath, Listing, Selection
-from ..traits import Operator
 from ._packed import packed
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 
-from ..ops.open_files import open_files
-from ..ops.parse_arrow import parse_arrow
+from ..core.rows import Row
+from ..ops.parsing.arrow import parse_arrow
+from ..ops.parsing.open_files import open_files
 from ..pipe import Pipe
-from ..rows import Row
 from .list_files import list_files
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from ..ops.open_files import open_files
-from ..ops.parse_bytes import parse_bytes
+from ..ops.parsing.bytes import parse_bytes
+from ..ops.parsing.open_files import open_files
 from ..pipe import Pipe
 from .list_files import list_files
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 
-from ..formats.columns import Schema
-from ..formats.csv import NULLS
-from ..ops.open_files import open_files
-from ..ops.parse_csv import parse_csv
+from ..core.rows import Row
+from ..formats.csv.options import NULLS
+from ..formats.tables.columns import Schema
+from ..ops.parsing.csv import parse_csv
+from ..ops.parsing.open_files import open_files
 from ..pipe import Pipe
-from ..rows import Row
 from .list_files import list_files
 
 

@@ -12,16 +12,16 @@ from typing import BinaryIO, ClassVar, NamedTuple, cast
 
 import numpy as np
 
-from ..context import Context
-from ..cursor import Json
+from ..core.code import shown
+from ..core.context import Context
+from ..core.cursor import Json
+from ..core.operator import Columns, Operator
+from ..core.rows import Array, Indices, Row, RowList, read_only
+from ..engine.stage import Stage
 from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, SourceError, located
-from ..graph import shown
 from ..pipe import Pipe
-from ..rows import Array, Indices, Row, RowList, read_only
-from ..stage import Stage
 from ..storage.file import File
 from ..storage.filesystem import locate
-from ..traits import Columns, Operator
 from ._arrays import rows_at
 
 _DTYPES = {0x08: "|u1", 0x09: "|i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}

@@ -12,24 +12,24 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 import numpy as np
 
-from ..calls import apply
-from ..checks import check_choice
-from ..context import Context
-from ..cursor import Json
+from ..core.checks import check_choice
+from ..core.code import written
+from ..core.context import Context
+from ..core.cursor import Json
+from ..core.operator import Columns, Operator
+from ..core.rows import Indices, Row, RowList
+from ..engine.apply import apply
+from ..engine.stage import Stage
 from ..errors import ArgumentTypeError, DataError, Origin, SourceError, located, masked
 from ..formats import images
 from ..formats.decoders import Mode
-from ..graph import written
-from ..ops._contents import contents, listed_files
-from ..ops._files import relocated
-from ..ops._opened import Opened
+from ..ops.parsing._contents import contents, listed_files
+from ..ops.parsing._files import relocated
+from ..ops.parsing._opened import Opened
 from ..pipe import Pipe
-from ..rows import Indices, Row, RowList
-from ..stage import Stage
 from ..storage.file import File
 from ..storage.filesystem import locate
 from ..storage.listing import Listing, Selection
-from ..traits import Columns, Operator
 
 if TYPE_CHECKING:
     import pyarrow as pa

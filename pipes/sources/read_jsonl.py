@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 
-from ..formats.columns import Schema
-from ..ops.open_files import open_files
-from ..ops.parse_jsonl import parse_jsonl
+from ..core.rows import Row
+from ..formats.tables.columns import Schema
+from ..ops.parsing.jsonl import parse_jsonl
+from ..ops.parsing.open_files import open_files
 from ..pipe import Pipe
-from ..rows import Row
 from .list_files import list_files
 
 

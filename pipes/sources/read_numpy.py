@@ -9,18 +9,18 @@ from typing import ClassVar, TypeAlias, Union, cast, overload
 
 import numpy as np
 
-from ..context import Context
-from ..cursor import Json
+from ..core.code import shown
+from ..core.context import Context
+from ..core.cursor import Json
+from ..core.operator import Columns, Operator
+from ..core.rows import Array, Indices, Row, RowList, Rows
+from ..engine.stage import Stage
 from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, SourceError, located, masked
-from ..graph import shown
-from ..ops._contents import listed_files
-from ..ops._files import relocated
+from ..ops.parsing._contents import listed_files
+from ..ops.parsing._files import relocated
 from ..pipe import Pipe
-from ..rows import Array, Indices, Row, RowList, Rows
-from ..stage import Stage
 from ..storage.listing import Selection
 from ..storage.threads import in_threads
-from ..traits import Columns, Operator
 from ._npy_files import Joined, NpyFile, Ranges, looked_at
 
 Paths: TypeAlias = Union["str", "os.PathLike[str]", "Iterable[str | os.PathLike[str]]"]

@@ -6,10 +6,10 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ..ops.open_files import open_files
-from ..ops.parse_parquet import parse_parquet
+from ..core.rows import Row
+from ..ops.parsing.open_files import open_files
+from ..ops.parsing.parquet import parse_parquet
 from ..pipe import Pipe
-from ..rows import Row
 from .list_files import list_files
 
 if TYPE_CHECKING:

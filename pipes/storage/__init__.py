@@ -1,1 +1,1 @@
-"""Storage: the only part that touches file systems; everything above asks for listings and streams."""
+"""The one door to files, near or remote: listing, opening, reading, retrying. Nothing here knows formats."""

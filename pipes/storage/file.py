@@ -6,10 +6,10 @@ import io
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from ..checks import check_choice
+from ..core.checks import check_choice
 from ..errors import MissingError, SourceError, masked
+from .error_messages import reason
 from .filesystem import Location, is_near, locate, looked_up, split_options
-from .reasons import reason
 from .remote import RemoteFile, RemoteStream
 from .retry import retrying
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import unquote
 
 from ..errors import ArgumentTypeError, SourceError, located, masked
-from .reasons import HDFS_UNKNOWN, reason
+from .error_messages import HDFS_UNKNOWN, reason
 from .retry import retrying
 
 if TYPE_CHECKING:

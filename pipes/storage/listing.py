@@ -11,8 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, cast
 
 from ..errors import ArgumentError, ArgumentTypeError, MissingError, SourceError, located
+from .error_messages import reason, says_missing
 from .filesystem import Location, as_paths, check_filesystem, is_near, locate, looked_up, split_options
-from .reasons import reason, says_missing
 from .retry import retrying
 from .threads import in_threads
 

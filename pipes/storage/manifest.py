@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
-from ..cursor import Json
+from ..core.cursor import Json
 from ..errors import DataError
 from .file import File
 from .filesystem import split_options

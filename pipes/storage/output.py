@@ -9,8 +9,8 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from ..errors import SourceError
+from .error_messages import reason
 from .filesystem import locate, split_options
-from .reasons import reason
 
 if TYPE_CHECKING:
     from pyarrow import NativeFile

@@ -10,10 +10,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..errors import SourceError
-from . import fetch as fetching
-from .fetch import Task
-from .reasons import reason
+from . import tasks as fetching
+from .error_messages import reason
 from .retry import Ended, retrying, retrying_anew
+from .tasks import Task
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

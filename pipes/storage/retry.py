@@ -13,7 +13,7 @@ from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 from ..errors import masked
-from .reasons import passes, reason
+from .error_messages import passes, reason
 
 T = TypeVar("T")
 Ended = SimpleQueue[None]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TypeVar
 
-from .fetch import THREADS, Task
+from .tasks import THREADS, Task
 
 T = TypeVar("T")
 U = TypeVar("U")

@@ -10,12 +10,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from ..context import Context
-from ..cursor import START, Cursor
-from ..pace import Clock, Pace
+from ..core.block_size import Clock, Pace
+from ..core.context import Context
+from ..core.cursor import START, Cursor
+from ..core.rows import RowList
+from ..engine.stage import Stage, bind, resolve
 from ..pipe import Pipe
-from ..rows import RowList
-from ..stage import Stage, bind, resolve
 from .elements import same
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ..errors import LoaderError
 from ..loader import Loader
-from ..progress import State
+from ..loading.state import State
 from ..services.base import ReadingService
 from ..sources.from_sequence import from_sequence
 from .footprint import Footprint, Process, nothing_left

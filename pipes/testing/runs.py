@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
-from ..course import Even
-from ..epoch import Info
 from ..errors import RowError
 from ..loader import Loader
-from ..progress import State
+from ..loading.epoch import Info
+from ..loading.schedule import Even
+from ..loading.state import State
 from ..services.base import ReadingService
 from ..services.inprocess import InProcess
 from .elements import same

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ..errors import PlanWarning, UnknownLengthError
 from ..loader import Loader
-from ..progress import State
+from ..loading.state import State
 from ..services.base import ReadingService
 from .footprint import nothing_left
 from .rules import check_closing, check_epochs

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from ..engine.stage import resolve
 from ..errors import LoaderError
 from ..plan.plan import Plan, Position
+from ..services.base import Step
 from ..services.inprocess import InProcess
-from ..stage import resolve
-from ..turns import Step
 from .runs import Case, Taken, check_raises, saved, taken
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch.utils.data import default_collate
 
-from ..rows import Array
-from ..tensors import Stack
+from ..core.rows import Array
+from ..core.tensor_data import Stack
 
 
 def from_array(array: Array | Stack) -> torch.Tensor:

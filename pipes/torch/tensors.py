@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from ..rows import Array
+from ..core.rows import Array
 
 # The others cross as integers of their width.
 _OF_NUMPY = frozenset(

@@ -1,1 +1,1 @@
-"""Writing: a pipe is run, and its rows become files in a folder."""
+"""Writers, one a file: they run a pipe and write what it gives."""

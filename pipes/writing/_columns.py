@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
+from ..core.rows import ArrowArray, Rows, scalars
 from ..errors import ArgumentError, DataError, located
-from ..formats.columns import listed, nearest
-from ..rows import ArrowArray, Rows, scalars
+from ..formats.tables.columns import listed, nearest
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..checks import check_callable
+from ..core.checks import check_callable
 from ..errors import ArgumentTypeError, located
 
 Encode: TypeAlias = Callable[[Any], bytes]

@@ -6,12 +6,12 @@ import os
 import re
 from typing import Any
 
+from ..core.graph import Node, walk
 from ..errors import ArgumentError, SourceError, located
-from ..graph import Node, walk
 from ..sources.list_files import ListFiles
+from ..storage.error_messages import reason
 from ..storage.filesystem import locate
 from ..storage.output import TEMPORARY
-from ..storage.reasons import reason
 
 MANIFEST = "_manifest.jsonl"
 """The name of a manifest beside its files; no listing takes what begins with `_` for data."""

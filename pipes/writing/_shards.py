@@ -9,11 +9,11 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ..checks import check_bytes, check_int
+from ..core.checks import check_bytes, check_int
+from ..engine.stage import bind, resolve
 from ..errors import ArgumentError, ArgumentTypeError, located
 from ..loader import Loader
 from ..pipe import Pipe
-from ..stage import bind, resolve
 from ..storage.filesystem import check_filesystem
 from ..storage.manifest import Manifest, columns, write_manifest
 from ..storage.output import Output, inside, output

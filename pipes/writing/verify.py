@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ..errors import ArgumentTypeError, DataError, FeedpipeError, SourceError, located
+from ..storage.error_messages import reason
 from ..storage.file import File
 from ..storage.filesystem import check_filesystem
 from ..storage.manifest import Manifest, read_manifest
-from ..storage.reasons import reason
 from ..storage.threads import in_threads
 
 _BATCH = 2**14  # lines of the manifest that stand as Python objects at a time

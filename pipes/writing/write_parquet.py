@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
-from ..checks import check_choice, check_int
+from ..core.checks import check_choice, check_int
 from ..errors import DataError
-from ..formats.columns import Schema, check_schema
+from ..formats.tables.columns import Schema, check_schema
 from ..pipe import Pipe
 from ._columns import Columns
 from ._shards import Limits, Run, Shard, Shards

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from feedpipe.errors import DataError
-from feedpipe.formats.chunks import ChunkReader, Format, Growth
+from feedpipe.formats.text.chunks import ChunkReader, Format, Growth
 
 
 class Always(Growth):

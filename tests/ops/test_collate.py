@@ -18,12 +18,12 @@ import torch
 from torch.utils.data import default_collate
 
 import feedpipe as fp
+from feedpipe.core.graph import chain_code, names, sent
+from feedpipe.core.rows import Rows
+from feedpipe.core.tensor_data import TensorData
+from feedpipe.engine.run import Run
+from feedpipe.engine.stage import bind, resolve
 from feedpipe.errors import ArgumentError, DataError, RowError
-from feedpipe.graph import chain_code, names, sent
-from feedpipe.rows import Rows
-from feedpipe.run import Run
-from feedpipe.stage import bind, resolve
-from feedpipe.tensors import TensorData
 from feedpipe.testing import check_operator
 
 Point = namedtuple("Point", ["x", "y"])

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.context import Context
+from feedpipe.core.context import Context
+from feedpipe.engine.permutation import Permutation
 from feedpipe.errors import ArgumentError, PlanError
-from feedpipe.permutation import Permutation
 from feedpipe.testing import check_operator
 
 

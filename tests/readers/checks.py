@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 import feedpipe as fp
-from feedpipe import ahead
+from feedpipe.engine import readahead
 from feedpipe.errors import PlanWarning
-from feedpipe.ops import _byte_ranges
+from feedpipe.ops.parsing import _byte_ranges
 from feedpipe.storage import remote
 from feedpipe.testing import same
 
@@ -178,6 +178,6 @@ def small_requests() -> Iterator[None]:
         patch.setattr(remote, "FIRST", 2**9)
         patch.setattr(remote, "MOST", 2**11)
         patch.setattr(remote, "HOLE", 2**8)
-        patch.setattr(ahead, "FIRST", 1)
-        patch.setattr(ahead, "MOST", 1)
+        patch.setattr(readahead, "FIRST", 1)
+        patch.setattr(readahead, "MOST", 1)
         yield

@@ -8,7 +8,7 @@ import fsspec
 import pytest
 
 import feedpipe as fp
-from feedpipe.graph import walk
+from feedpipe.core.graph import walk
 
 from ..servers.s3 import S3
 from ..storage.elsewhere import Elsewhere

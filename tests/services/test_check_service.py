@@ -12,8 +12,8 @@ import pytest
 
 import feedpipe as fp
 from feedpipe.errors import RowError
+from feedpipe.services.base import Step
 from feedpipe.testing import check_service
-from feedpipe.turns import Step
 
 Items = Iterator[Any]
 

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pytest
 
 import feedpipe as fp
+from feedpipe.core.rows import Rows
 from feedpipe.errors import ArgumentTypeError, DataError, SourceError
-from feedpipe.rows import Rows
 from feedpipe.testing import check_operator
 
 COLUMNS = {

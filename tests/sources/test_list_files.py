@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import feedpipe as fp
-from feedpipe.context import Context
+from feedpipe.core.context import Context
+from feedpipe.engine.stage import bind, resolve
 from feedpipe.errors import ArgumentError, ArgumentTypeError, RowError, SourceError
-from feedpipe.stage import bind, resolve
 from feedpipe.testing import check_operator
 
 

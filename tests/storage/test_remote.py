@@ -19,7 +19,7 @@ from pyarrow import parquet
 
 import feedpipe as fp
 from feedpipe.errors import DataError, MissingError, SourceError
-from feedpipe.storage import fetch, remote, retry
+from feedpipe.storage import remote, retry, tasks
 from feedpipe.storage.remote import AHEAD, RemoteFile, RemoteRanges, RemoteStream
 
 from .elsewhere import Elsewhere
@@ -42,10 +42,10 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def budget_is_given_back() -> Iterator[None]:
-    budget = fetch.budget
+    budget = tasks.budget
     yield
-    until(lambda: budget.take(fetch.BUDGET, needed=False))
-    budget.give(fetch.BUDGET)
+    until(lambda: budget.take(tasks.BUDGET, needed=False))
+    budget.give(tasks.BUDGET)
 
 
 def file_of(place: Elsewhere, name: str = "a") -> RemoteFile:
@@ -124,7 +124,7 @@ def test_nothing_is_fetched_ahead_of_the_part_that_is_wanted(small: None) -> Non
 
 
 def test_the_budget_bounds_what_is_ahead(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch, "budget", fetch.Budget(10_000))
+    monkeypatch.setattr(tasks, "budget", tasks.Budget(10_000))
     place = Elsewhere({"a": DATA[:100_000], "b": DATA[:100_000]})
     streams = [RemoteStream(file_of(place, name)) for name in "ab"]
     for stream in streams:
@@ -313,7 +313,7 @@ def test_row_groups_are_fetched_at_once_and_only_what_is_wanted() -> None:
 
 
 def test_large_row_groups_are_read_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    from feedpipe.formats import parquet_file
+    from feedpipe.formats.parquet import file as parquet_file
 
     monkeypatch.setattr(parquet_file, "AT_ONCE", 2**16)
     sink = io.BytesIO()

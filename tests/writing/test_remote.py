@@ -35,7 +35,7 @@ def check(folder: str, filesystem: object = None) -> None:
 
 def check_manifest(paths: str, manifest: str, filesystem: object = None) -> None:
     """A manifest is made by the first, used by the second, and stays the first's where two have made it at once."""
-    from feedpipe.storage.known import _made
+    from feedpipe.storage.cached_listing import _made
     from feedpipe.storage.listing import Selection
 
     first = list(fp.list_files(paths, manifest=manifest, filesystem=filesystem))

@@ -71,7 +71,7 @@ def test_a_file_is_full_after_so_many_bytes(tmp_path: Path) -> None:
 def test_a_table_stays_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = pa.table({"id": range(3000), "text": [str(i) if i % 3 else None for i in range(3000)]})
     pq.write_table(source, tmp_path / "source.parquet")
-    monkeypatch.setattr("feedpipe.rows.Rows.__iter__", None)
+    monkeypatch.setattr("feedpipe.core.rows.Rows.__iter__", None)
     fp.write_parquet(fp.read_parquet(tmp_path / "source.parquet"), tmp_path / "out")
     assert pq.read_table(tmp_path / "out" / "part-00000.parquet").equals(source)
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ...rows import Array, Column, Rows
-from ...torch import UnfitError
+from ...core.rows import Array, Column, Rows
+from ...errors import UnfitError
 from .._columns import no_batch
 from .arrow import arrays
 from .misfits import NoTensorError, column_repair

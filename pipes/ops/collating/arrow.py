@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from ...rows import Array, grid, is_grid
-from ...torch import UnfitError
+from ...core.rows import Array, grid, is_grid
+from ...errors import UnfitError
 from .misfits import REPAIR, NoTensorError, said
 from .rules import Rules
 

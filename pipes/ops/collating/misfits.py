@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ...torch import UnfitError
+from ...errors import UnfitError
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from ...torch import UnfitError
+from ...errors import UnfitError
 from .arrow import arrays
 from .misfits import REPAIR, made, said
 from .rules import Rules, leaves

@@ -7,8 +7,8 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from ...rows import Array
-from ...tensors import Stack, TensorData
+from ...core.rows import Array
+from ...core.tensor_data import Stack, TensorData
 
 Leaf: TypeAlias = Callable[[Array | Stack], object]
 """Makes a tensor, or what stands for one, of an array that nothing else refers to."""

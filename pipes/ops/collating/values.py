@@ -10,9 +10,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from ...rows import Array
-from ...tensors import Stack
-from ...torch import UnfitError
+from ...core.rows import Array
+from ...core.tensor_data import Stack
+from ...errors import UnfitError
 from .misfits import REPAIR, agree, check_numbers, made, said
 from .numbers import by_torch, collated_nulls, collated_numbers, collated_scalars
 from .rules import Rules

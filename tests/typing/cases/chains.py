@@ -9,7 +9,7 @@ from typing_extensions import assert_type
 
 import feedpipe as fp
 from feedpipe import Pipe
-from feedpipe.rows import Rows
+from feedpipe.core.rows import Rows
 
 numbers = fp.from_sequence(range(10))
 words = fp.from_iterable(["a b", "c"])

@@ -1,0 +1,104 @@
+"""`Block`: what operators pass to each other, a run of rows with its cursors."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator
+from dataclasses import dataclass
+
+from ..errors import Origin
+from .block_size import Pace
+from .cursor import Cursor
+from .rows import Indices, RowList, concat, take
+
+
+@dataclass(slots=True)
+class Block:
+    """Rows in order, and where they are. Blocks are never empty; results never depend on where one ends.
+
+    Attributes:
+        rows: a list of Python objects, or columns.
+        at: the cursor of the first row.
+        end: the cheapest cursor of the row after the last.
+        origins: the source of each row; carried only in a replay that looks for it.
+    """
+
+    rows: RowList
+    at: Cursor
+    end: Cursor
+    origins: list[Origin | None] | None = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def slice(self, start: int, stop: int) -> Block:
+        """Rows `start` to `stop` (exclusive); 0 <= start < stop <= length."""
+        if start == 0 and stop == len(self.rows):
+            return self
+        return Block(
+            take(self.rows, range(start, stop)),
+            self.at.advance(start) if start else self.at,
+            self.end if stop == len(self.rows) else self.at.advance(stop),
+            self.origins and self.origins[start:stop],
+        )
+
+    def mapped(self, rows: RowList) -> Block:
+        """This block with `rows` in place of as many of its own; fewer stand for the first ones."""
+        if len(rows) == len(self.rows):
+            return Block(rows, self.at, self.end, self.origins)
+        count = len(rows)
+        return Block(rows, self.at, self.at.advance(count), self.origins and self.origins[:count])
+
+    def kept(self, indices: Indices) -> tuple[RowList, list[Origin | None] | None]:
+        """Rows and origins at `indices`."""
+        return take(self.rows, indices), self.origins and [self.origins[i] for i in indices]
+
+
+def joined(blocks: list[Block]) -> tuple[RowList, list[Origin | None] | None]:
+    """The rows and the origins of all blocks."""
+    origins = [origin for block in blocks for origin in block.origins or ()]
+    return concat([block.rows for block in blocks]), origins or None
+
+
+def skipping(blocks: Iterable[Block], count: int) -> Iterator[Block]:
+    """The blocks without their first `count` rows."""
+    for block in blocks:
+        if count >= len(block):
+            count -= len(block)
+            continue
+        yield block.slice(count, len(block))
+        count = 0
+
+
+def groups(blocks: Iterable[Block], size: int) -> Iterator[list[Block]]:
+    """The rows in groups of `size`, the last of fewer; copies nothing."""
+    held: list[Block] = []
+    room = size
+    for block in blocks:
+        start = 0
+        while start < len(block):
+            stop = min(len(block), start + room)
+            held.append(block.slice(start, stop))
+            room -= stop - start
+            start = stop
+            if not room:
+                yield held
+                held, room = [], size
+    if held:
+        yield held
+
+
+def in_pace(block: Block, pace: Pace) -> Iterator[Block]:
+    """The block in pieces no longer than the pace allows; copies nothing."""
+    start = 0
+    while start < len(block):
+        stop = min(len(block), start + pace.rows())
+        piece = block.slice(start, stop)
+        pace.made(piece.rows)
+        yield piece
+        start = stop
+
+
+def close(blocks: Iterator[Block]) -> None:
+    """Ends a run of blocks and all that runs for it; an iterator that is no generator holds nothing."""
+    if isinstance(blocks, Generator):
+        blocks.close()

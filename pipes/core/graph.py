@@ -1,0 +1,142 @@
+"""Graphs of operators as plain data: each node is visited once, discovery is by attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..errors import Where
+from .operator import Operator
+
+
+class Node:
+    """One operator and its inputs. Immutable; compared by identity.
+
+    Attributes:
+        op: the operator's value.
+        inputs: the nodes it reads from.
+        where: the user's file and line.
+        indexed: whether the rows at any positions can be had; else they come in order only.
+    """
+
+    __slots__ = ("__weakref__", "indexed", "inputs", "op", "where")
+
+    op: Operator
+    inputs: tuple[Node, ...]
+    where: Where | None
+    indexed: bool
+
+    def __init__(self, op: Operator, inputs: tuple[Node, ...] = (), where: Where | None = None) -> None:
+        fix = super().__setattr__
+        fix("op", op)
+        fix("inputs", inputs)
+        fix("where", where)
+        fix("indexed", op.indexed([node.indexed for node in inputs]))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.op, self.inputs, self.where)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a pipe is immutable; chain an operator to make a new one (setting `{name}`)")
+
+
+def walk(root: Node) -> Iterator[Node]:
+    """All nodes, inputs before what reads them, each once."""
+    seen: set[int] = set()
+    stack: list[tuple[Node, bool]] = [(root, False)]
+    while stack:
+        node, ready = stack.pop()
+        if ready:
+            yield node
+        elif id(node) not in seen:
+            seen.add(id(node))
+            stack.append((node, True))
+            stack.extend((child, False) for child in reversed(node.inputs))
+
+
+def names(root: Node) -> dict[Node, str]:
+    """The name of each operator, the key of its randomness.
+
+    It is the operator's kind and its count among its kind on the way from the source, with the source's number where a
+    graph has several. So inserting a `map` reshuffles nothing.
+    """
+    counts: dict[Node, dict[str, int]] = {}
+    leaf: dict[Node, int] = {}
+    found: dict[Node, str] = {}
+    leaves = 0
+    taken: dict[str, int] = {}
+    for node in walk(root):
+        before: dict[str, int] = {}
+        for child in node.inputs:
+            for kind, count in counts[child].items():
+                before[kind] = max(before.get(kind, 0), count)
+        before[node.op.kind] = before.get(node.op.kind, 0) + 1
+        counts[node] = before
+        if node.inputs:
+            leaf[node] = leaf[node.inputs[0]]
+        else:
+            leaf[node], leaves = leaves, leaves + 1
+        name = node.op.name or f"{node.op.kind}-{before[node.op.kind]}" + (f"@{leaf[node]}" if leaf[node] else "")
+        taken[name] = taken.get(name, 0) + 1
+        found[node] = name if taken[name] == 1 else f"{name}/{taken[name]}"
+    return found
+
+
+def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
+    """`node` reading from `inputs`; itself where nothing changed."""
+    if all(new is old for new, old in zip(inputs, node.inputs, strict=True)):
+        return node
+    return Node(node.op, inputs, node.where)
+
+
+def sent(root: Node) -> Node:
+    """The graph for a process that sends its elements to another; names and cursors are those of `root`."""
+    if not root.op.looks and len(root.inputs) == 1:
+        return with_inputs(root, (sent(root.inputs[0]),))
+    op = root.op.sent()
+    return root if op is root.op else Node(op, root.inputs, root.where)
+
+
+LONGEST = 200  # operators in a chain that is written out in full
+
+
+def chain_code(root: Node, prefix: str = "fp.", known: set[Node] | None = None) -> str:
+    """The graph as code, one call per line where it is long.
+
+    Nodes read twice are written twice; where that makes it too long, `...` stands for one that was written before.
+    """
+    if known is None and _operators(root) > LONGEST:
+        known = set()
+    calls: list[str] = []
+    node = root
+    while node.inputs:
+        if known is not None:
+            if node in known:
+                return "..." + "".join(f".{call}" for call in reversed(calls))
+            known.add(node)
+        if not node.op.implied:
+            calls.append(_call(node, prefix, known))
+        node = node.inputs[0]
+    head = prefix + node.op.call()
+    calls.reverse()
+    one = head + "".join(f".{call}" for call in calls)
+    if len(one) <= 88 and "\n" not in one:
+        return one
+    lines = "".join(f"\n    .{call}" for call in calls)
+    return f"(\n    {head}{lines}\n)"
+
+
+def _operators(root: Node) -> int:
+    """How many operators stand in the code of the graph, each as often as it is written."""
+    counts: dict[Node, int] = {}
+    for node in walk(root):
+        counts[node] = 1 + sum(counts[child] for child in node.inputs)
+    return counts[root]
+
+
+def _call(node: Node, prefix: str, known: set[Node] | None) -> str:
+    call = node.op.call()
+    others = [chain_code(other, prefix, known).replace("\n", "\n    ") for other in node.inputs[1:]]
+    if not others:
+        return call
+    head, rest = call[:-1].split("(", 1)
+    return f"{head}({', '.join([*others, rest] if rest else others)})"

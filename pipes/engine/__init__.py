@@ -1,0 +1,1 @@
+"""Runs one graph in one process. It knows operators by their contract, never by name."""

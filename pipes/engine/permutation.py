@@ -1,0 +1,56 @@
+"""Keyed permutations of [0, n): drawn while n is small, computed where needed when it is large."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ..core.randomness import Key, generator
+from ..core.rows import Indices
+
+MATERIALISED = 2**20  # drawn in 20 ms; beyond, each process would draw for longer than its share takes to compute
+
+_ROUNDS = 4
+
+
+class Permutation:
+    """A permutation of [0, `length`) that depends on nothing but `key`; `permutation[indices]` are its values."""
+
+    def __init__(self, key: Key, length: int, materialised: int = MATERIALISED) -> None:
+        self._length = length
+        self._order: npt.NDArray[np.int32] | None = None
+        if length <= materialised:
+            self._order = generator(key).permutation(np.arange(length, dtype=np.int32))
+        else:
+            self._keys = generator(key).integers(2**64, size=_ROUNDS, dtype=np.uint64)
+            bits = max(2, int(length - 1).bit_length())
+            self._widths = bits - bits // 2, bits // 2  # of the left and the right part, in bits
+
+    def __getitem__(self, indices: Indices) -> npt.NDArray[np.int64]:
+        if self._order is not None:
+            chosen = slice(indices.start, indices.stop, indices.step) if isinstance(indices, range) else indices
+            return self._order[chosen].astype(np.int64)
+        values = np.asarray(indices, np.uint64)
+        values = self._encrypt(values)
+        # Cycle walking: what falls outside is encrypted again until it falls inside.
+        outside = np.flatnonzero(values >= self._length)
+        while len(outside):
+            again = self._encrypt(values[outside])
+            values[outside] = again
+            outside = outside[again >= self._length]
+        return values.astype(np.int64)
+
+    def _encrypt(self, values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+        wide, narrow = self._widths
+        left, right = values >> np.uint64(narrow), values & np.uint64((1 << narrow) - 1)
+        for key in self._keys:
+            left, right = right, left ^ (_mixed(right + key) & np.uint64((1 << wide) - 1))
+            wide, narrow = narrow, wide
+        return (left << np.uint64(narrow)) | right
+
+
+def _mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """The finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA'14)."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))

@@ -1,0 +1,81 @@
+"""Running a pipe here: unsharded, seed 0, epoch 0, in the calling thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import TracebackType
+
+from ..core.block import Block
+from ..core.context import Context
+from ..core.cursor import START, Cursor
+from ..errors import LoaderError, UnknownLengthError
+from .stage import Stage
+
+
+class Run:
+    """The elements of a stage, one by one. A run that has failed raises the same error at each later `next`."""
+
+    def __init__(self, stage: Stage, context: Context | None = None, at: Cursor = START) -> None:
+        self._context = context or Context()
+        self._blocks = stage.blocks(at, self._context)
+        self._rows: Iterator[object] = iter(())
+        self._error: Exception | None = None
+        self._trace: TracebackType | None = None
+
+    def __iter__(self) -> Run:
+        return self
+
+    def __next__(self) -> object:
+        for row in self._rows:
+            return row
+        if self._error is not None:
+            raise self._error.with_traceback(self._trace)  # as it was: each `raise` would add to it
+        block = self._next_block()
+        if block is None:
+            raise StopIteration
+        self._rows = iter(block.rows)
+        return next(self._rows)
+
+    def _next_block(self) -> Block | None:
+        clock = self._context.clock
+        clock.enter()
+        try:
+            return next(self._blocks, None)
+        except BaseException as error:
+            self._error = error if isinstance(error, Exception) else interrupted(error)
+            self._trace = error.__traceback__
+            raise
+        finally:
+            clock.leave()
+
+
+def interrupted(error: BaseException) -> LoaderError:
+    """What a run says that was ended by an interrupt: there is more, but not from here."""
+    return LoaderError(f"{type(error).__name__} has ended this run before its end; begin a new one")
+
+
+def length_of(stage: Stage) -> int:
+    """How many elements come out; an error that names the operator where that cannot be known."""
+    if stage.length is not None:
+        return stage.length
+    unknown = stage
+    while (below := next((s for s in unknown.inputs if s.length is None), None)) is not None:
+        unknown = below
+    raise UnknownLengthError(
+        f"the length of this pipe is not known before a run, because of `{unknown.op.call()}`; count a run of it, or "
+        "give a loader `steps=`"
+    )
+
+
+def at_index(stage: Stage, index: int) -> object:
+    """Element `index` of an indexed stage; negative counts from the end."""
+    if not stage.indexed:
+        raise UnknownLengthError(
+            f"only the rows of an indexed pipe can be had by number, and `{stage.op.call()}` is streamed; "
+            "`.load()` makes a pipe indexed"
+        )
+    length = length_of(stage)
+    if not -length <= index < length:
+        raise IndexError(f"index {index} is out of range for a pipe of {length} elements")
+    at = index % length
+    return next(iter(stage.rows(range(at, at + 1), Context())))

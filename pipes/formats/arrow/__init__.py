@@ -1,0 +1,1 @@
+"""Arrow IPC: streams, files, and the flatbuffers of their heads."""

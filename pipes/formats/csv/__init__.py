@@ -1,0 +1,1 @@
+"""CSV: its options, its tables, and where its quotes allow a cut."""

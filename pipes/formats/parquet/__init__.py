@@ -1,0 +1,1 @@
+"""Parquet: its options, files, footers, and filters on statistics."""

@@ -1,0 +1,1 @@
+"""What formats of tables share: names and types of columns, and columns as batches."""

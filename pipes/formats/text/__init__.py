@@ -1,0 +1,1 @@
+"""Text: chunks of lines, and the formats that are read line by line."""

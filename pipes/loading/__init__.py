@@ -1,0 +1,1 @@
+"""What a loader is made of: its rank, the schedule of epochs, one epoch, its state."""

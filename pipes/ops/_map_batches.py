@@ -1,0 +1,42 @@
+"""What operators share that map whole batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ..core.block import Block
+from ..core.context import Context
+from ..core.cursor import Cursor
+from ..core.operator import Columns
+from ..core.rows import Indices, RowList
+from ..engine.stage import Stage
+from ..errors import DataError, RowError, UnfitError
+from .map import Map
+
+
+@dataclass(frozen=True)
+class OnBatches(Map):
+    """A `map` over batches. Where a batch does not fit, the error is one of the data, not of a user's function."""
+
+    columns: ClassVar[Columns] = Columns.KEEPS
+
+    def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
+        try:
+            return super().rows(stage, indices, context)
+        except RowError as error:
+            raise self._told(error) from error.__cause__
+
+    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+        try:
+            yield from super().blocks(stage, at, context)
+        except RowError as error:
+            raise self._told(error) from error.__cause__
+
+    def _told(self, error: RowError) -> Exception:
+        if not isinstance(error.__cause__, UnfitError):
+            return error
+        begin = f"\n  in the batch that begins at {error.origin}" if error.origin else ""
+        line = f"\n  at {error.where.file}:{error.where.line}" if error.where else ""
+        return DataError(f"`.{self.call()}`: {error.__cause__}{begin}{line}")

@@ -1,0 +1,33 @@
+"""What operators share that hand rows through as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from ..core.block import Block
+from ..core.context import Context
+from ..core.cursor import Cursor
+from ..core.operator import Operator
+from ..core.rows import Indices, RowList
+
+if TYPE_CHECKING:
+    from ..engine.stage import Stage
+
+
+class Through(Operator):
+    """The base: each row of the input, in its place."""
+
+    seeks: ClassVar[bool] = True
+
+    def indexed(self, inputs: Sequence[bool]) -> bool:
+        return inputs[0]
+
+    def length(self, stage: Stage) -> int | None:
+        return stage.input.length
+
+    def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
+        return stage.input.rows(indices, context)
+
+    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+        return stage.input.blocks(at, context)

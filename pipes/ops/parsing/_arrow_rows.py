@@ -1,0 +1,105 @@
+"""Rows of Arrow files by position: what one process has open and in memory."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from ...core.rows import Indices, Rows
+from ...formats.arrow.file import ArrowFile
+from ...formats.arrow.ipc import ArrowIpc
+from ...formats.tables.chunked import Chunks, Window, chosen, window
+from ...formats.tables.typed import Fixed
+from ...storage.filesystem import locate
+from ._open_files import KeptOpen
+
+if TYPE_CHECKING:
+    from ._record_batches import RecordBatch
+
+KEPT = 2**28
+"""Bytes of batches that are kept: of those decompressed, or fetched from elsewhere."""
+_VIEW = 2**10  # bytes that a column of a mapped batch takes, about: it is a view of the file
+
+
+def arrow_files(format: ArrowIpc) -> KeptOpen[RecordBatch, ArrowFile]:
+    """The files of record batches, to be opened."""
+    return KeptOpen(partial(_opened, format), ArrowFile.close)
+
+
+def _opened(format: ArrowIpc, handle: RecordBatch) -> ArrowFile:
+    place = locate(handle.file.path, handle.file.filesystem)
+    local = place.path if place.filesystem.type_name == "local" else None
+    return ArrowFile(handle.file, format, handle.seal, local)
+
+
+class ArrowRows:
+    """The rows of all record batches.
+
+    Number columns of files that are mapped are read in place. Batches are looked at for the other columns when rows of
+    them are wanted, and the last few are kept.
+
+    Args:
+        format: what the user wants of the files, with names and types fixed.
+        rows: of each batch.
+        handles: gives the handles of some batches.
+    """
+
+    def __init__(self, format: ArrowIpc, rows: Sequence[int], handles: Callable[[range], list[RecordBatch]]) -> None:
+        fixed = format.fixed
+        assert fixed is not None
+        self._handles = handles
+        self._lock = threading.Lock()
+        self._files = arrow_files(format)
+        self._kept: OrderedDict[int, tuple[ArrowFile, pa.RecordBatch, int]] = OrderedDict()
+        self._bytes = 0
+        windows = self._windows(fixed, len(rows))
+        self._others = [name for name in fixed.inside if name not in windows]
+        self._chunks = Chunks(pa.schema(list(fixed.inside.items())), rows, windows, self._part)
+
+    def rows(self, indices: Indices) -> Rows:
+        """The rows at `indices`."""
+        return self._chunks.rows(indices)
+
+    def _windows(self, fixed: Fixed, count: int) -> dict[str, Window]:
+        """The columns that can be read in place."""
+        numbers = [n for n, k in fixed.inside.items() if pa.types.is_integer(k) or pa.types.is_floating(k)]
+        parts: list[pa.RecordBatch] = []
+        for handle in self._handles(range(count)) if numbers else ():
+            file = self._files.file(handle)
+            if handle.compressed or not file.mapped:
+                return {}
+            parts.append(file.batch(handle.number, handle.rows, False, numbers))
+        made: dict[str, Window] = {}
+        for name in numbers:
+            chunks = [part.column(name) for part in parts if name in part.schema.names]
+            alike = len(chunks) == len(parts) and all(chunk.type == fixed.inside[name] for chunk in chunks)
+            found = window(chunks) if alike else None
+            if found is not None:
+                made[name] = found
+        return made
+
+    def _part(self, k: int, places: Indices) -> pa.RecordBatch:
+        """Rows of a batch, of the columns that are not read in place."""
+        with self._lock:
+            file, batch = self._batch(k)
+        return file.settled(chosen(batch, places), self._others, len(places))
+
+    def _batch(self, k: int) -> tuple[ArrowFile, pa.RecordBatch]:
+        if k in self._kept:
+            self._kept.move_to_end(k)
+            return self._kept[k][:2]
+        (handle,) = self._handles(range(k, k + 1))
+        file = self._files.file(handle)
+        batch = file.batch(handle.number, handle.rows, handle.compressed, self._others)
+        viewed = file.mapped and not handle.compressed
+        size = _VIEW * len(self._others) if viewed else batch.nbytes
+        while self._kept and self._bytes + size > KEPT:
+            self._bytes -= self._kept.popitem(last=False)[1][2]
+        self._kept[k] = file, batch, size
+        self._bytes += size
+        return file, batch

@@ -1,0 +1,75 @@
+"""Units that know how many rows they have: row groups of Parquet files, record batches of Arrow's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, cast
+
+from ...core.cursor import Json
+from ...core.operator import Columns, Operator
+from ...errors import Origin
+from ...formats.tables.typed import Typed
+from ._units import Units
+
+if TYPE_CHECKING:
+    from ...engine.stage import Stage
+
+F = TypeVar("F", bound=Typed)
+U = TypeVar("U", bound="tuple[Any, ...]")
+
+UNKNOWN = -1
+"""The rows of a unit where nobody knows them beforehand."""
+
+
+class _Counted(Protocol):
+    rows: int
+
+
+@dataclass(frozen=True, eq=False)
+class CountedUnits(Units[F, U]):
+    """The base: a unit says how many `rows` it has, and which number in the file the `first` of them has."""
+
+    expands: ClassVar[bool] = True
+
+    def start(self, unit: U) -> Origin:
+        return Origin(unit[0].path, unit[self.fields.index("first")] + 1)
+
+    def total(self) -> int | None:
+        """How many rows all units have, if they know."""
+        if self.table is None:
+            return None
+        rows = self.table.column("rows")
+        return None if (rows == UNKNOWN).any() else int(rows.sum())
+
+    def identity(self) -> Json:
+        said = cast("dict[str, Json] | None", super().identity())
+        return said and {**said, "rows": self.total()}
+
+
+@dataclass(frozen=True, eq=False)
+class ParseCounted(Operator, Generic[F]):
+    """The base of what reads such units in order."""
+
+    columns: ClassVar[Columns] = Columns.MAKES
+    expands: ClassVar[bool] = True
+    varies: ClassVar[bool] = True
+
+    format: F = field(repr=False)
+
+    def call(self) -> str:
+        return self.format.call()
+
+    def identity(self) -> Json:
+        return self.format.identity()
+
+    def resolve(self, stage: Stage) -> Operator:
+        return replace(self, format=cast("CountedUnits[Any, Any]", stage.input.op).format)
+
+    def length(self, stage: Stage) -> int | None:
+        units = stage.input.length
+        if units is None:
+            return None
+        if isinstance(stage.input.op, CountedUnits):
+            return stage.input.op.total()
+        handles = cast("list[_Counted]", stage.input.rows(range(units), stage.counted) if units else [])
+        return None if any(unit.rows == UNKNOWN for unit in handles) else sum(unit.rows for unit in handles)

@@ -1,0 +1,127 @@
+"""`parse_arrow` by position: the rows of record batches that are found by their number."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from ...core.context import Context
+from ...core.cursor import Json
+from ...core.operator import Columns, Operator
+from ...core.rows import Column, Indices, RowList, Rows
+from ...errors import DataError, Origin, SourceError
+from ...formats.arrow.ipc import ArrowIpc
+from ._files import relocated
+from ._record_batches import RecordBatch, RecordBatches
+
+if TYPE_CHECKING:
+    from ...engine.stage import Stage
+    from ._arrow_rows import ArrowRows
+
+Positions = npt.NDArray[np.int64]
+
+
+class _Memory:
+    """What this process has open. It does not travel to others."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.rows: ArrowRows | None = None
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _Memory, ()
+
+
+@dataclass(frozen=True, eq=False)
+class IndexedArrow(Operator):
+    kind: ClassVar[str] = "parse_arrow"
+    columns: ClassVar[Columns] = Columns.MAKES
+
+    format: ArrowIpc = field(repr=False)
+    bounds: Positions | None = field(default=None, repr=False)
+    """Where each record batch begins among all rows, and the number of all."""
+    memory: _Memory = field(default_factory=_Memory, repr=False)
+
+    def call(self) -> str:
+        return self.format.call()
+
+    def identity(self) -> Json:
+        return self.format.identity()
+
+    def indexed(self, inputs: Sequence[bool]) -> bool:
+        return True
+
+    def resolve(self, stage: Stage) -> Operator:
+        if self.bounds is not None:
+            return self
+        batches = cast("RecordBatches", stage.input.op)
+        bounds = np.cumsum([0, *batches.found.column("rows")], dtype=np.int64)
+        # What is open belongs to these batches: by the next time the files may be others.
+        return replace(self, format=batches.format, bounds=bounds, memory=_Memory())
+
+    def length(self, stage: Stage) -> int:
+        return int(self._bounds()[-1])
+
+    def origin(self, stage: Stage, index: int, context: Context) -> Origin:
+        owner = int(np.searchsorted(self._bounds(), index, "right")) - 1
+        (handle,) = _handles(stage, range(owner, owner + 1))
+        return Origin(handle.file.path, handle.first + index - int(self._bounds()[owner]) + 1)
+
+    def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
+        fixed = self.format.fixed
+        if fixed is None:  # there is no file
+            return Rows({}, 0)
+        try:
+            rows = self._opened(stage).rows(indices)
+            if not fixed.folders and self.format.lineage == (None, None):
+                return rows
+            columns = {**rows.columns, **self._added(stage, np.asarray(indices, np.int64))}
+        except (SourceError, DataError) as error:
+            raise relocated(error, stage) from error
+        names = [*fixed.names, *(name for name in self.format.lineage if name is not None)]
+        return Rows({name: columns[name] for name in names}, len(rows))
+
+    def _added(self, stage: Stage, indices: Positions) -> dict[str, Column]:
+        """The columns that say where rows come from, and those of the names of folders."""
+        import pyarrow as pa
+
+        fixed, lineage = self.format.fixed, self.format.lineage
+        assert fixed is not None
+        owners = np.searchsorted(self._bounds(), indices, "right") - 1
+        numbers, places = np.unique(owners, return_inverse=True)
+        handles = _handles(stage, numbers) if len(numbers) else []
+        folders = [fixed.constants(handle.file.path, fixed.inside) for handle in handles]
+        made: dict[str, Column] = {}
+        for name, kind in fixed.folders.items():
+            values: Any = pa.array([values[name].as_py() for values in folders], kind)
+            made[name] = values.take(places)
+        if lineage.path_column is not None:
+            paths: Any = pa.array([handle.file.path for handle in handles], pa.string())
+            made[lineage.path_column] = paths.take(places)
+        if lineage.row_column is not None:
+            firsts = np.array([handle.first for handle in handles], np.int64)[places]
+            made[lineage.row_column] = firsts + indices - self._bounds()[owners]
+        return made
+
+    def _opened(self, stage: Stage) -> ArrowRows:
+        memory = self.memory
+        with memory.lock:
+            if memory.rows is None:
+                from ._arrow_rows import ArrowRows
+
+                lengths = np.diff(self._bounds()).tolist()
+                memory.rows = ArrowRows(self.format, lengths, lambda some: _handles(stage, some))
+        return memory.rows
+
+    def _bounds(self) -> Positions:
+        assert self.bounds is not None, "a run begins with `resolve`"
+        return self.bounds
+
+
+def _handles(stage: Stage, numbers: Indices) -> list[RecordBatch]:
+    return cast("list[RecordBatch]", stage.input.rows(numbers, Context()))

@@ -1,0 +1,114 @@
+"""What the parsers of text share: a byte range becomes many rows, and a cursor is a place in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
+
+from ...core.block import Block, in_pace
+from ...core.code import written
+from ...core.context import Context
+from ...core.cursor import Cursor, Json
+from ...core.operator import Operator
+from ...core.rows import RowList
+from ...engine.readahead import begun_ahead
+from ...errors import DataError, Origin, SourceError
+from ...formats.text.chunks import Chunk, ChunkReader, Format, Growth, Place
+from ._byte_ranges import ByteRange, ByteRanges
+from ._files import relocated
+from ._opened import Opened
+
+if TYPE_CHECKING:
+    from ...engine.stage import Stage
+
+
+class _Piece(NamedTuple):
+    """What became of a chunk: its rows up to the first malformed one, and what is wrong with that.
+
+    `before` counts the rows of the range before the chunk.
+    """
+
+    chunk: Chunk
+    before: int
+    rows: RowList
+    error: DataError | None
+    origins: list[Origin | None] | None
+
+
+@dataclass(frozen=True, eq=False)
+class Parse(Operator):
+    """The base: a subclass names its kind and what it makes.
+
+    A token is [cursor of the range in the input, bytes before the place, line, rows of the range before the place]: a
+    resume opens the file and seeks; where it is compressed it reads over. Within a chunk rows are skipped.
+    """
+
+    expands: ClassVar[bool] = True
+
+    format: Format[Any] = field(repr=False)
+
+    def call(self) -> str:
+        return written(cast("Operator", self.format))  # the fields of the format are the arguments
+
+    def identity(self) -> Json:
+        return {"call": self.call(), "types": self.format.types()}
+
+    def resolve(self, stage: Stage) -> Operator:
+        return replace(self, format=cast("ByteRanges", stage.input.op).format)
+
+    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+        source, *place, before = cast("list[Any]", at.token) or (None, *Place(), 0)
+        row = at.row
+        pace, growth = context.pace(), Growth()
+        blocks = stage.input.blocks(Cursor.of(source), context)
+        parts = ((block, index, cast("ByteRange", part)) for block in blocks for index, part in enumerate(block.rows))
+        with begun_ahead(parts, _begin, lambda item: context.threads and not item[2].file.is_near()) as begun:
+            for (block, index, part), opened in begun:
+                here = block.at.advance(index).plain
+                after = block.at.advance(index + 1) if index + 1 < len(block) else block.end
+                for piece in self._pieces(stage, part, opened, Place(*place), before, growth, origins=context.origins):
+                    count = len(piece.rows)
+                    if count:
+                        start = Cursor([here, *piece.chunk.at, piece.before], 0, row)
+                        token: Json = [here, *piece.chunk.end, piece.before + count]
+                        if piece.chunk.last:
+                            token = [after.plain, *Place(), 0]
+                        row += count
+                        end = start.advance(count) if piece.error is not None else Cursor(token, 0, row)
+                        yield from in_pace(Block(piece.rows, start, end, piece.origins), pace)
+                    if piece.error is not None:
+                        raise relocated(piece.error, stage) from piece.error
+                place, before = [*Place()], 0
+
+    def _pieces(
+        self,
+        stage: Stage,
+        part: ByteRange,
+        opened: Opened,
+        place: Place,
+        before: int,
+        growth: Growth,
+        *,
+        origins: bool,
+    ) -> Iterator[_Piece]:
+        """A range from `place` on, with `before` rows of it before that."""
+        try:
+            with opened.result() as stream:
+                reader = ChunkReader(stream, part.file.path, self.format.cut, part.start, part.stop)
+                begin, parse = self.format.begin(reader)
+                at = place if place.offset > part.start else reader.first(begin)
+                for chunk in reader.chunks(at, growth):
+                    rows, error = parse(chunk, before)
+                    found = reader.origins(chunk, self.format.lines(chunk)[: len(rows)]) if origins else None
+                    yield _Piece(chunk, before, rows, error, found)
+                    before += len(rows)
+        except (SourceError, DataError) as error:
+            raise relocated(error, stage) from error
+
+
+def _begin(item: tuple[Block, int, ByteRange], ahead: bool) -> Opened:
+    file, start, stop, _ = item[2]
+    # The first file of a run may be all that is looked at. A range is found from the byte before it.
+    part = range(max(0, start - 1), stop) if ahead or start else None
+    return Opened(file, part)

@@ -1,0 +1,45 @@
+"""All units of a run as one array: millions of them are no millions of Python objects."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...core.rows import Indices
+
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class UnitTable:
+    """A row for each unit, a column for each of its fields; for the file stands its position in the input."""
+
+    fields: tuple[str, ...]
+    numbers: Numbers
+
+    @staticmethod
+    def of(fields: tuple[str, ...], units: Iterable[Sequence[tuple[Any, ...]]]) -> UnitTable:
+        """The table of the `units` of one file after the other."""
+        rows = ((number, *unit[1:]) for number, some in enumerate(units) for unit in some)
+        shape: Any = (np.int64, len(fields))
+        return UnitTable(fields, np.fromiter(rows, np.dtype(shape)))
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def column(self, name: str) -> Numbers:
+        return self.numbers[:, self.fields.index(name)]
+
+    def digest(self) -> str:
+        return hashlib.blake2b(self.numbers.tobytes(), digest_size=16).hexdigest()
+
+    def at(self, indices: Indices) -> tuple[Numbers, Iterator[tuple[int, list[int]]]]:
+        """The positions of the files of some units; and of each unit the place of its file there, and other fields."""
+        chosen = self.numbers[np.asarray(indices, np.int64)]
+        files, places = np.unique(chosen[:, 0], return_inverse=True)
+        return files, zip(places.tolist(), chosen[:, 1:].tolist(), strict=True)

@@ -1,0 +1,150 @@
+"""Units smaller than a file: what the parsers are dealt and resumed by."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, cast
+
+from ...core.block import Block, in_pace
+from ...core.context import Context
+from ...core.cursor import START, Cursor, Json
+from ...core.operator import Columns, Operator
+from ...core.rows import Indices, RowList
+from ...errors import ArgumentError, DataError, Origin, SourceError
+from ...storage.file import File
+from ...storage.threads import in_threads
+from ._files import check_file, relocated
+from ._unit_table import UnitTable
+
+if TYPE_CHECKING:
+    from ...engine.stage import Stage
+
+
+class _Parsed(Protocol):
+    kind: ClassVar[str]  # the name of the chain function
+
+    @property
+    def unify_schemas(self) -> bool:
+        """Whether the columns are those of all files together."""
+        ...
+
+    def fix(self, heads: Iterable[Any], paths: Iterable[str]) -> object:
+        """The format with names and types of columns fixed, by what files say, one after the other, and their paths."""
+
+
+F = TypeVar("F", bound=_Parsed)
+U = TypeVar("U", bound="tuple[Any, ...]")
+
+_FILES = 1024  # whose handles stand as Python objects at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Units(Operator, ABC, Generic[F, U]):
+    """The base: a handle for each unit of each file. The call of a parser puts it into the chain, before the parser.
+
+    A unit is a named tuple of a `File` and numbers. Where the files come in one order in each run (`settled`), this is
+    indexed: `resolve` finds all units, once for a loader. Else each file is cut when it comes.
+    """
+
+    columns: ClassVar[Columns] = Columns.LOSES
+    implied: ClassVar[bool] = True
+
+    fields: ClassVar[tuple[str, ...]]
+    """Those of a unit."""
+
+    format: F = field(repr=False)
+    settled: bool = field(repr=False)
+    table: UnitTable | None = field(default=None, repr=False)
+    """None until `resolve`, and where files are cut when they come."""
+
+    @property
+    def found(self) -> UnitTable:
+        assert self.table is not None, "a run begins with `resolve`"
+        return self.table
+
+    @abstractmethod
+    def head(self, file: File) -> object:
+        """What a file says of its columns."""
+
+    @abstractmethod
+    def units(self, files: Sequence[File]) -> Iterable[Sequence[U]]:
+        """The units of each of some files, once the format is fixed."""
+
+    @abstractmethod
+    def unit(self, file: File, *numbers: int) -> U:
+        """The unit with these fields."""
+
+    @abstractmethod
+    def start(self, unit: U) -> Origin:
+        """Where a unit begins."""
+
+    def indexed(self, inputs: Sequence[bool]) -> bool:
+        return inputs[0] and self.settled
+
+    def resolve(self, stage: Stage) -> Operator:
+        if self.table is not None:
+            return self
+        try:
+            made = replace(self, format=self._fixed(stage))
+            return replace(made, table=UnitTable.of(made.fields, made._all(stage))) if self.settled else made
+        except (SourceError, DataError, ArgumentError) as error:
+            raise relocated(error, stage) from error
+
+    def length(self, stage: Stage) -> int | None:
+        return None if self.table is None else len(self.table)
+
+    def identity(self) -> Json:
+        return None if self.table is None else {self.kind: len(self.table), "digest": self.table.digest()}
+
+    def origin(self, stage: Stage, index: int, context: Context) -> Origin | None:
+        (unit,) = self._at(stage, range(index, index + 1), context)
+        return self.start(unit)
+
+    def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
+        return list[object](self._at(stage, indices, context))
+
+    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+        row = at.row
+        pace = context.pace()
+        for block in stage.input.blocks(Cursor.of(at.token), context):
+            for index, value in enumerate(block.rows):
+                after = block.at.advance(index + 1) if index + 1 < len(block) else block.end
+                try:
+                    (units,) = self.units([self._file(stage, value)])
+                except (SourceError, DataError) as error:
+                    raise relocated(error, stage) from error
+                if units:
+                    start = Cursor(block.at.advance(index).plain, 0, row)
+                    row += len(units)
+                    origins = list[Origin | None](map(self.start, units)) if context.origins else None
+                    yield from in_pace(Block(list[object](units), start, Cursor(after.plain, 0, row), origins), pace)
+
+    def _files(self, stage: Stage) -> Iterator[File]:
+        """The files of the input, in the order of `for x in pipe`."""
+        for block in stage.input.blocks(START, Context(threads=False)):
+            for value in block.rows:
+                yield self._file(stage, value)
+
+    def _fixed(self, stage: Stage) -> F:
+        unify = self.format.unify_schemas
+        heads = (in_threads if unify else map)(self.head, self._files(stage))
+        # All paths where those can be had without a run, or are had anyway.
+        files = islice(self._files(stage), None if stage.input.indexed or unify else 1)
+        return cast("F", self.format.fix(heads, (file.path for file in files)))
+
+    def _at(self, stage: Stage, indices: Indices, context: Context) -> list[U]:
+        numbers, units = self.found.at(indices)
+        files = [self._file(stage, value) for value in (stage.input.rows(numbers, context) if len(numbers) else ())]
+        return [self.unit(files[place], *fields) for place, fields in units]
+
+    def _all(self, stage: Stage) -> Iterator[Sequence[U]]:
+        """The units of each file."""
+        files = self._files(stage)
+        while some := list(islice(files, _FILES)):
+            yield from self.units(some)
+
+    def _file(self, stage: Stage, value: object) -> File:
+        return check_file(stage, self.format.kind, value)

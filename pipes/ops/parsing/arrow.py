@@ -1,0 +1,118 @@
+"""`parse_arrow`: the rows of Arrow's files and streams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from ...core.block import Block, in_pace
+from ...core.context import Context
+from ...core.cursor import Cursor, Json
+from ...core.rows import Row
+from ...errors import ArgumentError, Origin, located
+from ...formats.arrow.ipc import ArrowIpc
+from ._counted_units import ParseCounted
+from ._files import settled
+from ._indexed_arrow import IndexedArrow
+from ._record_batches import STREAM, RecordBatches
+
+if TYPE_CHECKING:
+    from ...engine.stage import Stage
+    from ...pipe import Pipe
+    from ...storage.file import File
+    from ._arrow_pieces import Piece
+
+
+@dataclass(frozen=True, eq=False)
+class ParseArrow(ParseCounted[ArrowIpc]):
+    """A token is [cursor of the unit in the input, number of the batch in it, rows of that before the place]."""
+
+    kind: ClassVar[str] = "parse_arrow"
+
+    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+        from ._arrow_pieces import Pieces
+
+        source, number, inside = cast("tuple[Json, int, int] | None", at.token) or (None, 0, 0)
+        row = at.row
+        pace = context.pace()
+        blocks = stage.input.blocks(Cursor.of(source), context)
+        with Pieces(self.format, stage, threads=context.threads) as pieces, pieces.begun(blocks) as begun:
+            for (block, index, unit), opened in begun:
+                here = block.at.advance(index).plain
+                after = block.at.advance(index + 1) if index + 1 < len(block) else block.end
+                for piece in pieces.of(unit, opened, number, inside):
+                    start = Cursor([here, piece.number, piece.start], 0, row)
+                    row += len(piece.rows)
+                    token: Json = [after.plain, 0, 0] if unit.number != STREAM else [here, piece.number + 1, 0]
+                    origins = _origins(unit.file, piece) if context.origins else None
+                    yield from in_pace(Block(piece.rows, start, Cursor(token, 0, row), origins), pace)
+                    del piece
+                number = inside = 0
+
+
+def _origins(file: File, piece: Piece) -> list[Origin | None]:
+    return [Origin(file.path, piece.first + place + 1) for place in range(len(piece.rows))]
+
+
+def parse_arrow(
+    pipe: Pipe[File],
+    /,
+    *,
+    columns: Sequence[str] | None = None,
+    path_column: str | None = None,
+    row_column: str | None = None,
+    unify_schemas: bool = False,
+    indexed: bool = False,
+) -> Pipe[Row]:
+    """Give the rows of each file or stream in Arrow's IPC formats, as a table; of Feather version 2, too.
+
+    Element: a dict of Python scalars, None for a missing value; grouped, a `Rows`, which holds columns. Order: the
+    files' and in each the rows'. Length: known where all are files and come in one order in each run; streamed, or with
+    `indexed=True` indexed. State: a record batch and a place in it, which a resume seeks; a stream is read over up to
+    there.
+
+    The units that shards are dealt are the record batches of files, and whole streams. The footers of files, and the
+    heads of their record batches, are read once for a loader, in threads. Names and types are the first file's, by the
+    rules of `parse_parquet`, also for folders named as in `year=2024` and with `unify_schemas=True`; dictionaries, run
+    ends and views of text are read as their values.
+
+    Files on this machine are mapped into memory, and nothing is copied before rows are gathered. Such a file must not
+    be cut short while it is read: the system then ends the process. Batches are checked when they are first looked at,
+    which reads their text once. Of a file elsewhere, ranges are fetched: those of the columns and batches that are
+    wanted. A stream that ends between two batches is taken for whole, as the format allows that. Files compressed as a
+    whole, as in `.arrow.gz`, are read as streams.
+
+    Args:
+        columns: reads only these, in this order.
+        path_column: the name of a further column with the path of the file.
+        row_column: the name of a further column with the number of the row in its file, from 0.
+        unify_schemas: takes the columns of all files together; a file that lacks one has nulls there.
+        indexed: makes `len`, `pipe[i]` and a full `shuffle()` work. All must be files, on a pipe that has them in one
+            order in each run. Number columns without nulls are then read in place, where files are mapped and their
+            buffers not compressed. Batches that are decompressed or fetched are kept while they take up to 256 MiB in
+            each process; where all of them take more, `shuffle(window=...)` reads each fewer times than `shuffle()`.
+
+    Raises:
+        ArgumentError: `indexed` where files come in an order drawn anew, or not by position.
+        SourceError: a file is missing, cannot be read, or has changed since its footer was read.
+        DataError: names file and column of what does not fit: a column that is not there, other columns or types than
+            the first file's, types that cannot be unified; bytes that are not Arrow's, are damaged or cut short. The
+            rows before come first.
+
+    Example:
+        >>> import feedpipe as fp, pyarrow as pa, pyarrow.feather
+        >>> pa.feather.write_feather(pa.table({"id": [1, 2, 3], "said": ["well", "yes", None]}), "a.arrow")
+        >>> list(fp.list_files("a.arrow").open_files().parse_arrow(columns=["said"], row_column="row"))
+        [{'said': 'well', 'row': 0}, {'said': 'yes', 'row': 1}, {'said': None, 'row': 2}]
+    """
+    options = ArrowIpc(columns, path_column, row_column, unify_schemas, indexed=bool(indexed))
+    if indexed and not settled(pipe):
+        raise ArgumentError(
+            located(
+                "`indexed` must be left out here: positions of rows need files that have positions, the same in each "
+                "run; a `shuffle` can stand behind `parse_arrow` instead"
+            )
+        )
+    parser = IndexedArrow(options) if indexed else ParseArrow(options)
+    return pipe.then(RecordBatches(options, settled(pipe))).then(parser)

@@ -1,0 +1,111 @@
+"""`parse_bytes`: whole files."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, ClassVar, TypeAlias, cast
+
+from ...core.block import Block
+from ...core.context import Context
+from ...core.cursor import Cursor
+from ...core.operator import Columns, Operator
+from ...core.rows import Indices, RowList
+from ...engine.apply import apply, drain
+from ...engine.readahead import Together, begun_ahead
+from ...errors import DataError, SourceError
+from ...storage.file import File
+from ._contents import contents
+from ._files import check_file, relocated
+from ._opened import Opened
+
+if TYPE_CHECKING:
+    from ...engine.stage import Stage
+    from ...pipe import Pipe
+
+_Part: TypeAlias = tuple[Block, Together[int, Opened]]
+
+
+@dataclass(frozen=True, eq=False)
+class ParseBytes(Operator):
+    kind: ClassVar[str] = "parse_bytes"
+    columns: ClassVar[Columns] = Columns.LOSES
+    seeks: ClassVar[bool] = True
+    waits: ClassVar[bool] = True
+
+    def indexed(self, inputs: Sequence[bool]) -> bool:
+        return inputs[0]
+
+    def length(self, stage: Stage) -> int | None:
+        return stage.input.length
+
+    def begin(self, stage: Stage, index: int, context: Context) -> Opened | None:
+        (value,) = stage.input.rows(range(index, index + 1), context)
+        file = check_file(stage, self.kind, value)
+        return None if file.is_near() else Opened(file)
+
+    def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
+        opened = cast("Opened | None", stage.begun(indices, context))
+        values: Sequence[object] = stage.input.rows(indices, context) if opened is None else [opened.file]
+        return list[object](self._read(stage, values, opened, context))
+
+    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+        pace = context.pace()
+        parts = self._parts(stage, stage.input.blocks(at, context), context)
+        with begun_ahead(parts, lambda part, ahead: part[1], lambda part: bool(part[1])) as begun:
+            for (block, _), works in begun:
+                reading = self._read(stage, block.rows, works.get(0), context)
+                start = 0
+                while start < len(block):
+                    made: list[object] = []
+                    error = drain(islice(reading, min(pace.rows(), len(block) - start)), made)
+                    pace.made(made)
+                    if made:
+                        yield block.slice(start, start + len(made)).mapped(made)
+                    if error is not None:
+                        raise error
+                    start += len(made)
+
+    def _parts(self, stage: Stage, blocks: Iterator[Block], context: Context) -> Generator[_Part, None, None]:
+        """The blocks; those of files that lie far in parts of one file, which is to be begun."""
+        for block in blocks:
+            first = block.rows[0]
+            if not context.threads or not isinstance(first, File) or first.is_near():
+                yield block, Together()
+                continue
+            for index, value in enumerate(block.rows):
+                yield block.slice(index, index + 1), Together({0: Opened(check_file(stage, self.kind, value))})
+
+    def _read(
+        self, stage: Stage, values: Sequence[object], opened: Opened | None, context: Context
+    ) -> Iterator[dict[str, object]]:
+        files, failure = apply(partial(check_file, stage, self.kind), values)
+        try:
+            for file, data in zip(files, contents(files, opened, threads=context.threads), strict=True):
+                yield {"path": file.path, "bytes": data}
+        except (SourceError, DataError) as error:
+            raise relocated(error, stage) from error
+        if failure is not None:
+            raise failure
+
+
+def parse_bytes(pipe: Pipe[File], /) -> Pipe[dict[str, object]]:
+    """Give each file whole: its path and its bytes.
+
+    Element: `{"path": str, "bytes": bytes}`; a compressed file is decompressed, see `open_files`. `.decode()` makes
+    images, text and numbers of the bytes. Order and length are the input's; indexed where the input is. State: none.
+    Of files on other storage than local disks up to 16 are fetched ahead, one by one; those of a batch together.
+
+    Raises:
+        SourceError: a file is missing or cannot be read.
+        DataError: its compression is damaged. Both name the file; the files before come first.
+
+    Example:
+        >>> import feedpipe as fp, pathlib
+        >>> _ = pathlib.Path("a.txt").write_text("hello")
+        >>> list(fp.list_files("a.txt").open_files().parse_bytes())
+        [{'path': 'a.txt', 'bytes': b'hello'}]
+    """
+    return pipe.then(ParseBytes())

@@ -1,0 +1,102 @@
+"""`parse_csv`: the rows of CSV files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from ...core.operator import Columns
+from ...core.rows import Row
+from ...formats.csv.options import NULLS, Csv
+from ...formats.tables.columns import Schema
+from ._byte_ranges import ByteRanges
+from ._files import settled
+from ._text import Parse
+
+if TYPE_CHECKING:
+    from ...pipe import Pipe
+    from ...storage.file import File
+
+
+@dataclass(frozen=True, eq=False)
+class ParseCsv(Parse):
+    kind: ClassVar[str] = "parse_csv"
+    columns: ClassVar[Columns] = Columns.MAKES
+
+
+def parse_csv(
+    pipe: Pipe[File],
+    /,
+    *,
+    schema: Schema | None = None,
+    columns: Sequence[str] | None = None,
+    delimiter: str = ",",
+    header: bool | None = None,
+    column_names: Sequence[str] | None = None,
+    quote: str | None = '"',
+    null_values: Sequence[str] = NULLS,
+    newlines_in_values: bool = True,
+    path_column: str | None = None,
+    row_column: str | None = None,
+    unify_schemas: bool = False,
+) -> Pipe[Row]:
+    r"""Give the rows of each CSV file, as a table.
+
+    Element: a dict of Python scalars, None for a missing value; grouped, a `Rows`, which holds columns. Names and types
+    are fixed before the first row and hold for all files: names come from the first file, types from `schema` or from
+    the first 1 MiB of the first file that has rows (the first of `for x in pipe`, whatever is shuffled later). Each
+    file must have the same columns, in any order. With `unify_schemas=True` the first 1 MiB of all files is looked at:
+    the columns are those of all of them, null where a file lacks one, and types the narrowest for all values. Folders
+    named as in `year=2024` give columns too, int64 where all values are such integers, else string, unless the files
+    have a column of that name. Order: the files' and in each the rows'. Length: unknown, streamed. State: a place in a
+    file, which a resume seeks; a compressed file is read over up to there. At most 1 MiB is parsed twice.
+
+    A quoted value may hold delimiters, line breaks and doubled quotes; empty lines are left out. The text is UTF-8.
+
+    The units that shards are dealt are files, and where no value can hold a line break (`newlines_in_values=False`, or
+    `quote=None`) ranges of up to 32 MiB of them, so a single file serves many workers. A `shuffle` behind shuffles
+    their order as well. Compressed files are not cut, nor are any with `row_column`; where files come in an order drawn
+    anew, as with `list_files(...).shuffle()`, files are the units. The line of an error in a range is counted when it
+    is asked for, by reading the file up to there; behind 256 MiB malformed records are told by their byte.
+
+    Args:
+        schema: types by name, as Arrow types or their names, such as {"id": "int32", "text": "string"}, or a pyarrow
+            schema; the types of other columns are inferred.
+        columns: reads only these, in this order, those of folders among them.
+        delimiter: the character between values.
+        header: whether the first line of each file has the names; by default it does unless `column_names` is given.
+        column_names: names for all columns, in place of the header's; without both they are f0, f1, and so on.
+        quote: the character around a value; None takes quotes for plain characters.
+        null_values: what stands for a missing value in columns that are not text; text is never missing.
+        newlines_in_values: False says that each record is one line, so that files can be cut; it is checked.
+        path_column: the name of a further column with the path of the file, without a password.
+        row_column: the name of a further column with the number of the row in its file, from 0.
+        unify_schemas: takes the columns of all files together; those of folders too.
+
+    Raises:
+        SourceError: a file is missing, cannot be read, or ends before the place to resume from.
+        DataError: names file, line and column of a row with too few or too many values, a value that does not fit its
+            column, a quote that is never closed, or not on its line where it must be; a file without header, with other
+            columns or in other folders; damaged compressed bytes. The rows before come first.
+
+    Example:
+        >>> import feedpipe as fp, pathlib
+        >>> _ = pathlib.Path("a.csv").write_text('id,said\n1,"well, yes"\n2,no\n')
+        >>> list(fp.list_files("a.csv").open_files().parse_csv())
+        [{'id': 1, 'said': 'well, yes'}, {'id': 2, 'said': 'no'}]
+    """
+    options = Csv(
+        schema,
+        columns,
+        delimiter,
+        header,
+        column_names,
+        quote,
+        null_values,
+        newlines_in_values,
+        path_column,
+        row_column,
+        unify_schemas,
+    )
+    return pipe.then(ByteRanges(options, settled(pipe))).then(ParseCsv(options))

@@ -1,0 +1,50 @@
+"""`parse_lines`: the lines of text files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from ...core.operator import Columns
+from ...formats.text.lines import Lines
+from ._byte_ranges import ByteRanges
+from ._files import settled
+from ._text import Parse
+
+if TYPE_CHECKING:
+    from ...pipe import Pipe
+    from ...storage.file import File
+
+
+@dataclass(frozen=True, eq=False)
+class ParseLines(Parse):
+    kind: ClassVar[str] = "parse_lines"
+    columns: ClassVar[Columns] = Columns.LOSES
+
+
+def parse_lines(pipe: Pipe[File], /, *, encoding: str = "utf-8") -> Pipe[str]:
+    r"""Give the lines of each file.
+
+    Element: a line, without its `\n` or `\r\n`; an empty line is an empty string. Order: the files' and in each the
+    lines'. Length: unknown, streamed. State: a place in a file, which a resume seeks; a compressed file is read over
+    up to there. At most 1 MiB is parsed twice.
+
+    The units that shards are dealt are ranges of files, of up to 32 MiB, so a single file serves many workers. A
+    `shuffle` behind shuffles their order as well. Compressed files are not cut; where files come in an order drawn
+    anew, as with `list_files(...).shuffle()`, files are the units.
+
+    Args:
+        encoding: of the text; one in which a newline is the byte 0x0A. A byte order mark of UTF-8 is left out.
+
+    Raises:
+        SourceError: a file is missing, cannot be read, or ends before the place to resume from.
+        DataError: a line is not in that encoding, or compressed bytes are damaged; the lines before it come first.
+
+    Example:
+        >>> import feedpipe as fp, pathlib
+        >>> _ = pathlib.Path("a.txt").write_text("one\ntwo\n")
+        >>> list(fp.list_files("a.txt").open_files().parse_lines())
+        ['one', 'two']
+    """
+    options = Lines(encoding)
+    return pipe.then(ByteRanges(options, settled(pipe))).then(ParseLines(options))

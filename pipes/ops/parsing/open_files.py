@@ -1,0 +1,103 @@
+"""`open_files`: a handle for each path."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+from ...core.block import Block
+from ...core.checks import check_choice
+from ...core.code import shown, written
+from ...core.context import Context
+from ...core.cursor import Cursor
+from ...core.operator import Columns, Operator
+from ...core.rows import Indices, RowList
+from ...engine.apply import apply
+from ...errors import ArgumentTypeError, located
+from ...storage.file import COMPRESSIONS, File
+from ...storage.filesystem import check_filesystem
+from ...storage.listing import ListedPath
+
+if TYPE_CHECKING:
+    from ...engine.stage import Stage
+    from ...pipe import Pipe
+
+
+@dataclass(frozen=True, eq=False)
+class OpenFiles(Operator):
+    kind: ClassVar[str] = "open_files"
+    columns: ClassVar[Columns] = Columns.LOSES
+    seeks: ClassVar[bool] = True
+
+    compression: str | None = "infer"
+    filesystem: object = field(default=None, repr=False)  # the same files on another storage are the same files
+
+    def __post_init__(self) -> None:
+        check_choice("compression", self.compression, COMPRESSIONS)
+        check_filesystem(self.filesystem)
+
+    def call(self) -> str:
+        said = written(self)
+        if self.filesystem is None:
+            return said
+        return said[:-1] + (", " if said[-2] != "(" else "") + f"filesystem={shown(self.filesystem)})"
+
+    def indexed(self, inputs: Sequence[bool]) -> bool:
+        return inputs[0]
+
+    def length(self, stage: Stage) -> int | None:
+        return stage.input.length
+
+    def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
+        files, error = apply(self._handle, stage.input.rows(indices, context))
+        if error is not None:
+            raise self._refused(stage, error)
+        return list[object](files)
+
+    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+        for block in stage.input.blocks(at, context):
+            files, error = apply(self._handle, block.rows)
+            if files:
+                yield block.mapped(list[object](files))
+            if error is not None:
+                raise self._refused(stage, error)
+
+    def _handle(self, path: object) -> File:
+        if not isinstance(path, (str, os.PathLike)):
+            raise ArgumentTypeError(f"`open_files` takes paths but got: {path!r}")
+        listed = path.size if isinstance(path, ListedPath) and path.size >= 0 else None
+        return File(str(os.fspath(path)), self.filesystem, self.compression, listed)
+
+    def _refused(self, stage: Stage, error: Exception) -> Exception:
+        return ArgumentTypeError(located(str(error), stage.node.where))
+
+
+def open_files(
+    pipe: Pipe[str] | Pipe[os.PathLike[str]],
+    /,
+    *,
+    compression: str | None = "infer",
+    filesystem: object = None,
+) -> Pipe[File]:
+    """Give a `File` for each path: a handle that is opened when it is read.
+
+    Element: a `File`, with `open()`, `size()` and `path`; small and picklable, so that files can be shuffled, dealt and
+    sent to other processes. Order and length are the input's; indexed where the input is. State: none.
+
+    Args:
+        compression: "gzip", "bz2", "zstd", "lz4", "brotli" or None for all files; "infer" goes by the end of each name:
+            .gz, .tgz, .bz2, .zst, .lz4, .br.
+        filesystem: a pyarrow or fsspec file system that the paths are on; else they are local paths or URLs.
+
+    Raises:
+        ArgumentTypeError: an element is no path.
+
+    Example:
+        >>> import feedpipe as fp, pathlib
+        >>> _ = pathlib.Path("a.txt").write_text("hello")
+        >>> list(fp.list_files("a.txt").open_files().map(lambda file: file.open().read()))
+        [b'hello']
+    """
+    return pipe.then(OpenFiles(compression, filesystem))

@@ -1,0 +1,116 @@
+"""`parse_parquet`: the rows of Parquet files, a row group at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from ...core.block import Block, in_pace
+from ...core.context import Context
+from ...core.cursor import Cursor, Json
+from ...core.rows import Row
+from ...errors import Origin
+from ...formats.parquet.file import Piece
+from ...formats.parquet.options import Parquet
+from ._counted_units import ParseCounted
+from ._files import settled
+from ._parquet_files import OpenFiles
+from ._row_groups import RowGroup, RowGroups
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+
+    from ...engine.stage import Stage
+    from ...pipe import Pipe
+    from ...storage.file import File
+
+
+@dataclass(frozen=True, eq=False)
+class ParseParquet(ParseCounted[Parquet]):
+    """A token is [cursor of the row group in the input, rows of it before the place]."""
+
+    kind: ClassVar[str] = "parse_parquet"
+
+    def length(self, stage: Stage) -> int | None:
+        return super().length(stage) if self.format.filter is None else None
+
+    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+        source, inside = cast("tuple[Json, int] | None", at.token) or (None, 0)
+        row = at.row
+        pace = context.pace()
+        blocks = stage.input.blocks(Cursor.of(source), context)
+        with OpenFiles(self.format, stage, threads=context.threads) as files, files.begun(blocks) as begun:
+            for (block, index, group), opened in begun:
+                here = block.at.advance(index).plain
+                after = block.at.advance(index + 1) if index + 1 < len(block) else block.end
+                for piece in files.pieces(group, opened, inside):
+                    start = Cursor([here, inside], 0, row)
+                    inside = piece.stop
+                    row += len(piece.rows)
+                    token: Json = [after.plain, 0] if inside == group.rows else [here, inside]
+                    if len(piece.rows):
+                        origins = _origins(group, piece) if context.origins else None
+                        yield from in_pace(Block(piece.rows, start, Cursor(token, 0, row), origins), pace)
+                    del piece
+                inside = 0
+
+
+def _origins(group: RowGroup, piece: Piece) -> list[Origin | None]:
+    return [Origin(group.file.path, int(number) + 1) for number in piece.numbers]
+
+
+def parse_parquet(
+    pipe: Pipe[File],
+    /,
+    *,
+    columns: Sequence[str] | None = None,
+    filter: pc.Expression | None = None,
+    path_column: str | None = None,
+    row_column: str | None = None,
+    unify_schemas: bool = False,
+) -> Pipe[Row]:
+    """Give the rows of each Parquet file, as a table.
+
+    Element: a dict of Python scalars, None for a missing value; grouped, a `Rows`, which holds columns. Order: the
+    files' and in each the rows'. Length: known from the footers where files come in one order in each run and there is
+    no `filter`; streamed. State: a row group and a place in it; a resume reads that row group over up to there.
+
+    The units that shards are dealt are row groups, so a single file serves many workers. A `shuffle` behind shuffles
+    their order as well. The footers of all files are read once for a loader, in threads. Where the files themselves
+    come in an order drawn anew, as with `list_files(...).shuffle()`, files are the units.
+
+    Names and types are those of the first file (the first of `for x in pipe`); a column of nothing but nulls there has
+    the type of the next file with values. Other files must have the same columns, in any order, of the same types, or
+    of some that become those without loss: narrower integers and floats, nothing but nulls, text and bytes with offsets
+    of any width or as dictionaries. With `unify_schemas=True` the columns are those of all files, and a file that lacks
+    one has nulls there; types are the narrowest that hold the values of all, as Arrow finds them: of int64 and float64
+    float64, of structs one with the fields of both. The footers of all files are read for that before the first row.
+    Folders named as in `year=2024` give columns too, int64 where all values are such
+    integers, else string, unless the files have a column of that name. Dictionaries are read as their values.
+
+    Memory: a row group is read in batches of about 4 MiB, whatever its size; one that does not lie on this machine and
+    takes up to 64 MiB there is fetched whole.
+
+    Args:
+        columns: reads only these, in this order; a dot leads into a column of structs, as in "address.city".
+        filter: an expression of `pyarrow.compute` over columns of the files and folders, also such as are not in
+            `columns`. It leaves out row groups whose statistics say that no row matches, then rows.
+        path_column: the name of a further column with the path of the file.
+        row_column: the name of a further column with the number of the row in its file, from 0.
+        unify_schemas: takes the columns of all files together; those of folders too.
+
+    Raises:
+        SourceError: a file is missing, cannot be read, or has changed since its footer was read.
+        DataError: names file and column of what does not fit: a column that is not there, other columns or types than
+            the first file's, types that cannot be unified; a file that is no Parquet, is damaged or encrypted. The rows
+            before come first.
+
+    Example:
+        >>> import feedpipe as fp, pyarrow as pa, pyarrow.compute as pc, pyarrow.parquet
+        >>> pa.parquet.write_table(pa.table({"id": [1, 2, 3], "said": ["well", "yes", None]}), "a.parquet")
+        >>> list(fp.list_files("a.parquet").open_files().parse_parquet(filter=pc.field("id") > 1, row_column="row"))
+        [{'id': 2, 'said': 'yes', 'row': 1}, {'id': 3, 'said': None, 'row': 2}]
+    """
+    options = Parquet(columns, path_column, row_column, unify_schemas, filter=filter)
+    return pipe.then(RowGroups(options, settled(pipe))).then(ParseParquet(options))

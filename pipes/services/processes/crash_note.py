@@ -1,0 +1,37 @@
+"""What a process was doing when it died."""
+
+from __future__ import annotations
+
+from ...engine.stage import Stage
+from ...errors import Origin
+from ..transport.arena import Arena
+
+
+class Recorder:
+    """Keeps a note of the operator that runs, and of its row, in memory that survives the process."""
+
+    def __init__(self, arena: Arena) -> None:
+        self._arena = arena
+        self._running: list[tuple[Stage, Origin | None]] = []
+
+    def enter(self, stage: Stage, origin: Origin | None = None) -> None:
+        """An operator begins to make a row."""
+        self._running.append((stage, origin))
+        self._write()
+
+    def leave(self, origin: Origin | None) -> None:
+        """It has made it; the operator that asked for it goes on, with a row from `origin`."""
+        self._running.pop()
+        if self._running:
+            stage, before = self._running.pop()
+            self._running.append((stage, origin or before))
+        self._write()
+
+    def _write(self) -> None:
+        text = ""
+        if self._running:
+            stage, origin = self._running[-1]
+            text = f"`.{stage.op.call()}`"
+            text += f"\n  on {origin}" if origin else ""
+            text += f"\n  at {stage.node.where.file}:{stage.node.where.line}" if stage.node.where else ""
+        self._arena.note(text.encode())

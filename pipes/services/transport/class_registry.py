@@ -1,0 +1,49 @@
+"""Numbers for classes of this process that another one holds a copy of, so that what comes back is of the very class.
+
+A class of the user's `__main__`, or one made inside a function, reaches a worker by value, as a class of its own there.
+With the copy goes a number; an element names its class by that number, and finds here the class that was sent.
+"""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+from collections.abc import Mapping
+from threading import Lock
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+from ...errors import LoaderError
+
+_lock = Lock()
+_count = itertools.count(secrets.randbits(48))  # unlike those of another process, whose numbers this one may adopt
+_classes: WeakValueDictionary[int, type] = WeakValueDictionary()
+_numbers: WeakKeyDictionary[type, int] = WeakKeyDictionary()
+
+
+def number_of(cls: type) -> int:
+    """The number of `cls`, the same for as long as this process has the class."""
+    with _lock:
+        number = _numbers.get(cls)
+        if number is None:
+            number = _numbers[cls] = next(_count)
+            _classes[number] = cls
+        return number
+
+
+def class_of(number: int) -> type:
+    """The class with that number.
+
+    Raises:
+        LoaderError: this process gave out no such number, or has dropped the class since.
+    """
+    cls = _classes.get(number)
+    if cls is None:
+        raise LoaderError(f"an element is of class number {number}, which this process does not hold any more")
+    return cls
+
+
+def adopt(classes: Mapping[type, int]) -> None:
+    """In a worker: knows the classes that it was sent by the numbers they came with."""
+    with _lock:
+        _numbers.update(classes)
+        _classes.update({number: cls for cls, number in classes.items()})

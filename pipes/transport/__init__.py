@@ -1,1 +1,0 @@
-"""How elements, graphs and errors cross from one process to another."""

@@ -1,1 +1,0 @@
-"""Worker processes: how they start, what they do, and who ends them."""

@@ -1,0 +1,123 @@
+"""Graphs: immutable plain data, printed as code, visited once."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import cloudpickle
+import numpy as np
+import pytest
+
+import feedpipe as fp
+from feedpipe.core.graph import names, walk
+from feedpipe.errors import ArgumentTypeError, SourceError, UnknownLengthError
+
+
+def diamond(levels: int) -> fp.Pipe[object]:
+    pipe: fp.Pipe[object] = fp.from_sequence([1])
+    for _ in range(levels):
+        pipe = pipe.concat(pipe).map(lambda x: x)
+    return pipe
+
+
+def test_each_node_is_visited_once():
+    pipe = diamond(30)
+    assert len(list(walk(pipe))) == 61
+    assert len(set(names(pipe).values())) == 61
+    assert len(pipe) == 2**30 and pipe[2**29] == 1
+    assert len(fp.Loader(pipe, rank=1, world_size=2)) == 2**29
+
+
+def test_a_large_attribute_costs_nothing():
+    class Huge:
+        def __reduce__(self):
+            raise AssertionError("a graph is not discovered by pickling")
+
+        def __deepcopy__(self, memo):
+            raise AssertionError("a graph is not copied")
+
+        def __call__(self, x):
+            return x
+
+    pipe = fp.from_sequence(range(4)).map(Huge()).batch(2)
+    assert list(fp.Loader(pipe)) == [[0, 1], [2, 3]]
+
+
+def test_a_pipe_is_immutable():
+    pipe = fp.from_sequence([1])
+    with pytest.raises(AttributeError, match="immutable"):
+        pipe.op = None
+    assert list(pipe.map(lambda x: x + 1)) == [2] and list(pipe) == [1]
+
+
+def test_a_pipe_is_printed_as_code_that_makes_it_again():
+    pipe = fp.from_sequence(range(100)).map(abs).shuffle(window=10, seed=3).skip(2).batch(8, drop_last=True)
+    again = eval(repr(pipe), {"fp": fp, "abs": abs})
+    assert repr(again) == repr(pipe) and list(again) == list(pipe)
+    joined = fp.from_sequence("abc").zip(fp.from_sequence(range(3)).map(abs)).repeat(2)
+    assert list(eval(repr(joined), {"fp": fp, "abs": abs})) == list(joined)
+
+
+def test_a_pipe_travels():
+    pipe = fp.from_sequence(range(9)).map(lambda x: x * 2).filter(lambda x: x % 4).shuffle(window=4).batch(2)
+    assert len(fp.from_sequence([1])) == 1
+    again = pickle.loads(cloudpickle.dumps(pipe))
+    assert list(again) == list(pipe) and repr(again) == repr(pipe)
+    assert list(copy.copy(pipe)) == list(pipe)
+
+
+def test_length_truth_and_index():
+    pipe = fp.from_sequence(range(10))
+    assert bool(fp.from_sequence([])) and len(pipe) == 10 and pipe[-1] == 9
+    assert list(pipe[2:8:3]) == [2, 5] and pipe.head(2) == [0, 1]
+    with pytest.raises(IndexError, match="index 10 is out of range"):
+        pipe[10]
+    with pytest.raises(UnknownLengthError, match=r"streamed; `\.load\(\)`"):
+        pipe.filter(bool)[0]
+    with pytest.raises(TypeError):
+        len(pipe.filter(bool))
+
+
+def test_pipe_hands_itself_over():
+    def scaled(pipe: fp.Pipe[int], by: int, *, shift: int = 0) -> fp.Pipe[int]:
+        return pipe.map(lambda x: x * by + shift)
+
+    assert list(fp.from_sequence([1, 2]).pipe(scaled, 10, shift=1)) == [11, 21]
+
+
+def test_a_failed_run_stays_failed():
+    iterator = iter(fp.from_sequence([1, 0, 2]).map(lambda x: 1 / x))
+    assert next(iterator) == 1
+    with pytest.raises(fp.RowError) as first:
+        next(iterator)
+    with pytest.raises(fp.RowError) as second:
+        next(iterator)
+    assert first.value is second.value
+
+
+def test_only_a_pipe_can_be_loaded():
+    with pytest.raises(ArgumentTypeError, match="`pipe` must be a Pipe but got"):
+        fp.Loader([1, 2, 3])
+
+
+def test_explain(capsys):
+    pipe = fp.from_arrays({"x": np.arange(4)}).map(dict).filter(bool).shuffle(window=4).batch(2)
+    pipe.explain(world_size=2)
+    said = capsys.readouterr().out
+    assert "streamed, length unknown; 16 virtual shards" in said
+    assert "columns become Python rows here" in said
+    assert "-- dealt here to 16 shards, by index --" in said
+    assert "not keyed" in said
+    assert "4 rows of `shuffle`, 2 rows of `batch`, one block" in said
+    fp.from_iterable([1, 2]).batch(2).explain(world_size=2)
+    assert "it is read 2 times" in capsys.readouterr().out
+
+
+def test_an_error_at_the_first_look_has_no_other_before_it():
+    with pytest.raises(SourceError) as caught:
+        fp.read_lines("none.txt").head(1)
+    seen: BaseException | None = caught.value
+    while seen is not None:
+        assert isinstance(seen, SourceError)
+        seen = seen.__cause__ or seen.__context__

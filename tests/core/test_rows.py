@@ -1,0 +1,147 @@
+"""`Rows` behaves as the list of its rows does, however its columns are held."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import feedpipe as fp
+from feedpipe.core.rows import Rows, concat, nbytes, pick, signature, take
+from feedpipe.testing import same
+
+
+def as_list(rows: Any) -> list[Any]:
+    return list(rows)
+
+
+def held(count: int, how: str) -> Rows:
+    """Rows with numbers, text, arrays and nulls; `how` says in what memory."""
+    numbers, grid = np.arange(count), np.arange(2 * count).reshape(count, 2) % 3 == 0
+    if how == "arrow":
+        holes = pa.array([None if i % 3 == 0 else i for i in range(count)], pa.int32())
+        text = pa.array([f"t{i}" for i in range(count)], pa.string())
+        return Rows.from_arrow(pa.RecordBatch.from_arrays([pa.array(numbers), holes, text], names=["n", "h", "t"]))
+    if how == "chosen":
+        source = {"n": np.arange(2 * count), "g": np.arange(4.0 * count).reshape(2 * count, 2)}
+        return Rows.chosen(source, np.arange(2 * count - 1, count - 1, -1))
+    return Rows({"n": numbers, "g": grid, "t": numbers.astype("U3")}, count)
+
+
+HOW = ["numpy", "arrow", "chosen"]
+tables = st.builds(held, st.integers(0, 12), st.sampled_from(HOW))
+
+
+@given(tables, st.data())
+def test_take_by_indices(rows: Rows, data: st.DataObject) -> None:
+    places = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=20) if len(rows) else st.just([]))
+    expected = as_list(rows)
+    taken = take(rows, np.array(places, np.int64))
+    assert isinstance(taken, Rows)
+    assert same(as_list(taken), [expected[i] for i in places])
+    assert take(expected, np.array(places, np.int64)) == pick(expected, places)
+
+
+@given(tables, st.data())
+def test_slices(rows: Rows, data: st.DataObject) -> None:
+    expected = as_list(rows)
+    cut = data.draw(st.slices(len(rows)))
+    assert same(as_list(rows[cut]), expected[cut])
+    assert same(as_list(take(rows, range(len(rows))[cut])), take(expected, range(len(rows))[cut]))
+
+
+@given(st.lists(tables, min_size=1, max_size=4))
+def test_concat(parts: list[Rows]) -> None:
+    joined = concat(list(parts))
+    assert same(as_list(joined), [row for part in parts for row in part])
+    assert isinstance(joined, Rows) is (len({signature(part) for part in parts}) == 1)
+    assert concat([as_list(part) for part in parts]) == [] or len(joined) == sum(map(len, parts))
+
+
+@given(tables, st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=3))
+def test_cuts_of_cuts_joined_again(rows: Rows, cuts: list[tuple[int, int]]) -> None:
+    pieces, expected = [rows], [as_list(rows)]
+    for start, stop in cuts:
+        pieces.append(pieces[-1][start:stop])
+        expected.append(expected[-1][start:stop])
+    assert same(as_list(concat(list(pieces))), sum(expected, []))
+
+
+@given(tables)
+def test_is_a_sequence_of_dicts(rows: Rows) -> None:
+    expected = as_list(rows)
+    assert len(rows) == len(expected)
+    assert same([rows[i] for i in range(len(rows))], expected)
+    assert same([rows[i - len(rows)] for i in range(len(rows))], expected)
+    with pytest.raises(IndexError):
+        rows[len(rows)]
+    assert same(as_list(pickle.loads(pickle.dumps(rows))), expected)
+    assert rows.arrow.num_rows == len(rows)
+    assert same(as_list(Rows.from_arrow(rows.arrow)), expected)
+    assert nbytes(rows) >= 0
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_scalars_are_pythons_own(how: str) -> None:
+    row = held(3, how)[1]
+    for name, value in row.items():
+        assert type(value) in ({"g": np.ndarray, "t": str}.get(name, int),)
+
+
+def test_rows_without_columns() -> None:
+    rows = Rows({}, 3)
+    assert as_list(rows) == [{}, {}, {}]
+    assert as_list(take(rows, np.array([1, 1], np.int64))) == [{}, {}]
+    assert as_list(rows[1:]) == [{}, {}]
+    assert len(concat([rows, rows])) == 6
+
+
+@pytest.mark.parametrize("how", ["numpy", "chosen"])
+def test_columns_cannot_be_written_to_and_copies_can(how: str) -> None:
+    rows = take(held(4, how), np.array([3, 1], np.int64))
+    assert isinstance(rows, Rows)
+    copies = rows.copies()
+    before = rows[0]["n"]
+    copies["n"][:] = -1  # type: ignore[index]
+    assert rows[0]["n"] == before
+    with pytest.raises(ValueError, match="read-only"):
+        rows.columns["n"][0] = 1  # type: ignore[index]
+    again = rows.copies()
+    again["n"][:] = -1  # type: ignore[index]
+    assert rows[0]["n"] == before
+
+
+def test_positions_in_one_source_are_joined_without_gathering() -> None:
+    source = {"x": np.arange(10)}
+    parts = [Rows.chosen(source, np.array([i, i + 1], np.int64)) for i in (5, 1)]
+    joined = concat([parts[0], parts[1][1:]])
+    assert isinstance(joined, Rows)
+    assert joined.held[0] is source
+    assert [row["x"] for row in joined] == [5, 6, 2]
+    assert nbytes(joined) == 24
+
+
+def test_numbers_in_numpy_and_arrow_join() -> None:
+    numpy, arrow = Rows({"x": np.arange(2, dtype="f4")}), Rows({"x": pa.array([None, 1.5], pa.float32())})
+    joined = concat([numpy, arrow])
+    assert isinstance(joined, Rows)
+    assert [row["x"] for row in joined] == [0.0, 1.0, None, 1.5]
+    assert joined.arrow.schema.field("x").type == pa.float32()
+
+
+def test_types_that_differ_become_rows() -> None:
+    joined = concat([Rows({"x": np.arange(2)}), Rows({"x": np.arange(2.0)})])
+    assert joined == [{"x": 0}, {"x": 1}, {"x": 0.0}, {"x": 1.0}]
+
+
+def test_the_size_of_what_does_not_say_it() -> None:
+    sparse = torch.eye(3).to_sparse()
+    assert nbytes([sparse]) > 0
+    (row,) = fp.from_sequence([1]).map(lambda _: {"x": sparse})
+    assert row["x"] is sparse

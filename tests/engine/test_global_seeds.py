@@ -1,0 +1,169 @@
+"""Seeding the generators of a whole process, torch's also where it is imported later."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# A torch that is imported in no time, and says with what it was seeded.
+FAKE = """
+import os
+if os.environ.get("BROKEN"):
+    raise ImportError("broken")
+seeds = []
+manual_seed = seeds.append
+"""
+
+
+def run(code: str, folder: Path, *, fake: bool = True) -> None:
+    """Run `code` in a Python of its own, where torch is a fake."""
+    if fake:
+        (folder / "torch").mkdir()
+        (folder / "torch" / "__init__.py").write_text(FAKE, encoding="utf-8")
+        (folder / "torch" / "nn.py").write_text("", encoding="utf-8")
+    head = (
+        "import importlib, os, random, sys\nimport numpy as np\nfrom feedpipe.engine.global_seeds import seed_process\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", head + code],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_python_and_numpy_are_seeded_and_torch_is_not_imported(tmp_path: Path) -> None:
+    run(
+        """
+seed_process(7)
+assert (random.random(), np.random.random()) == (random.Random(7).random(), np.random.RandomState(7).random_sample())
+assert importlib.util.find_spec("torch").origin.startswith(os.getcwd())
+assert "torch" not in sys.modules
+""",
+        tmp_path,
+    )
+
+
+def test_torch_is_seeded_when_it_comes_with_the_latest_number(tmp_path: Path) -> None:
+    run(
+        """
+before = len(sys.meta_path)
+seed_process(7)
+seed_process(8)
+assert len(sys.meta_path) == before + 1
+import torch.nn
+assert torch.seeds == [8]
+seed_process(9)
+assert torch.seeds == [8, 9]
+assert len(sys.meta_path) == before + 1
+""",
+        tmp_path,
+    )
+
+
+def test_torch_is_seeded_at_once_where_it_is_there(tmp_path: Path) -> None:
+    run(
+        """
+import torch
+before = list(sys.meta_path)
+seed_process(7)
+assert torch.seeds == [7]
+assert sys.meta_path == before
+""",
+        tmp_path,
+    )
+
+
+def test_the_module_shows_no_trace(tmp_path: Path) -> None:
+    run(
+        """
+seed_process(7)
+import torch, torch.nn
+assert type(torch.__loader__) is type(torch.__spec__.loader) is type(torch.nn.__loader__)
+import inspect
+assert "manual_seed" in inspect.getsource(torch)
+""",
+        tmp_path,
+    )
+
+
+def test_an_import_that_fails_may_be_tried_again(tmp_path: Path) -> None:
+    run(
+        """
+seed_process(7)
+os.environ["BROKEN"] = "1"
+for _ in range(2):
+    try:
+        import torch
+    except ImportError as error:
+        assert str(error) == "broken"
+    else:
+        raise AssertionError
+del os.environ["BROKEN"]
+import torch
+assert torch.seeds == [7]
+""",
+        tmp_path,
+    )
+
+
+def test_a_torch_that_is_missing_stays_missing(tmp_path: Path) -> None:
+    run(
+        """
+seed_process(7)
+import site
+sys.path[:] = [path for path in sys.path if path and not os.path.isdir(os.path.join(path, "torch"))]
+try:
+    import torch
+except ModuleNotFoundError as error:
+    assert error.name == "torch"
+else:
+    raise AssertionError
+sys.modules["torch"] = None  # the way to forbid an import
+seed_process(8)
+""",
+        tmp_path,
+    )
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_other_hooks_of_its_kind_are_no_harm(tmp_path: Path, place: int) -> None:
+    """Each asks all others, and so this one again."""
+    run(
+        f"""
+class Other:
+    def find_spec(self, name, path=None, target=None):
+        for finder in sys.meta_path:
+            if finder is not self and (spec := finder.find_spec(name, path, target)):
+                return spec
+
+seed_process(7)
+sys.meta_path.insert({place}, Other())
+import torch
+assert set(torch.seeds) == {{7}}
+""",
+        tmp_path,
+    )
+
+
+@pytest.mark.slow
+def test_the_real_torch(tmp_path: Path) -> None:
+    run(
+        """
+seed_process(7)
+import torch
+drawn = torch.rand(3)
+assert torch.initial_seed() == 7
+assert torch.equal(drawn, torch.rand(3, generator=torch.Generator().manual_seed(7)))
+seed_process(2**32 - 1)
+assert torch.initial_seed() == 2**32 - 1
+""",
+        tmp_path,
+        fake=False,
+    )

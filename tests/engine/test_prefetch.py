@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Generator, Iterator
+from contextlib import AbstractContextManager, ExitStack
+from functools import partial
+
+import pytest
+
+from feedpipe.engine import readahead
+from feedpipe.engine.readahead import FIRST, MOST, begun_ahead
+from feedpipe.storage.tasks import Task
+
+
+@pytest.fixture(autouse=True)
+def no_other_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another test has not closed yet, because a traceback holds it, shares nothing with these."""
+    monkeypatch.setattr(readahead, "_runs", set())
+
+
+class Work:
+    def __init__(self, last: int = 100, wrong: int = -1) -> None:
+        self.last = last
+        self.wrong = wrong
+        self.taken: list[int] = []
+        self.ahead: list[int] = []
+        self.closed = False
+
+    def items(self) -> Generator[int, None, None]:
+        try:
+            for number in range(self.last):
+                self.taken.append(number)
+                yield number
+            if self.wrong == self.last:
+                raise ValueError("no more")
+        finally:
+            self.closed = True
+
+    def begin(self, item: int, ahead: bool) -> Task[int]:
+        if ahead:
+            self.ahead.append(item)
+        return Task(lambda: item if item != self.wrong else 1 // 0)
+
+    def run(self, *, far: bool = True) -> AbstractContextManager[Iterator[tuple[int, Task[int]]]]:
+        return begun_ahead(self.items(), self.begin, lambda item: far)
+
+
+class Noted:
+    """Work that notes what it is told."""
+
+    def __init__(self, started: list[int], cancelled: list[int], number: int) -> None:
+        self.start = partial(started.append, number)
+        self.cancel = partial(cancelled.append, number)
+
+
+def test_in_order_and_ahead() -> None:
+    work = Work()
+    with work.run() as run:
+        for number, (item, task) in enumerate(run):
+            assert (item, task.result()) == (number, number)
+            assert len(work.taken) - number - 1 == min(MOST if number > 1 else FIRST * (number + 1), 99 - number)
+    assert work.ahead == list(range(1, 100)) and work.closed and not readahead._runs
+
+
+def test_what_is_near_is_not_taken_ahead() -> None:
+    work = Work()
+    with work.run(far=False) as run:
+        for number, (item, _) in enumerate(run):
+            assert item == number and len(work.taken) == number + 1
+    assert not work.ahead
+
+
+def test_runs_of_one_process_share_its_threads() -> None:
+    works = [Work() for _ in range(8)]
+    with ExitStack() as stack:
+        runs = [stack.enter_context(work.run()) for work in works]
+        for _ in range(10):
+            for run in runs:
+                next(run)
+        assert all(len(work.taken) == 10 + MOST // 8 for work in works)
+    assert not readahead._runs
+
+
+def test_an_error_comes_in_its_turn() -> None:
+    work = Work(last=3, wrong=3)
+    with work.run() as run:
+        assert [item for item, _ in itertools.islice(run, 3)] == [0, 1, 2]
+        with pytest.raises(ValueError, match="no more"):
+            next(run)
+    work = Work(last=3, wrong=1)
+    results = []
+    with pytest.raises(ZeroDivisionError), work.run() as run:
+        for _, task in run:
+            results.append(task.result())
+    assert results == [0] and work.closed and not readahead._runs
+
+
+def test_closing_it_cancels_what_is_waiting() -> None:
+    cancelled: list[int] = []
+    with begun_ahead(Work().items(), lambda item, ahead: Noted([], cancelled, item), lambda item: True) as run:
+        next(run)
+    assert cancelled == list(range(1, FIRST + 1))
+
+
+def test_closing_it_closes_all() -> None:
+    go = threading.Event()
+    work = Work()
+    with begun_ahead(work.items(), lambda item, ahead: Task(go.wait), lambda item: True) as run:
+        next(run)
+    go.set()
+    assert work.closed and not readahead._runs
+    with Work(last=0).run() as run:
+        assert list(run) == []
+
+
+def test_what_waits_is_told_to_go_on_at_each_step() -> None:
+    told: list[int] = []
+    near = 6
+    work = Work(last=10)
+    with begun_ahead(work.items(), lambda item, ahead: Noted(told, [], item), lambda item: item != near) as run:
+        next(run)
+        assert told == [1, 2, 3, 4, 5]
+        next(run)
+        assert told == [1, 2, 3, 4, 5, 1, 2, 3, 4, 5]

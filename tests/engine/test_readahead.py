@@ -1,0 +1,393 @@
+"""Rows one by one, of files that lie far: the next ones are on their way, and nothing else changes."""
+
+from __future__ import annotations
+
+import gc
+import io
+import itertools
+import tarfile
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import numpy as np
+import PIL.Image
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import feedpipe as fp
+from feedpipe.core.block_size import SinglePace
+from feedpipe.core.context import Context
+from feedpipe.core.cursor import START
+from feedpipe.engine import readahead
+from feedpipe.engine.readahead import FIRST
+from feedpipe.engine.stage import bind, resolve
+from feedpipe.errors import MissingError, RowError, SourceError
+from feedpipe.storage import remote, tasks
+from feedpipe.testing import check_operator, same
+
+from ..storage.elsewhere import Elsewhere
+
+COUNT = 40
+TOGETHER = 16
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a failed run of another test holds until garbage is collected is not these tests' concern."""
+    budget, runs = tasks.Budget(tasks.BUDGET), set[object]()
+    monkeypatch.setattr(tasks, "budget", budget)
+    monkeypatch.setattr(readahead, "_runs", runs)
+    yield
+    settle()
+    assert not runs
+    assert budget.take(tasks.BUDGET, needed=False)
+
+
+def settle(*names: str) -> None:
+    """Waits for threads that end by themselves: those of fetches, when nothing more is asked of them."""
+    while running := [thread for thread in threading.enumerate() if thread.name in {"feedpipe-fetch", *names}]:
+        for thread in running:
+            with suppress(RuntimeError):  # it has not quite begun
+                thread.join(30)
+    gc.collect()
+
+
+def array(*shape: int) -> bytes:
+    data = io.BytesIO()
+    np.save(data, np.arange(np.prod(shape)).reshape(shape))
+    return data.getvalue()
+
+
+def image(shade: int) -> bytes:
+    data = io.BytesIO()
+    PIL.Image.new("L", (2, 2), shade).save(data, "png")
+    return data.getvalue()
+
+
+def tar(name: str) -> bytes:
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w") as archive:
+        member = tarfile.TarInfo(f"{name}.txt")
+        member.size = len(name)
+        archive.addfile(member, io.BytesIO(name.encode()))
+    return data.getvalue()
+
+
+def arrow(name: str, form: Callable[..., Any]) -> bytes:
+    data = io.BytesIO()
+    with form(data, pa.schema({"name": pa.string()})) as writer:
+        writer.write(pa.record_batch({"name": [name]}))
+    return data.getvalue()
+
+
+def read_bytes(place: Elsewhere, count: int = COUNT) -> fp.Pipe[Any]:
+    place.files |= {f"bytes/{n:02d}.txt": b"%d" % n for n in range(count)}
+    return fp.read_bytes("bytes", filesystem=place.filesystem)
+
+
+def read_images(place: Elsewhere) -> fp.Pipe[Any]:
+    place.files |= {f"images/a/{n:02d}.png": image(n) for n in range(COUNT)}
+    return fp.read_images("images", filesystem=place.filesystem)
+
+
+def read_numpy(place: Elsewhere) -> fp.Pipe[Any]:
+    place.files |= {"x.npy": array(COUNT, 3), "y.npy": array(COUNT)}
+    return fp.read_numpy({"x": "x.npy", "y": "y.npy"}, filesystem=place.filesystem)
+
+
+def read_streamed(place: Elsewhere) -> fp.Pipe[Any]:
+    read_bytes(place)
+    paths = fp.list_files("bytes", filesystem=place.filesystem).filter(lambda path: True)
+    return paths.open_files(filesystem=place.filesystem).parse_bytes()
+
+
+PIPES: dict[str, Callable[[Elsewhere], fp.Pipe[Any]]] = {
+    "bytes": read_bytes,
+    "streamed": read_streamed,
+    "images": read_images,
+    "numpy": read_numpy,
+    "shuffled": lambda place: read_bytes(place).shuffle(),
+    "mapped, then shuffled": lambda place: read_bytes(place).decode().map(str).shuffle(),
+    "shuffled, then mapped": lambda place: read_images(place).shuffle().map(lambda row: row["path"]),
+    "numpy, shuffled": lambda place: read_numpy(place).shuffle().map(str),
+    "files shuffled": lambda place: (
+        fp.list_files([row["path"] for row in read_bytes(place)], filesystem=place.filesystem)
+        .shuffle()
+        .open_files(filesystem=place.filesystem)
+        .parse_bytes()
+    ),
+    "a part": lambda place: read_bytes(place, 3 * COUNT).skip(2).slice(1, None, 2).take(COUNT),
+    "repeated": lambda place: read_bytes(place).shuffle().repeat(2),
+    "one after another": lambda place: (
+        fp.from_sequence(range(5)).concat(read_bytes(place), fp.from_sequence(range(50))).enumerate()
+    ),
+    "behind a filter": lambda place: read_bytes(place).shuffle().filter(lambda row: True),
+    "in another thread": lambda place: read_bytes(place).shuffle().prefetch(2),
+}
+
+
+def one_by_one(pipe: fp.Pipe[Any], place: Elsewhere) -> tuple[list[Any], list[tuple[str, int, int]]]:
+    """The rows, read without a thread, and the first of the requests that were made for each."""
+    stage = bind(resolve(pipe))
+    rows: list[Any] = []
+    first: list[tuple[str, int, int]] = []
+    before = 0
+    for block in stage.blocks(START, Context(paces=SinglePace, threads=False)):
+        rows += block.rows
+        first += place.requests[before : before + 1]
+        before = len(place.requests)
+    return rows, first
+
+
+@pytest.mark.parametrize("name", PIPES)
+def test_sixteen_rows_are_fetched_at_a_time(name: str) -> None:
+    place = Elsewhere({})
+    pipe = PIPES[name](place)
+    rows, requests = one_by_one(pipe, place)
+    together = threading.Barrier(TOGETHER, timeout=60)
+    waiting = set(requests[10 : 10 + TOGETHER])
+    assert len(waiting) == TOGETHER
+
+    def wait(*request: Any) -> None:
+        if request in waiting:
+            waiting.remove(request)
+            together.wait()
+
+    place.before = wait
+    assert same(list(pipe), rows)
+    assert not waiting
+
+
+class Gated(Elsewhere):
+    """Sixteen of its files are opened together, or none; each process has a copy."""
+
+    def __init__(self, files: Mapping[str, bytes]) -> None:
+        super().__init__(files)
+        self.together = threading.Barrier(TOGETHER, timeout=60)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Gated, (self.files,)
+
+    def open_input_file(self, path: str) -> pa.NativeFile:
+        if 10 <= int(path[-6:-4]) < 10 + TOGETHER:
+            self.together.wait()
+        return super().open_input_file(path)
+
+
+@pytest.mark.slow
+def test_sixteen_rows_are_fetched_at_a_time_in_a_worker() -> None:
+    place = Gated({})
+    pipe = read_bytes(place).map(lambda row: row["bytes"])
+    with fp.Loader(pipe, workers=1) as loader:
+        assert list(loader) == [b"%d" % n for n in range(COUNT)]
+
+
+@pytest.mark.parametrize("name", ["bytes", "images", "shuffled", "mapped, then shuffled"])
+def test_the_first_row_takes_one_request(name: str) -> None:
+    place = Elsewhere({})
+    rows = iter(PIPES[name](place))
+    next(rows)
+    assert len(place.requests) == 1
+    next(rows)
+    assert len(place.requests) > 1
+
+
+@pytest.mark.parametrize("name", [name for name in PIPES if name != "behind a filter"])
+def test_law(name: str) -> None:
+    place = Elsewhere({})
+    pipe = PIPES[name](place)
+    assert same(check_operator(pipe, samples=3), one_by_one(pipe, place)[0])
+
+
+def test_a_loader_goes_on_where_it_was() -> None:
+    pipe = read_bytes(Elsewhere({})).shuffle().map(lambda row: row["path"])
+    with fp.Loader(pipe, seed=3) as loader:
+        rows = list(loader)
+    for step in (1, 2, 11):
+        with fp.Loader(pipe, seed=3) as loader:
+            elements = iter(loader)
+            assert [next(elements) for _ in range(step)] == rows[:step]
+            state = loader.state_dict()
+        with fp.Loader(pipe, seed=3) as loader:
+            loader.load_state_dict(state)
+            assert list(loader) == rows[step:]
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 12, COUNT - 1])
+@pytest.mark.parametrize("name", ["bytes", "streamed"])
+def test_an_error_comes_after_the_rows_before_it(name: str, number: int) -> None:
+    place = Elsewhere({})
+    pipe = PIPES[name](place)
+    paths = [row["path"] for row in pipe]
+    del place.files[paths[number]]
+    got: list[Any] = []
+    elements = iter(pipe)
+    for _ in range(2):
+        with pytest.raises(MissingError, match=rf"{number:02d}\.txt is not there(.|\n)*test_readahead\.py:\d+"):
+            got.extend(row["path"] for row in elements)
+    assert got == paths[:number]
+
+
+def test_a_damaged_image_is_named() -> None:
+    place = Elsewhere({})
+    pipe = read_images(place)
+    place.files["images/a/08.png"] = b""
+    got: list[Any] = []
+    with pytest.raises(RowError, match=r"08\.png"):
+        got.extend(pipe)
+    assert len(got) == 8
+
+
+def test_functions_before_the_files_are_called_once_and_fail_in_their_turn() -> None:
+    place = Elsewhere({f"{n}.txt": b"%d" % n for n in range(30)})
+    called: list[int] = []
+
+    def path(number: int) -> str:
+        called.append(number)
+        if number == 20:
+            raise ValueError("no such number")
+        return f"{number}.txt"
+
+    files = fp.from_sequence(range(30)).map(path).open_files(filesystem=place.filesystem)
+    got: list[Any] = []
+    with pytest.raises(RowError, match="no such number"):
+        got.extend(row["bytes"] for row in files.parse_bytes())
+    assert got == [b"%d" % n for n in range(20)]
+    assert called == [*range(21), 20]
+
+
+def test_all_inputs_of_a_row_are_begun() -> None:
+    place = Elsewhere({})
+    pipe = read_bytes(place).zip(read_images(place), fp.from_sequence(range(COUNT)).filter(bool).load())
+    waiting = set(one_by_one(read_images(place), place)[1][10 : 10 + TOGETHER])
+    together = threading.Barrier(TOGETHER, timeout=60)
+
+    def wait(*request: Any) -> None:
+        if request in waiting:
+            waiting.remove(request)
+            together.wait()
+
+    place.before = wait
+    assert [number for _, _, number in pipe] == list(range(1, COUNT))
+
+
+def test_what_is_held_in_memory_is_not_read_again() -> None:
+    place = Elsewhere({})
+    pipe = read_bytes(place).load().shuffle()
+    assert len(list(pipe)) == len(list(pipe)) == len(place.requests) == COUNT
+
+
+FILES: dict[str, tuple[Callable[[str], bytes], Callable[[fp.Pipe[fp.File]], fp.Pipe[Any]]]] = {
+    "tar": (tar, lambda files: files.parse_tar()),
+    "Arrow file": (partial(arrow, form=pa.ipc.new_file), lambda files: files.parse_arrow()),
+    "Arrow stream": (partial(arrow, form=pa.ipc.new_stream), lambda files: files.parse_arrow()),
+    "bytes": (str.encode, lambda files: files.filter(lambda file: True).parse_bytes()),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_next_files_are_begun_while_one_is_read(name: str) -> None:
+    encode, parse = FILES[name]
+    names = [f"{n:02d}" for n in range(COUNT)]
+    place = Elsewhere({f"files/{name}": encode(name) for name in names})
+    files = fp.list_files("files", filesystem=place.filesystem).open_files(filesystem=place.filesystem)
+    expected = list(parse(files))
+    stage = bind(resolve(parse(files)))
+    together = threading.Barrier(TOGETHER, timeout=60)
+    waiting = {f"files/{name}" for name in names[10 : 10 + TOGETHER]}
+
+    def wait(path: str, begin: int, end: int) -> None:
+        if path in waiting:
+            waiting.remove(path)
+            together.wait()
+
+    place.before = wait
+    rows = [row for block in stage.blocks(START, Context()) for row in block.rows]
+    assert rows == expected and len(rows) == COUNT
+    settle()
+    assert place.open == 0
+
+
+def parquet() -> bytes:
+    data = io.BytesIO()
+    pq.write_table(pa.table({"x": np.random.default_rng(0).random(2**17)}), data)
+    return data.getvalue()
+
+
+@pytest.mark.parametrize("name", ["bytes", "lines", "parquet"])
+def test_what_had_no_room_is_fetched_when_there_is(name: str) -> None:
+    data, each, parse = {
+        "bytes": (bytes(2**20), 1, lambda files: files.parse_bytes()),
+        "lines": (b"x" * 2**20, 1, lambda files: files.parse_lines()),
+        "parquet": (parquet(), 2**17, lambda files: files.parse_parquet()),
+    }[name]
+    place = Elsewhere({f"files/{n:02d}": data for n in range(COUNT)})
+    files = fp.list_files("files", filesystem=place.filesystem).open_files(filesystem=place.filesystem)
+    blocks = bind(resolve(parse(files))).blocks(START, Context())
+    tasks.budget.take(tasks.BUDGET, needed=True)
+    rows = len(next(blocks))
+    settle()
+    fetched = [path for path, begin, end in place.requests if end - begin > 2**19]
+    assert fetched == ["files/00"]
+    tasks.budget.give(tasks.BUDGET)
+    while rows <= each:
+        rows += len(next(blocks))
+    settle()
+    fetched = [path for path, begin, end in place.requests if end - begin > 2**19]
+    assert sorted(fetched) == [f"files/{n:02d}" for n in range(len(fetched))] and len(fetched) > FIRST
+
+
+@pytest.mark.parametrize("name", [*FILES, "text"])
+def test_nothing_more_is_begun_by_a_run_that_has_failed(name: str) -> None:
+    encode, parse = FILES.get(name, (str.encode, lambda files: files.parse_lines()))
+    place = Elsewhere({f"files/{n:02d}": encode(f"{n:02d}") for n in range(COUNT)})
+    files = fp.list_files("files", filesystem=place.filesystem).open_files(filesystem=place.filesystem)
+    stage = bind(resolve(parse(files)))
+
+    def refuse(path: str, begin: int, end: int) -> None:
+        if path == "files/20":
+            raise PermissionError("not this one")
+
+    place.before = refuse
+    with pytest.raises(SourceError, match="files/20") as caught:
+        list(stage.blocks(START, Context()))
+    assert not readahead._runs, caught  # whose frames are alive
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+@pytest.mark.parametrize("name", ["bytes", "streamed", "shuffled", "images", "numpy", "in another thread"])
+def test_a_run_that_is_ended_early_leaves_nothing_open(name: str, dropped: bool) -> None:
+    place = Elsewhere({})
+    pipe = PIPES[name](place)
+    if dropped:
+        elements = iter(pipe)
+        assert len([next(elements) for _ in range(3)]) == 3
+        del elements
+    else:
+        with fp.Loader(pipe) as loader:
+            assert len(list(itertools.islice(loader, 3))) == 3
+    settle("feedpipe-prefetch")
+    assert place.open == 0
+
+
+@pytest.mark.parametrize("name", ["bytes", "streamed", "shuffled"])
+def test_large_files_stay_within_the_budget(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    size, most, room = 2**13, 2**10, 2**13
+    monkeypatch.setattr(remote, "FIRST", most)
+    monkeypatch.setattr(remote, "MOST", most)
+    monkeypatch.setattr(tasks, "budget", tasks.Budget(room))
+    place = Elsewhere({})
+    pipe = PIPES[name](place)
+    place.files |= {path: bytes(size) for path in place.files}
+    taken = 0
+    for block in bind(resolve(pipe)).blocks(START, Context(paces=SinglePace)):
+        taken += len(block)
+        assert [len(row["bytes"]) for row in block.rows] == [size]
+        if taken in (1, 2, 12, 30):
+            settle()
+            assert sum(end - begin for _, begin, end in place.requests) <= taken * size + room
+    assert taken == COUNT

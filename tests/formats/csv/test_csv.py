@@ -1,0 +1,294 @@
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError
+from feedpipe.formats.csv.options import Csv
+from feedpipe.formats.csv.quotes import last_end, record_ends
+
+from ..reading import fixed, read_all
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
+NASTY = st.text(st.sampled_from('a",\n\r é"'), max_size=8)
+
+
+def read(
+    data: bytes, form: Csv | None = None, size: int = 64, *, first: Sequence[bytes] = ()
+) -> tuple[list[Any], list[int], DataError | None]:
+    """The rows, their lines, and the error that ended them."""
+    return read_all(data, fixed(form or Csv(), [*first, data], "csv"), size, "a.csv")
+
+
+def written(table: Sequence[Sequence[str]], **options: Any) -> bytes:
+    text = io.StringIO(newline="")
+    csv.writer(text, **options).writerows(table)
+    return text.getvalue().encode()
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> list[list[str]]:
+    width = draw(st.integers(1, 4))
+    return draw(st.lists(st.lists(TEXT | NASTY, min_size=width, max_size=width), min_size=1, max_size=12))
+
+
+class TestRoundTrip:
+    @given(
+        tables(),
+        st.integers(1, 80),
+        st.sampled_from([",", ";", "\t"]),
+        st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]),
+        st.sampled_from(["\n", "\r\n"]),
+    )
+    @example([['"', "\n"], ["a\r\nb", '""']], 1, ",", csv.QUOTE_MINIMAL, "\n")
+    def test_what_python_writes_comes_back(
+        self, table: list[list[str]], size: int, delimiter: str, quoting: int, end: str
+    ) -> None:
+        if any("\r" in value for row in table for value in row):
+            quoting = csv.QUOTE_ALL  # Python before 3.13 writes a lone \r without quotes
+        data = written(table, delimiter=delimiter, quoting=quoting, lineterminator=end)
+        if data.startswith(b"\xef\xbb\xbf"):  # a byte order mark, which is no part of the text
+            return
+        names = [f"c{i}" for i in range(len(table[0]))]
+        form = Csv(dict.fromkeys(names, "string"), column_names=names, delimiter=delimiter)
+        # A line with nothing on it is no row: what csv writes for a row of one empty value is `""`.
+        rows, lines, error = read(data, form, size)
+        assert error is None
+        assert [list(row.values()) for row in rows] == table
+        assert lines == [1 + sum(_breaks(row) for row in table[:i]) + i for i in range(len(table))]
+
+    @given(tables(), st.integers(1, 80))
+    def test_chunks_may_end_at_any_byte(self, table: list[list[str]], size: int) -> None:
+        # Not only text that a writer makes: quotes inside of fields, and line breaks of all kinds.
+        data = "\n".join(",".join(row) for row in table).encode()
+        names = [f"c{i}" for i in range(len(table[0]))]
+        form = Csv(dict.fromkeys(names, "string"), column_names=names)
+        whole, lines, wrong = read(data, form, 10_000)
+        assert _said(read(data, form, size)) == _said((whole, lines, wrong))
+
+
+def _breaks(row: list[str]) -> int:
+    return sum(value.count("\n") for value in row)
+
+
+def _said(found: tuple[list[Any], list[int], DataError | None]) -> tuple[list[Any], list[int], str]:
+    return found[0], found[1], str(found[2])
+
+
+class TestAnyBytes:
+    @given(st.binary(max_size=80), st.integers(1, 90))
+    def test_give_rows_or_an_error(self, data: bytes, size: int) -> None:
+        form = Csv({"a": "int64"}, column_names=["a", "b"])
+        found = read(data, form, size, first=[b"1,x\n"])
+        assert _said(found) == _said(read(data, form, 1000, first=[b"1,x\n"]))
+
+    @given(st.data(), st.integers(1, 200))
+    def test_a_mutated_file_gives_rows_or_an_error(self, data: st.DataObject, size: int) -> None:
+        good = written([["id", "text", "x"], *([str(i), f'a "{i}",\nb', f"{i}.5"] for i in range(8))])
+        at = data.draw(st.integers(0, len(good) - 1))
+        change = data.draw(st.binary(max_size=3))
+        bad = good[:at] + change + good[at + data.draw(st.integers(0, 3)) :]
+        form = Csv()
+        try:
+            rows, lines, error = read(bad, form, size)
+        except DataError as broken:
+            header = str(broken)
+        else:
+            header = ""
+            assert len(rows) == len(lines)
+            assert error is None or "a.csv, line" in str(error)
+        assert header == "" or header.startswith(("a.csv", "first-0.csv"))
+
+
+class TestTypes:
+    def test_are_inferred(self) -> None:
+        rows, _, _ = read(b"i,f,s,b,n,d\n1,1.5,x,true,,2024-05-06\n2,nan,y,false,,2024-05-07\n")
+        assert {name: type(value).__name__ for name, value in rows[0].items()} == {
+            "i": "int", "f": "float", "s": "str", "b": "bool", "n": "str", "d": "date",
+        }  # fmt: skip
+        assert rows[1]["f"] != rows[1]["f"]  # nan is a number that is none, not a missing one
+
+    def test_come_from_the_first_file_that_has_rows(self) -> None:
+        rows, _, _ = read(b"a,b\n3,x\n", first=[b"a,b\n"])
+        assert rows == [{"a": 3, "b": "x"}]
+
+    def test_columns_may_come_in_another_order(self) -> None:
+        rows, _, _ = read(b"b,a\nx,3\n", first=[b"a,b\n1,y\n"])
+        assert rows == [{"a": 3, "b": "x"}]
+        assert list(rows[0]) == ["a", "b"]
+
+    def test_may_be_given(self) -> None:
+        form = Csv({"a": "float32", "b": pa.string()})
+        assert read(b"a,b,c\n1,2,3\n", form)[0] == [{"a": 1.0, "b": "2", "c": 3}]
+        assert fixed(Csv(pa.schema([("a", pa.int8())])), [b"a\n1\n"], "csv").types() == [["a", "int8"]]
+
+    def test_only_some_columns(self) -> None:
+        assert read(b"a,b,c\n1,2,3\n", Csv(columns=["c", "a"]))[0] == [{"c": 3, "a": 1}]
+
+    def test_missing_values(self) -> None:
+        assert read(b"a,b\n,x\nNA,\n1,NA\n")[0] == [
+            {"a": None, "b": "x"}, {"a": None, "b": ""}, {"a": 1, "b": "NA"},
+        ]  # fmt: skip
+        assert read(b"a\n1\n-\n", Csv(null_values=["-"]))[0] == [{"a": 1}, {"a": None}]
+
+
+class TestHeader:
+    def test_names_without_a_header(self) -> None:
+        assert read(b"1,2\n", Csv(header=False))[0] == [{"f0": 1, "f1": 2}]
+        assert read(b"1,2\n", Csv(column_names=["x", "y"]))[0] == [{"x": 1, "y": 2}]
+        assert read(b"a,b\n1,2\n", Csv(column_names=["x", "y"], header=True))[0] == [{"x": 1, "y": 2}]
+
+    def test_quoted_names_and_a_byte_order_mark(self) -> None:
+        data = b'\xef\xbb\xbf\r\n"a\nb","c,""d"""\r\n1,2\r\n'
+        rows, lines, _ = read(data)
+        assert rows == [{"a\nb": 1, 'c,"d"': 2}]
+        assert lines == [4]
+
+    @pytest.mark.parametrize("data", [b"", b"\n\n", b"\xef\xbb\xbf"])
+    def test_an_empty_file_has_none(self, data: bytes) -> None:
+        with pytest.raises(DataError, match=r"first-0\.csv is empty: .*header=False"):
+            read(data)
+
+    def test_an_empty_file_that_needs_none_has_no_rows(self) -> None:
+        assert read(b"", Csv(header=False), first=[b"1,2\n"])[0] == []
+        assert read(b"", Csv(column_names=["a"]))[0] == []
+
+    def test_a_file_that_ends_with_it(self) -> None:
+        assert read(b"a,b") == ([], [], None)
+
+    def test_two_columns_of_one_name(self) -> None:
+        with pytest.raises(DataError, match=r"line 1: two columns have the name 'a'; `column_names="):
+            read(b"a,b,a\n1,2,3\n")
+
+    def test_another_number_of_names(self) -> None:
+        with pytest.raises(DataError, match="there are 3 columns, and `column_names` has 2 names"):
+            read(b"a,b,c\n", Csv(column_names=["a", "b"], header=True))
+
+    @pytest.mark.parametrize(
+        ("data", "options", "said"),
+        [
+            (b"a\n1\n", {}, r"a\.csv has no column 'b', and first-0\.csv has one; it has 'a'"),
+            (b"a,b,c\n1,2,3\n", {}, r"a\.csv has a column 'c', and first-0\.csv has none; `columns=`"),
+            (
+                b"a,b\n",
+                {"columns": ["aa"]},
+                r"first-0\.csv has no column 'aa', which `columns` names; did you mean 'a'",
+            ),
+            (b"a,b\n", {"schema": {"z": "int8"}}, r"first-0\.csv has no column 'z', which `schema` names"),
+        ],
+    )
+    def test_other_columns(self, data: bytes, options: dict[str, Any], said: str) -> None:
+        with pytest.raises(DataError, match=said):
+            read(data, Csv(**options), first=[b"a,b\n1,2\n"])
+
+    def test_other_columns_where_some_are_chosen(self) -> None:
+        assert read(b"c,a,b\n1,2,3\n", Csv(columns=["b"]), first=[b"a,b\n1,2\n"])[0] == [{"b": 3}]
+
+
+class TestMalformed:
+    @pytest.mark.parametrize(
+        ("data", "count", "said"),
+        [
+            (b"a,b\n1,2\n3\n4,5\n", 1, "a.csv, line 3: 1 value where there are 2 columns: '3'"),
+            (b'a,b\n1,"x\ny"\n3,4,5\n', 1, "a.csv, line 4: 3 values where there are 2 columns: '3,4,5'"),
+            (b"a,b\n1,2\n3,4\n\n5,x\n", 2, "a.csv, line 5, column 'b': 'x' is not int64"),
+            (b"a,b\n1,2\n3,4.5\n", 1, "`schema={'b': 'float64'}`"),
+            (b'a,b\n1,2\n3,"4\n5,6\n', 1, "a.csv, line 3: a quote is opened"),
+            (b"a,b\n1,2\n3,\xff\n", 1, "a.csv, line 3, column 'b': '\\\\xff' is not int64"),
+        ],
+    )
+    @pytest.mark.parametrize("size", [1, 10, 1000])
+    def test_rows_before_come_first(self, data: bytes, count: int, said: str, size: int) -> None:
+        rows, lines, error = (
+            read(data, size=size, first=[b"a,b\n1,2\n"]) if b'"x' not in data else read(data, size=size)
+        )
+        assert (len(rows), len(lines)) == (count, count)
+        assert said in str(error)
+
+    def test_types_come_from_the_rows_before(self) -> None:
+        rows, _, error = read(b"a,b\n1,2\n3,4\n5\n", size=1000)
+        assert rows == [{"a": 1, "b": 2}, {"a": 3, "b": 4}]
+        assert error is not None
+
+    @pytest.mark.parametrize(
+        ("kind", "value", "said"),
+        [
+            ("int8", "300", "'int64'"),
+            ("int64", "1e3", "'float64'"),
+            ("int8", "1.5", "'float64'"),
+            ("float32", "x", "'string'"),
+        ],
+    )
+    def test_a_type_that_fits_is_named(self, kind: str, value: str, said: str) -> None:
+        _, _, error = read(f"a\n{value}\n".encode(), Csv({"a": kind}))
+        assert f"`schema={{'a': {said}}}`" in str(error)
+
+    def test_an_inferred_type_says_so(self) -> None:
+        data = b"a\n" + b"1\n" * 600_000 + b"x\n"
+        _, _, error = read(data, size=2**20)
+        assert str(error) == (
+            "a.csv, line 600002, column 'a': 'x' is not int64; its type was inferred from the first rows of "
+            "first-0.csv; `schema={'a': 'string'}` gives another type, `null_values=` names what stands for no value"
+        )
+
+    def test_text_that_is_not_utf8(self) -> None:
+        rows, _, error = read(b"a\nok\ncaf\xe9\n")
+        assert rows == [{"a": "ok"}]
+        assert "a.csv, line 3, column 'a': 'caf\\\\xe9' is not UTF-8; `schema={'a': 'binary'}`" in str(error)
+        assert read(b"a\ncaf\xe9\n", Csv({"a": "binary"}))[0] == [{"a": b"caf\xe9"}]
+
+    def test_a_type_that_text_cannot_have(self) -> None:
+        with pytest.raises(ArgumentError, match="`schema` gives a type that text cannot have"):
+            read(b"a\n1\n", Csv({"a": pa.list_(pa.int64())}))
+
+
+class TestQuotes:
+    @pytest.mark.parametrize(
+        ("data", "ends", "unclosed"),
+        [
+            (b'5" a,"x\ny"\nz\n', [11, 13], False),
+            (b'"a"b"c\n"', [7], True),
+            (b'"a""\n""b"\n', [10], False),
+            (b'a,""\n"",b\n', [5, 10], False),
+            (b"a\rb\r\nc\r", [2, 5], False),
+        ],
+    )
+    def test_ends_of_records(self, data: bytes, ends: list[int], unclosed: bool) -> None:
+        found = record_ends(data, b",", b'"')
+        assert (found.ends.tolist(), found.unclosed) == (ends, unclosed)
+        plain = record_ends(data, b",", None).ends
+        assert sorted([*found.ends, *found.within]) == plain.tolist()
+        assert last_end(data, b",", b'"') == ends[-1]
+
+    def test_quotes_as_plain_characters(self) -> None:
+        assert read(b'a,b\n"1,2\n', Csv(quote=None))[0] == [{"a": '"1', "b": 2}]
+        assert read(b"a,b\n'1,2',3\n", Csv(quote="'"))[0] == [{"a": "1,2", "b": 3}]
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "said"),
+    [
+        ({"delimiter": ""}, ArgumentError, "`delimiter` must be one ASCII character"),
+        ({"delimiter": "\n"}, ArgumentError, "`delimiter` must be one ASCII character and no line break"),
+        ({"delimiter": 1}, ArgumentTypeError, "`delimiter` must be one character but got: 1"),
+        ({"quote": ","}, ArgumentError, "`delimiter` and `quote` must differ"),
+        ({"columns": "abc"}, ArgumentTypeError, "`columns` must be a list of names but got: 'abc'"),
+        ({"columns": []}, ArgumentError, "`columns` must name at least one column"),
+        ({"columns": ["a", "a"]}, ArgumentError, "`columns` must name each column once but got 'a' twice"),
+        ({"schema": {"a": "int6"}}, ArgumentError, "did you mean 'int64'"),
+        ({"schema": {"a": int}}, ArgumentError, "must give column 'a' a type of Arrow"),
+        ({"schema": ["a"]}, ArgumentTypeError, "`schema` must map names to types"),
+        ({"null_values": "NA"}, ArgumentTypeError, "`null_values` must be a list of strings"),
+        ({"header": "yes"}, ArgumentTypeError, "`header` must be True, False or None"),
+    ],
+)
+def test_arguments_are_checked(options: dict[str, Any], kind: type[Exception], said: str) -> None:
+    with pytest.raises(kind, match=said):
+        Csv(**options)

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import io
+import random
+from itertools import pairwise
+from typing import BinaryIO, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from feedpipe.errors import DataError, SourceError
+from feedpipe.formats.text import chunks
+from feedpipe.formats.text.chunks import TO_END, Chunk, ChunkReader, Growth, Place
+
+from ..reading import Always
+
+
+class Unseekable(io.RawIOBase):
+    """Gives a few bytes at a time, as a decompressor may."""
+
+    def __init__(self, data: bytes, fails_at: int | None = None, error: Exception | None = None) -> None:
+        self.inner = io.BytesIO(data)
+        self.fails_at = fails_at
+        self.error = error
+        self.chance = random.Random(0)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+    def read(self, size: int = -1) -> bytes:
+        if self.error is not None and self.fails_at is not None and self.inner.tell() >= self.fails_at:
+            raise self.error
+        return self.inner.read(min(size, self.chance.choice([1, 5, 1000])))
+
+
+def reader(data: bytes, *, seekable: bool = True, **fault: object) -> ChunkReader:
+    stream = io.BytesIO(data) if seekable else Unseekable(data, **fault)  # type: ignore[arg-type]
+    return ChunkReader(cast("BinaryIO", stream), "a.txt")
+
+
+@given(st.binary(max_size=200), st.integers(1, 50), st.booleans())
+def test_chunks_are_the_data_cut_at_newlines(data: bytes, size: int, seekable: bool) -> None:
+    found = list(reader(data, seekable=seekable).chunks(Place(), Always(size)))
+    text = data.removeprefix(b"\xef\xbb\xbf")
+    assert b"".join(chunk.data for chunk in found) == text
+    assert all(chunk.data.endswith(b"\n") for chunk in found[:-1])
+    for chunk in found:
+        before = data[: chunk.at.offset]
+        assert chunk.at.line == before.count(b"\n") + 1
+        assert data[chunk.at.offset : chunk.end.offset] == chunk.data
+    assert [chunk.end for chunk in found[:-1]] == [chunk.at for chunk in found[1:]]
+
+
+@given(st.binary(max_size=200), st.integers(1, 50), st.integers(1, 50), st.booleans())
+def test_reading_goes_on_at_the_end_of_any_chunk(data: bytes, size: int, other: int, seekable: bool) -> None:
+    for chunk in reader(data, seekable=seekable).chunks(Place(), Always(size)):
+        rest = reader(data, seekable=seekable).chunks(chunk.end, Always(other))
+        assert b"".join(after.data for after in rest) == data[chunk.end.offset :]
+
+
+@given(st.text("ab\n", max_size=60), st.lists(st.integers(1, 59), max_size=5, unique=True), st.integers(1, 50))
+def test_ranges_share_the_lines_of_the_data(text: str, cuts: list[int], size: int) -> None:
+    data = text.encode()
+    found: list[Chunk] = []
+    bounds = [0, *sorted(cut for cut in cuts if cut < len(data)), TO_END]
+    for start, stop in pairwise(bounds):
+        part = ChunkReader(io.BytesIO(data), "a.txt", start=start, stop=stop)
+        some = list(part.chunks(part.first(Place()), Always(size)))
+        assert [chunk.last for chunk in some[:-1]] == [False] * len(some[:-1])
+        for chunk in some:
+            line = data[: chunk.at.offset].count(b"\n") + 1
+            assert part.where(chunk.at) == f"a.txt, line {line}"
+        if some:
+            assert some[0].at.offset >= start
+            assert data.rfind(b"\n", 0, some[-1].end.offset - 1) + 1 < stop
+        found += some
+    assert b"".join(chunk.data for chunk in found) == data
+
+
+def test_a_range_of_one_long_line_is_empty_and_not_read_to_its_end() -> None:
+    stream = io.BytesIO(b"x" * 2**20)
+    part = ChunkReader(stream, "a.txt", start=2**10, stop=2**12)
+    assert list(part.chunks(part.first(Place()), Growth())) == []
+    assert stream.tell() <= 2**10 + Growth.FIRST
+
+
+def test_the_last_chunk_knows_it() -> None:
+    found = list(reader(b"a\nb").chunks(Place(), Always(2)))
+    assert [(chunk.data, chunk.last) for chunk in found] == [(b"a\n", False), (b"b", True)]
+
+
+def test_sizes_grow_from_small_to_large() -> None:
+    growth = Growth()
+    sizes = [growth.next() for _ in range(6)]
+    assert sizes == sorted(sizes)
+    assert (sizes[0], sizes[-1]) == (Growth.FIRST, Growth.MOST)
+
+
+@pytest.mark.parametrize("seekable", [True, False])
+def test_a_file_that_shrank_is_an_error(seekable: bool) -> None:
+    with pytest.raises(SourceError, match=r"a\.txt has changed .* ends before byte 10"):
+        list(reader(b"a\nb\n", seekable=seekable).chunks(Place(10, 5), Always(4)))
+
+
+def test_a_place_at_the_very_end_gives_nothing() -> None:
+    assert list(reader(b"a\nb\n").chunks(Place(4, 3), Always(4))) == []
+
+
+def test_lines_before_a_damaged_part_come_first() -> None:
+    broken = reader(b"a\nb\nc" + b"x" * 100, seekable=False, fails_at=5, error=OSError("inflate failed"))
+    found: list[Chunk] = []
+    with pytest.raises(DataError, match=r"a\.txt is damaged or cut short: .* inflate failed"):
+        found.extend(broken.chunks(Place(), Always(1000)))
+    assert b"".join(chunk.data for chunk in found) == b"a\nb\n"
+
+
+def test_an_error_of_the_system_is_a_source_error() -> None:
+    broken = reader(b"a\n" * 10, seekable=False, fails_at=0, error=OSError(5, "Input/output error"))
+    with pytest.raises(SourceError, match=r"a\.txt cannot be read after byte 0: Input/output error"):
+        list(broken.chunks(Place(), Always(4)))
+
+
+def test_a_record_without_end_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunks, "LONGEST", 2**20)
+    endless = reader(b"ok\n" + b"x" * 2**22)
+    found: list[Chunk] = []
+    with pytest.raises(DataError, match=r"a\.txt, line 2: no end of the record"):
+        found.extend(endless.chunks(Place(), Always(100)))
+    assert [chunk.data for chunk in found] == [b"ok\n"]

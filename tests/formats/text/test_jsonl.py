@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from feedpipe.errors import ArgumentError, DataError
+from feedpipe.formats.text.jsonl import DEEPEST, Jsonl
+
+from ..reading import fixed, read_all
+
+
+def read(
+    data: bytes, form: Jsonl | None = None, size: int = 64, *, first: bytes | None = None
+) -> tuple[list[Any], list[int], DataError | None]:
+    return read_all(data, fixed(form or Jsonl(), [data if first is None else first], "jsonl"), size, "a.jsonl")
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
+OBJECTS = st.fixed_dictionaries(
+    {
+        "i": st.integers(-(2**63), 2**63 - 1) | st.none(),
+        "f": st.floats(allow_nan=False, allow_infinity=False) | st.none(),
+        "s": TEXT | st.none(),
+        "l": st.lists(st.integers(0, 9), max_size=3) | st.none(),
+        "d": st.fixed_dictionaries({"x": st.booleans() | st.none(), "y": TEXT}) | st.none(),
+    }
+)
+SCHEMA = {
+    "i": pa.int64(),
+    "f": pa.float64(),
+    "s": pa.string(),
+    "l": pa.list_(pa.int64()),
+    "d": pa.struct([("x", pa.bool_()), ("y", pa.string())]),
+}
+
+
+@given(
+    st.lists(OBJECTS, max_size=8), st.integers(1, 200), st.booleans(), st.sampled_from(["\n", "\r\n", "\n\n", " \n"])
+)
+def test_what_python_writes_comes_back(objects: list[dict[str, Any]], size: int, escaped: bool, end: str) -> None:
+    data = "".join(json.dumps(one, ensure_ascii=escaped) + end for one in objects).encode()
+    rows, lines, error = read(data, Jsonl(SCHEMA), size)
+    assert error is None
+    assert rows == objects
+    step = end.count("\n")
+    assert lines == [1 + i * step for i in range(len(objects))]
+
+
+@given(st.data(), st.integers(1, 200))
+def test_a_mutated_file_gives_rows_or_an_error(data: st.DataObject, size: int) -> None:
+    good = b"".join(
+        json.dumps({"i": i, "s": f"é{i}", "d": {"x": [i]}}, ensure_ascii=False).encode() + b"\n" for i in range(6)
+    )
+    at = data.draw(st.integers(0, len(good) - 1))
+    bad = good[:at] + data.draw(st.binary(max_size=3)) + good[at + data.draw(st.integers(0, 3)) :]
+    rows, lines, error = read(bad, size=size, first=good)
+    assert len(rows) == len(lines)
+    assert all(set(row) == {"i", "s", "d"} for row in rows)
+    assert error is None or "a.jsonl, line" in str(error)
+
+
+@given(st.binary(max_size=60), st.integers(1, 70))
+def test_any_bytes_give_rows_or_an_error(data: bytes, size: int) -> None:
+    _, _, error = read(data, Jsonl({"a": "int64"}), size, first=b'{"a": 1}\n')
+    assert error is None or "a.jsonl, line" in str(error)
+
+
+class TestTypes:
+    def test_are_inferred(self) -> None:
+        rows, _, _ = read(b'{"i": 1, "f": 1.5, "s": "2024-01-01", "n": null, "l": [1], "d": {"x": []}}\n')
+        assert rows == [{"i": 1, "f": 1.5, "s": "2024-01-01", "n": None, "l": [1], "d": {"x": []}}]
+
+    def test_a_field_may_be_left_out(self) -> None:
+        assert read(b'{"a": 1, "b": 2}\n{"b": 3}\n{}\n')[0] == [
+            {"a": 1, "b": 2}, {"a": None, "b": 3}, {"a": None, "b": None},
+        ]  # fmt: skip
+
+    def test_may_be_given(self) -> None:
+        rows, _, _ = read(b'{"a": 1}\n{"a": 2, "later": 1.5}\n', Jsonl({"a": "float32", "later": "float64"}))
+        assert rows == [{"a": 1.0, "later": None}, {"a": 2.0, "later": 1.5}]
+
+    def test_only_some_fields(self) -> None:
+        rows, _, _ = read(
+            b'{"a": 1, "b": 2, "c": 3}\n{"d": 1}\n', Jsonl(columns=["c", "a"]), first=b'{"a": 1, "c": 1}\n'
+        )
+        assert rows == [{"c": 3, "a": 1}, {"c": None, "a": None}]
+        assert list(rows[0]) == ["c", "a"]
+
+    def test_a_field_that_is_not_there(self) -> None:
+        with pytest.raises(
+            DataError, match=r"first-0\.jsonl have no field 'aa', which `columns` names; did you mean 'a'"
+        ):
+            read(b'{"a": 1}\n', Jsonl(columns=["aa"]))
+
+    def test_objects_without_fields(self) -> None:
+        assert read(b"{}\n{}\n") == ([{}, {}], [1, 2], None)
+
+    @pytest.mark.parametrize("data", [b"", b"\n", b" \r\n\n", b"\xef\xbb\xbf"])
+    def test_an_empty_file_has_no_rows(self, data: bytes) -> None:
+        assert read(data) == ([], [], None)
+        assert read(data, first=b'{"a": 1}\n') == ([], [], None)
+
+    def test_a_type_that_json_cannot_have(self) -> None:
+        with pytest.raises(ArgumentError, match="`schema` gives a type that JSON cannot have"):
+            read(b'{"a": 1}\n', Jsonl({"a": pa.duration("s")}))
+
+
+class TestMalformed:
+    @pytest.mark.parametrize(
+        ("line", "said"),
+        [
+            (b'{"a": 2', "line 3: this is not JSON: Expecting ',' delimiter at character 9"),
+            (b"garbage", "line 3: this is not JSON: Expecting value at character 1: 'garbage'"),
+            (b"[1]", "line 3: each line must hold an object but this one holds: '[1]'"),
+            (b'{"a": "x"}', "line 3, field 'a': '\"x\"' is not int64"),
+            (b'{"a": 1.5}', "line 3, field 'a': '1.5' is not int64"),
+            (b'{"a": 1, "z": 2}', "line 3: there is a field 'z', and the first lines of first-0.jsonl have none"),
+            (b'{"a": 1}{"a": 2}', "line 3: this is not JSON: Extra data at character 9"),
+            (b'{"b": "\xff"}', "line 3: byte 0xff is not UTF-8"),
+            (b'{"a": 1, "a": 2}', "line 3: JSON parse error: Column(/a) was specified twice"),
+            (b"{" * 5000, "line 3: "),
+            (b"[" * 100_000, "line 3: "),
+            (b'{"a": 1' + b"0" * 5000 + b"}", "line 3: "),
+        ],
+    )
+    @pytest.mark.parametrize("size", [1, 1000])
+    def test_rows_before_come_first(self, line: bytes, said: str, size: int) -> None:
+        data = b'{"a": 1, "b": "x"}\n\n' + line + b'\n{"a": 3}\n'
+        rows, lines, error = read(data, size=size, first=b'{"a": 1, "b": "x"}\n')
+        assert rows == [{"a": 1, "b": "x"}]
+        assert lines == [1]
+        assert error is not None
+        assert str(error).startswith("a.jsonl, " + said)
+
+    def test_an_object_on_several_lines(self) -> None:
+        rows, _, error = read(b'{"a": 1}\n{"a":\n2}\n', size=1000)
+        assert rows == [{"a": 1}]
+        assert str(error).startswith("a.jsonl, line 2: this is not JSON")
+
+    def test_a_name_that_is_not_utf8(self) -> None:
+        rows, _, error = read(b'{"a": 1}\n{"\xff": 1}\n', size=1000)
+        assert rows == [{"a": 1}]
+        assert str(error).startswith("a.jsonl, line 2: byte 0xff is not UTF-8")
+
+    def test_types_come_from_the_lines_before(self) -> None:
+        rows, _, error = read(b'{"a": 1}\n{"a": "x"}\n', size=1000)
+        assert rows == [{"a": 1}]
+        assert "a.jsonl, line 2, field 'a'" in str(error)
+
+
+def nested(depth: int, kind: str = "[") -> str:
+    """JSON of so many objects and lists within each other."""
+    begin, end = ("[", "]") if kind == "[" else ('{"a":', "}")
+    return '{"x":' + begin * (depth - 1) + "1" + end * (depth - 1) + "}"
+
+
+@pytest.mark.parametrize("kind", ["[", "{"])
+@pytest.mark.parametrize("depth", [DEEPEST + 1, 1_000, 100_000])
+def test_what_is_nested_too_deeply_is_an_error_of_its_line(depth: int, kind: str) -> None:
+    deep = nested(depth, kind).encode()
+    for form in (Jsonl(), Jsonl(columns=["y"]), Jsonl({"x": "int64"}), Jsonl({"x": "int64"}, unify_schemas=True)):
+        rows, _, error = read(b'{"y": 1, "x": 2}\n' + deep + b"\n", form)
+        assert [row["y"] for row in rows] == [1]
+        assert str(error).startswith(f'a.jsonl, line 2: objects and lists are nested more than {DEEPEST} deep: \'{{"x"')
+    rows, _, error = read(b"\n" * 2 * depth + deep + b"\n", first=b'{"x": 1}\n')
+    assert not rows and "nested more than" in str(error)
+    rows, _, error = read(deep + b'\n{"x": 1}\n')
+    assert not rows and "a.jsonl, line 1: objects and lists are nested" in str(error)
+    rows, _, error = read(b'{"x": 1}\n' + deep[: depth // 2] + b"\n")
+    assert rows == [{"x": 1}] and error is not None
+
+
+def test_what_is_not_nested_too_deeply_is_read() -> None:
+    at_most = nested(DEEPEST)
+    wide = json.dumps({"x": [[[1]]] * 2 * DEEPEST, "s": "{[" * DEEPEST + '\\"' + "[" * DEEPEST, "\\": '"['})
+    for line in (at_most, wide):
+        rows, _, error = read(f"{line}\n{line}\n".encode())
+        assert error is None and rows == [json.loads(line)] * 2
+
+
+def test_no_object_goes_on_in_the_next_line_however_deep() -> None:
+    lines = ('{"x":' * DEEPEST + "{}\n") * 1000
+    rows, _, error = read(lines.encode())
+    assert not rows and "a.jsonl, line 1: " in str(error)

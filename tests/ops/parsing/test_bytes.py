@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import gzip
+import threading
+
+import pytest
+from fsspec.implementations.dirfs import DirFileSystem
+from fsspec.implementations.local import LocalFileSystem
+
+import feedpipe as fp
+from feedpipe.errors import ArgumentTypeError, DataError, MissingError
+from feedpipe.testing import check_operator
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for n in range(20):
+        (tmp_path / f"{n:02d}.txt").write_bytes(b"%d" % n * n)
+    return tmp_path
+
+
+@pytest.fixture
+def far(folder):
+    """A file system that is not known to be near."""
+    return DirFileSystem(str(folder), LocalFileSystem())
+
+
+def rows(folder, count=20):
+    return [{"path": f"{folder}/{n:02d}.txt", "bytes": b"%d" % n * n} for n in range(count)]
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_law(folder, streamed):
+    paths = fp.list_files(folder)
+    files = (paths.filter(lambda path: True) if streamed else paths).open_files()
+    assert check_operator(files.parse_bytes()) == rows(folder)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_law_on_other_storage(folder, far, streamed):
+    paths = fp.list_files("/", filesystem=far)
+    pipe = (paths.filter(lambda path: True) if streamed else paths).open_files(filesystem=far).parse_bytes()
+    assert check_operator(pipe, samples=3) == rows("")
+    elements = iter(pipe)
+    got = [next(elements)]  # the files are listed
+    (folder / "19.txt").unlink()
+    with pytest.raises(MissingError, match=r"19\.txt is not there"):
+        got.extend(elements)
+    assert got == rows("")[:19]
+
+
+def test_indexed_where_the_input_is(folder):
+    pipe = fp.list_files(folder).open_files().parse_bytes()
+    assert len(pipe) == 20 and pipe[3]["bytes"] == b"333"
+    assert sorted(row["path"] for row in pipe.shuffle()) == [row["path"] for row in rows(folder)]
+
+
+def test_compressed_files(tmp_path):
+    (tmp_path / "a.gz").write_bytes(gzip.compress(b"hello" * 100))
+    assert fp.list_files(tmp_path).open_files().parse_bytes()[0]["bytes"] == b"hello" * 100
+    (tmp_path / "a.gz").write_bytes(gzip.compress(b"hello" * 100)[:20])
+    with pytest.raises(DataError, match=r"a\.gz is (damaged|not compressed)(.|\n)*test_bytes\.py:\d+"):
+        fp.list_files(tmp_path).open_files().parse_bytes()[0]
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_files_before_a_missing_one_come_first(folder, streamed):
+    paths = fp.list_files(folder)
+    pipe = (paths.filter(lambda path: True) if streamed else paths).open_files().parse_bytes()
+    len(paths)
+    got = []
+    elements = iter(pipe)
+    got.append(next(elements))
+    (folder / "05.txt").unlink()
+    for _ in range(2):
+        with pytest.raises(MissingError, match=r"05\.txt is not there(.|\n)*test_bytes\.py:\d+"):
+            got.extend(elements)
+    assert got == rows(folder)[:5]
+
+
+def test_what_is_no_file():
+    with pytest.raises(ArgumentTypeError, match=r"`parse_bytes` reads files but got: 'a'; `\.open_files\(\)` comes"):
+        list(fp.from_sequence(["a"]).parse_bytes())
+
+
+def test_files_before_what_is_none_come_first(folder):
+    values = [*fp.list_files(folder).open_files(), "a"]
+    got = []
+    with pytest.raises(ArgumentTypeError):
+        got.extend(fp.from_sequence(values).filter(lambda value: True).parse_bytes())
+    assert got == rows(folder)
+
+
+def test_files_elsewhere_are_fetched_some_at_a_time(far):
+    together = threading.Barrier(8, timeout=60)
+
+    class Slow(DirFileSystem):
+        def _open(self, *arguments, **options):
+            together.wait()
+            return super()._open(*arguments, **options)
+
+    slow = Slow(far.path, far.fs)
+    files = fp.list_files([f"/{n:02d}.txt" for n in range(16)], filesystem=slow).open_files(filesystem=slow)
+    assert [row["bytes"] for row in files.parse_bytes().batch(16)[0]] == [b"%d" % n * n for n in range(16)]

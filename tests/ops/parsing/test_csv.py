@@ -1,0 +1,226 @@
+from __future__ import annotations
+
+import csv
+import gzip
+
+import fsspec
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import feedpipe as fp
+from feedpipe.core.context import Context
+from feedpipe.core.cursor import START
+from feedpipe.core.rows import Rows
+from feedpipe.engine.stage import bind, resolve
+from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError
+from feedpipe.testing import check_operator
+
+
+def parsed(files, **options):
+    return fp.from_sequence([str(file) for file in files]).open_files().parse_csv(**options)
+
+
+def write(path, rows, names=("id", "text"), **options):
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream, **options)
+        writer.writerow(names)
+        writer.writerows(rows)
+    return path
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_law(tmp_path, compressed):
+    files = []
+    for number, count in enumerate([3, 0, 40, 1]):
+        path = write(tmp_path / f"{number}.csv", [(i, f'a "{i}",\nb') for i in range(count)])
+        if compressed:
+            path.with_suffix(".csv.gz").write_bytes(gzip.compress(path.read_bytes()))
+        files.append(path.with_suffix(".csv.gz") if compressed else path)
+    expected = [{"id": i, "text": f'a "{i}",\nb'} for count in (3, 0, 40, 1) for i in range(count)]
+    assert check_operator(parsed(files)) == expected
+
+
+@given(st.lists(st.lists(st.text('a"\n, é', max_size=5), max_size=9), min_size=1, max_size=3))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
+def test_law_of_random_files(tmp_path, texts):
+    files = [write(tmp_path / f"{k}.csv", enumerate(some)) for k, some in enumerate(texts)]
+    got = check_operator(parsed(files, schema={"id": "int32", "text": "string"}), samples=4)
+    assert got == [{"id": i, "text": text} for some in texts for i, text in enumerate(some)]
+
+
+def test_law_beyond_one_chunk(tmp_path):
+    # Chunks begin with 16 KiB: cursors point into the middle of a file.
+    rows = [(i, f"line\n{i}" if i % 3 else "") for i in range(6_000)]
+    files = [write(tmp_path / "a.csv", rows), write(tmp_path / "b.csv", [(2, "b"), (1, "a")][::-1])]
+    got = check_operator(parsed(files), samples=5)
+    assert got == [{"id": i, "text": text} for i, text in [*rows, (1, "a"), (2, "b")]]
+
+
+def test_a_resume_seeks(tmp_path, monkeypatch):
+    path = write(tmp_path / "a.csv", [(i, "x" * 50) for i in range(20_000)])
+    stage = bind(resolve(parsed([path])))
+    blocks = list(stage.blocks(START, Context()))
+    late = blocks[-1].at
+    opened = fp.File.open
+    read = []
+
+    class Counting:
+        def __init__(self, stream):
+            self.stream = stream
+
+        def read(self, size):
+            data = self.stream.read(size)
+            read.append(len(data))
+            return data
+
+        def __getattr__(self, name):
+            return getattr(self.stream, name)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            self.stream.close()
+
+    monkeypatch.setattr(fp.File, "open", lambda self: Counting(opened(self)))
+    rest = list(stage.blocks(late, Context()))
+    assert [dict(row) for row in rest[0].rows][:1] == [dict(row) for row in blocks[-1].rows][:1]
+    assert sum(read) < path.stat().st_size
+
+
+def test_rows_are_columns_until_they_are_looked_at(tmp_path):
+    path = write(tmp_path / "a.csv", [(1, "a"), (2, "b"), (3, "c")])
+    first, second = parsed([path]).batch(2)
+    assert isinstance(first, Rows)
+    assert first.arrow.schema == pa.schema([("id", pa.int64()), ("text", pa.string())])
+    assert list(second) == [{"id": 3, "text": "c"}]
+
+
+def test_names_and_types_are_fixed_by_the_first_file(tmp_path):
+    files = [write(tmp_path / "a.csv", [(1, "a")]), write(tmp_path / "b.csv", [("x", "b")])]
+    rows = iter(parsed(files))
+    assert next(rows) == {"id": 1, "text": "a"}
+    with pytest.raises(DataError, match=r"b\.csv, line 2, column 'id': 'x' is not int64; .* rows of .*a\.csv"):
+        next(rows)
+    # A shuffle deals the files in another order, and the types stay.
+    pipe = fp.from_sequence([str(file) for file in files]).open_files().shuffle(seed=1).parse_csv(columns=["text"])
+    assert resolve(pipe).op.identity()["types"] == [["text", "string"]]
+
+
+def test_identity_holds_options_and_types(tmp_path):
+    path = write(tmp_path / "a.csv", [(1, "a")])
+    one = resolve(parsed([path])).op.identity()
+    assert one == {"call": "parse_csv()", "types": [["id", "int64"], ["text", "string"]]}
+    other = resolve(parsed([path], schema={"id": "float32"})).op.identity()
+    assert other["types"] == [["id", "float"], ["text", "string"]]
+
+
+def test_rows_before_a_malformed_one_come_first(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("id,text\n" + "".join(f"{i},x\n" for i in range(5000)) + "oops\n" + "1,x\n" * 10)
+    rows = []
+    run = iter(parsed([path]))
+    with pytest.raises(DataError, match=r"a\.csv, line 5002: 1 value where there are 2 columns: 'oops'") as error:
+        rows.extend(run)
+    assert rows == [{"id": i, "text": "x"} for i in range(5000)]
+    assert "test_csv.py" in str(error.value)
+    with pytest.raises(DataError, match="line 5002"):
+        next(run)
+
+
+def test_a_cursor_before_a_malformed_row_leads_to_the_error(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("id\n1\n2\nx\n3\n")
+    stage = bind(resolve(parsed([path], schema={"id": "int64"})))
+    blocks = stage.blocks(START, Context())
+    ends = [next(blocks).end, next(blocks).end]
+    assert ends[-1].position == 2
+    with pytest.raises(DataError, match="line 4, column 'id'"):
+        list(stage.blocks(ends[-1], Context()))
+
+
+def test_an_error_downstream_names_file_and_line(tmp_path):
+    path = write(tmp_path / "a.csv", [(1, "two\nlines"), (2, "x"), (0, "y")])
+    with pytest.raises(fp.RowError) as error:
+        list(parsed([path]).map(lambda row: 1 // row["id"]))
+    assert (error.value.origin.source, error.value.origin.row) == (str(path), 5)
+
+
+def test_shown_as_code(tmp_path):
+    pipe = parsed([], delimiter=";", columns=["a"], schema={"a": "int8"}, null_values=["-"])
+    assert repr(pipe).endswith(".parse_csv(schema={'a': 'int8'}, columns=['a'], delimiter=';', null_values=['-'])\n)")
+    path = write(tmp_path / "a.csv", [(1, "a")])
+    assert resolve(parsed([path])).op.call() == "parse_csv()"
+
+
+def test_no_files():
+    assert list(parsed([])) == []
+
+
+def test_arguments_name_the_line():
+    with pytest.raises(ArgumentError, match="`delimiter` must be one ASCII character") as error:
+        parsed([], delimiter="--")
+    assert "test_csv.py" in str(error.value)
+
+
+def test_lineage(tmp_path, monkeypatch):
+    write(tmp_path / "a.csv", [(1, "a"), (2, "b\nc")])
+    write(tmp_path / "b.csv", [(n, "x" * 50) for n in range(1000)])
+    monkeypatch.chdir(tmp_path)
+    pipe = fp.list_files("*.csv").open_files().parse_csv(path_column="path", row_column="row", columns=["id"])
+    rows = check_operator(pipe, samples=4)
+    assert rows[:2] == [{"id": 1, "path": "a.csv", "row": 0}, {"id": 2, "path": "a.csv", "row": 1}]
+    assert rows[2:] == [{"id": n, "path": "b.csv", "row": n} for n in range(1000)]
+    assert resolve(pipe).op.identity()["types"] == [["id", "int64"]]
+    with pytest.raises(DataError, match=r"a\.csv has a column 'id' already; `row_column` needs another name"):
+        list(fp.list_files("*.csv").open_files().parse_csv(row_column="id"))
+
+
+def test_folders_give_columns(tmp_path):
+    files = []
+    for number, (year, code) in enumerate([("2023", "07"), ("2024", "a%2Fb"), ("2024", "__HIVE_DEFAULT_PARTITION__")]):
+        folder = tmp_path / f"year={year}" / f"code={code}"
+        folder.mkdir(parents=True)
+        files.append(write(folder / "a.csv", [(number, "x")]))
+    given = [{"year": 2023, "code": "07"}, {"year": 2024, "code": "a/b"}, {"year": 2024, "code": None}]
+    pipe = parsed(files)
+    assert check_operator(pipe) == [{"id": k, "text": "x", **row} for k, row in enumerate(given)]
+    assert resolve(pipe).op.identity()["types"][2:] == [["year", "int64"], ["code", "string"]]
+    assert check_operator(parsed(files, columns=["code", "id"])) == [
+        {"code": row["code"], "id": k} for k, row in enumerate(given)
+    ]
+    assert check_operator(parsed(files, columns=["year"])) == [{"year": row["year"]} for row in given]
+    own = write(tmp_path / "year=2024" / "own.csv", [("x",)], ["year"])
+    assert list(parsed([own])) == [{"year": "x"}]
+    with pytest.raises(DataError, match=r"own\.csv is in no folder code=..., and .*a\.csv is"):
+        list(parsed([files[0], write(tmp_path / "year=2024" / "own.csv", [(1, "y")])]))
+    with pytest.raises(DataError, match=r"has no column 'yeer', which `columns` names; did you mean 'year'"):
+        list(parsed(files, columns=["yeer"]))
+    with pytest.raises(DataError, match=r"has a column 'year' already; `path_column` needs"):
+        list(parsed(files, path_column="year"))
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "said"),
+    [
+        ({"path_column": 3}, ArgumentTypeError, "`path_column` must be the name of a column but got: 3"),
+        ({"path_column": "x", "row_column": "x"}, ArgumentError, "`path_column` and `row_column` must differ"),
+        ({"newlines_in_values": 0}, ArgumentTypeError, "`newlines_in_values` must be True or False but got: 0"),
+    ],
+)
+def test_bad_arguments(options, kind, said):
+    with pytest.raises(kind, match=said) as error:
+        parsed([], **options)
+    assert "test_csv.py" in str(error.value)
+
+
+def test_no_password_goes_into_a_column():
+    fs = fsspec.filesystem("memory")
+    fs.pipe("/me:secret@here/a.csv", b"x\n1\n")
+    try:
+        (row,) = fp.read_csv("memory://me:secret@here/a.csv", path_column="path")
+    finally:
+        fs.rm("/me:secret@here/a.csv")
+    assert row == {"x": 1, "path": "memory://***@here/a.csv"}

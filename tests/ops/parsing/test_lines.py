@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import gzip
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import feedpipe as fp
+from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, SourceError
+from feedpipe.testing import check_operator
+
+
+def lines_of(files, **options):
+    return fp.from_sequence([str(file) for file in files]).open_files().parse_lines(**options)
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_law(tmp_path, ending):
+    files = []
+    expected = []
+    for number, count in enumerate([3, 0, 40, 1]):
+        lines = [f"file {number} line {i}" for i in range(count)]
+        files.append(tmp_path / f"{number}.txt{ending}")
+        data = "\n".join(lines).encode()
+        files[-1].write_bytes(gzip.compress(data) if ending else data)
+        expected += lines
+    assert check_operator(lines_of(files)) == expected
+
+
+@given(st.lists(st.lists(st.text("ab\r é", max_size=5), max_size=9), max_size=4), st.booleans())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
+def test_law_of_random_files(tmp_path, files, ended):
+    for number, lines in enumerate(files):
+        end = "\n" if ended and lines else ""
+        (tmp_path / f"{number}.txt").write_bytes(("\n".join(lines) + end).encode())
+    got = check_operator(lines_of([tmp_path / f"{number}.txt" for number in range(len(files))]), samples=4)
+    expected = []
+    for lines in files:
+        text = "\n".join(lines) + ("\n" if ended and lines else "")
+        found = text.split("\n")
+        expected += [line.removesuffix("\r") for line in (found if found[-1] else found[:-1])]
+    assert got == expected
+
+
+def test_law_beyond_one_chunk(tmp_path):
+    # Chunks begin with 16 KiB: cursors point into the middle of a file.
+    expected = [f"{i:07d}" for i in range(20_000)]
+    (tmp_path / "a.txt").write_text("\n".join(expected))
+    with pa.CompressedOutputStream(str(tmp_path / "b.txt.zst"), "zstd") as stream:
+        stream.write("\n".join(expected).encode())
+    got = check_operator(lines_of([tmp_path / "a.txt", tmp_path / "b.txt.zst"]), samples=5)
+    assert got == expected * 2
+
+
+def test_a_file_that_vanished(tmp_path):
+    for name in "abc":
+        (tmp_path / name).write_text(f"{name}1\n{name}2\n")
+    rows = iter(fp.list_files(tmp_path).open_files().parse_lines())
+    assert next(rows) == "a1"
+    (tmp_path / "b").unlink()
+    assert next(rows) == "a2"
+    for _ in range(2):
+        with pytest.raises(SourceError, match=r"/b is not there: it has vanished(.|\n)*test_lines\.py:\d+"):
+            next(rows)
+
+
+def test_a_file_that_is_cut_short(tmp_path):
+    lines = [f"{i * 7919 % 100_003}" for i in range(20_000)]
+    packed = gzip.compress("\n".join(lines).encode())
+    (tmp_path / "a.gz").write_bytes(packed[: len(packed) // 2])
+    rows = []
+    with pytest.raises(DataError, match=r"a\.gz is damaged or cut short: decompression failed after \d+ bytes"):
+        rows.extend(lines_of([tmp_path / "a.gz"]))
+    assert len(rows) > 1000
+    assert rows == lines[: len(rows)]
+
+
+def test_a_file_that_is_not_compressed_so(tmp_path):
+    (tmp_path / "a.gz").write_text("plain\n")
+    with pytest.raises(DataError, match=r"a\.gz is not compressed in that way, or is damaged: .*`open_files\(comp"):
+        list(lines_of([tmp_path / "a.gz"]))
+    assert list(fp.list_files(tmp_path).open_files(compression=None).parse_lines()) == ["plain"]
+
+
+def test_lines_before_one_in_another_encoding(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"one\ncaf\xe9\nthree\n")
+    rows = iter(lines_of([tmp_path / "a.txt"]))
+    assert next(rows) == "one"
+    with pytest.raises(DataError, match=r"a\.txt, line 2: byte 0xe9 is not utf-8"):
+        next(rows)
+    assert list(lines_of([tmp_path / "a.txt"], encoding="latin-1")) == ["one", "café", "three"]
+    with pytest.raises(ArgumentError, match="`encoding` must be a text encoding"):
+        lines_of([], encoding="none")
+
+
+def test_what_is_no_file():
+    with pytest.raises(ArgumentTypeError, match=r"`parse_lines` reads files but got: 'a'; `\.open_files\(\)` comes"):
+        list(fp.from_sequence(["a"]).parse_lines())
+
+
+def test_an_error_downstream_names_file_and_line(tmp_path):
+    (tmp_path / "a.txt").write_text("1\n2\nx\n")
+    with pytest.raises(fp.RowError) as error:
+        list(lines_of([tmp_path / "a.txt"]).map(int))
+    assert (error.value.origin.source, error.value.origin.row) == (str(tmp_path / "a.txt"), 3)

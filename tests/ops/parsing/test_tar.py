@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import feedpipe as fp
+from feedpipe.core.context import Context
+from feedpipe.core.cursor import START
+from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, MissingError, SourceError
+from feedpipe.testing import check_operator
+
+
+def packed(first: int, count: int, size: int = 20) -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as tar:
+        for n in range(first, first + count):
+            for extension, data in (("txt", b"%d" % n * size), ("cls", b"%d" % n)):
+                member = tarfile.TarInfo(f"part/{n:05d}.{extension}")
+                member.size = len(data)
+                tar.addfile(member, io.BytesIO(data))
+    return made.getvalue()
+
+
+def expected(first: int, count: int, size: int = 20) -> list[dict[str, object]]:
+    return [
+        {"__key__": f"part/{n:05d}", "txt": b"%d" % n * size, "cls": b"%d" % n} for n in range(first, first + count)
+    ]
+
+
+def parsed(*files, **options):
+    return fp.from_sequence([str(file) for file in files]).open_files().parse_tar(**options)
+
+
+def zstd(data: bytes) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as stream:
+        stream.write(data)
+    return sink.getvalue().to_pybytes()
+
+
+@pytest.mark.parametrize(
+    ("ending", "compress"), [("tar", bytes), ("tar.gz", gzip.compress), ("tgz", gzip.compress), ("tar.zst", zstd)]
+)
+def test_law(tmp_path, ending, compress):
+    files, rows = [], []
+    for number, count in enumerate([3, 0, 25, 1]):
+        files.append(tmp_path / f"{number}.{ending}")
+        files[-1].write_bytes(compress(packed(100 * number, count)))
+        rows += expected(100 * number, count)
+    assert check_operator(parsed(*files)) == rows
+
+
+def test_law_behind_streamed_files(tmp_path):
+    for number in range(3):
+        (tmp_path / f"{number}.tar").write_bytes(packed(10 * number, 4))
+    files = fp.list_files(tmp_path).filter(lambda path: "1" not in path[-5:]).open_files()
+    assert check_operator(files.parse_tar()) == expected(0, 4) + expected(20, 4)
+
+
+def test_path_column(tmp_path):
+    (tmp_path / "a.tar").write_bytes(packed(0, 2))
+    rows = check_operator(parsed(tmp_path / "a.tar", path_column="tar"))
+    assert [row["tar"] for row in rows] == [str(tmp_path / "a.tar")] * 2
+    with pytest.raises(DataError, match="is the second 'txt' of its row"):
+        list(parsed(tmp_path / "a.tar", path_column="txt"))
+    with pytest.raises(ArgumentError, match="`path_column` must be another key"):
+        parsed(path_column="__key__")
+    with pytest.raises(ArgumentTypeError, match="`path_column` must be the name of a key but got: 3"):
+        parsed(path_column=3)
+
+
+def test_rows_before_a_damaged_place_come_first(tmp_path):
+    data = packed(0, 20)
+    (tmp_path / "a.tar").write_bytes(data[: 20 * 1024 + 100])
+    (tmp_path / "b.tar").write_bytes(packed(20, 20))
+    rows = []
+    with pytest.raises(DataError, match=r"a\.tar, byte 20480: the file is cut short(.|\n)*test_tar\.py:\d+"):
+        rows.extend(parsed(tmp_path / "a.tar", tmp_path / "b.tar"))
+    assert rows == expected(0, 9)
+
+
+@given(st.integers(0, 40_960))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
+def test_a_compressed_file_that_is_cut_short(tmp_path, size):
+    data = gzip.compress(packed(0, 19, 2000))
+    size %= len(data)
+    (tmp_path / "a.tar.gz").write_bytes(data[:size])
+    rows = []
+    with pytest.raises((DataError, SourceError), match=r"a\.tar\.gz"):
+        rows.extend(parsed(tmp_path / "a.tar.gz"))
+    assert rows == expected(0, 19, 2000)[: len(rows)]
+
+
+def test_a_file_that_vanished(tmp_path):
+    for name in "ab":
+        (tmp_path / f"{name}.tar").write_bytes(packed(0, 1))
+    rows = iter(fp.list_files(tmp_path).open_files().parse_tar())
+    assert next(rows) == expected(0, 1)[0]
+    (tmp_path / "b.tar").unlink()
+    with pytest.raises(MissingError, match="b.tar is not there"):
+        next(rows)
+
+
+def test_an_error_downstream_names_tar_and_key(tmp_path):
+    (tmp_path / "a.tar").write_bytes(packed(0, 9))
+    with pytest.raises(fp.RowError) as caught:
+        list(parsed(tmp_path / "a.tar").map(lambda row: 1 // (int(row["cls"]) - 7)))
+    assert caught.value.origin is not None
+    assert caught.value.origin[:2] == (str(tmp_path / "a.tar"), 7 * 2048)
+    assert "a.tar, part/00007 at byte 14336" in str(caught.value)
+
+
+def test_what_is_no_file():
+    with pytest.raises(ArgumentTypeError, match=r"`parse_tar` reads files but got: 'a'; `\.open_files\(\)` comes"):
+        list(fp.from_sequence(["a"]).parse_tar())
+
+
+def test_blocks_are_bounded_in_bytes(tmp_path):
+    (tmp_path / "a.tar").write_bytes(packed(0, 1, 1)[:2048] + packed(100_000, 40, 2**18))
+    stage = parsed(tmp_path / "a.tar")._stage()
+    sizes = [sum(len(row["txt"]) for row in block.rows) for block in stage.blocks(START, Context())]
+    assert max(sizes) < 2**22 + 2**21

@@ -1,0 +1,181 @@
+"""Where the work is dealt, and what each shard gets."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import feedpipe as fp
+from feedpipe.core.context import Context
+from feedpipe.core.cursor import START
+from feedpipe.engine.stage import resolve
+from feedpipe.plan.plan import Plan
+from feedpipe.plan.shard_operators import Deal, DealRows
+from feedpipe.testing import check_operator
+
+
+def plan(pipe: fp.Pipe[object], *, shards: int | None = None, world_size: int = 1, workers: int = 0) -> Plan:
+    return Plan(resolve(pipe), seed=0, rank=0, world_size=world_size, workers=workers, shards=shards)
+
+
+def calls(pipe: fp.Pipe[object], shards: int = 4) -> list[str]:
+    stage = plan(pipe, shards=shards).shard_stage(1)
+    found = []
+    while stage is not None:
+        found.append(stage.op.kind)
+        stage = stage.inputs[0] if stage.inputs else None
+    return found[::-1]
+
+
+@given(st.integers(0, 200), st.integers(1, 6), st.integers(1, 20), st.booleans())
+def test_dealt_units_are_all_rows_once(count, shards, unit, permuted):
+    source = fp.from_sequence(range(count))
+    parts = [check_operator(source.then(Deal(shards, shard, unit, permuted)), samples=1) for shard in range(shards)]
+    assert Counter(sum(parts, [])) == Counter(range(count))
+    assert max(map(len, parts)) - min(map(len, parts)) <= unit
+    if not permuted and unit == 1:
+        assert parts == [list(range(shard, count, shards)) for shard in range(shards)]
+
+
+@given(st.integers(0, 60), st.integers(1, 5))
+def test_dealt_rows_are_all_rows_once(count, shards):
+    source = fp.from_sequence(range(count)).filter(lambda x: True)
+    for shard in range(shards):
+        rows = check_operator(source.then(DealRows(shards, shard)), samples=2)
+        assert rows == list(range(shard, count, shards))
+
+
+def test_what_all_shards_read_is_read_once_whichever_begins():
+    runs = []
+
+    def numbers():
+        runs.append(1)
+        yield from range(7)
+
+    dealt = plan(fp.from_iterable(numbers), shards=3)
+    context = Context(shards=(0, 1, 2))
+    for shard in (2, 0, 1):
+        blocks = dealt.shard_stage(shard).blocks(START, replace(context, shard=shard))
+        assert [row for block in blocks for row in block.rows] == list(range(shard, 7, 3))
+    assert len(runs) == 1
+
+
+def test_what_all_shards_read_fails_for_each_of_them():
+    def numbers():
+        yield from range(7)
+        raise OSError("gone")
+
+    dealt = plan(fp.from_iterable(numbers), shards=3)
+    context = Context(shards=(0, 1, 2))
+    for shard in (2, 0, 1):  # who asks later does not take the failure for an end
+        got = []
+        with pytest.raises(fp.RowError, match="gone"):
+            for block in dealt.shard_stage(shard).blocks(START, replace(context, shard=shard)):
+                got.extend(block.rows)
+        assert got == list(range(shard, 7, 3))
+
+
+def test_the_deal_stands_behind_the_indexed_part():
+    source = fp.from_sequence(range(100)).map(abs)
+    assert calls(source.filter(bool).map(abs)) == ["from_sequence", "map", "deal", "filter", "map"]
+    assert calls(source.shuffle().filter(bool)) == ["from_sequence", "map", "shuffle", "deal", "filter"]
+    assert calls(source.batch(4).filter(bool)) == ["from_sequence", "map", "batch", "deal", "filter"]
+
+
+def test_the_deal_stands_behind_what_looks_at_positions():
+    source = fp.from_sequence(range(100)).filter(bool)
+    assert calls(source.take(5).map(abs)) == ["from_sequence", "filter", "take", "deal_rows", "map"]
+    assert calls(source.enumerate().map(str))[-2:] == ["deal_rows", "map"]
+
+
+def test_each_input_of_concat_is_dealt_by_itself():
+    a = fp.from_sequence(range(100)).filter(bool)
+    b = fp.from_iterable(range(10))
+    stage = plan(a.concat(b).map(abs), shards=4).shard_stage(1)
+    concat = stage.input
+    assert [source.op.kind for source in concat.inputs] == ["filter", "deal_rows"]
+
+
+@pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
+def test_units_without_a_full_round_are_shared():
+    files = [list(range(10 * k, 10 * k + 10)) for k in range(10)]
+    pipe = fp.from_sequence(files).flat_map(lambda rows: rows)
+    parts = [list(fp.Loader(pipe, rank=r, world_size=4, even=None)) for r in range(4)]
+    assert sorted(sum(parts, [])) == list(range(100))
+    assert {len(part) for part in parts} == {25}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        list(fp.Loader(fp.from_sequence(files[:8]).flat_map(lambda rows: rows), rank=0, world_size=4, even=None))
+    with pytest.warns(UserWarning, match="2 of the 2 inputs of `flat_map` are no full round of 4 shards"):
+        list(fp.Loader(fp.from_sequence(files[:2]).flat_map(lambda rows: rows), rank=0, world_size=4, even=None))
+
+
+@given(st.integers(1, 70), st.integers(1, 24))
+def test_units_are_dealt_evenly_and_few_shards_read_the_same(units, shards):
+    readers = Counter()
+
+    def rows(unit: int) -> list[tuple[int, int]]:
+        readers[unit] += 1
+        return [(unit, k) for k in range(shards)]
+
+    pipe = fp.from_sequence(range(units)).flat_map(rows)
+    dealt = plan(pipe, shards=shards)
+    parts = [sum((b.rows for b in dealt.shard_stage(s).blocks(START, Context(shard=s))), []) for s in range(shards)]
+    assert sorted(sum(parts, [])) == [(unit, k) for unit in range(units) for k in range(shards)]
+    assert {len(part) for part in parts} == {units}
+    for divisor in range(1, shards + 1):
+        if shards % divisor == 0:  # else these would make up one more round for so many groups
+            assert sum(count > shards // divisor for count in readers.values()) < divisor
+
+
+def test_processes_that_run_groups_share_nothing():
+    pipe = fp.from_sequence(range(4)).flat_map(range).shuffle(window=4)
+    (common,) = plan(pipe, workers=2).common()
+    assert (common.groups, common.readers(1, 2), common.readers(1, 8), common.readers(2, 4)) == (4, 1, 2, 2)
+
+
+def test_one_file_for_eight_shards_is_read_once_by_a_process():
+    reads = []
+
+    def rows(name: str):
+        reads.append(name)
+        yield from range(1000)
+
+    loader = fp.Loader(fp.from_sequence(["one"]).flat_map(rows).shuffle(window=10).batch(7))
+    assert sorted(sum(loader, [])) == list(range(1000))
+    assert reads == ["one"]
+
+
+def test_virtual_shards():
+    shuffled = fp.from_sequence(range(9)).filter(bool).shuffle(window=3)
+    assert [plan(shuffled, world_size=r, workers=w).shards for r, w in ((1, 0), (1, 8), (1, 9), (3, 2))] == [
+        8,
+        8,
+        9,
+        24,
+    ]
+    plain = fp.from_sequence(range(9)).filter(bool)
+    assert [plan(plain, world_size=r, workers=w).shards for r, w in ((1, 0), (1, 4), (3, 2))] == [1, 4, 6]
+    assert plan(fp.from_sequence(range(9)).shuffle().batch(2)).shards == 0
+
+
+def test_units_come_in_another_order_each_epoch_where_a_shuffle_follows():
+    pipe = fp.from_sequence(range(4000)).filter(lambda x: True)
+    loader = fp.Loader(pipe.shuffle(window=2))
+    first, second = (np.array(list(loader)) for _ in range(2))
+    assert np.abs(first - second).mean() > 500
+    assert list(fp.Loader(pipe)) == list(range(4000))
+
+
+def test_keys_do_not_depend_on_which_shards_a_process_runs():
+    pipe = fp.from_sequence(range(200)).filter(lambda x: True).map(lambda x, rng: (x, rng.random()), rng=True)
+    pipe = pipe.shuffle(window=8)
+    whole = dict(fp.Loader(pipe, shards=8))
+    parts = [list(fp.Loader(pipe, rank=r, world_size=4, even=None, shards=8)) for r in range(4)]
+    assert {x: draw for part in parts for x, draw in part} == whole

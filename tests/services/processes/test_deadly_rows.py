@@ -1,0 +1,156 @@
+"""A row that ends its worker each time becomes an error that names it; one that does so once is no loss."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+
+import pyarrow.fs  # noqa: F401  # so that workers have it from their server
+import pytest
+
+import feedpipe as fp
+from feedpipe.errors import WorkerError
+from feedpipe.services.processes.worker_handle import Worker
+
+DEADLY = 137
+
+
+def lethal(row):
+    if int(row) == DEADLY:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return int(row)
+
+
+def given(loader):
+    """The rows up to the error, and the error."""
+    got = []
+    with pytest.raises(WorkerError) as caught:
+        for element in loader:
+            got.append(element)
+    return got, str(caught.value)
+
+
+def numbers(count=400):
+    return fp.from_sequence(range(count))
+
+
+def files(folder):
+    for number in range(8):
+        (folder / f"{number}.txt").write_text("".join(f"{row}\n" for row in range(50 * number, 50 * number + 50)))
+    return fp.list_files(f"{folder}/*.txt")
+
+
+PIPES = {
+    "in a block": lambda pipe: pipe.map(lethal),
+    "in a batch": lambda pipe: pipe.map(lethal).batch(8),
+    "filter": lambda pipe: pipe.filter(lambda row: lethal(row) >= 0),
+    "flat_map": lambda pipe: pipe.flat_map(lambda row: [row, lethal(row)]).batch(3),
+    "flat_map, lazily": lambda pipe: pipe.flat_map(lambda row: map(lethal, [0, row, 0])),
+    "window": lambda pipe: pipe.map(lethal).shuffle(window=20),
+    "ahead": lambda pipe: pipe.filter(bool).map(lethal).prefetch(40).batch(5),
+}
+
+
+@pytest.mark.parametrize("name", PIPES)
+def test_the_error_names_source_and_row(name, deaths):
+    with deaths(least=2), fp.Loader(PIPES[name](numbers()), workers=2) as loader:
+        _, said = given(loader)
+    assert f"on from_sequence, row {DEADLY + 1}" in said
+    assert "died there 3 times" in said and f"at {__file__}:" in said
+
+
+@pytest.mark.parametrize("name", ["in a batch", "flat_map", "ahead"])
+def test_the_error_names_file_and_row(name, tmp_path, deaths):
+    pipe = PIPES[name](files(tmp_path).open_files().parse_lines())
+    with deaths(least=2), fp.Loader(pipe, workers=1) as loader:
+        _, said = given(loader)
+    assert f"on {tmp_path}/2.txt, line 38" in said
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_comes_before_is_delivered(workers, deaths):
+    for pipe, before in (
+        (numbers().map(lethal), list(range(DEADLY))),
+        (numbers().map(lethal).batch(10), [list(range(row, row + 10)) for row in range(0, 130, 10)]),
+    ):
+        with deaths(least=2), fp.Loader(pipe, workers=workers) as loader:
+            assert given(loader)[0] == before
+
+
+def test_the_whole_story_in_one_message(deaths):
+    with deaths(least=2), fp.Loader(numbers().map(lethal), workers=2) as loader:
+        _, said = given(loader)
+    for part in ("worker 1 (process ", "SIGKILL", "MiB of memory", f"element {DEADLY} of the epoch", "`.map(lethal)`"):
+        assert part in said
+
+
+def test_the_iterator_raises_it_again_and_the_next_epoch_tries_anew(tmp_path, deaths):
+    mend = tmp_path / "mend"
+
+    def unless_mended(row):
+        return row if mend.exists() else lethal(row)
+
+    with fp.Loader(numbers().map(unless_mended), workers=2) as loader:
+        iterator = iter(loader)
+        with deaths(least=2):
+            first = given(iterator)
+        assert len(first[0]) == DEADLY
+        assert given(iterator) == ([], first[1])
+        mend.touch()
+        assert list(loader) == list(range(400))
+
+
+def test_a_run_begins_without_the_care_that_the_last_one_ended_with(monkeypatch, deaths):
+    careful, order = {}, Worker.order
+
+    def noted(worker, what):
+        careful.setdefault(what.run, []).append(what.careful)
+        order(worker, what)
+
+    monkeypatch.setattr(Worker, "order", noted)
+    with deaths(least=4), fp.Loader(numbers().map(lethal), workers=1) as loader:
+        for _ in range(2):
+            given(loader)
+    assert [(run[0], run[-1]) for run in careful.values()] == [(False, True)] * 2
+
+
+def once(how):
+    """A function that ends its process in some way, at one row and once."""
+
+    def function(row, flag):
+        if row == DEADLY and not flag.exists():
+            flag.touch()
+            how()
+        return row
+
+    return function
+
+
+ENDS = {
+    "SIGSEGV": lambda: ctypes.string_at(0),
+    "SIGABRT": os.abort,
+    "SIGTERM": lambda: os.kill(os.getpid(), signal.SIGTERM),
+    "exited with status 7": lambda: os._exit(7),
+}
+
+
+@pytest.mark.parametrize("said", ENDS)
+def test_once_is_no_loss(said, tmp_path, deaths):
+    flag, function = tmp_path / "flag", once(ENDS[said])
+    with deaths() as warned, fp.Loader(numbers().map(lambda row: function(row, flag)).batch(6), workers=2) as loader:
+        assert sum(loader, []) == list(range(400))
+    assert len(warned) == 1 and said in warned[0]
+
+
+def test_a_death_says_nothing_of_an_earlier_run(tmp_path, processes, deaths):
+    mend = tmp_path / "mend"
+    with fp.Loader(numbers().map(lambda row: row if mend.exists() else lethal(row)), workers=1) as loader:
+        with deaths(least=2):
+            given(loader)
+        mend.touch()
+        with deaths() as warned:
+            for row in loader:
+                if row == 50:
+                    processes.kill(processes.workers())
+    assert not any("from_sequence" in text for text in warned)

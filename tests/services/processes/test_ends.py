@@ -1,0 +1,271 @@
+"""Workers end with the program, however that ends; Ctrl-C is the program's own affair."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+import feedpipe as fp
+
+START_METHODS = ["forkserver", "spawn", "fork"]
+
+BEGIN = """
+import os, re, signal, sys
+import feedpipe as fp
+
+def say(what):
+    os.write(1, f"{what}\\n".encode())
+
+def spin(row):
+    say("inside")
+    while True:
+        pass
+
+def nap(row):
+    say("inside")
+    signal.pause()
+
+def hold(row):  # the interpreter's lock
+    say("inside")
+    re.match("(a+)+b", "a" * 60)
+
+def work(row):
+    for _ in range(1000):
+        row += 1
+    return row
+
+def loader(function, start_method):
+    return fp.Loader(fp.from_sequence(range(10**6)).map(function), fp.MultiProcess(2, start_method=start_method))
+"""
+
+
+@pytest.fixture
+def program(script, processes):
+    """Starts a program, waits until it has said some lines, and gives it and its processes."""
+    started = []
+
+    def start(source, *lines):
+        process = script.start(BEGIN + source)
+        started.append(process)
+        for line in lines:
+            assert process.stdout.readline() == f"{line}\n", process.stderr.read()
+        return process, processes.below(process.pid)
+
+    yield start
+    for process in started:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # who has outlived it, too, would keep its output open
+        process.communicate()
+
+
+def killed(process, others, ended):
+    process.kill()
+    process.wait()
+    ended(others)
+
+
+@pytest.mark.parametrize("start_method", START_METHODS)
+@pytest.mark.parametrize("function", ["spin", "nap"])
+def test_the_program_is_killed_while_workers_are_stuck(function, start_method, program, processes):
+    process, others = program(f"list(loader({function}, '{start_method}'))", "inside", "inside")
+    assert len(others) >= 2
+    killed(process, others, processes.ended)
+
+
+@pytest.mark.parametrize("start_method", START_METHODS)
+def test_the_program_is_killed_while_workers_hold_the_lock_of_the_interpreter(start_method, program, processes):
+    process, others = program(f"list(loader(hold, '{start_method}'))", "inside", "inside")
+    killed(process, others, processes.ended)
+
+
+@pytest.mark.parametrize("start_method", START_METHODS)
+def test_the_program_is_killed_while_workers_are_idle(start_method, program, processes):
+    source = f"x = iter(loader(work, '{start_method}')); next(x); next(x); say('idle'); signal.pause()"
+    process, others = program(source, "idle")
+    killed(process, others, processes.ended)
+
+
+@pytest.mark.parametrize("start_method", START_METHODS)
+def test_the_program_is_killed_while_workers_are_busy(start_method, program, processes):
+    source = f"""
+for row in loader(work, '{start_method}'):
+    if row == 2000: say('on')
+"""
+    process, others = program(source, "on")
+    killed(process, others, processes.ended)
+
+
+def test_the_program_is_killed_before_there_are_workers(program, processes):
+    process, others = program("x = loader(work, 'forkserver'); say('made'); signal.pause()", "made")
+    assert len(others) == 1
+    killed(process, others, processes.ended)
+
+
+def test_the_program_is_killed_with_two_loaders_whose_workers_were_started_in_turn(program, processes):
+    source = """
+import warnings; warnings.simplefilter("ignore")
+one = loader(lambda row: os.getpid(), 'fork')
+other = loader(lambda row: os.getpid(), 'fork')
+a, b = iter(one), iter(other)
+first = next(a), next(b)
+os.kill(first[0], 9)
+while next(a) == first[0] or next(a) == first[0]: pass
+say('idle')
+signal.pause()
+"""
+    process, others = program(source, "idle")
+    assert len(others) == 4
+    killed(process, others, processes.ended)
+
+
+@pytest.mark.parametrize(
+    ("start_method", "end"),
+    [
+        ("forkserver", ""),
+        ("spawn", ""),
+        ("fork", ""),
+        ("forkserver", "sys.exit(0)"),
+        ("spawn", "next(x); sys.exit(0)"),
+        ("fork", "next(x); sys.exit(0)"),
+        ("forkserver", "list(zip(x, range(9))); loader.close()"),
+        ("forkserver", "x = list(zip(x, range(9)))"),
+    ],
+)
+def test_the_program_ends_without_closing(start_method, end, script):
+    assert script.run(BEGIN + f"loader = loader(work, '{start_method}')\nx = iter(loader)\n{end}\n") == ""
+
+
+def test_the_program_ends_in_the_loop_with_an_error(script):
+    process = script.start(BEGIN + "for row in loader(work, 'forkserver'): 1 // (row - 1003)\n")
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert err.count("Traceback") == 1 and err.endswith("ZeroDivisionError: integer division or modulo by zero\n")
+
+
+def test_the_program_ends_while_a_worker_is_stuck(script):
+    source = "x = iter(loader(lambda row: row and nap(row), 'forkserver')); next(x); sys.exit(0)"
+    assert set(script.run(BEGIN + source).split()) <= {"inside"}
+
+
+def test_workers_that_were_started_from_a_thread_outlive_it(script):
+    source = """
+import threading, warnings
+warnings.simplefilter("error")
+for method in ("forkserver", "spawn", "fork"):
+    x = iter(loader(work, method))
+    thread = threading.Thread(target=next, args=[x])
+    thread.start()
+    thread.join()
+    print(next(x), sum(1 for _ in zip(x, range(200))))
+"""
+    assert script.run(BEGIN + source) == "1001 200\n" * 3
+
+
+LOOP = """
+for row in loader(work, '{start_method}'):
+    if row % 1000 == {rows} % 1000 and row >= {rows}:
+        say('on')
+"""
+
+
+@pytest.mark.parametrize(("start_method", "rows"), [("forkserver", 1000), ("spawn", 1400), ("fork", 1000)])
+def test_interrupted_in_the_middle(start_method, rows, program, processes):
+    process, others = program(LOOP.format(start_method=start_method, rows=rows), "on")
+    interrupted(process, others, processes.ended)
+
+
+@pytest.mark.parametrize(
+    ("start_method", "moment"),
+    [
+        ("forkserver", 0),
+        ("forkserver", 1),
+        ("forkserver", 2),
+        ("forkserver", 3),
+        ("spawn", 1),
+        ("spawn", 3),
+        ("fork", 2),
+    ],
+)
+def test_interrupted_at_the_start(start_method, moment, program, processes):
+    source = f"""
+from feedpipe.workers.start import STARTERS
+starter, moment = STARTERS["{start_method}"], {moment}
+once = starter.start
+def start(*arguments):
+    global moment
+    moment -= 1
+    if not moment: say('now')
+    return once(*arguments)
+starter.start = start
+say('begin')
+x = loader(work, '{start_method}')
+if not moment: say('now')
+for row in x:
+    if moment > 0: say('now')
+"""
+    process, others = program(source, "begin", "now")
+    interrupted(process, others, processes.ended)
+
+
+def interrupted(process, others, ended):
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGINT
+    assert err.count("Traceback") == 1 and err.endswith("KeyboardInterrupt\n"), err
+    ended(others)
+
+
+def test_after_an_interrupt_the_loader_goes_on(tmp_path):
+    flag, owner = tmp_path / "flag", os.getpid()
+
+    def interrupt(row):
+        if row == 9 and not flag.exists():
+            flag.touch()
+            os.kill(owner, signal.SIGINT)
+        return row
+
+    with fp.Loader(fp.from_sequence(range(40)).map(interrupt), workers=2) as loader:
+        with pytest.raises(KeyboardInterrupt):
+            list(loader)
+        assert list(loader) == list(range(40))
+
+
+def test_an_interrupt_before_the_workers_are_all_there(monkeypatch):
+    from feedpipe.services.processes.start_methods import ForkServer
+
+    once, count = ForkServer.start, []
+
+    def start(self, *arguments):
+        count.append(1)
+        if len(count) == 2:
+            raise KeyboardInterrupt
+        return once(self, *arguments)
+
+    monkeypatch.setattr(ForkServer, "start", start)
+    with fp.Loader(fp.from_sequence(range(40)), workers=3) as loader:
+        with pytest.raises(KeyboardInterrupt):
+            list(loader)
+        assert list(loader) == list(range(40))
+
+
+def test_after_an_interrupt_the_next_epoch_has_new_processes(tmp_path: Path):
+    owner, done = os.getpid(), tmp_path / "done"
+
+    def interrupts(x: int) -> int:
+        if x == 5 and not done.exists():
+            done.touch()
+            os.kill(owner, signal.SIGINT)
+            signal.pause()
+        return os.getpid()
+
+    before: set[int] = set()
+    # An old process would be silent for ever.
+    with fp.Loader(fp.from_sequence(range(8)).map(interrupts), fp.MultiProcess(1, timeout=30)) as loader:
+        with pytest.raises(KeyboardInterrupt):
+            before.update(loader)
+        after = list(loader)
+    assert len(after) == 8 and before.isdisjoint(after)

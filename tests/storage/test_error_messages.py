@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import errno
+import socket
+
+import pytest
+
+from feedpipe.errors import masked
+from feedpipe.storage.error_messages import HDFS_UNKNOWN, passes, reason
+
+HEAD = "When reading information for key 'a.csv' in bucket 'data': AWS Error"
+GET = "AWS Error"
+
+
+class AnswerError(OSError):
+    def __init__(self, status: int) -> None:
+        super().__init__(f"{status}, message='...'")
+        self.status = status
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(f"{HEAD} UNKNOWN (HTTP status 503) during HeadObject operation: No response body."), "status 503"),
+        (OSError(f"{GET} UNKNOWN (HTTP status 500) during GetObject operation: "), "busy or fails (status 500)"),
+        (OSError(f"{GET} SLOW_DOWN during GetObject operation: Please reduce your request rate."), "(SLOW_DOWN)"),
+        (
+            OSError(
+                f"{GET} UNKNOWN (HTTP status 400) during GetObject operation: Unable to parse ExceptionName: "
+                "RequestTimeout Message: Your socket connection was not read from within the timeout period."
+            ),
+            "busy or fails (status 400)",
+        ),
+        (
+            OSError(
+                f"{GET} NETWORK_CONNECTION during GetObject operation: curlCode: 18, Transferred a partial file; "
+                "Details: end of response with 1047576 bytes missing"
+            ),
+            "transferred a partial file",
+        ),
+        (OSError(f"{GET} NETWORK_CONNECTION during GetObject operation: what"), "the connection failed"),
+        (ConnectionResetError(errno.ECONNRESET, "?"), "Connection reset by peer"),
+        (ConnectionError("6 bytes came of 10"), "6 bytes came of 10"),
+        (TimeoutError(), "TimeoutError"),
+        (OSError(errno.EHOSTUNREACH, "?"), "No route to host"),
+        (OSError(HDFS_UNKNOWN, "?"), "HDFS does not answer, or refuses"),
+        (socket.gaierror(socket.EAI_AGAIN, "?"), "no network"),
+        (AnswerError(429), "answers with status 429"),
+    ],
+)
+def test_what_may_pass(error: OSError, said: str) -> None:
+    assert passes(error)
+    assert said in reason(error)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(f"{HEAD} ACCESS_DENIED during HeadObject operation: No response body."), "AWS_ACCESS_KEY_ID"),
+        (OSError(f"{GET} SIGNATURE_DOES_NOT_MATCH during GetObject operation: The ..."), "the secret key is wrong"),
+        (OSError(f"{GET} INVALID_ACCESS_KEY_ID during GetObject operation: The ..."), "does not know the access key"),
+        (
+            OSError(
+                f"{GET} UNKNOWN (HTTP status 400) during ListObjectsV2 operation: Unable to parse ExceptionName: "
+                "ExpiredToken Message: The provided token has expired."
+            ),
+            "the credentials have expired",
+        ),
+        (OSError(f"{HEAD} UNKNOWN (HTTP status 301) during HeadObject operation: No response body."), "another region"),
+        (OSError(f"{HEAD} UNKNOWN (HTTP status 400) during HeadObject operation: No response body."), "AWS_REGION"),
+        (OSError(f"{HEAD} NO_SUCH_BUCKET during HeadObject operation: x"), "there is no such bucket"),
+        (
+            OSError(f"{GET} UNKNOWN (HTTP status 418) during GetObject operation: I am\n a teapot"),
+            "I am a teapot (418)",
+        ),
+        (
+            OSError(f"{GET} NETWORK_CONNECTION during GetObject operation: curlCode: 6, Could not resolve hostname; D"),
+            "there is no host of that name",
+        ),
+        (OSError(f"{GET} NETWORK_CONNECTION during GetObject operation: curlCode: 60, SSL peer; D"), "sSL peer"),
+        (socket.gaierror(socket.EAI_NONAME, "?"), "there is no host of that name"),
+        (PermissionError(errno.EACCES, "?"), "Permission denied"),
+        (FileNotFoundError(errno.ENOENT, "?"), "No such file or directory"),
+        (OSError("Unable to load libjvm\ndlopen(/usr/lib/jvm/...) failed\n" * 20), "let JAVA_HOME name its folder"),
+        (OSError("Unable to load libhdfs\ndlopen ..."), "ARROW_LIBHDFS_DIR"),
+        (AnswerError(403), "access is denied"),
+        (AnswerError(418), "status 418"),
+    ],
+)
+def test_what_does_not(error: OSError, said: str) -> None:
+    assert not passes(error)
+    assert said in reason(error)
+    assert "\n" not in reason(error) and len(reason(error)) < 250
+
+
+def test_hdfs_without_class_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLASSPATH", "/some.jar")
+    assert "CLASSPATH" not in reason(OSError(HDFS_UNKNOWN, ""))
+    monkeypatch.delenv("CLASSPATH")
+    assert "`hadoop classpath --glob`" in reason(OSError(HDFS_UNKNOWN, ""))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("s3://key:secret@bucket/a.csv", "s3://***@bucket/a.csv"),
+        ("s3://key:sec%2Fret@bucket", "s3://***@bucket"),
+        ("cannot read 's3://a:b@c/d' and https://e:f@g", "cannot read 's3://***@c/d' and https://***@g"),
+        ("hdfs://me@host:8020/a", "hdfs://me@host:8020/a"),
+        ("s3://bucket/a@b:c@d", "s3://bucket/a@b:c@d"),
+        ("/data/a:b@c", "/data/a:b@c"),
+    ],
+)
+def test_masked(text: str, shown: str) -> None:
+    assert masked(text) == shown
+    assert masked(shown) == shown
+    assert reason(OSError(text)) == shown
