@@ -27,7 +27,7 @@ from types import FrameType
 from typing import NamedTuple
 
 
-class Where(NamedTuple):
+class CallSite(NamedTuple):
     """A line of the user's code."""
 
     file: str
@@ -54,7 +54,7 @@ class Origin(NamedTuple):
 _SECRET = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*@")
 
 
-def masked(text: str) -> str:
+def redacted(text: str) -> str:
     """`text` without the names and passwords in its URLs: `s3://***@bucket`."""
     return _SECRET.sub("***@", text)
 
@@ -63,7 +63,7 @@ class FeedpipeError(Exception):
     """The base of all errors of this package; none shows a password."""
 
     def __init__(self, message: str = "") -> None:
-        super().__init__(masked(message))
+        super().__init__(redacted(message))
 
 
 class ArgumentError(FeedpipeError, ValueError):
@@ -109,7 +109,7 @@ class RowError(FeedpipeError, RuntimeError):
         origin: file and row that the failing row came from, if they could be found again.
     """
 
-    def __init__(self, message: str, *, operator: str, where: Where | None, origin: Origin | None) -> None:
+    def __init__(self, message: str, *, operator: str, where: CallSite | None, origin: Origin | None) -> None:
         super().__init__(message)
         self.operator = operator
         self.where = where
@@ -119,7 +119,7 @@ class RowError(FeedpipeError, RuntimeError):
         return _row_error, (str(self), self.operator, self.where, self.origin)
 
 
-def _row_error(message: str, operator: str, where: Where | None, origin: Origin | None) -> RowError:
+def _row_error(message: str, operator: str, where: CallSite | None, origin: Origin | None) -> RowError:
     return RowError(message, operator=operator, where=where, origin=origin)
 
 
@@ -151,26 +151,26 @@ class StateWarning(UserWarning):
     """A state was loaded although something differs."""
 
 
-def caller() -> Where | None:
+def call_site() -> CallSite | None:
     """The innermost line on the stack that is not feedpipe's own."""
     frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
         if module != "feedpipe" and not module.startswith("feedpipe."):
-            return Where(frame.f_code.co_filename, frame.f_lineno)
+            return CallSite(frame.f_code.co_filename, frame.f_lineno)
         frame = frame.f_back
     return None
 
 
-def located(message: str, where: Where | None = None) -> str:
+def with_call_site(message: str, where: CallSite | None = None) -> str:
     """`message`, with the line of the user's code that it is about."""
-    where = where or caller()
+    where = where or call_site()
     return f"{message}\n  at {where.file}:{where.line}" if where else message
 
 
 def warn(message: str, category: type[Warning]) -> None:
     """Warns with the user's line: the innermost on the stack that is not feedpipe's own."""
-    where = caller()
+    where = call_site()
     if where is None:
         warnings.warn(message, category, stacklevel=2)
     else:

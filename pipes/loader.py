@@ -18,8 +18,8 @@ from .errors import (
     PlanWarning,
     StateError,
     StateWarning,
-    located,
     warn,
+    with_call_site,
 )
 from .loading.epoch import Epoch, Info
 from .loading.rank import rank_of
@@ -91,10 +91,12 @@ class Loader(Generic[T_co]):
         steps: int | None = None,
     ) -> None:
         if not isinstance(pipe, Pipe):
-            raise ArgumentTypeError(located(f"`pipe` must be a Pipe but got: {pipe!r}"))
+            raise ArgumentTypeError(with_call_site(f"`pipe` must be a Pipe but got: {pipe!r}"))
         check_int("workers", workers, least=0)
         if service is not None and workers:
-            raise ArgumentError(located(f"`workers` is part of a service, so give it to {type(service).__name__}"))
+            raise ArgumentError(
+                with_call_site(f"`workers` is part of a service, so give it to {type(service).__name__}")
+            )
         check_choice("even", even, ("drop", "pad", "error", "auto", None))
         self._pipe = pipe
         self._service = service or (MultiProcess(workers) if workers else InProcess())

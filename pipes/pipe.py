@@ -9,7 +9,7 @@ from .core.graph import Node, chain_code
 from .core.operator import Operator
 from .engine.run import Run, at_index, length_of
 from .engine.stage import Stage, bind, resolve
-from .errors import ArgumentError, ArgumentTypeError, caller, located
+from .errors import ArgumentError, ArgumentTypeError, call_site, with_call_site
 from .ops.batch import batch as _batch
 from .ops.collate import collate as _collate
 from .ops.concat import concat as _concat
@@ -73,13 +73,13 @@ class Pipe(Node, Generic[T_co]):
         """This pipe with `op` behind it; `others` are further inputs. For authors of operators."""
         for other in others:
             if not isinstance(other, Pipe):
-                raise ArgumentTypeError(located(f"`{op.kind}` joins pipes but got: {other!r}"))
-        return cast("Pipe[U]", Pipe(op, (self, *others), caller()))
+                raise ArgumentTypeError(with_call_site(f"`{op.kind}` joins pipes but got: {other!r}"))
+        return cast("Pipe[U]", Pipe(op, (self, *others), call_site()))
 
     @staticmethod
     def source(op: Operator) -> Pipe[U]:  # pyright: ignore[reportInvalidTypeVarUse]
         """A pipe that begins with `op`. For authors of sources."""
-        return cast("Pipe[U]", Pipe(op, (), caller()))
+        return cast("Pipe[U]", Pipe(op, (), call_site()))
 
     def pipe(self, function: Callable[Concatenate[Pipe[T_co], P], U], *args: P.args, **kwargs: P.kwargs) -> U:
         """`function(self, *args, **kwargs)`: chains a function that takes a pipe, with its types.
@@ -111,7 +111,7 @@ class Pipe(Node, Generic[T_co]):
             return cast("T_co", at_index(self._stage(), index))
         start, stop, step = index.indices(len(self))
         if step < 1:
-            raise ArgumentError(located(f"the step of a slice must be >= 1 but got: {step}"))
+            raise ArgumentError(with_call_site(f"the step of a slice must be >= 1 but got: {step}"))
         return self.slice(start, stop, step)
 
     def head(self, count: int = 5) -> list[T_co]:

@@ -6,9 +6,9 @@ from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 
 from ..errors import Origin
-from .block_size import Pace
+from .block_size import BlockSize
 from .cursor import Cursor
-from .rows import Indices, RowList, concat, take
+from .rows import BlockRows, Indices, concat, take
 
 
 @dataclass(slots=True)
@@ -22,7 +22,7 @@ class Block:
         origins: the source of each row; carried only in a replay that looks for it.
     """
 
-    rows: RowList
+    rows: BlockRows
     at: Cursor
     end: Cursor
     origins: list[Origin | None] | None = None
@@ -41,19 +41,19 @@ class Block:
             self.origins and self.origins[start:stop],
         )
 
-    def mapped(self, rows: RowList) -> Block:
+    def mapped(self, rows: BlockRows) -> Block:
         """This block with `rows` in place of as many of its own; fewer stand for the first ones."""
         if len(rows) == len(self.rows):
             return Block(rows, self.at, self.end, self.origins)
         count = len(rows)
         return Block(rows, self.at, self.at.advance(count), self.origins and self.origins[:count])
 
-    def kept(self, indices: Indices) -> tuple[RowList, list[Origin | None] | None]:
+    def kept(self, indices: Indices) -> tuple[BlockRows, list[Origin | None] | None]:
         """Rows and origins at `indices`."""
         return take(self.rows, indices), self.origins and [self.origins[i] for i in indices]
 
 
-def joined(blocks: list[Block]) -> tuple[RowList, list[Origin | None] | None]:
+def joined(blocks: list[Block]) -> tuple[BlockRows, list[Origin | None] | None]:
     """The rows and the origins of all blocks."""
     origins = [origin for block in blocks for origin in block.origins or ()]
     return concat([block.rows for block in blocks]), origins or None
@@ -87,13 +87,13 @@ def groups(blocks: Iterable[Block], size: int) -> Iterator[list[Block]]:
         yield held
 
 
-def in_pace(block: Block, pace: Pace) -> Iterator[Block]:
-    """The block in pieces no longer than the pace allows; copies nothing."""
+def split_block(block: Block, block_size: BlockSize) -> Iterator[Block]:
+    """The block in pieces no longer than the block_size allows; copies nothing."""
     start = 0
     while start < len(block):
-        stop = min(len(block), start + pace.rows())
+        stop = min(len(block), start + block_size.rows())
         piece = block.slice(start, stop)
-        pace.made(piece.rows)
+        block_size.produced(piece.rows)
         yield piece
         start = stop
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from time import perf_counter
 from typing import Protocol
 
-from .rows import RowList, nbytes
+from .rows import BlockRows, nbytes
 
 
-class Pace(Protocol):
+class BlockSize(Protocol):
     """How many rows the next block of one producer may hold."""
 
     def rows(self) -> int: ...
-    def made(self, rows: RowList) -> None: ...
+    def produced(self, rows: BlockRows) -> None: ...
 
 
 class Clock:
@@ -34,7 +34,7 @@ class Clock:
         self._away += perf_counter() - self._left
 
 
-class GrowingPace:
+class AdaptiveBlockSize:
     """Starts at one row and doubles while a block takes little time to produce and few bytes; shrinks when it does not.
 
     So the first row comes at once, a slow function is never run over a long block, and a fast one sees long blocks.
@@ -63,12 +63,12 @@ class GrowingPace:
         self._since = now
         return min(self._size, self._limit)
 
-    def made(self, rows: RowList) -> None:
+    def produced(self, rows: BlockRows) -> None:
         if rows:
             self._limit = max(1, self.BYTES * len(rows) // max(1, nbytes(rows)))
 
 
-class SinglePace:
+class OneRow:
     """One row a block: for a replay, and for a debugger."""
 
     __slots__ = ()
@@ -79,5 +79,5 @@ class SinglePace:
     def rows(self) -> int:
         return 1
 
-    def made(self, rows: RowList) -> None:
+    def produced(self, rows: BlockRows) -> None:
         pass

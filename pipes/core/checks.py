@@ -6,7 +6,7 @@ import operator
 import re
 from collections.abc import Callable
 
-from ..errors import ArgumentError, ArgumentTypeError, located
+from ..errors import ArgumentError, ArgumentTypeError, with_call_site
 
 _DECIMAL = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS = _DECIMAL | {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
@@ -20,29 +20,29 @@ def check_int(name: str, value: object, *, least: int) -> int:
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         raise ArgumentTypeError(
-            located(f"`{name}` must be an int but got: {value!r} of type {type(value).__name__}")
+            with_call_site(f"`{name}` must be an int but got: {value!r} of type {type(value).__name__}")
         ) from None
     if number < least:
-        raise ArgumentError(located(f"`{name}` must be >= {least} but got: {number}"))
+        raise ArgumentError(with_call_site(f"`{name}` must be >= {least} but got: {number}"))
     return number
 
 
 def check_seconds(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ArgumentTypeError(located(f"`{name}` must be a number of seconds but got: {value!r}"))
+        raise ArgumentTypeError(with_call_site(f"`{name}` must be a number of seconds but got: {value!r}"))
     if not value > 0:
-        raise ArgumentError(located(f"`{name}` must be > 0 but got: {value!r}"))
+        raise ArgumentError(with_call_site(f"`{name}` must be > 0 but got: {value!r}"))
 
 
 def check_callable(name: str, value: object) -> None:
     if not isinstance(value, Callable):  # type: ignore[arg-type]
-        raise ArgumentTypeError(located(f"`{name}` must be callable but got: {value!r}"))
+        raise ArgumentTypeError(with_call_site(f"`{name}` must be callable but got: {value!r}"))
 
 
 def check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
     if not any(value is choice or (type(value) is type(choice) and value == choice) for choice in choices):
         said = ", ".join(map(repr, choices))
-        raise ArgumentError(located(f"`{name}` must be one of {said} but got: {value!r}"))
+        raise ArgumentError(with_call_site(f"`{name}` must be one of {said} but got: {value!r}"))
 
 
 def check_bytes(name: str, value: object) -> int:
@@ -51,6 +51,6 @@ def check_bytes(name: str, value: object) -> int:
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", value)
         unit = _UNITS.get(match[2].upper()) if match else None
         if match is None or unit is None:
-            raise ArgumentError(located(f'`{name}` must be a size such as "1GiB" but got: {value!r}'))
+            raise ArgumentError(with_call_site(f'`{name}` must be a size such as "1GiB" but got: {value!r}'))
         return int(float(match[1]) * unit)
     return check_int(name, value, least=1)

@@ -13,12 +13,12 @@ import numpy as np
 
 from ..errors import Origin
 from .block import Block
-from .block_size import Clock, GrowingPace, Pace, SinglePace
+from .block_size import AdaptiveBlockSize, BlockSize, Clock, OneRow
 from .cursor import Json
 from .randomness import Key
 
 
-class Note(Protocol):
+class Tracer(Protocol):
     """Is told which operator makes a row, and when it has made it."""
 
     def enter(self, stage: Stage, origin: Origin | None = None) -> None: ...
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 C = TypeVar("C", bound=Closing)
 
 
-class Shared:
+class ProcessResources:
     """What the shards of one process make once and use together, by key; `close` ends all of it."""
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class Shared:
             thread.join()
 
 
-class Share(NamedTuple):
+class RowsRequest(NamedTuple):
     """Which rows of a shared input a shard wants.
 
     Attributes:
@@ -91,7 +91,7 @@ class Context:
         rounds: the rounds of the `repeat`s around the operator, outermost first.
         shard: the virtual shard this run belongs to; None where all shards see the same rows.
         shards: the shards that this process runs.
-        paces: makes the pace of one producer, from a clock.
+        block_sizes: makes the block_size of one producer, from a clock.
         clock: counts the seconds of producing in this thread.
         threads: False where everything must run in the calling thread.
         origins: whether blocks carry the source of each row.
@@ -109,21 +109,21 @@ class Context:
     rounds: tuple[int, ...] = ()
     shard: int | None = None
     shards: tuple[int, ...] = ()
-    paces: Callable[[Clock], Pace] = GrowingPace
+    block_sizes: Callable[[Clock], BlockSize] = AdaptiveBlockSize
     clock: Clock = field(default_factory=Clock)
     threads: bool = True
     origins: bool = False
     leftovers: dict[str, Block] = field(default_factory=dict)
-    shared: Shared = field(default_factory=Shared)
-    note: Note | None = None
-    dispatched: Callable[[Share], Iterator[Block]] | None = None
+    shared: ProcessResources = field(default_factory=ProcessResources)
+    note: Tracer | None = None
+    dispatched: Callable[[RowsRequest], Iterator[Block]] | None = None
     begun: dict[tuple[Stage, int], Work] = field(default_factory=dict)
     begins: dict[tuple[Stage, int], Work | None] | None = None
     cut: Callable[[int], list[int]] | None = None
 
-    def pace(self) -> Pace:
-        """The pace of one producer."""
-        return self.paces(self.clock)
+    def block_size(self) -> BlockSize:
+        """The block_size of one producer."""
+        return self.block_sizes(self.clock)
 
     def round(self, number: int) -> Context:
         """Within round `number` of a `repeat`."""
@@ -133,13 +133,13 @@ class Context:
         """Upstream of the deal, where every shard sees the same rows."""
         return replace(self, shard=None, shards=()) if self.shard is not None else self
 
-    def reading(self, share: Share) -> Context:
+    def reading(self, share: RowsRequest) -> Context:
         """For another process, which wants that share."""
         return replace(self, rounds=share.rounds, origins=share.origins, clock=Clock())
 
     def replay(self) -> Context:
         """For one look at a failing row: where did it come from?"""
-        return replace(self, paces=SinglePace, threads=False, origins=True, leftovers={}, shared=Shared())
+        return replace(self, block_sizes=OneRow, threads=False, origins=True, leftovers={}, shared=ProcessResources())
 
     def key(self, name: str, *, seed: int | None = None) -> Key:
         """The key of operator `name` here: 128 bits that depend on nothing but seed, name, epoch, rounds and shard."""

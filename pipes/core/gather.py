@@ -7,16 +7,16 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from .rows import Indices, RowList, concat, take
+from .rows import BlockRows, Indices, concat, take
 
 
-def gather(indices: Indices, bounds: npt.NDArray[np.int64], part: Callable[[int, Indices], RowList]) -> RowList:
+def gather(indices: Indices, bounds: npt.NDArray[np.int64], part: Callable[[int, Indices], BlockRows]) -> BlockRows:
     """The rows at `indices`; part k holds positions `bounds[k]` to `bounds[k + 1]`; `part(k, places)` gives some."""
     if not len(indices):
         return part(0, range(0))
     if isinstance(indices, range) and indices.step == 1:
         first, last = np.searchsorted(bounds, [indices.start, max(indices.start, indices.stop - 1)], "right") - 1
-        pieces: list[RowList] = []
+        pieces: list[BlockRows] = []
         for k in range(int(first), int(last) + 1):
             low, high = max(indices.start, int(bounds[k])), min(indices.stop, int(bounds[k + 1]))
             if low < high:

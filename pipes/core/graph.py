@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..errors import Where
+from ..errors import CallSite
 from .operator import Operator
 
 
@@ -14,26 +14,26 @@ class Node:
     Attributes:
         op: the operator's value.
         inputs: the nodes it reads from.
-        where: the user's file and line.
+        call_site: the user's file and line.
         indexed: whether the rows at any positions can be had; else they come in order only.
     """
 
-    __slots__ = ("__weakref__", "indexed", "inputs", "op", "where")
+    __slots__ = ("__weakref__", "call_site", "indexed", "inputs", "op")
 
     op: Operator
     inputs: tuple[Node, ...]
-    where: Where | None
+    call_site: CallSite | None
     indexed: bool
 
-    def __init__(self, op: Operator, inputs: tuple[Node, ...] = (), where: Where | None = None) -> None:
+    def __init__(self, op: Operator, inputs: tuple[Node, ...] = (), call_site: CallSite | None = None) -> None:
         fix = super().__setattr__
         fix("op", op)
         fix("inputs", inputs)
-        fix("where", where)
+        fix("call_site", call_site)
         fix("indexed", op.indexed([node.indexed for node in inputs]))
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.op, self.inputs, self.where)
+        return type(self), (self.op, self.inputs, self.call_site)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a pipe is immutable; chain an operator to make a new one (setting `{name}`)")
@@ -85,7 +85,7 @@ def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
     """`node` reading from `inputs`; itself where nothing changed."""
     if all(new is old for new, old in zip(inputs, node.inputs, strict=True)):
         return node
-    return Node(node.op, inputs, node.where)
+    return Node(node.op, inputs, node.call_site)
 
 
 def sent(root: Node) -> Node:
@@ -93,7 +93,7 @@ def sent(root: Node) -> Node:
     if not root.op.looks and len(root.inputs) == 1:
         return with_inputs(root, (sent(root.inputs[0]),))
     op = root.op.sent()
-    return root if op is root.op else Node(op, root.inputs, root.where)
+    return root if op is root.op else Node(op, root.inputs, root.call_site)
 
 
 LONGEST = 200  # operators in a chain that is written out in full

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from ..errors import Origin
 from .block import Block
 from .cursor import Cursor, Json
-from .rows import Indices, RowList
+from .rows import BlockRows, Indices
 
 if TYPE_CHECKING:
     from ..engine.readahead import Work
@@ -94,7 +94,7 @@ class Operator:
         """How many input rows a resume runs again."""
         return 0
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
+    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
         """The rows at `indices` of the output, in that order."""
         raise AssertionError(f"{self.kind} is not indexed")
 
@@ -133,6 +133,6 @@ class Operator:
 
     def call(self) -> str:
         """The call as the user wrote it, such as `batch(256)`; the chain's `repr` is made of these."""
-        from .code import written
+        from .code import call_code
 
-        return written(self)
+        return call_code(self)

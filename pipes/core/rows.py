@@ -114,7 +114,7 @@ class Rows(Sequence[Row]):
         return Rows(dict(zip(batch.schema.names, batch.columns, strict=True)), batch.num_rows)
 
 
-RowList: TypeAlias = list[object] | Rows
+BlockRows: TypeAlias = list[object] | Rows
 """What a block holds: Python objects, or columns."""
 
 
@@ -152,7 +152,7 @@ def read_only(array: Array) -> Array:
     return view
 
 
-def take(rows: RowList, indices: Indices) -> RowList:
+def take(rows: BlockRows, indices: Indices) -> BlockRows:
     """The rows at `indices`, in that order; a slice without a copy where they are evenly spaced."""
     if isinstance(indices, range):
         if len(indices) == len(rows) and indices.step == 1:
@@ -173,7 +173,7 @@ def pick(rows: Sequence[object], indices: list[int]) -> list[object]:
     return list(itemgetter(*indices)(rows))
 
 
-def concat(parts: Sequence[RowList]) -> RowList:
+def concat(parts: Sequence[BlockRows]) -> BlockRows:
     """All rows of all parts; columns stay columns where names and types agree."""
     if len(parts) == 1:
         return parts[0]
@@ -192,7 +192,7 @@ def concat(parts: Sequence[RowList]) -> RowList:
     return joined
 
 
-def take_joined(parts: Sequence[RowList], indices: npt.NDArray[np.int64]) -> RowList:
+def take_joined(parts: Sequence[BlockRows], indices: npt.NDArray[np.int64]) -> BlockRows:
     """`take(concat(parts), indices)`; columns of arrays one by one, through memory that stays in the cache."""
     tables = [part.held[0] for part in parts if isinstance(part, Rows) and part.held[1] is None]
     if len(parts) < 2 or len(tables) < len(parts) or len(set(map(signature, parts))) > 1:
@@ -213,7 +213,7 @@ def take_joined(parts: Sequence[RowList], indices: npt.NDArray[np.int64]) -> Row
     return Rows(columns, len(indices))
 
 
-def nbytes(rows: RowList) -> int:
+def nbytes(rows: BlockRows) -> int:
     """About how many bytes the rows hold; for lists, judged by the first row."""
     if isinstance(rows, Rows):
         columns, chosen = rows.held
@@ -223,7 +223,7 @@ def nbytes(rows: RowList) -> int:
     return len(rows) * _object_bytes(rows[0]) if rows else 0
 
 
-def _slice(rows: RowList, indices: range) -> RowList:
+def _slice(rows: BlockRows, indices: range) -> BlockRows:
     if not indices:
         return Rows({n: c[:0] for n, c in rows.held[0].items()}, 0) if isinstance(rows, Rows) else []
     stop: int | None = indices.stop if indices.step > 0 or indices.stop >= 0 else None
@@ -260,7 +260,7 @@ def _concat(columns: list[Column]) -> Column:
     return pa.concat_arrays([_to_arrow(column) for column in columns])
 
 
-def signature(rows: RowList) -> tuple[object, ...] | None:
+def signature(rows: BlockRows) -> tuple[object, ...] | None:
     """Names and types of the columns; None for Python objects."""
     if isinstance(rows, list):
         return None

@@ -8,7 +8,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def apply(function: Callable[..., T], rows: Sequence[object]) -> tuple[list[T], Exception | None]:
+def map_until_error(function: Callable[..., T], rows: Sequence[object]) -> tuple[list[T], Exception | None]:
     """`function` of each row, up to the first failure, and that failure; the failing row is the one after the last."""
     made: list[T] = []
     try:
@@ -17,10 +17,10 @@ def apply(function: Callable[..., T], rows: Sequence[object]) -> tuple[list[T], 
     except Exception as error:
         return made, error
     # `map` takes a StopIteration of the function for the end of its input.
-    return made, None if len(made) == len(rows) else stopped(function)
+    return made, None if len(made) == len(rows) else stop_iteration_error(function)
 
 
-def drain(made: Iterable[T], into: list[T]) -> Exception | None:
+def extend_until_error(made: Iterable[T], into: list[T]) -> Exception | None:
     """Extends `into`; the failure, if there is one."""
     try:
         into.extend(made)
@@ -29,12 +29,12 @@ def drain(made: Iterable[T], into: list[T]) -> Exception | None:
     return None
 
 
-def remaining(iterator: Iterator[object]) -> int:
+def items_left(iterator: Iterator[object]) -> int:
     """How many items a list's iterator still holds."""
     return iterator.__length_hint__()  # type: ignore[attr-defined, no-any-return]
 
 
-def stopped(function: object) -> Exception:
+def stop_iteration_error(function: object) -> Exception:
     """The error of a function that raised StopIteration, which Python would take for the end of the rows."""
     name = getattr(function, "__qualname__", repr(function))
     return RuntimeError(f"{name} raised StopIteration; give `next()` a default, or handle the end")

@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import TypeAlias, TypeVar, cast
 
 from ..core.block import Block, skipping
-from ..core.context import Context, Note
+from ..core.context import Context, Tracer
 from ..core.cursor import START, Cursor
 from ..core.graph import Node, names, walk
 from ..core.operator import Order
-from ..core.rows import Indices, RowList, concat
+from ..core.rows import BlockRows, Indices, concat
 from ..errors import FeedpipeError, Origin, RowError
 from .prefetch import ahead
 from .readahead import Together, Work, begun_ahead
@@ -76,7 +76,7 @@ class Stage:
             self._made[key] = made
         return self._made[key]  # type: ignore[return-value]
 
-    def rows(self, indices: Indices, context: Context) -> RowList:
+    def rows(self, indices: Indices, context: Context) -> BlockRows:
         """The rows at `indices`; indexed stages only."""
         if context.note is not None:
             return self._noted_rows(indices, context, context.note)
@@ -96,8 +96,8 @@ class Stage:
             blocks = self._noted_blocks(blocks, context.note)
         return blocks if context.cut is None else _cut(blocks, context.cut)
 
-    def _noted_rows(self, indices: Indices, context: Context, note: Note) -> RowList:
-        parts: list[RowList] = []
+    def _noted_rows(self, indices: Indices, context: Context, note: Tracer) -> BlockRows:
+        parts: list[BlockRows] = []
         for index in indices:
             origin = self.origin(int(index), context)
             note.enter(self, origin)
@@ -105,7 +105,7 @@ class Stage:
             note.leave(origin)
         return concat(parts) if parts else self.op.rows(self, indices, context)
 
-    def _noted_blocks(self, blocks: Iterator[Block], note: Note) -> Iterator[Block]:
+    def _noted_blocks(self, blocks: Iterator[Block], note: Tracer) -> Iterator[Block]:
         while True:
             note.enter(self)
             block = next(blocks, None)
@@ -131,7 +131,7 @@ class Stage:
     def _by_index(self, at: Cursor, context: Context) -> Iterator[Block]:
         # The position is the cursor: no token, `skip` counts from the start.
         length = self.length
-        pace = context.pace()
+        block_size = context.block_size()
         start = at.position
         waits = self.waits and context.threads
         while length is None or start < length:
@@ -139,7 +139,7 @@ class Stage:
                 start, waits = yield from self._begun_ahead(range(start, length), context)
                 if start == length:
                     return
-            stop = start + pace.rows()
+            stop = start + block_size.rows()
             if length is not None:
                 stop = min(stop, length)
             try:
@@ -148,7 +148,7 @@ class Stage:
                 if stop - start > 1:
                     yield from self._one_by_one(range(start, stop), context, error)
                 raise
-            pace.made(made[0].rows)
+            block_size.produced(made[0].rows)
             yield made.pop()
             start = stop
 
@@ -217,7 +217,7 @@ class Stage:
         except Exception:  # a replay may fail as well; the first error is the one to tell
             origin = None
         call = f".{self.op.call()}"
-        where = self.node.where
+        where = self.node.call_site
         message = f"`{call}` failed with {type(error).__name__}: {error}"
         if origin is not None:
             message += f"\n  on {origin}"
@@ -257,10 +257,10 @@ def resolve(root: Node) -> Node:
     for node in walk(root):
         inputs = tuple(made[child] for child in node.inputs)
         bound = tuple(stages[child] for child in node.inputs)
-        stage = Stage(node if inputs == node.inputs else Node(node.op, inputs, node.where), found[node], bound)
+        stage = Stage(node if inputs == node.inputs else Node(node.op, inputs, node.call_site), found[node], bound)
         op = node.op.resolve(stage)
         if op is not node.op:
-            stage = Stage(Node(op, inputs, node.where), found[node], bound)
+            stage = Stage(Node(op, inputs, node.call_site), found[node], bound)
         made[node], stages[node] = stage.node, stage
     return made[root]
 
@@ -273,6 +273,6 @@ def _cut(blocks: Iterator[Block], sizes: Callable[[int], list[int]]) -> Iterator
             start += size
 
 
-def rebound(context: Context) -> Context:
+def epoch_independent(context: Context) -> Context:
     """`context` for the inner run of an operator that reads its input once and for all, whatever the epoch."""
     return replace(context, seed=0, epoch=0, rounds=(), shard=None, shards=())

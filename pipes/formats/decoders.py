@@ -9,7 +9,7 @@ from functools import lru_cache, partial
 from typing import ClassVar, Literal, TypeAlias, cast
 
 from ..core.checks import check_callable, check_choice
-from ..errors import ArgumentTypeError, located
+from ..errors import ArgumentTypeError, with_call_site
 from . import images as pictures
 from . import npy
 from .tar import KEY
@@ -54,12 +54,14 @@ class Decoder:
         check_choice("mode", self.mode, pictures.MODES)
         if self.decoders is not None and not isinstance(self.decoders, Mapping):
             raise ArgumentTypeError(
-                located(f'`decoders` must be a dict such as {{"tiff": function}} but got: {self.decoders!r}')
+                with_call_site(f'`decoders` must be a dict such as {{"tiff": function}} but got: {self.decoders!r}')
             )
         for extension, function in cast("Mapping[object, object]", self.decoders or {}).items():
             if not isinstance(extension, str) or extension != extension.lower().lstrip("."):
                 raise ArgumentTypeError(
-                    located(f'`decoders` must have extensions in lower case, such as "jpg", but got: {extension!r}')
+                    with_call_site(
+                        f'`decoders` must have extensions in lower case, such as "jpg", but got: {extension!r}'
+                    )
                 )
             check_callable(f"decoders[{extension!r}]", function)
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ..engine.run import interrupted
 from ..errors import FeedpipeError, LoaderError, PlanError, StateError
 from ..plan.plan import Plan, Position
-from ..services.base import Ended, Executor, Session, Step
+from ..services.base import Executor, Session, ShardEnd, Step
 from .schedule import Course
 from .state import Progress, State
 
@@ -143,7 +143,7 @@ class Epoch(Generic[T_co]):
             item = next(self._items, None)
             if isinstance(item, Step):
                 return item
-            if isinstance(item, Ended):
+            if isinstance(item, ShardEnd):
                 if self._marks:
                     self.progress.ended[item.shard] = item.leftover
             elif self._course.steps is not None:
@@ -168,7 +168,7 @@ class Epoch(Generic[T_co]):
             own += self.progress.step - self.progress.taken
         self._reopen(Position())
         used = self.progress.step - own
-        while used > 0 and isinstance(item := next(self._items, None), (Step, Ended)):
+        while used > 0 and isinstance(item := next(self._items, None), (Step, ShardEnd)):
             used -= isinstance(item, Step)
         self._padding = True
 

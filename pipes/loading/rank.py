@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from ..core.checks import check_int
-from ..errors import ArgumentError, located
+from ..errors import ArgumentError, with_call_site
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -23,16 +23,16 @@ def rank_of(rank: int | None, world_size: int | None, group: Group | None) -> tu
     """
     if (rank is None) != (world_size is None):
         raise ArgumentError(
-            located(f"`rank` and `world_size` must be given together but got: {rank!r} and {world_size!r}")
+            with_call_site(f"`rank` and `world_size` must be given together but got: {rank!r} and {world_size!r}")
         )
     if rank is not None and world_size is not None:
         if group is not None:
-            raise ArgumentError(located("`group` says what `rank` and `world_size` say; give one of both"))
+            raise ArgumentError(with_call_site("`group` says what `rank` and `world_size` say; give one of both"))
         found = check_int("rank", rank, least=0), check_int("world_size", world_size, least=1)
     else:
         found = _of_group(group) if group is not None else _of_this_process()
     if found[0] >= found[1]:
-        raise ArgumentError(located(f"`rank` must be below the world size of {found[1]} but got: {found[0]}"))
+        raise ArgumentError(with_call_site(f"`rank` must be below the world size of {found[1]} but got: {found[0]}"))
     return found
 
 
@@ -50,7 +50,7 @@ def _of_group(group: Group) -> tuple[int, int]:
     if isinstance(group, DeviceMesh):
         if group.ndim != 1:
             raise ArgumentError(
-                located(f'`group` must be a one-dimensional mesh but has {group.ndim}; take one: `mesh["dp"]`')
+                with_call_site(f'`group` must be a one-dimensional mesh but has {group.ndim}; take one: `mesh["dp"]`')
             )
         return group.get_local_rank(), group.size()
     return distributed.get_rank(group), distributed.get_world_size(group)
@@ -64,5 +64,5 @@ def _from_environment() -> tuple[int, int]:
         return int(said[0] or ""), int(said[1] or "")
     except ValueError:
         raise ArgumentError(
-            located(f"`RANK` and `WORLD_SIZE` must both be whole numbers but are: {said[0]!r} and {said[1]!r}")
+            with_call_site(f"`RANK` and `WORLD_SIZE` must both be whole numbers but are: {said[0]!r} and {said[1]!r}")
         ) from None

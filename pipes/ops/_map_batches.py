@@ -10,19 +10,19 @@ from ..core.block import Block
 from ..core.context import Context
 from ..core.cursor import Cursor
 from ..core.operator import Columns
-from ..core.rows import Indices, RowList
+from ..core.rows import BlockRows, Indices
 from ..engine.stage import Stage
 from ..errors import DataError, RowError, UnfitError
 from .map import Map
 
 
 @dataclass(frozen=True)
-class OnBatches(Map):
+class MapBatches(Map):
     """A `map` over batches. Where a batch does not fit, the error is one of the data, not of a user's function."""
 
     columns: ClassVar[Columns] = Columns.KEEPS
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
+    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
         try:
             return super().rows(stage, indices, context)
         except RowError as error:

@@ -9,13 +9,13 @@ from ..core.block import Block
 from ..core.context import Context
 from ..core.cursor import Cursor
 from ..core.operator import Operator
-from ..core.rows import Indices, RowList
+from ..core.rows import BlockRows, Indices
 
 if TYPE_CHECKING:
     from ..engine.stage import Stage
 
 
-class Through(Operator):
+class PassThrough(Operator):
     """The base: each row of the input, in its place."""
 
     seeks: ClassVar[bool] = True
@@ -26,7 +26,7 @@ class Through(Operator):
     def length(self, stage: Stage) -> int | None:
         return stage.input.length
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
+    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
         return stage.input.rows(indices, context)
 
     def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:

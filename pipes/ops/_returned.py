@@ -14,7 +14,7 @@ from ..formats.tables.columns import repeated
 from ._columns import check_name, listed, stored
 
 
-def returned(made: object, given: Mapping[str, object], rows: Rows) -> Rows:
+def function_result(made: object, given: Mapping[str, object], rows: Rows) -> Rows:
     """The columns that a function has made, as rows.
 
     Args:

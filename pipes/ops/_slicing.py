@@ -12,14 +12,14 @@ from ..core.block import Block
 from ..core.context import Context
 from ..core.cursor import Cursor
 from ..core.operator import Operator, Order
-from ..core.rows import Indices, RowList
+from ..core.rows import BlockRows, Indices
 from ..errors import Origin
 
 if TYPE_CHECKING:
     from ..engine.stage import Stage
 
 
-class Part(Operator, ABC):
+class SliceBase(Operator, ABC):
     """The base: rows start, start + step, ... before stop."""
 
     order: ClassVar[Order] = Order.GLOBAL
@@ -43,7 +43,7 @@ class Part(Operator, ABC):
         start, _, step = self.bounds()
         return stage.input.origin(start + index * step, context)
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
+    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
         start, _, step = self.bounds()
         if isinstance(indices, range):
             inner = range(start + indices.start * step, start + indices.stop * step, indices.step * step)

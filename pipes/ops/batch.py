@@ -13,7 +13,7 @@ from ..core.checks import check_int
 from ..core.context import Context
 from ..core.cursor import Cursor
 from ..core.operator import Operator, Order
-from ..core.rows import Indices, RowList, concat, take
+from ..core.rows import BlockRows, Indices, concat, take
 from ..errors import Origin
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Batch(Operator):
     def origin(self, stage: Stage, index: int, context: Context) -> Origin | None:
         return stage.input.origin(index * self.size, context)
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
+    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
         total = stage.input.length
         assert total is not None, "an indexed pipe knows its length"
         if isinstance(indices, range) and indices.step == 1:
@@ -104,7 +104,7 @@ def _groups(blocks: list[Block], size: int) -> tuple[list[object], list[Origin |
     Each group is joined by itself: whether it is held as columns must not depend on what stands beside it in a block.
     """
     groups: list[object] = []
-    parts: list[RowList] = []
+    parts: list[BlockRows] = []
     missing = size
     for block in blocks:
         start = 0
@@ -120,7 +120,7 @@ def _groups(blocks: list[Block], size: int) -> tuple[list[object], list[Origin |
     return groups, origins[::size] or None
 
 
-def _cut(rows: RowList, size: int) -> list[object]:
+def _cut(rows: BlockRows, size: int) -> list[object]:
     return [rows[start : start + size] for start in range(0, len(rows), size)]
 
 

@@ -8,9 +8,9 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, overload
 
 from ..core.checks import check_choice
-from ..core.code import shown
-from ..errors import ArgumentError, located
-from ._map_batches import OnBatches
+from ..core.code import value_code
+from ..errors import ArgumentError, with_call_site
+from ._map_batches import MapBatches
 from .collating import collate as collated
 from .collating.rules import Leaf, Rules
 from .collating.rules import tensor_data as data_leaf
@@ -43,7 +43,7 @@ def tensor_data(batch: object, *, nan: bool = False) -> object:
 
 
 @dataclass(frozen=True)
-class Collate(OnBatches):
+class Collate(MapBatches):
     kind: ClassVar[str] = "collate"
 
     function: Callable[..., object] = tensors
@@ -54,7 +54,9 @@ class Collate(OnBatches):
         check_choice("nulls", self.nulls, ("error", "nan"))
         if self.nulls != "error" and not self._by_rules:
             raise ArgumentError(
-                located(f"`nulls` must be left out where `fn` makes the tensors, but got: {self.nulls!r}; `fn` decides")
+                with_call_site(
+                    f"`nulls` must be left out where `fn` makes the tensors, but got: {self.nulls!r}; `fn` decides"
+                )
             )
 
     @property
@@ -74,7 +76,7 @@ class Collate(OnBatches):
 
     def call(self) -> str:
         if not self._by_rules:
-            return f"collate({shown(self.function)})"
+            return f"collate({value_code(self.function)})"
         return "collate()" if self.nulls == "error" else f"collate(nulls={self.nulls!r})"
 
 

@@ -13,7 +13,7 @@ from ..core.context import Context
 from ..core.cursor import START, Cursor
 from ..core.gather import gather
 from ..core.operator import Operator
-from ..core.rows import Indices, RowList, signature
+from ..core.rows import BlockRows, Indices, signature
 from ..errors import Origin
 
 if TYPE_CHECKING:
@@ -40,10 +40,10 @@ class Concat(Operator):
         k = int(np.searchsorted(bounds, index, "right")) - 1
         return stage.inputs[k].origin(index - int(bounds[k]), context)
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
+    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
         uniform = self._uniform(stage, context)
 
-        def part(k: int, places: Indices) -> RowList:
+        def part(k: int, places: Indices) -> BlockRows:
             rows = stage.inputs[k].rows(places, context)
             return rows if uniform else list(rows)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, cast
 
-from ..core.code import written
+from ..core.code import call_code
 from ..core.cursor import Json
 from ..core.operator import Operator
 from ..formats.decoders import Decode as Function
@@ -24,7 +24,7 @@ class Decode(Map):
     kind: ClassVar[str] = "decode"
 
     def call(self) -> str:
-        return written(cast("Operator", self.function))
+        return call_code(cast("Operator", self.function))
 
     def identity(self) -> Json:
         return {"call": self.call()}

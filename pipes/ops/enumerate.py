@@ -12,7 +12,7 @@ from ..core.checks import check_int
 from ..core.context import Context
 from ..core.cursor import Cursor
 from ..core.operator import Columns, Operator, Order
-from ..core.rows import Indices, RowList
+from ..core.rows import BlockRows, Indices
 
 if TYPE_CHECKING:
     from ..engine.stage import Stage
@@ -39,7 +39,7 @@ class Enumerate(Operator):
     def length(self, stage: Stage) -> int | None:
         return stage.input.length
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
+    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
         numbers = indices if isinstance(indices, range) else indices.tolist()
         rows = stage.input.rows(indices, context)
         return [(self.start + number, row) for number, row in zip(numbers, rows, strict=True)]

@@ -15,8 +15,8 @@ from ..core.checks import check_callable
 from ..core.context import Context
 from ..core.cursor import Cursor
 from ..core.operator import Operator
-from ..core.rows import RowList
-from ..engine.apply import apply, drain, remaining, stopped
+from ..core.rows import BlockRows
+from ..engine.apply import extend_until_error, items_left, map_until_error, stop_iteration_error
 from ..errors import Origin
 
 if TYPE_CHECKING:
@@ -48,23 +48,23 @@ class Filter(Operator):
             if error is not None:
                 raise stage.failed(error, after, context)
 
-    def _keep(self, block: Block) -> tuple[RowList, list[Origin | None] | None, int, Exception | None]:
+    def _keep(self, block: Block) -> tuple[BlockRows, list[Origin | None] | None, int, Exception | None]:
         """The rows kept, their origins, how many rows were asked about, and the failure that ended it."""
         if isinstance(block.rows, list) and block.origins is None:
             kept: list[object] = []
             # `filter` takes a StopIteration of the function for the end of the rows; the last row, behind which there
             # is nothing to see that by, is asked about by itself.
             rows = iter(block.rows)
-            error = drain(builtins.filter(self.function, islice(rows, len(block) - 1)), kept)
-            left = remaining(rows)
+            error = extend_until_error(builtins.filter(self.function, islice(rows, len(block) - 1)), kept)
+            left = items_left(rows)
             if error is None and left > 1:
-                error = stopped(self.function)
+                error = stop_iteration_error(self.function)
             if error is not None:
                 return kept, None, len(block) - left - 1, error
-            said, error = apply(self.function, block.rows[-1:])
+            said, error = map_until_error(self.function, block.rows[-1:])
             kept.extend(row for row, agreed in zip(block.rows[-1:], said, strict=False) if agreed)
             return kept, None, len(block) - (error is not None), error
-        said, error = apply(lambda row: bool(self.function(row)), block.rows)
+        said, error = map_until_error(lambda row: bool(self.function(row)), block.rows)
         return *block.kept(np.flatnonzero(np.array(said, bool))), len(said), error
 
 

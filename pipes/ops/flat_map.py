@@ -12,7 +12,7 @@ from ..core.checks import check_callable
 from ..core.context import Context
 from ..core.cursor import Cursor
 from ..core.operator import Columns, Operator
-from ..engine.apply import drain
+from ..engine.apply import extend_until_error
 from ..errors import Origin
 
 if TYPE_CHECKING:
@@ -36,12 +36,12 @@ class FlatMap(Operator):
 
     def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
         row = at.row
-        pace = context.pace()
+        block_size = context.block_size()
         for block in stage.input.blocks(Cursor.of(at.token), context):
             made: list[object] = []
             origins: list[Origin | None] | None = block.origins and []
             start = Cursor(block.at.plain, 0, row)
-            limit = pace.rows()
+            limit = block_size.rows()
             for index, value in enumerate(block.rows):
                 here = block.at.advance(index)
                 base = row
@@ -51,7 +51,7 @@ class FlatMap(Operator):
                 more = error is None
                 while more:
                     before = len(made)
-                    error = drain(islice(items, limit - before), made)
+                    error = extend_until_error(islice(items, limit - before), made)
                     row += len(made) - before
                     if origins is not None and block.origins is not None:
                         origins.extend([block.origins[index]] * (len(made) - before))
@@ -59,8 +59,8 @@ class FlatMap(Operator):
                     if more:  # cut within an expansion: go on from this input row, past what it has given
                         inside = Cursor(here.plain, row - base, base)
                         yield Block(made, start, inside, origins)
-                        pace.made(made)
-                        made, origins, start, limit = [], origins and [], inside, pace.rows()
+                        block_size.produced(made)
+                        made, origins, start, limit = [], origins and [], inside, block_size.rows()
                 if error is not None:
                     if made:
                         yield Block(made, start, Cursor(here.plain, row - base, base), origins)

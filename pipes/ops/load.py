@@ -15,9 +15,9 @@ from ..core.cursor import START
 from ..core.gather import gather
 from ..core.graph import walk
 from ..core.operator import Operator, Order
-from ..core.rows import Indices, RowList, nbytes, signature, take
-from ..engine.stage import rebound
-from ..errors import LimitError, Origin, PlanError, located
+from ..core.rows import BlockRows, Indices, nbytes, signature, take
+from ..engine.stage import epoch_independent
+from ..errors import LimitError, Origin, PlanError, with_call_site
 
 if TYPE_CHECKING:
     from ..engine.stage import Stage
@@ -34,7 +34,7 @@ class _Memory:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.parts: list[RowList] | None = None
+        self.parts: list[BlockRows] | None = None
         self.bounds = np.zeros(1, np.int64)
 
 
@@ -57,10 +57,10 @@ class Load(Operator):
         return int(self._read(stage).bounds[-1])
 
     def origin(self, stage: Stage, index: int, context: Context) -> Origin | None:
-        block = next(stage.input.blocks(START.advance(index), rebound(context).replay()), None)
+        block = next(stage.input.blocks(START.advance(index), epoch_independent(context).replay()), None)
         return block.origins[0] if block and block.origins else None
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
+    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
         memory = self._read(stage)
         parts = memory.parts or []
         return gather(indices, memory.bounds, lambda k, places: take(parts[k], places))
@@ -70,15 +70,15 @@ class Load(Operator):
         with memory.lock:
             if memory.parts is None:
                 limit, used = check_bytes("limit", self.limit), 0
-                parts: list[RowList] = []
+                parts: list[BlockRows] = []
                 for block in stage.input.blocks(START, Context()):
                     used += nbytes(block.rows)
                     if used > limit:
                         raise LimitError(
-                            located(
+                            with_call_site(
                                 f"`load(limit={self.limit!r})` is full after {sum(map(len, parts))} rows: "
                                 "give a larger `limit`, or shuffle with `window=` and hold less",
-                                stage.node.where,
+                                stage.node.call_site,
                             )
                         )
                     parts.append(block.rows)
@@ -111,6 +111,8 @@ def load(pipe: Pipe[T], /, limit: int | str = "1GiB") -> Pipe[T]:
     """
     if any(node.op.deals for node in walk(pipe)):
         raise PlanError(
-            located("`load()` holds all rows, and behind `shard_by_rank()` there are only some; put it before that")
+            with_call_site(
+                "`load()` holds all rows, and behind `shard_by_rank()` there are only some; put it before that"
+            )
         )
     return pipe.then(Load(limit))

@@ -14,8 +14,8 @@ from ..core.context import Context
 from ..core.cursor import Cursor
 from ..core.operator import Columns, Operator
 from ..core.randomness import Generators
-from ..core.rows import Indices, RowList
-from ..engine.apply import apply
+from ..core.rows import BlockRows, Indices
+from ..engine.apply import map_until_error
 from ..engine.global_seeds import global_generators
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Map(Operator):
             return "not keyed: random draws of its own would differ after a resume; see `rng=`"
         return None
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
+    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
         made, error = self._call(stage, stage.input.rows(indices, context), indices, context)
         if error is not None:
             raise stage.failed_at(error, int(indices[len(made)]), context)
@@ -79,22 +79,22 @@ class Map(Operator):
                 raise stage.failed(error, after, context)
 
     def _call(
-        self, stage: Stage, rows: RowList, positions: Indices, context: Context
+        self, stage: Stage, rows: BlockRows, positions: Indices, context: Context
     ) -> tuple[list[object], Exception | None]:
         function = self.called
         if self.rng is False:
-            return apply(function, rows)
+            return map_until_error(function, rows)
         places = iter(positions if isinstance(positions, range) else positions.tolist())
         generators = Generators(context.key(stage.name))
         if self.rng is True:
-            return apply(lambda row: function(row, generators.at(next(places))), rows)
+            return map_until_error(lambda row: function(row, generators.at(next(places))), rows)
         with global_generators() as seed:
 
             def seeded(row: object) -> object:
                 seed(int(generators.at(next(places)).integers(2**32)))
                 return function(row)
 
-            return apply(seeded, rows)
+            return map_until_error(seeded, rows)
 
 
 @overload

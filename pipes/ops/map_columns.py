@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, Union, over
 from ..core.checks import check_choice
 from ..core.rows import Rows
 from ._columns import arrays, as_rows
-from ._map_batches import OnBatches
-from ._returned import returned, returned_batch
+from ._map_batches import MapBatches
+from ._returned import function_result, returned_batch
 from .collate import tensors
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ Batches: TypeAlias = "Pipe[Sequence[Mapping[str, object]]]"
 
 
 @dataclass(frozen=True)
-class MapColumns(OnBatches):
+class MapColumns(MapBatches):
     kind: ClassVar[str] = "map_columns"
 
     format: Literal["numpy", "arrow", "torch"] = "numpy"
@@ -46,7 +46,7 @@ class MapColumns(OnBatches):
 def _on_arrays(function: Callable[..., object], batch: object, *rng: object) -> Rows:
     rows = as_rows(batch)
     given = arrays(rows)
-    return returned(function(dict(given), *rng), given, rows)
+    return function_result(function(dict(given), *rng), given, rows)
 
 
 def _on_arrow(function: Callable[..., object], batch: object, *rng: object) -> Rows:
@@ -55,7 +55,7 @@ def _on_arrow(function: Callable[..., object], batch: object, *rng: object) -> R
 
 def _on_tensors(function: Callable[..., object], batch: object, *rng: object) -> Rows:
     rows = as_rows(batch)
-    return returned(function(tensors(rows), *rng), {}, rows)
+    return function_result(function(tensors(rows), *rng), {}, rows)
 
 
 _FORMATS: dict[str, Callable[..., Rows]] = {"numpy": _on_arrays, "arrow": _on_arrow, "torch": _on_tensors}

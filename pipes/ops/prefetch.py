@@ -11,7 +11,7 @@ from ..core.checks import check_int
 from ..core.context import Context
 from ..core.cursor import Cursor
 from ..engine.prefetch import ahead
-from ._pass_through import Through
+from ._pass_through import PassThrough
 
 if TYPE_CHECKING:
     from ..engine.stage import Stage
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Prefetch(Through):
+class Prefetch(PassThrough):
     kind: ClassVar[str] = "prefetch"
     moves: ClassVar[bool] = False
     looks: ClassVar[bool] = False

@@ -15,7 +15,7 @@ from ..core.context import Context
 from ..core.cursor import START, Cursor
 from ..core.gather import gather
 from ..core.operator import Operator
-from ..core.rows import Indices, RowList
+from ..core.rows import BlockRows, Indices
 from ..errors import Origin
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Repeat(Operator):
         number, place = divmod(index, stage.input.length or 1)
         return stage.input.origin(place, context.round(number))
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
+    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
         length = stage.input.length or 0
         bounds = np.arange((self.times or 0) + 1, dtype=np.int64) * length
         return gather(indices, bounds, lambda k, places: stage.input.rows(places, context.round(k)))

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from ..core.graph import walk
-from ..errors import PlanError, located
-from ._pass_through import Through
+from ..errors import PlanError, with_call_site
+from ._pass_through import PassThrough
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class ShardByRank(Through):
+class ShardByRank(PassThrough):
     """Where nothing is dealt, it hands everything through; a plan puts `Deal` in its place."""
 
     kind: ClassVar[str] = "shard_by_rank"
@@ -41,6 +41,8 @@ def shard_by_rank(pipe: Pipe[T], /) -> Pipe[T]:
     """
     if any(node.op.deals for node in walk(pipe)):
         raise PlanError(
-            located("`shard_by_rank()` stands twice on this path, and rows can be dealt only once; remove one of them")
+            with_call_site(
+                "`shard_by_rank()` stands twice on this path, and rows can be dealt only once; remove one of them"
+            )
         )
     return pipe.then(ShardByRank())

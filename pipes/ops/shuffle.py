@@ -15,9 +15,9 @@ from ..core.context import Context
 from ..core.cursor import Cursor
 from ..core.operator import Operator, Order
 from ..core.randomness import generator
-from ..core.rows import Indices, RowList, take_joined
+from ..core.rows import BlockRows, Indices, take_joined
 from ..engine.permutation import Permutation
-from ..errors import Origin, PlanError, located
+from ..errors import Origin, PlanError, with_call_site
 
 if TYPE_CHECKING:
     from ..engine.stage import Stage
@@ -55,7 +55,7 @@ class Shuffle(Operator):
     def origin(self, stage: Stage, index: int, context: Context) -> Origin | None:
         return stage.input.origin(int(self._permutation(stage, context)[range(index, index + 1)][0]), context)
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
+    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
         return stage.input.rows(self._permutation(stage, context)[indices], context)
 
     def _permutation(self, stage: Stage, context: Context) -> Permutation:
@@ -140,7 +140,7 @@ def shuffle(
     """
     if window is None and not pipe.indexed:
         raise PlanError(
-            located(
+            with_call_site(
                 "`shuffle()` without a window needs a pipe whose rows can be had in any order, and this one is "
                 "streamed; give `window=10_000`, or put `.load()` before it to hold its rows in memory"
             )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from ..core.checks import check_int
-from ._slicing import Part
+from ._slicing import SliceBase
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class _Count(Part):
+class _Count(SliceBase):
     count: int
 
     def __post_init__(self) -> None:
@@ -37,7 +37,7 @@ class Skip(_Count):
 
 
 @dataclass(frozen=True)
-class Slice(Part):
+class Slice(SliceBase):
     kind: ClassVar[str] = "slice"
 
     start: int

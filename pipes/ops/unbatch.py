@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from ..core.block import Block, in_pace
+from ..core.block import Block, split_block
 from ..core.context import Context
 from ..core.cursor import Cursor
 from ..core.operator import Operator
-from ..core.rows import RowList, Rows
+from ..core.rows import BlockRows, Rows
 
 if TYPE_CHECKING:
     from ..engine.stage import Stage
@@ -26,13 +26,13 @@ class Unbatch(Operator):
 
     def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
         row = at.row
-        pace = context.pace()
+        block_size = context.block_size()
         for block in stage.input.blocks(Cursor.of(at.token), context):
             for index, group in enumerate(block.rows):
                 here = block.at.advance(index)
                 after = block.at.advance(index + 1) if index + 1 < len(block) else block.end
                 try:
-                    rows: RowList = group if isinstance(group, (list, Rows)) else list(group)  # type: ignore[call-overload]
+                    rows: BlockRows = group if isinstance(group, (list, Rows)) else list(group)  # type: ignore[call-overload]
                 except Exception as error:
                     raise stage.failed(error, here, context) from error
                 if rows:
@@ -43,7 +43,7 @@ class Unbatch(Operator):
                         Cursor(after.plain, 0, row + len(rows)),
                         origins,
                     )
-                    yield from in_pace(whole, pace)
+                    yield from split_block(whole, block_size)
                 row += len(rows)
 
 

@@ -11,7 +11,7 @@ from ..core.block import Block
 from ..core.context import Context
 from ..core.cursor import Cursor
 from ..core.operator import Columns, Operator, Order
-from ..core.rows import Indices, RowList
+from ..core.rows import BlockRows, Indices
 
 if TYPE_CHECKING:
     from ..engine.stage import Stage
@@ -38,7 +38,7 @@ class Zip(Operator):
         known = [n for n in lengths if n is not None]
         return min(known) if len(known) == len(lengths) or 0 in known else None
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
+    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
         return list(builtins.zip(*(source.rows(indices, context) for source in stage.inputs), strict=True))
 
     def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:

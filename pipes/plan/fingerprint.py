@@ -9,7 +9,7 @@ import json
 from types import CodeType
 from typing import cast
 
-from ..core.code import shown
+from ..core.code import value_code
 from ..core.cursor import Json
 from ..core.graph import Node, walk
 from ..core.operator import Operator
@@ -60,7 +60,9 @@ def _words(entry: Json) -> str:
 
 
 def _call(op: Operator) -> str:
-    named = [f"{name}={_name(value) if callable(value) else shown(value)}" for name, value in _arguments(op).items()]
+    named = [
+        f"{name}={_name(value) if callable(value) else value_code(value)}" for name, value in _arguments(op).items()
+    ]
     return f"{op.kind}({', '.join(named)})"
 
 

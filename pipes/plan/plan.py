@@ -11,7 +11,7 @@ from ..core.context import Context
 from ..core.cursor import START, Cursor, Json
 from ..core.graph import Node, names, walk, with_inputs
 from ..core.operator import Operator, Order
-from ..core.rows import RowList
+from ..core.rows import BlockRows
 from ..engine.run import length_of
 from ..engine.stage import Stage, bind
 from ..errors import PlanError
@@ -117,7 +117,7 @@ class Plan:
         states = {shard: position.of(shard) for shard in self.mine[worker::workers]}
         return {shard: Cursor.of(state.cursor) for shard, state in states.items() if not state.ended}
 
-    def tail(self, position: Position, held: Mapping[int, RowList] = MappingProxyType({})) -> Part | None:
+    def tail(self, position: Position, held: Mapping[int, BlockRows] = MappingProxyType({})) -> Part | None:
         """What is made of this rank's leftovers, once its shards have ended; `held` are rows of those at hand."""
         at, ended, _ = position.of(self.tail_shard)
         if self._tail is None or ended:
@@ -223,7 +223,7 @@ class Plan:
 
         def above(node: Node) -> Node:
             if node is self._tail:
-                made = Node(op, inputs, node.where)
+                made = Node(op, inputs, node.call_site)
             else:
                 made = with_inputs(node, (above(node.inputs[0]),))
             names[made] = self.names[node]

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.block import Block
-from ..core.context import Context, Share
+from ..core.context import Context, RowsRequest
 from ..core.cursor import START, Cursor, Json
 from ..core.operator import Operator
-from ..core.rows import Indices, RowList, concat, take
+from ..core.rows import BlockRows, Indices, concat, take
 from ..engine.permutation import Permutation
 from ..engine.stage import Stage
 from ..errors import Origin
@@ -51,7 +51,7 @@ class Deal(Operator):
         place = self._places(stage, np.array([index]), context)
         return stage.input.origin(int(place[0]), context.whole())
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
+    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
         whole = context.whole()
         if not isinstance(indices, range):
             return stage.input.rows(self._places(stage, indices, context), whole)
@@ -66,7 +66,7 @@ class Deal(Operator):
         # Unit by unit, so that storage can slice.
         cuts = range(indices.start - indices.start % self.unit, indices.stop, self.unit)
         firsts = self._places(stage, np.arange(cuts.start, cuts.stop, cuts.step), context).tolist()
-        parts: list[RowList] = []
+        parts: list[BlockRows] = []
         for first, cut in zip(firsts, cuts, strict=True):
             low, high = max(cut, indices.start), min(cut + self.unit, indices.stop)
             parts.append(stage.input.rows(range(first + low - cut, first + high - cut), whole))
@@ -119,7 +119,7 @@ class DealRows(Operator):
         wanted = at.position * members + member  # of the input's rows, the next one for this shard
         source = Cursor.of(at.token)
         source = source.advance(wanted - source.position)
-        share = Share(stage.input.name, source.plain, member, members, context.rounds, context.origins)
+        share = RowsRequest(stage.input.name, source.plain, member, members, context.rounds, context.origins)
         if self.dispatched and context.dispatched is not None:
             return context.dispatched(share)
         here = context.shards if context.shard == self.shard else (self.shard,)
@@ -140,7 +140,7 @@ class Leftover(Operator):
     shard: int
     cursor: Json = None
     count: int | None = None
-    held: RowList | None = None
+    held: BlockRows | None = None
 
     def length(self, stage: Stage) -> int | None:
         return self.count

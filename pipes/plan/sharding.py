@@ -172,7 +172,7 @@ class Dealing:
 
     def _new(self, op: Operator, *inputs: Node) -> Node:
         # The name must not depend on which shards a process runs, for it is a key of randomness.
-        made = Node(op, inputs, inputs[0].where)
+        made = Node(op, inputs, inputs[0].call_site)
         self.names[made] = f"{op.kind} of {self.names[inputs[0]]}"
         return made
 

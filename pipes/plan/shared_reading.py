@@ -9,12 +9,12 @@ from threading import Lock
 
 from ..core.block import Block, close
 from ..core.block_size import Clock
-from ..core.context import Context, Share
+from ..core.context import Context, RowsRequest
 from ..core.cursor import Cursor
 from ..engine.stage import Stage
 
 
-def shared_rows(source: Stage, share: Share, others: Sequence[int], context: Context) -> Iterator[Block]:
+def shared_rows(source: Stage, share: RowsRequest, others: Sequence[int], context: Context) -> Iterator[Block]:
     """One shard's share of the rows of `source`; the shards `others` of this process read it together."""
     at = Cursor.of(share.at)
     # From the round of shards that this row is in, for all to share the run, whichever asks first.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
 from ..core.cursor import Json
-from ..core.rows import RowList
+from ..core.rows import BlockRows
 from ..plan.plan import Plan, Position
 
 
@@ -18,18 +18,18 @@ class Step(NamedTuple):
     cursor: Json
 
 
-class Ended(NamedTuple):
+class ShardEnd(NamedTuple):
     """A shard has no more elements; where its leftover begins, if it has one, and its rows where they are at hand."""
 
     shard: int
     leftover: Json = None
-    rows: RowList | None = None
+    rows: BlockRows | None = None
 
 
 class Session(Protocol):
     """One run of a plan: iterate it, close it."""
 
-    def __iter__(self) -> Iterator[Step | Ended]: ...
+    def __iter__(self) -> Iterator[Step | ShardEnd]: ...
     def close(self) -> None: ...
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
-from ..core.context import Shared
+from ..core.context import ProcessResources
 from ..plan.plan import Plan, Position
-from .base import Ended, Step
-from .round_robin import ROW_BY_ROW, USUAL, Mode, turns
+from .base import ShardEnd, Step
+from .round_robin import DEBUG, DEFAULT, Mode, run_shards
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class InProcess:
         return True
 
     def start(self) -> InProcessExecutor:
-        return InProcessExecutor(ROW_BY_ROW if self.debug else USUAL)
+        return InProcessExecutor(DEBUG if self.debug else DEFAULT)
 
 
 class InProcessExecutor:
@@ -55,10 +55,10 @@ class InProcessSession:
     """One run in this process. It ends when it is closed or dropped; closing waits for its threads."""
 
     def __init__(self, plan: Plan, position: Position, epoch: int, mode: Mode) -> None:
-        self._shared = Shared()
+        self._shared = ProcessResources()
         self._steps = _steps(plan, position, epoch, mode, self._shared)
 
-    def __iter__(self) -> Iterator[Step | Ended]:
+    def __iter__(self) -> Iterator[Step | ShardEnd]:
         return self._steps
 
     def close(self) -> None:
@@ -67,13 +67,13 @@ class InProcessSession:
 
 
 def _steps(
-    plan: Plan, position: Position, epoch: int, mode: Mode, shared: Shared
-) -> Generator[Step | Ended]:  # no method: a session that is dropped is freed at once
+    plan: Plan, position: Position, epoch: int, mode: Mode, shared: ProcessResources
+) -> Generator[Step | ShardEnd]:  # no method: a session that is dropped is freed at once
     try:
-        ended = yield from turns(plan, plan.parts(position), epoch, mode, shared)
+        ended = yield from run_shards(plan, plan.parts(position), epoch, mode, shared)
         position = position.after({one.shard: one.leftover for one in ended})
         tail = plan.tail(position, {one.shard: one.rows for one in ended if one.rows is not None})
         if tail is not None:
-            yield from turns(plan, [tail], epoch, mode, shared)
+            yield from run_shards(plan, [tail], epoch, mode, shared)
     finally:
         shared.close()

@@ -7,43 +7,43 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ..core.block import Block, close
-from ..core.block_size import Clock, GrowingPace, Pace, SinglePace
-from ..core.context import Context, Note, Share, Shared
+from ..core.block_size import AdaptiveBlockSize, BlockSize, Clock, OneRow
+from ..core.context import Context, ProcessResources, RowsRequest, Tracer
 from ..core.cursor import Cursor
 from ..plan.plan import Part, Plan
-from .base import Ended, Step
+from .base import ShardEnd, Step
 
 
 class Mode(NamedTuple):
     """How to run: what a context says beside the plan."""
 
-    paces: Callable[[Clock], Pace] = GrowingPace
+    block_sizes: Callable[[Clock], BlockSize] = AdaptiveBlockSize
     threads: bool = True
-    note: Note | None = None
-    dispatched: Callable[[Share], Iterator[Block]] | None = None
+    note: Tracer | None = None
+    dispatched: Callable[[RowsRequest], Iterator[Block]] | None = None
 
 
-USUAL = Mode()
-ROW_BY_ROW = Mode(SinglePace, threads=False)
+DEFAULT = Mode()
+DEBUG = Mode(OneRow, threads=False)
 
 
-def in_turn(places: Mapping[int, Cursor]) -> list[int]:
+def turn_order(places: Mapping[int, Cursor]) -> list[int]:
     """Shards in the order of their turns: the one that has given fewest comes first, by number where several have."""
     return sorted(places, key=lambda shard: (places[shard].position, shard))
 
 
-def turns(
-    plan: Plan, parts: Sequence[Part], epoch: int, mode: Mode, shared: Shared
-) -> Generator[Step | Ended, None, list[Ended]]:
+def run_shards(
+    plan: Plan, parts: Sequence[Part], epoch: int, mode: Mode, shared: ProcessResources
+) -> Generator[Step | ShardEnd, None, list[ShardEnd]]:
     """The elements of all parts, `in_turn`.
 
     The caller closes `shared`, of which all shards make use. Returns what the shards said when they ended.
     """
     numbers = tuple(part.shard for part in parts)
     running: list[_Shard] = []
-    ended: list[Ended] = []
+    ended: list[ShardEnd] = []
     try:
-        for number in in_turn({part.shard: part.at for part in parts}):
+        for number in turn_order({part.shard: part.at for part in parts}):
             part = parts[numbers.index(number)]
             running.append(_Shard(part, _context(plan, part, numbers, epoch, mode, shared)))
         waiting = deque(running)
@@ -63,13 +63,15 @@ def turns(
     return ended
 
 
-def _context(plan: Plan, part: Part, shards: tuple[int, ...], epoch: int, mode: Mode, shared: Shared) -> Context:
+def _context(
+    plan: Plan, part: Part, shards: tuple[int, ...], epoch: int, mode: Mode, shared: ProcessResources
+) -> Context:
     return Context(
         seed=plan.seed,
         epoch=epoch,
         shard=None if plan.indexed else part.shard,
         shards=shards,
-        paces=mode.paces,
+        block_sizes=mode.block_sizes,
         clock=Clock(),
         threads=mode.threads,
         note=mode.note,
@@ -98,10 +100,10 @@ class _Shard:
     def close(self) -> None:
         close(self._blocks)
 
-    def ended(self, tail_name: str | None) -> Ended:
+    def ended(self, tail_name: str | None) -> ShardEnd:
         """What to say when there is no further step."""
         left = self._context.leftovers.get(tail_name or "")
-        return Ended(self._number) if left is None else Ended(self._number, left.at.plain, left.rows)
+        return ShardEnd(self._number) if left is None else ShardEnd(self._number, left.at.plain, left.rows)
 
     def step(self) -> Step | None:
         row = next(self._rows, _NONE)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.gather import gather
-from ..core.rows import Array, Indices, RowList, Rows, read_only
+from ..core.rows import Array, BlockRows, Indices, Rows, read_only
 from ..engine.readahead import Together
 from ..errors import SourceError
 from ..formats.npy import HEAD, Npy, read_header
@@ -58,7 +58,7 @@ class Joined:
         self._arrays: dict[tuple[str, int], Array | None] = {}
         self._parts: dict[int, dict[str, Array | None]] = {}
 
-    def rows(self, indices: Indices, begun: Mapping[str, Opened], *, threads: bool) -> RowList:
+    def rows(self, indices: Indices, begun: Mapping[str, Opened], *, threads: bool) -> BlockRows:
         """The rows at `indices`, as a `Rows`; columns of an only one may have been begun."""
         return gather(indices, self._cuts, partial(self._rows, begun=begun, threads=threads))
 

@@ -11,9 +11,9 @@ import numpy as np
 from ..core.context import Context
 from ..core.cursor import Json
 from ..core.operator import Columns, Operator
-from ..core.rows import Array, Indices, Row, RowList, read_only
+from ..core.rows import Array, BlockRows, Indices, Row, read_only
 from ..engine.stage import Stage
-from ..errors import ArgumentError, ArgumentTypeError, Origin, located
+from ..errors import ArgumentError, ArgumentTypeError, Origin, with_call_site
 from ..pipe import Pipe
 from ._arrays import Packed, described, packed, rows_at, unpacked
 
@@ -37,7 +37,7 @@ class FromArrays(Operator):
     def origin(self, stage: Stage, index: int, context: Context) -> Origin:
         return Origin("from_arrays", index + 1)
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
+    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
         return rows_at(self.arrays, self.length(stage), indices)
 
     def identity(self) -> Json:
@@ -77,16 +77,16 @@ def from_arrays(arrays: Mapping[str, np.ndarray[Any, Any] | torch.Tensor]) -> Pi
     """
     if not isinstance(arrays, Mapping):
         raise ArgumentTypeError(
-            located(f'`arrays` must be a dict of arrays, such as {{"x": X}}, but got: {type(arrays).__name__}')
+            with_call_site(f'`arrays` must be a dict of arrays, such as {{"x": X}}, but got: {type(arrays).__name__}')
         )
     if not arrays:
-        raise ArgumentError(located("`arrays` must hold at least one array but got: {}"))
+        raise ArgumentError(with_call_site("`arrays` must hold at least one array but got: {}"))
     columns = {_name(name): _column(name, value) for name, value in arrays.items()}
     first, *others = columns
     for name in others:
         if len(columns[name]) != len(columns[first]):
             raise ArgumentError(
-                located(
+                with_call_site(
                     f"`arrays` must be of one length but `{first}` has {len(columns[first])} rows and `{name}` "
                     f"{len(columns[name])}"
                 )
@@ -96,29 +96,29 @@ def from_arrays(arrays: Mapping[str, np.ndarray[Any, Any] | torch.Tensor]) -> Pi
 
 def _name(name: object) -> str:
     if not isinstance(name, str):
-        raise ArgumentTypeError(located(f"the names of `arrays` must be of type str but got: {name!r}"))
+        raise ArgumentTypeError(with_call_site(f"the names of `arrays` must be of type str but got: {name!r}"))
     return name
 
 
 def _column(name: str, value: object) -> Array:
     if isinstance(value, np.ma.MaskedArray):
         raise ArgumentTypeError(
-            located(f"`{name}` is a masked array, and a column has no mask; fill it with `.filled(...)`")
+            with_call_site(f"`{name}` is a masked array, and a column has no mask; fill it with `.filled(...)`")
         )
     if not isinstance(value, np.ndarray):
         if not type(value).__module__.startswith("torch") or not hasattr(value, "numpy"):
             raise ArgumentTypeError(
-                located(
+                with_call_site(
                     f"`{name}` must be a NumPy array or a tensor but got: {type(value).__name__}; make it one with "
                     "`np.asarray`, and for data frames and Arrow there is `from_table`"
                 )
             )
         value = _view(name, cast("torch.Tensor", value))
     if value.ndim == 0:
-        raise ArgumentError(located(f"`{name}` must have at least one axis, for the rows, but has none"))
+        raise ArgumentError(with_call_site(f"`{name}` must have at least one axis, for the rows, but has none"))
     if value.dtype.kind not in "biufcSU":
         raise ArgumentTypeError(
-            located(
+            with_call_site(
                 f"`{name}` has dtype {value.dtype}, and a column holds numbers, bools, text or bytes of fixed width; "
                 f"{_REPAIRS.get(value.dtype.kind, 'give its fields one by one')}"
             )
@@ -137,7 +137,7 @@ def _view(name: str, tensor: torch.Tensor) -> Array:
     """The memory of a tensor as an array."""
     if tensor.device.type != "cpu":
         raise ArgumentTypeError(
-            located(f"`{name}` is on {tensor.device}, and rows are read from CPU memory; give `{name}.cpu()`")
+            with_call_site(f"`{name}` is on {tensor.device}, and rows are read from CPU memory; give `{name}.cpu()`")
         )
     try:
         return tensor.detach().numpy()
@@ -147,5 +147,7 @@ def _view(name: str, tensor: torch.Tensor) -> Array:
         else:
             repair = f"give `{name}.to_dense()`"
         raise ArgumentTypeError(
-            located(f"`{name}` is a tensor of {tensor.dtype} and {tensor.layout}, which NumPy cannot read; {repair}")
+            with_call_site(
+                f"`{name}` is a tensor of {tensor.dtype} and {tensor.layout}, which NumPy cannot read; {repair}"
+            )
         ) from error

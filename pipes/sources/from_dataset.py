@@ -15,10 +15,10 @@ from ..core.block import Block
 from ..core.context import Context
 from ..core.cursor import START, Cursor, Json
 from ..core.operator import Operator
-from ..core.rows import Indices, RowList
-from ..engine.apply import apply, drain
+from ..core.rows import BlockRows, Indices
+from ..engine.apply import extend_until_error, map_until_error
 from ..engine.stage import Stage
-from ..errors import ArgumentTypeError, FeedpipeError, Origin, RowError, StateError, located
+from ..errors import ArgumentTypeError, FeedpipeError, Origin, RowError, StateError, with_call_site
 from ..pipe import Pipe
 
 T = TypeVar("T")
@@ -52,13 +52,13 @@ class FromDataset(Operator):
     def identity(self) -> Json:
         return {"type": type(self.dataset).__qualname__, "rows": len(self.dataset)}
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
+    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
         # Datasets take Python's ints, and some take no others.
         numbers: list[int] = list(indices) if isinstance(indices, range) else indices.tolist()
         many: Callable[[list[int]], Sequence[object]] | None = getattr(self.dataset, "__getitems__", None)
         with _no_worker():
             if many is None:
-                made, error = apply(self.dataset.__getitem__, numbers)
+                made, error = map_until_error(self.dataset.__getitem__, numbers)
             else:
                 made, error = self._many(many, numbers)
         if error is not None:
@@ -94,7 +94,7 @@ class FromStream(Operator):
         # Its own state is a token where it has one that is exact; else a token is None, and a resume replays.
         stateful = _keeps_state(self.dataset)
         dataset: Any = self.dataset
-        pace = context.pace()
+        block_size = context.block_size()
         try:
             if stateful or hasattr(dataset, "set_epoch"):
                 dataset = copy.deepcopy(dataset)  # runs do not share epoch and position
@@ -111,11 +111,11 @@ class FromStream(Operator):
             here = START.advance(row)
         while True:
             rows: list[object] = []
-            wanted = pace.rows()
+            wanted = block_size.rows()
             with _no_worker():
-                failure = drain(islice(items, wanted), rows)
+                failure = extend_until_error(islice(items, wanted), rows)
             if rows:
-                pace.made(rows)
+                block_size.produced(rows)
                 after = row + len(rows)
                 # After a failure a state may have counted the item that failed, and after the last item some datasets
                 # set it back to the start.
@@ -168,7 +168,7 @@ def from_dataset(dataset: MapStyle[Any] | Iterable[Any]) -> Pipe[Any]:
     given: object = dataset
     if isinstance(given, (Mapping, type)):
         repair = 'choose a split, such as `dataset["train"]`' if isinstance(given, Mapping) else "call it"
-        raise ArgumentTypeError(located(f"`dataset` must be one dataset but got: {given!r:.80}; {repair}"))
+        raise ArgumentTypeError(with_call_site(f"`dataset` must be one dataset but got: {given!r:.80}; {repair}"))
     # torch's iterable datasets inherit a `__getitem__` that only raises, and may have a length.
     streamed = any(kind.__name__ == "IterableDataset" for kind in type(dataset).__mro__)
     if not streamed and hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
@@ -176,7 +176,7 @@ def from_dataset(dataset: MapStyle[Any] | Iterable[Any]) -> Pipe[Any]:
     if isinstance(given, Iterable) and not isinstance(given, Iterator):
         return Pipe.source(FromStream(dataset))
     raise ArgumentTypeError(
-        located(
+        with_call_site(
             "`dataset` must have `__getitem__` and `__len__`, or be iterable again and again, but got: "
             f"{type(dataset).__name__}"
         )
@@ -190,7 +190,7 @@ def _origin(dataset: object, index: int) -> Origin:
 def _failed(stage: Stage, dataset: object, error: Exception, index: int | None) -> Exception:
     if isinstance(error, FeedpipeError):
         return error
-    where, origin = stage.node.where, None if index is None else _origin(dataset, index)
+    where, origin = stage.node.call_site, None if index is None else _origin(dataset, index)
     message = f"`{stage.op.call()}` failed with {type(error).__name__}: {error}"
     message += f"\n  on {origin}" if origin else ""
     message += f"\n  at {where.file}:{where.line}" if where else ""
@@ -228,10 +228,10 @@ def _state(stage: Stage, dataset: Any) -> Json:
     except (TypeError, ValueError) as error:
         reason = f"cannot be written as JSON: {error}"
     raise StateError(
-        located(
+        with_call_site(
             f"`from_dataset` resumes a {type(dataset).__name__} by its `state_dict()`, and that {reason}; give it a "
             "state of plain lists, dicts, numbers and text, or none: then a resume replays it",
-            stage.node.where,
+            stage.node.call_site,
         )
     )
 

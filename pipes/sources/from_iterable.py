@@ -11,9 +11,9 @@ from ..core.block import Block
 from ..core.context import Context
 from ..core.cursor import START, Cursor
 from ..core.operator import Operator
-from ..engine.apply import drain
+from ..engine.apply import extend_until_error
 from ..engine.stage import Stage
-from ..errors import ArgumentTypeError, Origin, located
+from ..errors import ArgumentTypeError, Origin, with_call_site
 from ..pipe import Pipe
 
 T = TypeVar("T")
@@ -28,13 +28,15 @@ class FromIterable(Operator):
     def __post_init__(self) -> None:
         if isinstance(self.iterable, Iterator):
             raise ArgumentTypeError(
-                located(
+                with_call_site(
                     f"`iterable` must give its items anew in each epoch but got the iterator: {self.iterable!r}, which "
                     "can be read only once; give the function that makes it, without calling it"
                 )
             )
         if not (callable(self.iterable) or isinstance(self.iterable, Iterable)):
-            raise ArgumentTypeError(located(f"`iterable` must be an iterable or a function but got: {self.iterable!r}"))
+            raise ArgumentTypeError(
+                with_call_site(f"`iterable` must be an iterable or a function but got: {self.iterable!r}")
+            )
 
     def length(self, stage: Stage) -> int | None:
         # A function may give other items each time; a container's own length is its word.
@@ -42,7 +44,7 @@ class FromIterable(Operator):
         return len(items) if isinstance(items, Sized) else None
 
     def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
-        pace = context.pace()
+        block_size = context.block_size()
         row = at.position
         try:
             made = self.iterable() if callable(self.iterable) else self.iterable
@@ -51,10 +53,10 @@ class FromIterable(Operator):
             raise stage.failed(error, START, context) from error
         while True:
             rows: list[object] = []
-            wanted = pace.rows()
-            failure = drain(islice(items, wanted), rows)
+            wanted = block_size.rows()
+            failure = extend_until_error(islice(items, wanted), rows)
             if rows:
-                pace.made(rows)
+                block_size.produced(rows)
                 after = row + len(rows)
                 origins = [Origin("from_iterable", i + 1) for i in range(row, after)] if context.origins else None
                 yield Block(rows, START.advance(row), START.advance(after), origins)  # type: ignore[arg-type]

@@ -9,10 +9,10 @@ from typing import ClassVar, TypeVar, cast
 from ..core.context import Context
 from ..core.cursor import Json
 from ..core.operator import Operator
-from ..core.rows import Indices, RowList
-from ..engine.apply import apply
+from ..core.rows import BlockRows, Indices
+from ..engine.apply import map_until_error
 from ..engine.stage import Stage
-from ..errors import ArgumentTypeError, Origin, located
+from ..errors import ArgumentTypeError, Origin, with_call_site
 from ..pipe import Pipe
 from ._packed import Packed, packed
 
@@ -28,7 +28,7 @@ class FromSequence(Operator):
     def __post_init__(self) -> None:
         if not (hasattr(self.sequence, "__len__") and hasattr(self.sequence, "__getitem__")):
             raise ArgumentTypeError(
-                located(
+                with_call_site(
                     f"`sequence` must have a length and an index but got: {self.sequence!r}; "
                     "for anything that can only be iterated there is `from_iterable`"
                 )
@@ -46,7 +46,7 @@ class FromSequence(Operator):
     def origin(self, stage: Stage, index: int, context: Context) -> Origin:
         return Origin("from_sequence", index + 1)
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
+    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
         sequence = self.sequence
         if isinstance(sequence, Packed):
             return sequence.rows(indices)
@@ -54,7 +54,7 @@ class FromSequence(Operator):
             part = sequence[indices.start : indices.stop : indices.step]
             return part if isinstance(part, list) else list(part)
         numbers = list(indices) if isinstance(indices, range) else indices.tolist()
-        rows, error = apply(sequence.__getitem__, numbers)
+        rows, error = map_until_error(sequence.__getitem__, numbers)
         if error is not None:
             number = numbers[len(rows)]
             raise stage.failed_on(error, Origin("from_sequence", number + 1))

@@ -12,9 +12,9 @@ import numpy as np
 from ..core.context import Context
 from ..core.cursor import Json
 from ..core.operator import Columns, Operator
-from ..core.rows import Indices, Row, RowList
+from ..core.rows import BlockRows, Indices, Row
 from ..engine.stage import Stage
-from ..errors import ArgumentTypeError, DataError, FeedpipeError, Origin, SourceError, located
+from ..errors import ArgumentTypeError, DataError, FeedpipeError, Origin, SourceError, with_call_site
 from ..pipe import Pipe
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class FromTable(Operator):
     def origin(self, stage: Stage, index: int, context: Context) -> Origin:
         return Origin(f"from_table({type(self.table).__name__})", index + 1)
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
+    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
         memory = self._read(stage)
         if memory.positions is not None:
             cut = slice(indices.start, indices.stop, indices.step) if isinstance(indices, range) else indices
@@ -84,14 +84,16 @@ class FromTable(Operator):
             if memory.chunks is None:
                 from ..formats.tables.chunked import Chunks
 
-                where = stage.node.where if stage else None
+                where = stage.node.call_site if stage else None
                 try:
                     memory.table = _as_table(self.table)
                     names = memory.table.schema.names
                     double = sorted({name for name in names if names.count(name) > 1})
                     if double:
                         raise DataError(
-                            located(f"`from_table` needs one column of each name but got several of: {double}", where)
+                            with_call_site(
+                                f"`from_table` needs one column of each name but got several of: {double}", where
+                            )
                         )
                     memory.positions = _positions(self.table)
                     memory.chunks = Chunks.of(memory.table)
@@ -99,7 +101,9 @@ class FromTable(Operator):
                     raise
                 except Exception as error:
                     kind = type(self.table).__name__
-                    raise SourceError(located(f"`from_table` could not read the {kind}: {error}", where)) from error
+                    raise SourceError(
+                        with_call_site(f"`from_table` could not read the {kind}: {error}", where)
+                    ) from error
         return memory
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -153,11 +157,13 @@ def from_table(table: ArrowStream) -> Pipe[Row]:
     if _is_hugging_face(table):
         if getattr(table, "_format_type", None) == "custom":
             raise ArgumentTypeError(
-                located("`table` has a transform, which its Arrow table knows nothing of; `from_dataset` applies it")
+                with_call_site(
+                    "`table` has a transform, which its Arrow table knows nothing of; `from_dataset` applies it"
+                )
             )
     elif not hasattr(table, "__arrow_c_stream__") or isinstance(table, type):
         raise ArgumentTypeError(
-            located(
+            with_call_site(
                 "`table` must be a data frame, an Arrow table, or anything else with `__arrow_c_stream__` but got: "
                 f"{type(table).__name__}; for arrays there is `from_arrays`, for a list of dicts `from_sequence`"
             )

@@ -9,15 +9,15 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from ..core.code import written
+from ..core.code import call_code
 from ..core.context import Context
 from ..core.cursor import Json
 from ..core.operator import Operator
-from ..core.rows import Indices, RowList
+from ..core.rows import BlockRows, Indices
 from ..engine.stage import Stage
-from ..errors import ArgumentError, DataError, Origin, SourceError, located
+from ..errors import ArgumentError, DataError, Origin, SourceError, with_call_site
 from ..pipe import Pipe
-from ..storage.cached_listing import known_listing
+from ..storage.cached_listing import cached_listing
 from ..storage.listing import ListedPath, Listing, Selection
 from ._packed import packed
 
@@ -31,7 +31,7 @@ class ListFiles(Operator):
     listing: Listing | None = field(default=None, repr=False)
 
     def call(self) -> str:
-        return written(self.selection)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        return call_code(self.selection)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
     def indexed(self, inputs: Sequence[bool]) -> bool:
         return True
@@ -40,9 +40,9 @@ class ListFiles(Operator):
         if self.listing is not None:
             return self
         try:
-            return replace(self, listing=known_listing(self.selection))
+            return replace(self, listing=cached_listing(self.selection))
         except (SourceError, DataError, ArgumentError) as error:
-            raise type(error)(located(str(error), stage.node.where)) from error
+            raise type(error)(with_call_site(str(error), stage.node.call_site)) from error
 
     def length(self, stage: Stage) -> int:
         return len(self._listed())
@@ -53,7 +53,7 @@ class ListFiles(Operator):
     def origin(self, stage: Stage, index: int, context: Context) -> Origin:
         return Origin(str(self._listed().paths[index]), 1)
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
+    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
         listing = self._listed()
         return list(map(ListedPath.of, _at(listing.paths, indices), _at(listing.sizes, indices)))
 

@@ -12,13 +12,13 @@ from typing import BinaryIO, ClassVar, NamedTuple, cast
 
 import numpy as np
 
-from ..core.code import shown
+from ..core.code import value_code
 from ..core.context import Context
 from ..core.cursor import Json
 from ..core.operator import Columns, Operator
-from ..core.rows import Array, Indices, Row, RowList, read_only
+from ..core.rows import Array, BlockRows, Indices, Row, read_only
 from ..engine.stage import Stage
-from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, SourceError, located
+from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, SourceError, with_call_site
 from ..pipe import Pipe
 from ..storage.file import File
 from ..storage.filesystem import locate
@@ -74,10 +74,10 @@ class ReadIdx(Operator):
         for name in others:
             if heads[name].shape[0] != heads[first].shape[0]:
                 raise DataError(
-                    located(
+                    with_call_site(
                         f"files of `read_idx` must be of one length but {self.files[first]} has "
                         f"{heads[first].shape[0]} rows and {self.files[name]} {heads[name].shape[0]}",
-                        stage.node.where,
+                        stage.node.call_site,
                     )
                 )
         return replace(self, heads=heads)
@@ -94,11 +94,11 @@ class ReadIdx(Operator):
             for name, head in self.heads.items()
         }
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
+    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
         return rows_at(self._arrays(), self.length(stage), indices)
 
     def call(self) -> str:
-        return f"{self.kind}({shown(self.files)})"
+        return f"{self.kind}({value_code(self.files)})"
 
     def _arrays(self) -> dict[str, Array]:
         memory = self.memory
@@ -134,13 +134,15 @@ def read_idx(files: Mapping[str, str | os.PathLike[str]]) -> Pipe[Row]:
     """
     if not isinstance(files, Mapping):
         raise ArgumentTypeError(
-            located(f'`files` must be a dict of paths, such as {{"image": path}}, but got: {type(files).__name__}')
+            with_call_site(
+                f'`files` must be a dict of paths, such as {{"image": path}}, but got: {type(files).__name__}'
+            )
         )
     if not files:
-        raise ArgumentError(located("`files` must hold at least one path but got: {}"))
+        raise ArgumentError(with_call_site("`files` must hold at least one path but got: {}"))
     for name, path in cast("Mapping[object, object]", files).items():
         if not isinstance(name, str) or not isinstance(path, (str, os.PathLike)):
-            raise ArgumentTypeError(located(f"`files` must hold paths by name but got: {name!r}: {path!r}"))
+            raise ArgumentTypeError(with_call_site(f"`files` must hold paths by name but got: {name!r}: {path!r}"))
     return cast("Pipe[Row]", Pipe.source(ReadIdx({name: os.fspath(path) for name, path in files.items()})))
 
 

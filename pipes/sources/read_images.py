@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 import numpy as np
 
 from ..core.checks import check_choice
-from ..core.code import written
+from ..core.code import call_code
 from ..core.context import Context
 from ..core.cursor import Json
 from ..core.operator import Columns, Operator
-from ..core.rows import Indices, Row, RowList
-from ..engine.apply import apply
+from ..core.rows import BlockRows, Indices, Row
+from ..engine.apply import map_until_error
 from ..engine.stage import Stage
-from ..errors import ArgumentTypeError, DataError, Origin, SourceError, located, masked
+from ..errors import ArgumentTypeError, DataError, Origin, SourceError, redacted, with_call_site
 from ..formats import images
 from ..formats.decoders import Mode
 from ..ops.parsing._contents import contents, listed_files
@@ -56,8 +56,8 @@ class ReadImages(Operator):
         check_choice("mode", self.mode, images.MODES)
 
     def call(self) -> str:
-        options = written(self).removeprefix(f"{self.kind}(")
-        return f"{self.kind}({masked(self.root)!r}{', ' if options != ')' else ''}{options}"
+        options = call_code(self).removeprefix(f"{self.kind}(")
+        return f"{self.kind}({redacted(self.root)!r}{', ' if options != ')' else ''}{options}"
 
     def indexed(self, inputs: Sequence[bool]) -> bool:
         return True
@@ -83,14 +83,14 @@ class ReadImages(Operator):
         (file,) = self._files(range(index, index + 1))
         return None if file.is_near() else Opened(file)
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
+    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
         opened = cast("Opened | None", stage.begun(indices, context))
         files = self._files(indices) if opened is None else [opened.file]
         try:
             data = list(contents(files, opened, threads=context.threads))
         except (SourceError, DataError) as error:
             raise relocated(error, stage) from error
-        made, failure = apply(partial(images.array, mode=self.mode), data)
+        made, failure = map_until_error(partial(images.array, mode=self.mode), data)
         if failure is not None:
             raise stage.failed_on(failure, Origin(files[len(made)].path, 1))
         return [self._row(image, file.path) for image, file in zip(made, files, strict=True)]
@@ -112,24 +112,26 @@ class ReadImages(Operator):
         import pyarrow.compute as pc
 
         if not str(listing.paths[0]).startswith(self._prefix()):
-            raise SourceError(f"{masked(self.root)} is no folder; for files and globs there is `read_bytes`")
+            raise SourceError(f"{redacted(self.root)} is no folder; for files and globs there is `read_bytes`")
         options = re.escape(locate(self.root, self.filesystem).options)
         kept = pc.match_substring_regex(listing.paths, rf"\.({'|'.join(_EXTENSIONS)}){options}$", ignore_case=True)
         found = replace(listing, paths=listing.paths.filter(kept), sizes=listing.sizes.filter(kept))
         if not len(found):
-            raise SourceError(f"{masked(self.root)} holds {len(listing)} files and no image: {', '.join(_EXTENSIONS)}")
+            raise SourceError(
+                f"{redacted(self.root)} holds {len(listing)} files and no image: {', '.join(_EXTENSIONS)}"
+            )
         if self.label is None:
             return replace(self, listing=found)
         classes = self._folders(found.paths)
         if "" in classes:
             raise SourceError(
-                f"{masked(self.root)} holds images outside of folders, and folders are their classes; put them into "
+                f"{redacted(self.root)} holds images outside of folders, and folders are their classes; put them into "
                 "one, or give `label=None`"
             )
         empty = sorted({*self._folders(listing.paths)} - {*classes, ""})
         if empty:
             raise SourceError(
-                f"{masked(self.root)} has folders without an image, such as {empty[0]!r}, and the numbers of classes "
+                f"{redacted(self.root)} has folders without an image, such as {empty[0]!r}, and the numbers of classes "
                 "depend on whether these are some; remove them, or give `label=None`"
             )
         return replace(self, listing=found, classes=tuple(classes))
@@ -193,5 +195,5 @@ def read_images(
         ((3, 4, 3), 1, 'dog', 'pets/dog/1.png')
     """
     if not isinstance(root, (str, os.PathLike)):
-        raise ArgumentTypeError(located(f"`root` must be the path of a folder but got: {root!r}"))
+        raise ArgumentTypeError(with_call_site(f"`root` must be the path of a folder but got: {root!r}"))
     return cast("Pipe[Row]", Pipe.source(ReadImages(os.fspath(root), label, mode, filesystem)))

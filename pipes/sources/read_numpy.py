@@ -9,13 +9,13 @@ from typing import ClassVar, TypeAlias, Union, cast, overload
 
 import numpy as np
 
-from ..core.code import shown
+from ..core.code import value_code
 from ..core.context import Context
 from ..core.cursor import Json
 from ..core.operator import Columns, Operator
-from ..core.rows import Array, Indices, Row, RowList, Rows
+from ..core.rows import Array, BlockRows, Indices, Row, Rows
 from ..engine.stage import Stage
-from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, SourceError, located, masked
+from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, SourceError, redacted, with_call_site
 from ..ops.parsing._contents import listed_files
 from ..ops.parsing._files import relocated
 from ..pipe import Pipe
@@ -66,7 +66,7 @@ class ReadNumpy(Operator):
 
     def call(self) -> str:
         paths = {name: selection.paths for name, selection in self.selections.items()}
-        return f"{self.kind}({masked(shown(paths.get(_ONLY, paths)))})"
+        return f"{self.kind}({redacted(value_code(paths.get(_ONLY, paths)))})"
 
     def indexed(self, inputs: Sequence[bool]) -> bool:
         return True
@@ -97,7 +97,7 @@ class ReadNumpy(Operator):
     def begin(self, stage: Stage, index: int, context: Context) -> Ranges | None:
         return self._joined().begun(index)
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
+    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
         begun = cast("Ranges | None", stage.begun(indices, context))
         try:
             rows = self._joined().rows(indices, begun or {}, threads=context.threads)
@@ -154,11 +154,11 @@ def read_numpy(
         only = {_ONLY: Selection(cast("str", paths), filesystem=filesystem)}
         return cast("Pipe[Array | np.generic]", Pipe.source(ReadNumpy(only)))
     if not paths:
-        raise ArgumentError(located("`paths` must hold at least one column but got: {}"))
+        raise ArgumentError(with_call_site("`paths` must hold at least one column but got: {}"))
     columns: dict[str, Selection] = {}
     for name, some in cast("Mapping[object, str]", paths).items():
         if not isinstance(name, str) or not name:
-            raise ArgumentTypeError(located(f"`paths` must have names of columns but got: {name!r}"))
+            raise ArgumentTypeError(with_call_site(f"`paths` must have names of columns but got: {name!r}"))
         columns[name] = Selection(some, filesystem=filesystem)
     return cast("Pipe[Row]", Pipe.source(ReadNumpy(columns)))
 

@@ -9,8 +9,8 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from ..core.code import written
-from ..errors import ArgumentError, DataError, MissingError, SourceError, masked
+from ..core.code import call_code
+from ..errors import ArgumentError, DataError, MissingError, SourceError, redacted
 from .listing import BATCH, Listing, Selection, add_to_digest
 from .manifest import Manifest, columns, read_manifest, write_manifest
 from .output import folder_of
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _ABSOLUTE = r"^(/|[A-Za-z][A-Za-z0-9+.-]+:)"  # or a URL
 
 
-def known_listing(selection: Selection) -> Listing:
+def cached_listing(selection: Selection) -> Listing:
     """What the selection stands for; from its manifest, which is made where there is none.
 
     Raises:
@@ -53,7 +53,7 @@ def _made(selection: Selection, path: str) -> Listing:
     """Lists, and writes the manifest. Where several do so at once, the last one stays, and the same stands in it."""
     import pyarrow as pa
 
-    if any(masked(one) != one for one in _given(selection)):
+    if any(redacted(one) != one for one in _given(selection)):
         raise ArgumentError(
             f"`manifest` would keep the password that `paths` holds in {path}; give it in the environment, or with "
             "`filesystem`"
@@ -105,7 +105,7 @@ def _given(selection: Selection) -> list[str]:
 
 
 def _call(selection: Selection) -> str:
-    return masked(written(cast("Any", replace(selection, filesystem=None, manifest=None))))
+    return redacted(call_code(cast("Any", replace(selection, filesystem=None, manifest=None))))
 
 
 def _full(path: str, selection: Selection) -> str:

@@ -8,7 +8,7 @@ import re
 import socket
 from typing import NamedTuple
 
-from ..errors import masked
+from ..errors import redacted
 
 HDFS_UNKNOWN = 255
 """The `errno` of all that libhdfs has no other for."""
@@ -66,12 +66,12 @@ class _Meaning(NamedTuple):
     passing: bool
 
 
-def reason(error: BaseException) -> str:
+def describe(error: BaseException) -> str:
     """What an error says, in few words."""
-    return masked(_meaning(error).words)
+    return redacted(_meaning(error).words)
 
 
-def passes(error: BaseException) -> bool:
+def is_transient(error: BaseException) -> bool:
     """Whether an error may be gone at the next attempt: a busy server, a lost connection."""
     return _meaning(error).passing
 

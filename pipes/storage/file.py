@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from ..core.checks import check_choice
-from ..errors import MissingError, SourceError, masked
-from .error_messages import reason
+from ..errors import MissingError, SourceError, redacted
+from .error_messages import describe
 from .filesystem import Location, is_near, locate, looked_up, split_options
 from .remote import RemoteFile, RemoteStream
 from .retry import retrying
@@ -60,7 +60,7 @@ class File:
     @property
     def name(self) -> str:
         """The path as errors show it: a URL without its password."""
-        return masked(self.path)
+        return redacted(self.path)
 
     def open(self, compression: str | None = "infer") -> Stream:
         """A stream of the file's bytes, decompressed; it can seek where the file is not compressed.
@@ -160,5 +160,5 @@ class File:
     def _failed(self, error: OSError) -> SourceError:
         if isinstance(error, FileNotFoundError):
             return MissingError(f"{self.name} is not there: it has vanished since it was listed, or never was")
-        said = "it is a folder" if isinstance(error, IsADirectoryError) else reason(error)
+        said = "it is a folder" if isinstance(error, IsADirectoryError) else describe(error)
         return SourceError(f"{self.name} cannot be opened: {said}")

@@ -13,8 +13,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import unquote
 
-from ..errors import ArgumentTypeError, SourceError, located, masked
-from .error_messages import HDFS_UNKNOWN, reason
+from ..errors import ArgumentTypeError, SourceError, redacted, with_call_site
+from .error_messages import HDFS_UNKNOWN, describe
 from .retry import retrying
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def check_filesystem(value: object) -> None:
 
     if not isinstance(value, (FileSystem, fsspec.AbstractFileSystem)):
         raise ArgumentTypeError(
-            located(
+            with_call_site(
                 f"`filesystem` must be a file system of pyarrow or fsspec but got: {value!r}; "
                 "without one, a path is local and a URL says where it leads"
             )
@@ -94,17 +94,17 @@ def as_paths(paths: object) -> str | list[str]:
     if isinstance(paths, (str, os.PathLike)):
         return _as_path(paths)
     if not isinstance(paths, Iterable) or isinstance(paths, (bytes, bytearray)):
-        raise ArgumentTypeError(located(f"`paths` must be a path or a list of paths but got: {paths!r}"))
+        raise ArgumentTypeError(with_call_site(f"`paths` must be a path or a list of paths but got: {paths!r}"))
     many = [_as_path(path) for path in paths]
     if not many:
-        raise SourceError(located("`paths` is an empty list: there is nothing to read"))
+        raise SourceError(with_call_site("`paths` is an empty list: there is nothing to read"))
     return many
 
 
 def _as_path(path: object) -> str:
     text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
     if not isinstance(text, str) or not text:
-        raise ArgumentTypeError(located(f"`paths` must hold paths but got: {path!r}"))
+        raise ArgumentTypeError(with_call_site(f"`paths` must hold paths but got: {path!r}"))
     return text
 
 
@@ -182,7 +182,7 @@ def _opened(url: str, options: str, process: int) -> tuple[FileSystem, str]:
     import pyarrow as pa
     from pyarrow.fs import FileSystem
 
-    shown = repr(masked(url))  # a cause is shown as it is, so where it holds the URL there is none
+    shown = repr(redacted(url))  # a cause is shown as it is, so where it holds the URL there is none
     try:
         return retrying(lambda: FileSystem.from_uri(url + options), url)
     except pa.ArrowInvalid as error:
@@ -190,7 +190,7 @@ def _opened(url: str, options: str, process: int) -> tuple[FileSystem, str]:
             raise SourceError(f"{shown} cannot be opened: {error}") from None
         # else a kind of URL that pyarrow does not know
     except OSError as error:
-        raise SourceError(f"{shown} cannot be reached: {reason(error)}") from error
+        raise SourceError(f"{shown} cannot be reached: {describe(error)}") from error
     import fsspec  # pyright: ignore[reportMissingTypeStubs]
 
     try:

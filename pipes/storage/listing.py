@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, cast
 
-from ..errors import ArgumentError, ArgumentTypeError, MissingError, SourceError, located
-from .error_messages import reason, says_missing
+from ..errors import ArgumentError, ArgumentTypeError, MissingError, SourceError, with_call_site
+from .error_messages import describe, says_missing
 from .filesystem import Location, as_paths, check_filesystem, is_near, locate, looked_up, split_options
 from .retry import retrying
 from .threads import in_threads
@@ -71,10 +71,10 @@ class Selection:
     def __post_init__(self) -> None:
         object.__setattr__(self, "paths", as_paths(self.paths))
         if self.pattern is not None and not isinstance(self.pattern, str):
-            raise ArgumentTypeError(located(f"`pattern` must be a string but got: {self.pattern!r}"))
+            raise ArgumentTypeError(with_call_site(f"`pattern` must be a string but got: {self.pattern!r}"))
         if self.pattern is not None and ("/" in self.pattern or not self.pattern):
             raise ArgumentError(
-                located(
+                with_call_site(
                     f"`pattern` must be a glob for a file's name, such as '*.csv', but got: {self.pattern!r}; "
                     "folders go into `paths`"
                 )
@@ -82,7 +82,7 @@ class Selection:
         check_filesystem(self.filesystem)
         if self.manifest is not None:
             if not isinstance(self.manifest, (str, os.PathLike)):
-                raise ArgumentTypeError(located(f"`manifest` must be a path but got: {self.manifest!r}"))
+                raise ArgumentTypeError(with_call_site(f"`manifest` must be a path but got: {self.manifest!r}"))
             object.__setattr__(self, "manifest", os.fspath(self.manifest))
 
     def listing(self) -> Listing:
@@ -229,7 +229,7 @@ class _Walk:
                 raise
             if says_missing(error):
                 raise MissingError(f"{path} is not there, or a part of it vanished while it was listed") from error
-            raise SourceError(f"{path} cannot be listed: {reason(error)}") from error
+            raise SourceError(f"{path} cannot be listed: {describe(error)}") from error
 
     def _below(self, names: _Names, filesystem: FileSystem, folder: _Folder, found: Iterable[_Entry]) -> list[_Folder]:
         """Takes the files of a folder; the folders in it that are to be looked into."""
@@ -281,7 +281,7 @@ def _looked_up(paths: list[str], filesystem: object) -> Iterator[tuple[str, Loca
             try:
                 infos = _each_looked_up(opened, [place.path for place in places[:count]])
             except OSError as error:
-                raise SourceError(f"{some[0]} cannot be looked up: {reason(error)}") from error
+                raise SourceError(f"{some[0]} cannot be looked up: {describe(error)}") from error
             for path, place, info in zip(some, places, infos, strict=False):
                 yield path, place, str(info.type.name), _size(info)
             some, places = some[count:], places[count:]

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from ..errors import SourceError
-from .error_messages import reason
+from .error_messages import describe
 from .filesystem import locate, split_options
 
 if TYPE_CHECKING:
@@ -80,4 +80,4 @@ def folder_of(path: str, filesystem: object = None) -> str:
 
 
 def _failed(path: str, error: OSError) -> SourceError:
-    return SourceError(f"{path} cannot be written: {reason(error)}")
+    return SourceError(f"{path} cannot be written: {describe(error)}")

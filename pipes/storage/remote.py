@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import SourceError
 from . import tasks as fetching
-from .error_messages import reason
+from .error_messages import describe
 from .retry import Ended, retrying, retrying_anew
 from .tasks import Task
 
@@ -57,7 +57,7 @@ class RemoteFile:
         except SourceError:
             raise
         except OSError as error:
-            raise SourceError(f"{self.name} cannot be read after byte {start}: {reason(error)}") from error
+            raise SourceError(f"{self.name} cannot be read after byte {start}: {describe(error)}") from error
 
     def check(self, ended: Ended) -> None:
         """Raises a `SourceError` where the file is another one now, as far as its size tells, and on S3 its digest."""
@@ -66,7 +66,7 @@ class RemoteFile:
         except SourceError:
             raise
         except OSError as error:
-            raise SourceError(f"{self.name} cannot be looked up at its end: {reason(error)}") from error
+            raise SourceError(f"{self.name} cannot be looked up at its end: {describe(error)}") from error
 
     def _read(self, file: Any, start: int, size: int) -> bytes:
         data: bytes = file.read_at(size, start)

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
-from ..errors import masked
-from .error_messages import passes, reason
+from ..errors import redacted
+from .error_messages import describe, is_transient
 
 T = TypeVar("T")
 Ended = SimpleQueue[None]
@@ -73,13 +73,13 @@ class Retry:
             try:
                 return call(failed)
             except OSError as error:
-                if not passes(error):
+                if not is_transient(error):
                     raise
                 failed += 1
                 pause = self.draw() * min(self.longest, self.pause * 2 ** (failed - 1))
                 spent = self.clock() - begun
                 if failed == self.attempts or spent + pause > self.seconds or (ended and not ended.empty()):
-                    raise OSError(f"{reason(error)}; {failed} attempts in {spent:.1f} s") from error
+                    raise OSError(f"{describe(error)}; {failed} attempts in {spent:.1f} s") from error
                 self._note(what, error)
             self.sleep(pause, ended)
 
@@ -90,7 +90,7 @@ class Retry:
         count = self.counts[host]
         if str(count).strip("0") == "1":
             before = f" (attempt {count} that is made again there)" if count > 1 else ""
-            _LOG.warning("%s: %s; trying again%s", masked(what), reason(error), before)
+            _LOG.warning("%s: %s; trying again%s", redacted(what), describe(error), before)
 
 
 _policy = Retry()
@@ -112,5 +112,5 @@ def retries() -> int:
 
 
 def _host(what: str) -> str:
-    scheme, separator, rest = masked(what).rpartition("://")
+    scheme, separator, rest = redacted(what).rpartition("://")
     return scheme + separator + rest.split("/", 1)[0]

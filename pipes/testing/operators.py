@@ -10,10 +10,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from ..core.block_size import Clock, Pace
+from ..core.block_size import BlockSize, Clock
 from ..core.context import Context
 from ..core.cursor import START, Cursor
-from ..core.rows import RowList
+from ..core.rows import BlockRows
 from ..engine.stage import Stage, bind, resolve
 from ..pipe import Pipe
 from .elements import same
@@ -28,14 +28,14 @@ class _RandomPace:
     def rows(self) -> int:
         return self._chance.choice([1, 1, 2, 3, 7, 40])
 
-    def made(self, rows: RowList) -> None:
+    def produced(self, rows: BlockRows) -> None:
         pass
 
 
 def random_blocks(chance: random.Random, *, seed: int = 0, epoch: int = 0) -> Context:
     """A context in which every operator cuts its blocks at random places."""
 
-    def pace(clock: Clock) -> Pace:
+    def block_size(clock: Clock) -> BlockSize:
         return _RandomPace(chance)
 
     def cut(length: int) -> list[int]:
@@ -44,7 +44,7 @@ def random_blocks(chance: random.Random, *, seed: int = 0, epoch: int = 0) -> Co
         places = sorted({0, length, *(chance.randrange(length + 1) for _ in range(chance.randrange(1, 4)))})
         return [b - a for a, b in pairwise(places)]
 
-    return Context(seed=seed, epoch=epoch, paces=pace, cut=cut)
+    return Context(seed=seed, epoch=epoch, block_sizes=block_size, cut=cut)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 
 from ..core.rows import ArrowArray, Rows, scalars
-from ..errors import ArgumentError, DataError, located
+from ..errors import ArgumentError, DataError, with_call_site
 from ..formats.tables.columns import listed, nearest
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Columns:
 
         if not self._given:
             raise DataError(
-                located(
+                with_call_site(
                     "the pipe gives no row, so its columns are not known; `schema=` names them, and makes an empty file"
                 )
             )
@@ -90,7 +90,9 @@ class Columns:
         for name in self._given:
             if name not in columns:
                 raise ArgumentError(
-                    located(f"`schema` has a column {name!r} that the rows do not have; {nearest(name, columns)}")
+                    with_call_site(
+                        f"`schema` has a column {name!r} that the rows do not have; {nearest(name, columns)}"
+                    )
                 )
 
     def _array(self, name: str, values: Values, kind: pa.DataType | None) -> ArrowArray:

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ..core.checks import check_callable
-from ..errors import ArgumentTypeError, located
+from ..errors import ArgumentTypeError, with_call_site
 
 Encode: TypeAlias = Callable[[Any], bytes]
 
@@ -20,11 +20,13 @@ def check_encoders(value: object) -> dict[str, Encode]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise ArgumentTypeError(located(f'`encoders` must be a dict such as {{"flac": function}} but got: {value!r}'))
+        raise ArgumentTypeError(
+            with_call_site(f'`encoders` must be a dict such as {{"flac": function}} but got: {value!r}')
+        )
     for extension, function in value.items():
         if not isinstance(extension, str) or extension != extension.lower().lstrip("."):
             raise ArgumentTypeError(
-                located(f'`encoders` must have extensions in lower case, such as "jpg", but got: {extension!r}')
+                with_call_site(f'`encoders` must have extensions in lower case, such as "jpg", but got: {extension!r}')
             )
         check_callable(f"encoders[{extension!r}]", function)
     return dict(value)

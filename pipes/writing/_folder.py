@@ -7,9 +7,9 @@ import re
 from typing import Any
 
 from ..core.graph import Node, walk
-from ..errors import ArgumentError, SourceError, located
+from ..errors import ArgumentError, SourceError, with_call_site
 from ..sources.list_files import ListFiles
-from ..storage.error_messages import reason
+from ..storage.error_messages import describe
 from ..storage.filesystem import locate
 from ..storage.output import TEMPORARY
 
@@ -33,28 +33,32 @@ def prepare(folder: str, filesystem: object, root: Node, *, overwrite: bool) -> 
         place.filesystem.create_dir(place.path)
         entries = place.filesystem.get_file_info(FileSelector(place.path))
     except OSError as error:
-        raise SourceError(located(f"{folder} cannot be written to: {reason(error)}")) from error
+        raise SourceError(with_call_site(f"{folder} cannot be written to: {describe(error)}")) from error
     paths = {info.base_name: info.path for info in entries}
     if not paths:
         return
     foreign = next((name for name in sorted(paths) if not _OURS.fullmatch(name)), None)
     if foreign is not None:
         raise ArgumentError(
-            located(f"`folder` must be empty, or hold an earlier run, but {folder} holds {foreign!r}; choose another")
+            with_call_site(
+                f"`folder` must be empty, or hold an earlier run, but {folder} holds {foreign!r}; choose another"
+            )
         )
     if not overwrite:
         state = "a run" if MANIFEST in paths else "a run that was not finished"
-        raise ArgumentError(located(f"{folder} holds {state}: `overwrite=True` removes it, or choose another folder"))
+        raise ArgumentError(
+            with_call_site(f"{folder} holds {state}: `overwrite=True` removes it, or choose another folder")
+        )
     if _reads(root, folder, filesystem):
         raise ArgumentError(
-            located(f"{folder} holds what the pipe reads, so it cannot be removed; choose another folder")
+            with_call_site(f"{folder} holds what the pipe reads, so it cannot be removed; choose another folder")
         )
     # The manifest first: where it is, all files are.
     for name in sorted(paths, key=lambda name: name != MANIFEST):
         try:
             place.filesystem.delete_file(paths[name])
         except OSError as error:
-            raise SourceError(located(f"{folder}/{name} cannot be removed: {reason(error)}")) from error
+            raise SourceError(with_call_site(f"{folder}/{name} cannot be removed: {describe(error)}")) from error
 
 
 def _reads(root: Node, folder: str, filesystem: object) -> bool:

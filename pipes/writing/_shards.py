@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.checks import check_bytes, check_int
 from ..engine.stage import bind, resolve
-from ..errors import ArgumentError, ArgumentTypeError, located
+from ..errors import ArgumentError, ArgumentTypeError, with_call_site
 from ..loader import Loader
 from ..pipe import Pipe
 from ..storage.filesystem import check_filesystem
@@ -35,14 +35,16 @@ class Limits:
 
     def __init__(self, rows_per_file: int | None, file_size: int | str | None) -> None:
         if rows_per_file is not None and file_size is not None:
-            raise ArgumentError(located("`rows_per_file` and `file_size` both say when a file is full: give one"))
+            raise ArgumentError(
+                with_call_site("`rows_per_file` and `file_size` both say when a file is full: give one")
+            )
         self.rows = None if rows_per_file is None else check_int("rows_per_file", rows_per_file, least=1)
         self.bytes = None if self.rows is not None else check_bytes("file_size", file_size or FILE_SIZE)
 
 
 def check_pipe(value: object) -> None:
     if not isinstance(value, Pipe):
-        raise ArgumentTypeError(located(f"`pipe` must be a Pipe but got: {value!r}"))
+        raise ArgumentTypeError(with_call_site(f"`pipe` must be a Pipe but got: {value!r}"))
 
 
 class Run:
@@ -62,7 +64,7 @@ class Run:
         self._workers = workers
 
     def __iter__(self) -> Iterator[Sequence[object]]:
-        pipe: Pipe[object] = Pipe(self.root.op, self.root.inputs, self.root.where)
+        pipe: Pipe[object] = Pipe(self.root.op, self.root.inputs, self.root.call_site)
         with Loader(pipe.batch(self._chunk), workers=self._workers, rank=0, world_size=1) as loader:
             yield from loader
 
@@ -117,7 +119,7 @@ class Shards:
         overwrite: bool,
     ) -> None:
         if not isinstance(folder, (str, os.PathLike)):
-            raise ArgumentTypeError(located(f"`folder` must be a path but got: {folder!r}"))
+            raise ArgumentTypeError(with_call_site(f"`folder` must be a path but got: {folder!r}"))
         check_filesystem(filesystem)
         self._folder = str(os.fspath(folder))
         self._filesystem = filesystem

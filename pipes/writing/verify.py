@@ -7,8 +7,8 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ..errors import ArgumentTypeError, DataError, FeedpipeError, SourceError, located
-from ..storage.error_messages import reason
+from ..errors import ArgumentTypeError, DataError, FeedpipeError, SourceError, with_call_site
+from ..storage.error_messages import describe
 from ..storage.file import File
 from ..storage.filesystem import check_filesystem
 from ..storage.manifest import Manifest, read_manifest
@@ -53,7 +53,7 @@ def verify(manifest: str | os.PathLike[str], *, filesystem: object = None) -> No
         feedpipe.errors.DataError: 1 of 1 files are not as numbers/_manifest.jsonl says: numbers/part-00000.parquet ...
     """
     if not isinstance(manifest, (str, os.PathLike)):
-        raise ArgumentTypeError(located(f"`manifest` must be a path but got: {manifest!r}"))
+        raise ArgumentTypeError(with_call_site(f"`manifest` must be a path but got: {manifest!r}"))
     check_filesystem(filesystem)
     path = os.fspath(manifest)
     read = read_manifest(path, filesystem)
@@ -65,7 +65,7 @@ def verify(manifest: str | os.PathLike[str], *, filesystem: object = None) -> No
             count += 1
     if first is not None:
         kind = SourceError if isinstance(first, SourceError) else DataError
-        raise kind(located(f"{count} of {len(read.files)} files are not as {path} says: {first}")) from first
+        raise kind(with_call_site(f"{count} of {len(read.files)} files are not as {path} says: {first}")) from first
 
 
 def _expected(manifest: Manifest, path: str, filesystem: object) -> Iterator[_Expected]:
@@ -86,7 +86,7 @@ def _problem(expected: _Expected) -> FeedpipeError | None:
     except (SourceError, DataError) as error:
         return error
     except OSError as error:
-        return SourceError(f"{file.path} cannot be read: {reason(error)}")
+        return SourceError(f"{file.path} cannot be read: {describe(error)}")
     if expected.bytes not in (None, size):
         return DataError(f"{file.path} has {size} bytes and should have {expected.bytes}")
     if digest != expected.sha256:

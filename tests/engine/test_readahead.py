@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import feedpipe as fp
-from feedpipe.core.block_size import SinglePace
+from feedpipe.core.block_size import OneRow
 from feedpipe.core.context import Context
 from feedpipe.core.cursor import START
 from feedpipe.engine import readahead
@@ -136,7 +136,7 @@ def one_by_one(pipe: fp.Pipe[Any], place: Elsewhere) -> tuple[list[Any], list[tu
     rows: list[Any] = []
     first: list[tuple[str, int, int]] = []
     before = 0
-    for block in stage.blocks(START, Context(paces=SinglePace, threads=False)):
+    for block in stage.blocks(START, Context(block_sizes=OneRow, threads=False)):
         rows += block.rows
         first += place.requests[before : before + 1]
         before = len(place.requests)
@@ -384,7 +384,7 @@ def test_large_files_stay_within_the_budget(name: str, monkeypatch: pytest.Monke
     pipe = PIPES[name](place)
     place.files |= {path: bytes(size) for path in place.files}
     taken = 0
-    for block in bind(resolve(pipe)).blocks(START, Context(paces=SinglePace)):
+    for block in bind(resolve(pipe)).blocks(START, Context(block_sizes=OneRow)):
         taken += len(block)
         assert [len(row["bytes"]) for row in block.rows] == [size]
         if taken in (1, 2, 12, 30):

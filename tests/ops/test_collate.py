@@ -464,7 +464,7 @@ def test_what_is_sent_is_the_same_pipe() -> None:
     assert graph is not pipe
     assert list(names(graph).values()) == list(names(pipe).values())
     assert chain_code(graph) == repr(pipe)
-    assert graph.where == pipe.where
+    assert graph.call_site == pipe.call_site
 
 
 def test_what_does_not_end_in_the_default_collate_is_sent_as_it_is() -> None:

@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
-from feedpipe.errors import masked
-from feedpipe.storage.error_messages import HDFS_UNKNOWN, passes, reason
+from feedpipe.errors import redacted
+from feedpipe.storage.error_messages import HDFS_UNKNOWN, describe, is_transient
 
 HEAD = "When reading information for key 'a.csv' in bucket 'data': AWS Error"
 GET = "AWS Error"
@@ -49,8 +49,8 @@ class AnswerError(OSError):
     ],
 )
 def test_what_may_pass(error: OSError, said: str) -> None:
-    assert passes(error)
-    assert said in reason(error)
+    assert is_transient(error)
+    assert said in describe(error)
 
 
 @pytest.mark.parametrize(
@@ -88,16 +88,16 @@ def test_what_may_pass(error: OSError, said: str) -> None:
     ],
 )
 def test_what_does_not(error: OSError, said: str) -> None:
-    assert not passes(error)
-    assert said in reason(error)
-    assert "\n" not in reason(error) and len(reason(error)) < 250
+    assert not is_transient(error)
+    assert said in describe(error)
+    assert "\n" not in describe(error) and len(describe(error)) < 250
 
 
 def test_hdfs_without_class_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLASSPATH", "/some.jar")
-    assert "CLASSPATH" not in reason(OSError(HDFS_UNKNOWN, ""))
+    assert "CLASSPATH" not in describe(OSError(HDFS_UNKNOWN, ""))
     monkeypatch.delenv("CLASSPATH")
-    assert "`hadoop classpath --glob`" in reason(OSError(HDFS_UNKNOWN, ""))
+    assert "`hadoop classpath --glob`" in describe(OSError(HDFS_UNKNOWN, ""))
 
 
 @pytest.mark.parametrize(
@@ -112,6 +112,6 @@ def test_hdfs_without_class_path(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_masked(text: str, shown: str) -> None:
-    assert masked(text) == shown
-    assert masked(shown) == shown
-    assert reason(OSError(text)) == shown
+    assert redacted(text) == shown
+    assert redacted(shown) == shown
+    assert describe(OSError(text)) == shown

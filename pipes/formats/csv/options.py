@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ...core.checks import check_choice
 from ...core.cursor import Json
-from ...errors import ArgumentError, ArgumentTypeError, DataError, located
+from ...errors import ArgumentError, ArgumentTypeError, DataError, with_call_site
 from ..tables.arrow import HEAD
 from ..tables.arrow_types import text_for
 from ..tables.columns import Schema, check_names, check_schema, lacking, nearest, repeated, surplus
@@ -54,15 +54,15 @@ class Csv:
         if self.quote is not None:
             _check_char("quote", self.quote)
         if self.quote == self.delimiter:
-            raise ArgumentError(located(f"`delimiter` and `quote` must differ but got: {self.quote!r} for both"))
+            raise ArgumentError(with_call_site(f"`delimiter` and `quote` must differ but got: {self.quote!r} for both"))
         if not (self.header is None or isinstance(self.header, bool)):
-            raise ArgumentTypeError(located(f"`header` must be True, False or None but got: {self.header!r}"))
+            raise ArgumentTypeError(with_call_site(f"`header` must be True, False or None but got: {self.header!r}"))
         nulls: object = self.null_values
         if isinstance(nulls, str) or not isinstance(nulls, Sequence) or not all(isinstance(v, str) for v in nulls):
-            raise ArgumentTypeError(located(f"`null_values` must be a list of strings but got: {nulls!r}"))
+            raise ArgumentTypeError(with_call_site(f"`null_values` must be a list of strings but got: {nulls!r}"))
         if not isinstance(self.newlines_in_values, bool):
             raise ArgumentTypeError(
-                located(f"`newlines_in_values` must be True or False but got: {self.newlines_in_values!r}")
+                with_call_site(f"`newlines_in_values` must be True or False but got: {self.newlines_in_values!r}")
             )
         check_choice("unify_schemas", self.unify_schemas, (False, True))
         self.lineage.check()
@@ -198,6 +198,8 @@ class Csv:
 
 def _check_char(name: str, value: object) -> None:
     if not isinstance(value, str):
-        raise ArgumentTypeError(located(f"`{name}` must be one character but got: {value!r}"))
+        raise ArgumentTypeError(with_call_site(f"`{name}` must be one character but got: {value!r}"))
     if len(value) != 1 or not value.isascii() or value in "\r\n\0":
-        raise ArgumentError(located(f"`{name}` must be one ASCII character and no line break but got: {value!r}"))
+        raise ArgumentError(
+            with_call_site(f"`{name}` must be one ASCII character and no line break but got: {value!r}")
+        )

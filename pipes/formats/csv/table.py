@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ...core.rows import RowList
+from ...core.rows import BlockRows
 from ...errors import ArgumentError, DataError
 from ..tables.arrow import ONE_BLOCK, as_rows, source
 from ..tables.inference import Head
@@ -171,7 +171,7 @@ class Table:
         self._reader = reader
         self._read = _table_reader(dialect, names, list(fixed.types), fixed.types)
 
-    def parse(self, chunk: Chunk) -> tuple[RowList, DataError | None]:
+    def parse(self, chunk: Chunk) -> tuple[BlockRows, DataError | None]:
         """The rows up to the first malformed one, and what is wrong with that."""
         found = self._dialect.unclosed(chunk.data, last=chunk.last)
         if found is None:
@@ -180,7 +180,7 @@ class Table:
         rows, error = self._rows(chunk, chunk.data[:start])
         return rows, error or DataError(f"{self._reader.where(chunk.place(start))}: {said}")
 
-    def _rows(self, chunk: Chunk, data: bytes) -> tuple[RowList, DataError | None]:
+    def _rows(self, chunk: Chunk, data: bytes) -> tuple[BlockRows, DataError | None]:
         import pyarrow as pa
 
         if not data:
@@ -192,7 +192,7 @@ class Table:
         ends = [*self._dialect.ends(data).ends.tolist(), len(data)]
         bad = first_failing(ends, lambda end: self._read(data[:end]))
         start = ends[bad - 1] if bad else 0
-        rows: RowList = as_rows(self._read(data[:start])) if start else []
+        rows: BlockRows = as_rows(self._read(data[:start])) if start else []
         return rows, self._explain(data[start : ends[bad]], self._reader.where(chunk.place(start)))
 
     def _explain(self, record: bytes, place: str) -> DataError:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...core.cursor import Json
-from ...errors import ArgumentError, ArgumentTypeError, DataError, located
+from ...errors import ArgumentError, ArgumentTypeError, DataError, with_call_site
 from ..tables.columns import listed
 
 if TYPE_CHECKING:
@@ -26,13 +26,13 @@ def check_filter(value: object) -> None:
 
     if not isinstance(value, pc.Expression):
         raise ArgumentTypeError(
-            located(
+            with_call_site(
                 "`filter` must be an expression of `pyarrow.compute`, such as `pc.field('x') > 3`, but got: "
                 f"{value!r}; a function of rows is for `.filter`"
             )
         )
     if "FieldPath(" in str(value):
-        raise ArgumentError(located(f"`filter` must name its columns, and one stands there by number: {value}"))
+        raise ArgumentError(with_call_site(f"`filter` must name its columns, and one stands there by number: {value}"))
 
 
 def identified(expression: Any) -> Json:

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from ...errors import ArgumentError, ArgumentTypeError, DataError, located
+from ...errors import ArgumentError, ArgumentTypeError, DataError, with_call_site
 from .arrow_types import common
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def check_schema(value: object) -> dict[str, pa.DataType]:
         return dict(zip(value.names, value.types, strict=True))
     if not isinstance(value, Mapping):
         raise ArgumentTypeError(
-            located(f"`schema` must map names to types, or be a pyarrow schema, but got: {value!r}")
+            with_call_site(f"`schema` must map names to types, or be a pyarrow schema, but got: {value!r}")
         )
     return {_name(name): _type(name, kind) for name, kind in value.items()}
 
@@ -51,12 +51,12 @@ def check_names(argument: str, value: object) -> list[str] | None:
     if value is None:
         return None
     if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(name, str) for name in value):
-        raise ArgumentTypeError(located(f"`{argument}` must be a list of names but got: {value!r}"))
+        raise ArgumentTypeError(with_call_site(f"`{argument}` must be a list of names but got: {value!r}"))
     names = list[str](value)
     if not names:
-        raise ArgumentError(located(f"`{argument}` must name at least one column but got: []"))
+        raise ArgumentError(with_call_site(f"`{argument}` must name at least one column but got: []"))
     if twice := repeated(names):
-        raise ArgumentError(located(f"`{argument}` must name each column once but got {twice!r} twice"))
+        raise ArgumentError(with_call_site(f"`{argument}` must name each column once but got {twice!r} twice"))
     return names
 
 
@@ -157,7 +157,7 @@ def surplus(file: str, name: str, source: str, *, unified: bool) -> DataError:
 
 def _name(name: object) -> str:
     if not isinstance(name, str):
-        raise ArgumentTypeError(located(f"`schema` must map names to types but got the name: {name!r}"))
+        raise ArgumentTypeError(with_call_site(f"`schema` must map names to types but got the name: {name!r}"))
     return name
 
 
@@ -171,5 +171,7 @@ def _type(name: str, kind: Any) -> pa.DataType:
     except (ValueError, TypeError, AttributeError):
         hint = nearest(kind, _COMMON) if isinstance(kind, str) else f"there are {listed(_COMMON)}"
         raise ArgumentError(
-            located(f"`schema` must give column {name!r} a type of Arrow, or its name, but got: {kind!r}; {hint}")
+            with_call_site(
+                f"`schema` must give column {name!r} a type of Arrow, or its name, but got: {kind!r}; {hint}"
+            )
         ) from None

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...core.cursor import Json
-from ...core.rows import Column, RowList, Rows
-from ...errors import ArgumentError, ArgumentTypeError, DataError, located, masked
+from ...core.rows import BlockRows, Column, Rows
+from ...errors import ArgumentError, ArgumentTypeError, DataError, redacted, with_call_site
 from ..text.chunks import Chunk, Parse
 from .columns import plain
 from .hive import folder_values
@@ -29,10 +29,10 @@ class Lineage(NamedTuple):
     def check(self) -> None:
         for argument, name in self._asdict().items():
             if name is not None and not isinstance(name, str):
-                raise ArgumentTypeError(located(f"`{argument}` must be the name of a column but got: {name!r}"))
+                raise ArgumentTypeError(with_call_site(f"`{argument}` must be the name of a column but got: {name!r}"))
         if self.path_column is not None and self.path_column == self.row_column:
             raise ArgumentError(
-                located(f"`path_column` and `row_column` must differ but got: {self.path_column!r} for both")
+                with_call_site(f"`path_column` and `row_column` must differ but got: {self.path_column!r} for both")
             )
 
     def check_free(self, names: Container[str], source: str) -> None:
@@ -47,7 +47,7 @@ class Lineage(NamedTuple):
 
         made: dict[str, Column] = {}
         if self.path_column is not None:
-            made[self.path_column] = pa.repeat(pa.scalar(masked(path), pa.string()), len(numbers))
+            made[self.path_column] = pa.repeat(pa.scalar(redacted(path), pa.string()), len(numbers))
         if self.row_column is not None:
             own = np.arange(numbers.start, numbers.stop, dtype=np.int64) if isinstance(numbers, range) else numbers
             own.flags.writeable = False
@@ -80,14 +80,14 @@ class Added:
 
     def after(
         self,
-        parse: Callable[[Chunk], tuple[RowList, DataError | None]],
+        parse: Callable[[Chunk], tuple[BlockRows, DataError | None]],
         path: str,
         lacking: Mapping[str, pa.DataType] | None = None,
     ) -> Parse:
         """`parse` for the file at `path`, with the columns that it does not hold, `lacking` among them."""
         values = folder_values(path, {**self.folders, **(lacking or {})}, self.source, unify=self.unified)
 
-        def whole(chunk: Chunk, before: int) -> tuple[RowList, DataError | None]:
+        def whole(chunk: Chunk, before: int) -> tuple[BlockRows, DataError | None]:
             rows, error = parse(chunk)
             if isinstance(rows, Rows):
                 rows = self._with(rows, values, path, before)

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from ...core.checks import check_choice
-from ...core.code import shown
+from ...core.code import value_code
 from ...core.cursor import Json
 from ...errors import DataError
 from .arrow_types import common, fits, settled
@@ -155,7 +155,7 @@ class Typed:
         return []
 
     def call(self) -> str:
-        said = [f"columns={shown(self.columns)}"] if self.columns is not None else []
+        said = [f"columns={value_code(self.columns)}"] if self.columns is not None else []
         said += self.own()
         said += [f"{name}={column!r}" for name, column in self.lineage._asdict().items() if column is not None]
         said += ["unify_schemas=True"] if self.unify_schemas else []

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, ClassVar, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from ...core.cursor import Json
-from ...core.rows import RowList
+from ...core.rows import BlockRows
 from ...errors import DataError, Origin, SourceError
 from .streams import FAILURES, broken
 
@@ -63,7 +63,7 @@ class Growth:
         return size
 
 
-Parse = Callable[[Chunk, int], tuple[RowList, "DataError | None"]]
+Parse = Callable[[Chunk, int], tuple[BlockRows, "DataError | None"]]
 """The rows of a chunk up to the first malformed one, and what is wrong with that; given the rows of the file before."""
 
 

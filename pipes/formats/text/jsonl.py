@@ -13,7 +13,7 @@ import numpy as np
 
 from ...core.checks import check_choice
 from ...core.cursor import Json
-from ...core.rows import RowList, Rows
+from ...core.rows import BlockRows, Rows
 from ...errors import ArgumentError, DataError
 from ..tables.arrow import HEAD, ONE_BLOCK, as_rows, source
 from ..tables.arrow_types import text_for
@@ -126,7 +126,7 @@ class _Objects:
         self._others: _Others = "ignore" if form.columns is not None else "error"
         self._reader = reader
 
-    def parse(self, chunk: Chunk) -> tuple[RowList, DataError | None]:
+    def parse(self, chunk: Chunk) -> tuple[BlockRows, DataError | None]:
         """The rows up to the first malformed one, and what is wrong with that."""
         data = chunk.data
         try:
@@ -136,7 +136,7 @@ class _Objects:
         ends = _line_ends(data)
         bad = first_failing(ends, lambda end: self._rows(data[:end]))
         start = ends[bad - 1] if bad else 0
-        rows: RowList = self._rows(data[:start]) if start else []
+        rows: BlockRows = self._rows(data[:start]) if start else []
         return rows, self._explain(data[start : ends[bad]], self._reader.where(chunk.place(start)))
 
     def _rows(self, data: bytes) -> Rows:

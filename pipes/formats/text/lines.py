@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...core.cursor import Json
-from ...core.rows import RowList
-from ...errors import ArgumentError, DataError, located
+from ...core.rows import BlockRows
+from ...errors import ArgumentError, DataError, with_call_site
 from .chunks import Chunk, ChunkReader, Parse, Place, brief, whole_lines
 
 
@@ -24,10 +24,12 @@ class Lines:
         try:
             fits = "\n".encode(self.encoding) == b"\n"
         except (LookupError, TypeError):
-            raise ArgumentError(located(f"`encoding` must be a text encoding but got: {self.encoding!r}")) from None
+            raise ArgumentError(
+                with_call_site(f"`encoding` must be a text encoding but got: {self.encoding!r}")
+            ) from None
         if not fits:
             raise ArgumentError(
-                located(
+                with_call_site(
                     f"`encoding` must be one in which a newline is the byte 0x0A, such as 'utf-8' or 'latin-1', "
                     f"but got: {self.encoding!r}"
                 )
@@ -53,7 +55,7 @@ class Lines:
         return whole_lines(data)
 
     def begin(self, reader: ChunkReader) -> tuple[Place, Parse]:
-        def parse(chunk: Chunk, before: int) -> tuple[RowList, DataError | None]:
+        def parse(chunk: Chunk, before: int) -> tuple[BlockRows, DataError | None]:
             return self._parse(chunk, reader)
 
         return Place(), parse
@@ -61,7 +63,7 @@ class Lines:
     def lines(self, chunk: Chunk) -> list[int]:
         return list(range(chunk.at.line, chunk.end.line + (not chunk.data.endswith(b"\n"))))
 
-    def _parse(self, chunk: Chunk, reader: ChunkReader) -> tuple[RowList, DataError | None]:
+    def _parse(self, chunk: Chunk, reader: ChunkReader) -> tuple[BlockRows, DataError | None]:
         try:
             return self._split(chunk.data), None
         except UnicodeDecodeError:

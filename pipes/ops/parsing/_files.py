@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...core.graph import walk
 from ...core.operator import Order
-from ...errors import ArgumentTypeError, FeedpipeError, located
+from ...errors import ArgumentTypeError, FeedpipeError, with_call_site
 from ...storage.file import File
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ def check_file(stage: Stage, kind: str, value: object) -> File:
     if isinstance(value, File):
         return value
     said = f"`{kind}` reads files but got: {value!r}; `.open_files()` comes before it"
-    raise ArgumentTypeError(located(said, stage.node.where))
+    raise ArgumentTypeError(with_call_site(said, stage.node.call_site))
 
 
 def relocated(error: FeedpipeError, stage: Stage) -> FeedpipeError:
     """The error, with the line of the user's code."""
-    return type(error)(located(str(error), stage.node.where))
+    return type(error)(with_call_site(str(error), stage.node.call_site))

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ...core.context import Context
 from ...core.cursor import Json
 from ...core.operator import Columns, Operator
-from ...core.rows import Column, Indices, RowList, Rows
+from ...core.rows import BlockRows, Column, Indices, Rows
 from ...errors import DataError, Origin, SourceError
 from ...formats.arrow.ipc import ArrowIpc
 from ._files import relocated
@@ -72,7 +72,7 @@ class IndexedArrow(Operator):
         (handle,) = _handles(stage, range(owner, owner + 1))
         return Origin(handle.file.path, handle.first + index - int(self._bounds()[owner]) + 1)
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
+    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
         fixed = self.format.fixed
         if fixed is None:  # there is no file
             return Rows({}, 0)

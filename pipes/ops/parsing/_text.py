@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
-from ...core.block import Block, in_pace
-from ...core.code import written
+from ...core.block import Block, split_block
+from ...core.code import call_code
 from ...core.context import Context
 from ...core.cursor import Cursor, Json
 from ...core.operator import Operator
-from ...core.rows import RowList
+from ...core.rows import BlockRows
 from ...engine.readahead import begun_ahead
 from ...errors import DataError, Origin, SourceError
 from ...formats.text.chunks import Chunk, ChunkReader, Format, Growth, Place
@@ -31,7 +31,7 @@ class _Piece(NamedTuple):
 
     chunk: Chunk
     before: int
-    rows: RowList
+    rows: BlockRows
     error: DataError | None
     origins: list[Origin | None] | None
 
@@ -49,7 +49,7 @@ class Parse(Operator):
     format: Format[Any] = field(repr=False)
 
     def call(self) -> str:
-        return written(cast("Operator", self.format))  # the fields of the format are the arguments
+        return call_code(cast("Operator", self.format))  # the fields of the format are the arguments
 
     def identity(self) -> Json:
         return {"call": self.call(), "types": self.format.types()}
@@ -60,7 +60,7 @@ class Parse(Operator):
     def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
         source, *place, before = cast("list[Any]", at.token) or (None, *Place(), 0)
         row = at.row
-        pace, growth = context.pace(), Growth()
+        block_size, growth = context.block_size(), Growth()
         blocks = stage.input.blocks(Cursor.of(source), context)
         parts = ((block, index, cast("ByteRange", part)) for block in blocks for index, part in enumerate(block.rows))
         with begun_ahead(parts, _begin, lambda item: context.threads and not item[2].file.is_near()) as begun:
@@ -76,7 +76,7 @@ class Parse(Operator):
                             token = [after.plain, *Place(), 0]
                         row += count
                         end = start.advance(count) if piece.error is not None else Cursor(token, 0, row)
-                        yield from in_pace(Block(piece.rows, start, end, piece.origins), pace)
+                        yield from split_block(Block(piece.rows, start, end, piece.origins), block_size)
                     if piece.error is not None:
                         raise relocated(piece.error, stage) from piece.error
                 place, before = [*Place()], 0

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, cast
 
-from ...core.block import Block, in_pace
+from ...core.block import Block, split_block
 from ...core.context import Context
 from ...core.cursor import START, Cursor, Json
 from ...core.operator import Columns, Operator
-from ...core.rows import Indices, RowList
+from ...core.rows import BlockRows, Indices
 from ...errors import ArgumentError, DataError, Origin, SourceError
 from ...storage.file import File
 from ...storage.threads import in_threads
@@ -103,12 +103,12 @@ class Units(Operator, ABC, Generic[F, U]):
         (unit,) = self._at(stage, range(index, index + 1), context)
         return self.start(unit)
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
+    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
         return list[object](self._at(stage, indices, context))
 
     def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
         row = at.row
-        pace = context.pace()
+        block_size = context.block_size()
         for block in stage.input.blocks(Cursor.of(at.token), context):
             for index, value in enumerate(block.rows):
                 after = block.at.advance(index + 1) if index + 1 < len(block) else block.end
@@ -120,7 +120,9 @@ class Units(Operator, ABC, Generic[F, U]):
                     start = Cursor(block.at.advance(index).plain, 0, row)
                     row += len(units)
                     origins = list[Origin | None](map(self.start, units)) if context.origins else None
-                    yield from in_pace(Block(list[object](units), start, Cursor(after.plain, 0, row), origins), pace)
+                    yield from split_block(
+                        Block(list[object](units), start, Cursor(after.plain, 0, row), origins), block_size
+                    )
 
     def _files(self, stage: Stage) -> Iterator[File]:
         """The files of the input, in the order of `for x in pipe`."""

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, cast
 
-from ...core.block import Block, in_pace
+from ...core.block import Block, split_block
 from ...core.context import Context
 from ...core.cursor import Cursor, Json
 from ...core.rows import Row
-from ...errors import ArgumentError, Origin, located
+from ...errors import ArgumentError, Origin, with_call_site
 from ...formats.arrow.ipc import ArrowIpc
 from ._counted_units import ParseCounted
 from ._files import settled
@@ -35,7 +35,7 @@ class ParseArrow(ParseCounted[ArrowIpc]):
 
         source, number, inside = cast("tuple[Json, int, int] | None", at.token) or (None, 0, 0)
         row = at.row
-        pace = context.pace()
+        block_size = context.block_size()
         blocks = stage.input.blocks(Cursor.of(source), context)
         with Pieces(self.format, stage, threads=context.threads) as pieces, pieces.begun(blocks) as begun:
             for (block, index, unit), opened in begun:
@@ -46,7 +46,7 @@ class ParseArrow(ParseCounted[ArrowIpc]):
                     row += len(piece.rows)
                     token: Json = [after.plain, 0, 0] if unit.number != STREAM else [here, piece.number + 1, 0]
                     origins = _origins(unit.file, piece) if context.origins else None
-                    yield from in_pace(Block(piece.rows, start, Cursor(token, 0, row), origins), pace)
+                    yield from split_block(Block(piece.rows, start, Cursor(token, 0, row), origins), block_size)
                     del piece
                 number = inside = 0
 
@@ -109,7 +109,7 @@ def parse_arrow(
     options = ArrowIpc(columns, path_column, row_column, unify_schemas, indexed=bool(indexed))
     if indexed and not settled(pipe):
         raise ArgumentError(
-            located(
+            with_call_site(
                 "`indexed` must be left out here: positions of rows need files that have positions, the same in each "
                 "run; a `shuffle` can stand behind `parse_arrow` instead"
             )

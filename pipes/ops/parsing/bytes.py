@@ -12,8 +12,8 @@ from ...core.block import Block
 from ...core.context import Context
 from ...core.cursor import Cursor
 from ...core.operator import Columns, Operator
-from ...core.rows import Indices, RowList
-from ...engine.apply import apply, drain
+from ...core.rows import BlockRows, Indices
+from ...engine.apply import extend_until_error, map_until_error
 from ...engine.readahead import Together, begun_ahead
 from ...errors import DataError, SourceError
 from ...storage.file import File
@@ -46,13 +46,13 @@ class ParseBytes(Operator):
         file = check_file(stage, self.kind, value)
         return None if file.is_near() else Opened(file)
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
+    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
         opened = cast("Opened | None", stage.begun(indices, context))
         values: Sequence[object] = stage.input.rows(indices, context) if opened is None else [opened.file]
         return list[object](self._read(stage, values, opened, context))
 
     def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
-        pace = context.pace()
+        block_size = context.block_size()
         parts = self._parts(stage, stage.input.blocks(at, context), context)
         with begun_ahead(parts, lambda part, ahead: part[1], lambda part: bool(part[1])) as begun:
             for (block, _), works in begun:
@@ -60,8 +60,8 @@ class ParseBytes(Operator):
                 start = 0
                 while start < len(block):
                     made: list[object] = []
-                    error = drain(islice(reading, min(pace.rows(), len(block) - start)), made)
-                    pace.made(made)
+                    error = extend_until_error(islice(reading, min(block_size.rows(), len(block) - start)), made)
+                    block_size.produced(made)
                     if made:
                         yield block.slice(start, start + len(made)).mapped(made)
                     if error is not None:
@@ -81,7 +81,7 @@ class ParseBytes(Operator):
     def _read(
         self, stage: Stage, values: Sequence[object], opened: Opened | None, context: Context
     ) -> Iterator[dict[str, object]]:
-        files, failure = apply(partial(check_file, stage, self.kind), values)
+        files, failure = map_until_error(partial(check_file, stage, self.kind), values)
         try:
             for file, data in zip(files, contents(files, opened, threads=context.threads), strict=True):
                 yield {"path": file.path, "bytes": data}

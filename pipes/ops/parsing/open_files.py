@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ...core.block import Block
 from ...core.checks import check_choice
-from ...core.code import shown, written
+from ...core.code import call_code, value_code
 from ...core.context import Context
 from ...core.cursor import Cursor
 from ...core.operator import Columns, Operator
-from ...core.rows import Indices, RowList
-from ...engine.apply import apply
-from ...errors import ArgumentTypeError, located
+from ...core.rows import BlockRows, Indices
+from ...engine.apply import map_until_error
+from ...errors import ArgumentTypeError, with_call_site
 from ...storage.file import COMPRESSIONS, File
 from ...storage.filesystem import check_filesystem
 from ...storage.listing import ListedPath
@@ -39,10 +39,10 @@ class OpenFiles(Operator):
         check_filesystem(self.filesystem)
 
     def call(self) -> str:
-        said = written(self)
+        said = call_code(self)
         if self.filesystem is None:
             return said
-        return said[:-1] + (", " if said[-2] != "(" else "") + f"filesystem={shown(self.filesystem)})"
+        return said[:-1] + (", " if said[-2] != "(" else "") + f"filesystem={value_code(self.filesystem)})"
 
     def indexed(self, inputs: Sequence[bool]) -> bool:
         return inputs[0]
@@ -50,15 +50,15 @@ class OpenFiles(Operator):
     def length(self, stage: Stage) -> int | None:
         return stage.input.length
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> RowList:
-        files, error = apply(self._handle, stage.input.rows(indices, context))
+    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
+        files, error = map_until_error(self._handle, stage.input.rows(indices, context))
         if error is not None:
             raise self._refused(stage, error)
         return list[object](files)
 
     def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
         for block in stage.input.blocks(at, context):
-            files, error = apply(self._handle, block.rows)
+            files, error = map_until_error(self._handle, block.rows)
             if files:
                 yield block.mapped(list[object](files))
             if error is not None:
@@ -71,7 +71,7 @@ class OpenFiles(Operator):
         return File(str(os.fspath(path)), self.filesystem, self.compression, listed)
 
     def _refused(self, stage: Stage, error: Exception) -> Exception:
-        return ArgumentTypeError(located(str(error), stage.node.where))
+        return ArgumentTypeError(with_call_site(str(error), stage.node.call_site))
 
 
 def open_files(

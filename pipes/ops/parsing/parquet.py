@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, cast
 
-from ...core.block import Block, in_pace
+from ...core.block import Block, split_block
 from ...core.context import Context
 from ...core.cursor import Cursor, Json
 from ...core.rows import Row
@@ -38,7 +38,7 @@ class ParseParquet(ParseCounted[Parquet]):
     def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
         source, inside = cast("tuple[Json, int] | None", at.token) or (None, 0)
         row = at.row
-        pace = context.pace()
+        block_size = context.block_size()
         blocks = stage.input.blocks(Cursor.of(source), context)
         with OpenFiles(self.format, stage, threads=context.threads) as files, files.begun(blocks) as begun:
             for (block, index, group), opened in begun:
@@ -51,7 +51,7 @@ class ParseParquet(ParseCounted[Parquet]):
                     token: Json = [after.plain, 0] if inside == group.rows else [here, inside]
                     if len(piece.rows):
                         origins = _origins(group, piece) if context.origins else None
-                        yield from in_pace(Block(piece.rows, start, Cursor(token, 0, row), origins), pace)
+                        yield from split_block(Block(piece.rows, start, Cursor(token, 0, row), origins), block_size)
                     del piece
                 inside = 0
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from ...core.block import Block
-from ...core.block_size import Pace
+from ...core.block_size import BlockSize
 from ...core.context import Context
 from ...core.cursor import Cursor, Json
 from ...core.operator import Columns, Operator
 from ...engine.readahead import begun_ahead
-from ...errors import ArgumentError, ArgumentTypeError, DataError, Origin, SourceError, located
+from ...errors import ArgumentError, ArgumentTypeError, DataError, Origin, SourceError, with_call_site
 from ...formats.tar import KEY, Group, TarReader
 from ...storage.file import WHOLE, File
 from ._files import check_file, relocated
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ...engine.stage import Stage
     from ...pipe import Pipe
 
-_BYTES = 2**22  # of a block, whatever its pace: one row may be as large as thousands before it
+_BYTES = 2**22  # of a block, whatever its block_size: one row may be as large as thousands before it
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,21 +37,23 @@ class ParseTar(Operator):
 
     def __post_init__(self) -> None:
         if self.path_column is not None and not isinstance(self.path_column, str):
-            raise ArgumentTypeError(located(f"`path_column` must be the name of a key but got: {self.path_column!r}"))
+            raise ArgumentTypeError(
+                with_call_site(f"`path_column` must be the name of a key but got: {self.path_column!r}")
+            )
         if self.path_column == KEY:
-            raise ArgumentError(located(f"`path_column` must be another key than {KEY!r}, which every row has"))
+            raise ArgumentError(with_call_site(f"`path_column` must be another key than {KEY!r}, which every row has"))
 
     def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
         source, offset = cast("tuple[Json, int] | None", at.token) or (None, 0)
         row = at.row
-        pace = context.pace()
+        block_size = context.block_size()
         blocks = stage.input.blocks(Cursor.of(source), context)
         files = ((block, k, check_file(stage, self.kind, v)) for block in blocks for k, v in enumerate(block.rows))
         with begun_ahead(files, _begin, lambda item: context.threads and not item[2].is_near()) as begun:
             for (block, index, file), opened in begun:
                 here = block.at.advance(index).plain
                 after = block.at.advance(index + 1) if index + 1 < len(block) else block.end
-                for groups, last in self._parts(stage, opened, offset, pace):
+                for groups, last in self._parts(stage, opened, offset, block_size):
                     start = Cursor([here, groups[0].at], 0, row)
                     row += len(groups)
                     token: Json = [after.plain, 0] if last else [here, groups[-1].end]
@@ -59,10 +61,12 @@ class ParseTar(Operator):
                     yield Block([group.row for group in groups], start, Cursor(token, 0, row), origins)
                 offset = 0
 
-    def _parts(self, stage: Stage, opened: Opened, offset: int, pace: Pace) -> Iterator[tuple[list[Group], bool]]:
+    def _parts(
+        self, stage: Stage, opened: Opened, offset: int, block_size: BlockSize
+    ) -> Iterator[tuple[list[Group], bool]]:
         """The groups of a file from `offset` on, as many at a time as make a block, and whether the file ends there."""
         groups: list[Group] = []
-        size, most = 0, pace.rows()
+        size, most = 0, block_size.rows()
         beside = {} if self.path_column is None else {self.path_column: opened.file.path}
         try:
             with opened.result() as stream:
@@ -70,10 +74,10 @@ class ParseTar(Operator):
                     groups.append(group)
                     size += group.size
                     if len(groups) >= most or size >= _BYTES:
-                        pace.made([group.row for group in groups])
+                        block_size.produced([group.row for group in groups])
                         yield groups, False
                         groups = []
-                        size, most = 0, pace.rows()
+                        size, most = 0, block_size.rows()
         except (SourceError, DataError) as error:
             if groups:
                 yield groups, False

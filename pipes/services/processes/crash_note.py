@@ -7,7 +7,7 @@ from ...errors import Origin
 from ..transport.arena import Arena
 
 
-class Recorder:
+class CrashNote:
     """Keeps a note of the operator that runs, and of its row, in memory that survives the process."""
 
     def __init__(self, arena: Arena) -> None:
@@ -33,5 +33,5 @@ class Recorder:
             stage, origin = self._running[-1]
             text = f"`.{stage.op.call()}`"
             text += f"\n  on {origin}" if origin else ""
-            text += f"\n  at {stage.node.where.file}:{stage.node.where.line}" if stage.node.where else ""
+            text += f"\n  at {stage.node.call_site.file}:{stage.node.call_site.line}" if stage.node.call_site else ""
         self._arena.note(text.encode())

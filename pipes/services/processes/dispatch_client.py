@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from typing import NoReturn, cast
 
 from ...core.block import Block
-from ...core.context import Share
+from ...core.context import RowsRequest
 from ...core.cursor import Cursor, Json
-from ...core.rows import RowList
+from ...core.rows import BlockRows
 from ...errors import Origin
 from ..transport.channel import Channel, GoneError, Message
 from .protocol import content, failure
@@ -26,7 +26,7 @@ class Dispatched:
         self._come: dict[int, deque[Message]] = {}
         self._over: deque[int] = deque()  # appended to where a collector may be at work: told with the next request
 
-    def rows(self, run: int, share: Share) -> Iterator[Block]:
+    def rows(self, run: int, share: RowsRequest) -> Iterator[Block]:
         """The rows of `share`; the next block is on its way while one is in use."""
         with self._lock:
             self._count += 1
@@ -36,7 +36,7 @@ class Dispatched:
         try:
             while (message := self._next(number)).head[0] == "block":
                 *_, at, end, _ = cast("tuple[object, list[Json], list[Json], object]", message.head)
-                rows, origins = cast("tuple[RowList, list[Origin | None] | None]", content(message))
+                rows, origins = cast("tuple[BlockRows, list[Origin | None] | None]", content(message))
                 made = [Block(rows, Cursor.of(at), Cursor.of(end), origins)]
                 del rows, message  # handed on
                 with self._lock:

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from typing import cast
 
 from ...core.block import Block, close
-from ...core.context import Context, Share, Shared
+from ...core.context import Context, ProcessResources, RowsRequest
 from ...core.graph import Node
 from ...plan.plan import Plan
 from ...plan.shared_reading import shared_rows
@@ -43,7 +43,7 @@ def dispatch(control: int, parcel: int) -> None:
     root, _ = cast("tuple[Node, object]", content)
     with socket.socket(fileno=control) as end:
         os.register_at_fork(after_in_child=end.close)
-        dispatcher = _Dispatcher(root, end, Packer(classes, root.where))
+        dispatcher = _Dispatcher(root, end, Packer(classes, root.call_site))
         while dispatcher.serve():
             pass
 
@@ -97,7 +97,7 @@ class _Dispatcher:
             self._context.shared.close()
             self._run, terms, epoch = program
             self._plan = plan_of(self._root, terms)
-            self._context = Context(seed=terms.seed, epoch=epoch, shared=Shared())
+            self._context = Context(seed=terms.seed, epoch=epoch, shared=ProcessResources())
         return True
 
     def _answer(self, fd: int) -> None:
@@ -118,7 +118,7 @@ class _Dispatcher:
             return
         try:
             if kind == "open":
-                run, share = cast("tuple[int, Share]", asked)
+                run, share = cast("tuple[int, RowsRequest]", asked)
                 while run > self._run and self._told():
                     pass  # the owner has spoken since it was last heard: before it gave this worker its orders
                 if run == self._run:
@@ -134,7 +134,7 @@ class _Dispatcher:
             failed = packed_failure(error, f"the dispatcher, process {os.getpid()}", self._packer)
             client.channel.post(("failed", number, failed.sizes), bundled(failed))
 
-    def _opened(self, share: Share) -> Iterator[Block]:
+    def _opened(self, share: RowsRequest) -> Iterator[Block]:
         assert self._plan is not None, "the owner speaks of a run before any worker does"
         context = self._context.reading(share)
         return shared_rows(self._plan.stage_named(share.source), share, self._plan.mine, context)

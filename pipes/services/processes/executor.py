@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...plan.plan import Plan, Position
-from ..base import Ended, Step
+from ..base import ShardEnd, Step
 from .merge import Merge
 from .pool import Pool
 
@@ -33,7 +33,7 @@ class MultiProcessSession:
         self._workers = merge.workers
         self._steps = merge.run(ordered=ordered)  # holds the merge, and that not it: what is dropped is freed at once
 
-    def __iter__(self) -> Iterator[Step | Ended]:
+    def __iter__(self) -> Iterator[Step | ShardEnd]:
         return self._steps
 
     def close(self) -> None:

@@ -8,8 +8,8 @@ from typing import cast
 
 from ...core.cursor import Cursor, Json
 from ...plan.plan import Plan, Position, ShardState
-from ..base import Ended, Step
-from ..round_robin import in_turn
+from ..base import ShardEnd, Step
+from ..round_robin import turn_order
 from ..transport.channel import Message
 from .pool import Pool
 from .protocol import Bundle, Order, Place, Program, Sizes, Terms, failure
@@ -36,7 +36,7 @@ class Merge:
         self._leftovers: dict[int, Bundle] = {}
         self._in_tail = False
 
-    def run(self, *, ordered: bool) -> Generator[Step | Ended]:
+    def run(self, *, ordered: bool) -> Generator[Step | ShardEnd]:
         """The elements; in the order of the plan, or as they come."""
         try:
             owners = self._begun()
@@ -63,9 +63,9 @@ class Merge:
             places |= running
             owners |= dict.fromkeys(running, worker)
             worker.order(self._order(worker))
-        return {shard: owners[shard] for shard in in_turn(places)}
+        return {shard: owners[shard] for shard in turn_order(places)}
 
-    def _in_turn(self, owners: dict[int, Worker]) -> Iterator[Step | Ended]:
+    def _in_turn(self, owners: dict[int, Worker]) -> Iterator[Step | ShardEnd]:
         """As `turns` orders them, over all workers: `owners` begins with the shard that is next."""
         waiting = deque(owners)
         while waiting:
@@ -79,7 +79,7 @@ class Merge:
             yield item
             del item
 
-    def _as_they_come(self, owners: dict[int, Worker]) -> Iterator[Step | Ended]:
+    def _as_they_come(self, owners: dict[int, Worker]) -> Iterator[Step | ShardEnd]:
         left = len(owners)
         workers = deque(self.workers)
         while left:
@@ -89,11 +89,11 @@ class Merge:
                 workers.rotate(-1)
             item = self._taken(workers[0], workers[0].inbox.popleft())
             workers.rotate(-1)
-            left -= isinstance(item, Ended)
+            left -= isinstance(item, ShardEnd)
             yield item
             del item
 
-    def _taken(self, worker: Worker, message: Message) -> Step | Ended:
+    def _taken(self, worker: Worker, message: Message) -> Step | ShardEnd:
         """What a message means; from here on the consumer has it."""
         kind = message.head[0]
         if kind == "failed":
@@ -109,7 +109,7 @@ class Merge:
         self._mark(self._states, message)
         if sizes:
             self._leftovers[shard] = bytes(message.body), sizes
-        return Ended(shard, cursor)
+        return ShardEnd(shard, cursor)
 
     def _listen(self, waited_for: list[Worker]) -> None:
         for worker in self._pool.listen(waited_for):
@@ -156,5 +156,5 @@ class Merge:
             running = plan.running(order.position, worker.number, len(self.workers))
         if not running:
             return "nothing"
-        shard = in_turn(running)[0]
+        shard = turn_order(running)[0]
         return f"element {running[shard].position} of shard {shard}"

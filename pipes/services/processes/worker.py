@@ -13,17 +13,17 @@ from dataclasses import replace
 from functools import partial
 from typing import cast
 
-from ...core.block_size import SinglePace
-from ...core.code import shown
-from ...core.context import Shared
+from ...core.block_size import OneRow
+from ...core.code import value_code
+from ...core.context import ProcessResources
 from ...core.cursor import START
 from ...core.graph import Node, sent
-from ...core.rows import RowList
+from ...core.rows import BlockRows
 from ...engine.global_seeds import seed_process
 from ...errors import LimitError
 from ...plan.plan import Part, Plan
-from ..base import Ended, Step
-from ..round_robin import USUAL, turns
+from ..base import ShardEnd, Step
+from ..round_robin import DEFAULT, run_shards
 from ..transport.arena import Arena
 from ..transport.bundle import bundled, unbundled
 from ..transport.channel import Channel, GoneError, Head
@@ -31,7 +31,7 @@ from ..transport.class_registry import adopt
 from ..transport.graph_file import read_parcel
 from ..transport.packing import Packed, Packer
 from ..transport.remote_error import packed_failure
-from .crash_note import Recorder
+from .crash_note import CrashNote
 from .dispatch_client import Dispatched
 from .parent_watch import end_with_owner
 from .prefetch_limit import Backlog
@@ -85,9 +85,9 @@ class _Worker:
             content, classes = read_parcel(self._parcel)
             self._root, init = cast("tuple[Node, Init | None]", content)
             adopt(classes)
-            self._packer = Packer(classes, self._root.where)
+            self._packer = Packer(classes, self._root.call_site)
             if init is not None:
-                doing = f"`init={shown(init)}`"
+                doing = f"`init={value_code(init)}`"
                 init(number)
         except BaseException as error:
             self._fail(("broken", doing), error)
@@ -110,13 +110,13 @@ class _Worker:
     def _run(self, order: Order) -> None:
         plan = self._planned(order)
         seed_process(_seed(order))
-        mode = USUAL
+        mode = DEFAULT
         if order.careful and self._arena is not None:
-            mode = mode._replace(paces=SinglePace, threads=False, note=Recorder(self._arena))
+            mode = mode._replace(block_sizes=OneRow, threads=False, note=CrashNote(self._arena))
         if self._dispatched is not None:
             mode = mode._replace(dispatched=partial(self._dispatched.rows, order.run))
-        shared = Shared()
-        steps = turns(plan, self._parts(plan, order), order.epoch, mode, shared)
+        shared = ProcessResources()
+        steps = run_shards(plan, self._parts(plan, order), order.epoch, mode, shared)
         try:
             while True:
                 self._listen_all()
@@ -137,7 +137,7 @@ class _Worker:
 
     def _parts(self, plan: Plan, order: Order) -> list[Part]:
         if order.leftovers is not None:
-            rows = {shard: cast("RowList", unbundled(*one)) for shard, one in order.leftovers.items()}
+            rows = {shard: cast("BlockRows", unbundled(*one)) for shard, one in order.leftovers.items()}
             tail = plan.tail(order.position, rows)
             return [] if tail is None else [tail]
         parts = plan.parts(order.position, order.worker, order.workers)
@@ -165,7 +165,7 @@ class _Worker:
             cast("Arena", self._arena).free(offset)
         return True
 
-    def _send(self, run: int, item: Step | Ended) -> None:
+    def _send(self, run: int, item: Step | ShardEnd) -> None:
         if isinstance(item, Step):
             packed = self._packer.pack(item.element)
             places = self._room([region.nbytes for region in packed.regions])

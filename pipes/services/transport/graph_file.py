@@ -26,7 +26,7 @@ import cloudpickle  # type: ignore[import-untyped]  # pyright: ignore[reportMiss
 from ...core.graph import Node, walk
 from ...core.operator import Operator
 from ...core.rows import Array
-from ...errors import Where
+from ...errors import CallSite
 from .class_registry import number_of
 from .importable import Importable
 from .shared_memory import shared_file
@@ -222,7 +222,7 @@ def _cached(function: Callable[..., object], parameters: dict[str, Any]) -> obje
     return functools.lru_cache(**parameters)(function)
 
 
-_Flat = tuple[type[Node], Operator, list[int], Where | None]
+_Flat = tuple[type[Node], Operator, list[int], CallSite | None]
 
 
 def _flat(root: Node) -> tuple[object, ...]:
@@ -231,7 +231,7 @@ def _flat(root: Node) -> tuple[object, ...]:
     made: list[_Flat] = []
     for node in walk(root):
         numbers[node] = len(made)
-        made.append((type(node), node.op, [numbers[child] for child in node.inputs], node.where))
+        made.append((type(node), node.op, [numbers[child] for child in node.inputs], node.call_site))
     return _graph, (made,)
 
 

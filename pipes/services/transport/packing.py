@@ -25,7 +25,7 @@ import numpy as np
 
 from ...core.rows import Array, Column, Rows
 from ...core.tensor_data import Stack, TensorData
-from ...errors import DataError, Where, located
+from ...errors import CallSite, DataError, with_call_site
 from .class_registry import class_of
 from .region import Region, in_stream
 
@@ -85,7 +85,7 @@ class Packer:
         where: the line of the user's code that elements come from, for errors.
     """
 
-    def __init__(self, classes: Mapping[type, int] = MappingProxyType({}), where: Where | None = None) -> None:
+    def __init__(self, classes: Mapping[type, int] = MappingProxyType({}), where: CallSite | None = None) -> None:
         self._classes = classes
         self._where = where
         self._reducers = _Reducers(self._reducer, copyreg.dispatch_table)
@@ -159,7 +159,7 @@ class Packer:
             f"an element cannot leave its worker: `{path}`, of type {name}, cannot be packed "
             f"({str(error) or type(error).__name__}); {_repair(culprit)}"
         )
-        return said if self._where is None else located(said, self._where)
+        return said if self._where is None else with_call_site(said, self._where)
 
     def _refuses(self, part: object) -> bool:
         try:

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from types import CodeType, FunctionType, GeneratorType, MethodType
 from typing import Any, TypeAlias
 
-from ...core.code import shown
+from ...core.code import value_code
 from ...core.graph import Node, walk
 from ...core.operator import Operator
-from ...errors import ArgumentTypeError, Where, located
+from ...errors import ArgumentTypeError, CallSite, with_call_site
 
 Failure = Callable[[object], "Exception | None"]
 """Pickles a value alone and says why it cannot be."""
@@ -38,16 +38,16 @@ def unpicklable(content: object, root: Node, error: Exception, failure: Failure)
         if found is not None:
             call = node.op.call()
             said = _operator(node.op, found, failure)
-            return _error(f".{call}" if node.inputs else call, said, node.where)
+            return _error(f".{call}" if node.inputs else call, said, node.call_site)
     for part in content if isinstance(content, tuple) else ():
         found = None if part is root else failure(part)
         if found is not None:
             return _error("init", _argument("init", part, found, failure), None)
-    return ArgumentTypeError(located(f"the pipe cannot be sent to a worker process: {_reason(error)}"))
+    return ArgumentTypeError(with_call_site(f"the pipe cannot be sent to a worker process: {_reason(error)}"))
 
 
-def _error(what: str, said: str, where: Where | None) -> ArgumentTypeError:
-    return ArgumentTypeError(located(f"`{what}` cannot be sent to a worker process: {said}", where))
+def _error(what: str, said: str, where: CallSite | None) -> ArgumentTypeError:
+    return ArgumentTypeError(with_call_site(f"`{what}` cannot be sent to a worker process: {said}", where))
 
 
 def _operator(op: Operator, error: Exception, failure: Failure) -> str:
@@ -73,7 +73,7 @@ def _argument(name: str, value: object, error: Exception, failure: Failure) -> s
         return f"{kind} cannot be pickled{_own_words(error)}; give a plain function, or an object of a class of yours"
     path = _path(steps if isinstance(value, (FunctionType, MethodType, functools.partial, type)) else ["self", *steps])
     repair = _repair(culprit, "the function")
-    return f"`{shown(value)}` uses `{path}`, and {kind} cannot be pickled{_own_words(error)}; {repair}"
+    return f"`{value_code(value)}` uses `{path}`, and {kind} cannot be pickled{_own_words(error)}; {repair}"
 
 
 def _repair(culprit: object, where: str) -> str:

@@ -6,7 +6,7 @@ import pickle
 import socket
 
 import feedpipe as fp
-from feedpipe.core.context import Share
+from feedpipe.core.context import RowsRequest
 from feedpipe.engine.stage import resolve
 from feedpipe.plan.plan import Plan
 from feedpipe.services.processes.dispatch_server import _Dispatcher
@@ -30,7 +30,7 @@ def test_a_worker_may_know_of_a_run_first():
         # What the owner has said of run 1 is there, and is not read yet when the worker asks for it.
         owner.send(pickle.dumps(Program(1, Terms(0, 0, 1, 1), 0)))
         name = plan.names[plan.root]
-        worker.post(("open", 7, 1, Share(name, [None, 2, 0], 0, 1, (), False)))
+        worker.post(("open", 7, 1, RowsRequest(name, [None, 2, 0], 0, 1, (), False)))
         dispatcher._answer(fd)
         message = worker.receive(wait=True)
         assert message.head[:2] == ("block", 7)

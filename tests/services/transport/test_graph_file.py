@@ -230,8 +230,8 @@ def test_nodes_that_are_read_twice_stay_one() -> None:
     first = fp.from_sequence([1, 2])
     pipe = first.map(abs).zip(first)
     code = "print(content.inputs[0].inputs[0] is content.inputs[1], list(content), content.where.line)"
-    assert pipe.where is not None
-    assert elsewhere(pipe, code) == f"True [(1, 1), (2, 2)] {pipe.where.line}"
+    assert pipe.call_site is not None
+    assert elsewhere(pipe, code) == f"True [(1, 1), (2, 2)] {pipe.call_site.line}"
 
 
 @pytest.mark.parametrize("shards", [None, 6])
@@ -509,8 +509,8 @@ def refusal(pipe: Any, init: Any = None) -> str:
 def mapped(function: Any) -> str:
     pipe = fp.from_sequence([1]).map(function)
     message = refusal(pipe)
-    assert pipe.where is not None
-    assert message.endswith(f"\n  at {pipe.where.file}:{pipe.where.line}")
+    assert pipe.call_site is not None
+    assert message.endswith(f"\n  at {pipe.call_site.file}:{pipe.call_site.line}")
     return message.partition("\n")[0]
 
 

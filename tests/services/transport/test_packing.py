@@ -31,7 +31,7 @@ from PIL import Image
 
 from feedpipe.core.rows import Rows
 from feedpipe.core.tensor_data import Stack, TensorData
-from feedpipe.errors import DataError, LoaderError, Where
+from feedpipe.errors import CallSite, DataError, LoaderError
 from feedpipe.services.transport.bundle import bundled, unbundled
 from feedpipe.services.transport.class_registry import class_of, number_of
 from feedpipe.services.transport.packing import LARGE, Packed, Packer, unpack
@@ -816,7 +816,7 @@ def test_an_error_of_the_users_own(tmp_path: pathlib.Path) -> None:
             DataError, match=r"`element\['file'\]`, of type _io.TextIOWrapper.*; return what is in the file"
         ) as caught,
     ):
-        Packer(where=Where("train.py", 7)).pack({"file": file})
+        Packer(where=CallSite("train.py", 7)).pack({"file": file})
     assert str(caught.value).endswith("\n  at train.py:7")
 
 
