@@ -430,10 +430,10 @@ import sys
 import numpy as np
 
 import feedpipe as fp
-from feedpipe.graph import sent
-from feedpipe.run import Run
-from feedpipe.stage import bind, resolve
-from feedpipe.tensors import TensorData
+from feedpipe.core.graph import sent
+from feedpipe.engine.run import Run
+from feedpipe.engine.stage import bind, resolve
+from feedpipe.core.tensor_data import TensorData
 
 numbers = {"int": 1, "float": 1.5, "bool": True, "text": "a", "list": [1, 2.5], "NumPy": np.float32(1)}
 rows = [{"array": np.ones((2, 3)), **numbers}, {"array": np.zeros((2, 3)), **numbers}]

@@ -192,7 +192,7 @@ def test_interrupted_in_the_middle(start_method, rows, program, processes):
 )
 def test_interrupted_at_the_start(start_method, moment, program, processes):
     source = f"""
-from feedpipe.workers.start import STARTERS
+from feedpipe.services.processes.start_methods import STARTERS
 starter, moment = STARTERS["{start_method}"], {moment}
 once = starter.start
 def start(*arguments):

@@ -31,7 +31,7 @@ from feedpipe.services.transport.graph_file import read_parcel, write_parcel
 READ = """
 import sys
 sys.path[:] = {path!r}
-from feedpipe.transport.parcel import read_parcel
+from feedpipe.services.transport.graph_file import read_parcel
 content, classes = read_parcel({fd})
 """
 
@@ -240,7 +240,7 @@ def test_a_plan_travels_as_its_terms(shards: int | None) -> None:
     plan = Plan(pipe, seed=3, rank=1, world_size=2, workers=4, shards=shards)
     terms = Terms(plan.seed, plan.rank, plan.world_size, plan.shards)
     code = """
-    from feedpipe.workers.protocol import plan_of
+    from feedpipe.services.processes.protocol import plan_of
     plan = plan_of(*content)
     print([getattr(plan, name) for name in ('seed', 'rank', 'world_size', 'shards', 'indexed')])
     """
@@ -342,7 +342,7 @@ def test_rows_of_a_list_are_equal_there(rows: Any) -> None:
     code = f"""
     import pickle
     import numpy as np
-    from feedpipe.context import Context
+    from feedpipe.core.context import Context
     op, stage, run = content.op, content._stage(), Context()
     def rows(indices):
         return op.rows(stage, indices, run)
@@ -385,7 +385,7 @@ def test_a_long_list_costs_a_worker_little() -> None:
         SMAPS
         + f"""
 import numpy as np
-from feedpipe.context import Context
+from feedpipe.core.context import Context
 op, stage, run = content.op, content._stage(), Context()
 op.rows(stage, range(0, 1000), run), op.rows(stage, np.arange(10), run)
 before = smaps()
@@ -408,8 +408,8 @@ def test_a_list_of_files_is_shared(tmp_path: Path) -> None:
     root = pipe._stage().node
     fd = write_parcel(root, root)
     code = """
-    from feedpipe.run import Run
-    from feedpipe.stage import bind
+    from feedpipe.engine.run import Run
+    from feedpipe.engine.stage import bind
     print(content.op.call(), type(content.op.selection.paths).__qualname__, list(Run(bind(content)))[::600])
     """
     assert in_child(fd, code) == f"list_files(<list of 1200>) Packed {names[::600]}"

@@ -302,8 +302,8 @@ def test_a_worker_without_torch() -> None:
     code = """
         import pickle, sys
         import numpy as np
-        from feedpipe.tensors import TensorData
-        from feedpipe.transport.packing import Packer
+        from feedpipe.core.tensor_data import TensorData
+        from feedpipe.services.transport.packing import Packer
 
         imported = {"torch", "pyarrow"} & set(sys.modules)
         packed = Packer().pack({"x": TensorData(np.arange(3.0)), "y": np.arange(4)})
@@ -642,8 +642,8 @@ WORKER = """
     import pickle, sys
     import cloudpickle
     from cloudpickle import cloudpickle as inner
-    from feedpipe.transport.bundle import bundled
-    from feedpipe.transport.packing import Packer
+    from feedpipe.services.transport.bundle import bundled
+    from feedpipe.services.transport.packing import Packer
 
     sent, numbers = cloudpickle.loads(sys.stdin.buffer.read())
     # Without this, cloudpickle itself would lead back to some of the classes.
@@ -664,8 +664,8 @@ MAIN = """
     import cloudpickle
     import numpy as np
     import torch
-    from feedpipe.transport.bundle import unbundled
-    from feedpipe.transport.classes import class_of, number_of
+    from feedpipe.services.transport.bundle import unbundled
+    from feedpipe.services.transport.class_registry import class_of, number_of
 
     @dataclasses.dataclass
     class Sample:
