@@ -229,7 +229,7 @@ def test_a_long_chain_fits() -> None:
 def test_nodes_that_are_read_twice_stay_one() -> None:
     first = fp.from_sequence([1, 2])
     pipe = first.map(abs).zip(first)
-    code = "print(content.inputs[0].inputs[0] is content.inputs[1], list(content), content.where.line)"
+    code = "print(content.inputs[0].inputs[0] is content.inputs[1], list(content), content.call_site.line)"
     assert pipe.call_site is not None
     assert elsewhere(pipe, code) == f"True [(1, 1), (2, 2)] {pipe.call_site.line}"
 
