@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from ..core.checks import check_bytes
 from ..core.context import Context
@@ -15,6 +15,7 @@ from ..core.cursor import START
 from ..core.gather import gather
 from ..core.graph import walk
 from ..core.operator import Operator, Order
+from ..core.per_process import PerProcess
 from ..core.rows import BlockRows, Indices, nbytes, signature, take
 from ..engine.stage import epoch_independent
 from ..errors import LimitError, Origin, PlanError, with_call_site
@@ -26,16 +27,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class _Memory:
-    """The rows, once they have been read: blocks as they came, and where each begins. Travels empty."""
+class _Loaded(NamedTuple):
+    """All rows: the blocks as they came, at least one, and where each begins and the last one ends."""
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return _Memory, ()
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.parts: list[BlockRows] | None = None
-        self.bounds = np.zeros(1, np.int64)
+    blocks: list[BlockRows]
+    bounds: npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -45,7 +41,7 @@ class Load(Operator):
     holds: ClassVar[bool] = True
 
     limit: int | str = "1GiB"
-    memory: _Memory = field(default_factory=_Memory, repr=False, compare=False)
+    memory: PerProcess[_Loaded] = field(default_factory=PerProcess, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_bytes("limit", self.limit)
@@ -54,40 +50,37 @@ class Load(Operator):
         return True
 
     def length(self, stage: Stage) -> int | None:
-        return int(self._read(stage).bounds[-1])
+        return int(self._loaded(stage).bounds[-1])
 
     def origin(self, stage: Stage, index: int, context: Context) -> Origin | None:
         block = next(stage.input.blocks(START.advance(index), epoch_independent(context).replay()), None)
         return block.origins[0] if block and block.origins else None
 
     def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
-        memory = self._read(stage)
-        parts = memory.parts or []
-        return gather(indices, memory.bounds, lambda k, places: take(parts[k], places))
+        blocks, bounds = self._loaded(stage)
+        return gather(indices, bounds, lambda k, places: take(blocks[k], places))
 
-    def _read(self, stage: Stage) -> _Memory:
-        memory = self.memory
-        with memory.lock:
-            if memory.parts is None:
-                limit, used = check_bytes("limit", self.limit), 0
-                parts: list[BlockRows] = []
-                for block in stage.input.blocks(START, Context()):
-                    used += nbytes(block.rows)
-                    if used > limit:
-                        raise LimitError(
-                            with_call_site(
-                                f"`load(limit={self.limit!r})` is full after {sum(map(len, parts))} rows: "
-                                "give a larger `limit`, or shuffle with `window=` and hold less",
-                                stage.node.call_site,
-                            )
-                        )
-                    parts.append(block.rows)
-                if len({signature(part) for part in parts}) > 1:
-                    parts = [list(part) for part in parts]  # all of them as columns, or none
-                parts = parts or [[]]  # who looks at the rows of no position finds a part
-                memory.bounds = np.cumsum([0, *map(len, parts)], dtype=np.int64)
-                memory.parts = parts
-        return memory
+    def _loaded(self, stage: Stage) -> _Loaded:
+        return self.memory.get(lambda: self._read(stage))
+
+    def _read(self, stage: Stage) -> _Loaded:
+        limit, used = check_bytes("limit", self.limit), 0
+        blocks: list[BlockRows] = []
+        for block in stage.input.blocks(START, Context()):
+            used += nbytes(block.rows)
+            if used > limit:
+                raise LimitError(
+                    with_call_site(
+                        f"`load(limit={self.limit!r})` is full after {sum(map(len, blocks))} rows: "
+                        "give a larger `limit`, or shuffle with `window=` and hold less",
+                        stage.node.call_site,
+                    )
+                )
+            blocks.append(block.rows)
+        if len({signature(block) for block in blocks}) > 1:
+            blocks = [list(block) for block in blocks]  # all of them as columns, or none
+        blocks = blocks or [[]]  # a look at the rows of no position needs a block
+        return _Loaded(blocks, np.cumsum([0, *map(len, blocks)], dtype=np.int64))
 
 
 def load(pipe: Pipe[T], /, limit: int | str = "1GiB") -> Pipe[T]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import struct
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import BinaryIO, ClassVar, NamedTuple, cast
@@ -16,6 +15,7 @@ from ..core.code import value_code
 from ..core.context import Context
 from ..core.cursor import Json
 from ..core.operator import Columns, Operator
+from ..core.per_process import PerProcess
 from ..core.rows import Array, BlockRows, Indices, Row, read_only
 from ..engine.stage import Stage
 from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, SourceError, with_call_site
@@ -44,17 +44,6 @@ class _Head(NamedTuple):
         return self.begin + math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
 
-class _Memory:
-    """The arrays of this process: mapped, or decompressed once. They do not travel to others."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.arrays: dict[str, Array] | None = None
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return _Memory, ()
-
-
 @dataclass(frozen=True, eq=False)
 class ReadIdx(Operator):
     kind: ClassVar[str] = "read_idx"
@@ -63,7 +52,7 @@ class ReadIdx(Operator):
     # Where the files lie is no part of a state; `identity` has their names.
     files: Mapping[str, str] = field(repr=False)
     heads: Mapping[str, _Head] = field(default_factory=dict, repr=False)
-    memory: _Memory = field(default_factory=_Memory, repr=False)
+    memory: PerProcess[dict[str, Array]] = field(default_factory=PerProcess, repr=False)
 
     def indexed(self, inputs: Sequence[bool]) -> bool:
         return True
@@ -101,11 +90,7 @@ class ReadIdx(Operator):
         return f"{self.kind}({value_code(self.files)})"
 
     def _arrays(self) -> dict[str, Array]:
-        memory = self.memory
-        with memory.lock:
-            if memory.arrays is None:
-                memory.arrays = {name: _array(path, self.heads[name]) for name, path in self.files.items()}
-        return memory.arrays
+        return self.memory.get(lambda: {name: _array(path, self.heads[name]) for name, path in self.files.items()})
 
 
 def read_idx(files: Mapping[str, str | os.PathLike[str]]) -> Pipe[Row]:

@@ -13,6 +13,7 @@ from ..core.code import value_code
 from ..core.context import Context
 from ..core.cursor import Json
 from ..core.operator import Columns, Operator
+from ..core.per_process import PerProcess
 from ..core.rows import Array, BlockRows, Indices, Row, Rows
 from ..engine.stage import Stage
 from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, SourceError, redacted, with_call_site
@@ -26,16 +27,6 @@ from ._npy_files import Joined, NpyFile, Ranges, looked_at
 Paths: TypeAlias = Union["str", "os.PathLike[str]", "Iterable[str | os.PathLike[str]]"]
 
 _ONLY = ""  # the name of the column where the user gave none
-
-
-class _Memory:
-    """What this process has mapped; it does not travel to others."""
-
-    def __init__(self) -> None:
-        self.joined: Joined | None = None
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return _Memory, ()
 
 
 @dataclass(frozen=True)
@@ -58,7 +49,7 @@ class ReadNumpy(Operator):
     # Where the files lie is no part of a state; `identity` has what counts.
     selections: Mapping[str, Selection] = field(repr=False)
     found: Mapping[str, _Found] = field(default_factory=dict, repr=False)
-    memory: _Memory = field(default_factory=_Memory, repr=False)
+    memory: PerProcess[Joined] = field(default_factory=PerProcess, repr=False)
 
     @property
     def columns(self) -> Columns:  # type: ignore[override]
@@ -106,9 +97,7 @@ class ReadNumpy(Operator):
         return list[object](cast("Rows", rows).columns[_ONLY]) if _ONLY in self.selections else rows
 
     def _joined(self) -> Joined:
-        if self.memory.joined is None:
-            self.memory.joined = Joined({name: found.files for name, found in self.found.items()})
-        return self.memory.joined
+        return self.memory.get(lambda: Joined({name: found.files for name, found in self.found.items()}))
 
 
 @overload  # a Mapping is an Iterable, too

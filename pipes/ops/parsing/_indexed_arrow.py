@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -13,6 +12,7 @@ import numpy.typing as npt
 from ...core.context import Context
 from ...core.cursor import Json
 from ...core.operator import Columns, Operator
+from ...core.per_process import PerProcess
 from ...core.rows import BlockRows, Column, Indices, Rows
 from ...errors import DataError, Origin, SourceError
 from ...formats.arrow.ipc import ArrowIpc
@@ -26,17 +26,6 @@ if TYPE_CHECKING:
 Positions = npt.NDArray[np.int64]
 
 
-class _Memory:
-    """What this process has open. It does not travel to others."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.rows: ArrowRows | None = None
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return _Memory, ()
-
-
 @dataclass(frozen=True, eq=False)
 class IndexedArrow(Operator):
     kind: ClassVar[str] = "parse_arrow"
@@ -45,7 +34,7 @@ class IndexedArrow(Operator):
     format: ArrowIpc = field(repr=False)
     bounds: Positions | None = field(default=None, repr=False)
     """Where each record batch begins among all rows, and the number of all."""
-    memory: _Memory = field(default_factory=_Memory, repr=False)
+    memory: PerProcess[ArrowRows] = field(default_factory=PerProcess, repr=False)
 
     def call(self) -> str:
         return self.format.call()
@@ -62,7 +51,7 @@ class IndexedArrow(Operator):
         batches = cast("RecordBatches", stage.input.op)
         bounds = np.cumsum([0, *batches.found.column("rows")], dtype=np.int64)
         # What is open belongs to these batches: by the next time the files may be others.
-        return replace(self, format=batches.format, bounds=bounds, memory=_Memory())
+        return replace(self, format=batches.format, bounds=bounds, memory=PerProcess())
 
     def length(self, stage: Stage) -> int:
         return int(self._bounds()[-1])
@@ -109,14 +98,13 @@ class IndexedArrow(Operator):
         return made
 
     def _opened(self, stage: Stage) -> ArrowRows:
-        memory = self.memory
-        with memory.lock:
-            if memory.rows is None:
-                from ._arrow_rows import ArrowRows
+        def opened() -> ArrowRows:
+            from ._arrow_rows import ArrowRows
 
-                lengths = np.diff(self._bounds()).tolist()
-                memory.rows = ArrowRows(self.format, lengths, lambda some: _handles(stage, some))
-        return memory.rows
+            lengths = np.diff(self._bounds()).tolist()
+            return ArrowRows(self.format, lengths, lambda numbers: _handles(stage, numbers))
+
+        return self.memory.get(opened)
 
     def _bounds(self) -> Positions:
         assert self.bounds is not None, "a run begins with `resolve`"
