@@ -1,5 +1,6 @@
 """feedpipe: composable data pipes for PyTorch that resume exactly."""
 
+from .core.rows import Rows as Rows
 from .errors import FeedpipeError as FeedpipeError
 from .errors import RowError as RowError
 from .loader import Loader as Loader

@@ -24,17 +24,25 @@ Row: TypeAlias = dict[str, object]
 
 
 class Rows(Sequence[Row]):
-    """Rows of a table: a read-only sequence of dicts over columns.
+    """A batch of table rows: a read-only sequence of dicts, stored as columns.
 
-    `rows[i]` and iteration make a dict of Python scalars for each row; `rows[a:b]` copies nothing; `rows.arrow` hands
-    over the columns. Columns of more than one dimension give NumPy arrays.
+    `.batch(n)` on rows of a table gives a `Rows`. `rows[i]` and iteration make a dict for each row: its values are
+    Python scalars, or NumPy arrays if the column has more than one dimension. `rows[a:b]` is a `Rows` again and copies
+    nothing. `rows.arrow` is the batch as a `pyarrow.RecordBatch`; `rows.columns` is a dict of its columns, each a NumPy
+    or an Arrow array.
 
     Example:
         >>> import numpy as np
         >>> import feedpipe as fp
         >>> rows = fp.from_arrays({"x": np.arange(4), "y": np.zeros((4, 2))}).batch(3)[0]
-        >>> len(rows), rows[1]["x"], rows[1]["y"].shape
-        (3, 1, (2,))
+        >>> rows
+        Rows(3 x ['x', 'y'])
+        >>> rows[1]
+        {'x': 1, 'y': array([0., 0.])}
+        >>> len(rows[1:]), rows.columns["y"].shape
+        (2, (3, 2))
+        >>> rows.arrow["x"].to_pylist()
+        [0, 1, 2]
     """
 
     __slots__ = ("_length", "held")

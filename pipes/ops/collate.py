@@ -55,7 +55,8 @@ class Collate(MapBatches):
         if self.nulls != "error" and not self._by_rules:
             raise ArgumentError(
                 with_call_site(
-                    f"`nulls` must be left out where `fn` makes the tensors, but got: {self.nulls!r}; `fn` decides"
+                    f"`nulls` must be left out if `function` is given but got: {self.nulls!r}; "
+                    "`function` itself decides what becomes of nulls"
                 )
             )
 
@@ -98,15 +99,15 @@ def collate(
 @overload
 def collate(pipe: Pipe[Sequence[object]], /, *, nulls: Literal["error", "nan"] = "error") -> Pipe[Any]: ...
 @overload
-def collate(pipe: Pipe[T], /, fn: Callable[[T], U]) -> Pipe[U]: ...
+def collate(pipe: Pipe[T], /, function: Callable[[T], U]) -> Pipe[U]: ...
 def collate(
     pipe: Pipe[Any],
     /,
-    fn: Callable[[Any], object] | None = None,
+    function: Callable[[Any], object] | None = None,
     *,
     nulls: Literal["error", "nan"] = "error",
 ) -> Pipe[Any]:
-    """Turn each batch of rows into tensors, or into what `fn(batch)` returns.
+    """Turn each batch of rows into tensors, or into what `function(batch)` returns.
 
     Element: by the rules of torch's `default_collate`: numbers, arrays and tensors become one tensor with the batch as
     its first dimension; dicts, tuples and lists become one of tensors; text and bytes stay lists. A batch of table rows
@@ -115,14 +116,14 @@ def collate(
     with nothing. Order and length are the input's; indexed where the input is. State: none.
 
     Args:
-        fn: called with each batch, a list of rows or `Rows`; its errors come with file, line and row (`RowError`).
+        function: called with each batch, a list of rows or a `Rows`; its errors name file, line and row (`RowError`).
         nulls: "nan" makes NaN of a null among numbers, also inside lists and structs. Floats keep their dtype; of
             integers and bools, those fields become float64 in which a null stands in that batch. A null in place of a
             whole list or struct stays an error; among text a null stays None.
 
     Raises:
         DataError: the rows of a batch do not fit together, or a null stands where a number should; names field and row.
-        ArgumentError: both `fn` and `nulls="nan"` are given.
+        ArgumentError: both `function` and `nulls="nan"` are given.
 
     Source: `torch.utils.data.default_collate`, whose results it gives.
 
@@ -135,4 +136,4 @@ def collate(
         >>> fp.from_sequence([{"x": 1}, {"x": None}]).batch(2).collate(nulls="nan")[0]
         {'x': tensor([1., nan], dtype=torch.float64)}
     """
-    return pipe.then(Collate(tensors if fn is None else fn, nulls=nulls))
+    return pipe.then(Collate(tensors if function is None else function, nulls=nulls))

@@ -1,4 +1,4 @@
-"""`filter`: only the rows that a function agrees to."""
+"""`filter`: only the rows for which a predicate is true."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ T = TypeVar("T")
 class Filter(Operator):
     kind: ClassVar[str] = "filter"
 
-    function: Callable[..., object]
+    function: Callable[..., object]  # the `predicate`; the states of running jobs know the field by this name
 
     def __post_init__(self) -> None:
-        check_callable("function", self.function)
+        check_callable("predicate", self.function)
 
     def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
         row = at.row
@@ -68,18 +68,18 @@ class Filter(Operator):
         return *block.kept(np.flatnonzero(np.array(said, bool))), len(said), error
 
 
-def filter(pipe: Pipe[T], /, function: Callable[[T], object]) -> Pipe[T]:
-    """Keep the rows for which `function(row)` is true.
+def filter(pipe: Pipe[T], /, predicate: Callable[[T], object]) -> Pipe[T]:
+    """Keep the rows for which `predicate(row)` is true.
 
     Element: the input's; columns stay columns. Order is the input's, the length is unknown, streamed. State: a position
     in the input.
 
     Args:
-        function: called once for each row; its errors come with file, line and row (`RowError`).
+        predicate: called once for each row; its errors come with file, line and row (`RowError`).
 
     Example:
         >>> import feedpipe as fp
         >>> list(fp.from_sequence(range(6)).filter(lambda x: x % 2))
         [1, 3, 5]
     """
-    return pipe.then(Filter(function))
+    return pipe.then(Filter(predicate))

@@ -148,7 +148,8 @@ def from_dataset(dataset: MapStyle[Any] | Iterable[Any]) -> Pipe[Any]:
 
     Inside, `torch.utils.data.get_worker_info()` is None: feedpipe deals the items, not the dataset. `set_epoch` is
     called on iterable datasets that have it. What a dataset draws at random for itself is not keyed, and so neither
-    repeats nor resumes: move it into `map(fn, rng="global")`. For tables there is `from_table`, which keeps columns.
+    repeats nor resumes: move it into `map(function, rng="global")`. For tables there is `from_table`, which keeps
+    columns.
 
     Args:
         dataset: an object with `__getitem__` and `__len__`, or an iterable one. Its `state_dict`, where used, must give

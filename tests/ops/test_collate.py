@@ -373,7 +373,7 @@ def test_nulls_is_checked() -> None:
     pipe = fp.from_sequence([1, None]).batch(2)
     with pytest.raises(ArgumentError, match=r"`nulls` must be one of 'error', 'nan' but got: 'zero'"):
         pipe.collate(nulls="zero")  # type: ignore[call-overload]
-    with pytest.raises(ArgumentError, match="`nulls` must be left out where `fn` makes the tensors"):
+    with pytest.raises(ArgumentError, match="`nulls` must be left out if `function` is given but got: 'nan'"):
         pipe.collate(list, nulls="nan")  # type: ignore[call-overload]
     assert repr(pipe.collate(nulls="nan")).endswith(".batch(2).collate(nulls='nan')")
 

@@ -35,5 +35,5 @@ def test_length_is_unknown():
     with pytest.raises(UnknownLengthError, match=r"filter\(bool\)"):
         len(pipe)
     assert bool(pipe) and list(pipe) == [1, 2]
-    with pytest.raises(ArgumentTypeError, match="`function`"):
+    with pytest.raises(ArgumentTypeError, match="`predicate` must be callable but got: None"):
         fp.from_sequence([1]).filter(None)

@@ -9,7 +9,6 @@ from typing_extensions import assert_type
 
 import feedpipe as fp
 from feedpipe import Pipe
-from feedpipe.core.rows import Rows
 
 numbers = fp.from_sequence(range(10))
 words = fp.from_iterable(["a b", "c"])
@@ -47,6 +46,7 @@ assert_type(words.enumerate(), Pipe[tuple[int, str]])
 
 # What leaves the type alone
 assert_type(numbers.filter(lambda x: x % 2), Pipe[int])
+assert_type(numbers.filter(predicate=lambda x: x > 1), Pipe[int])
 assert_type(numbers.shuffle(), Pipe[int])
 assert_type(numbers.shuffle(window=100, seed=1), Pipe[int])
 assert_type(numbers.take(3).skip(1).slice(0, 2), Pipe[int])
@@ -90,8 +90,9 @@ assert_type(paths.open_files().parse_arrow(), Pipe[dict[str, object]])
 tables = fp.read_arrow("data/*.arrow").batch(4)
 assert_type(tables.to_arrow(), Pipe[pa.RecordBatch])
 assert_type(tables.collate(nulls="nan"), Pipe[dict[str, torch.Tensor]])
-assert_type(tables.map_columns(lambda c: {"x": c["x"] + c["y"]}), Pipe[Rows])
-assert_type(tables.map_columns(lambda c: {"x": c["x"].half()}, format="torch"), Pipe[Rows])
+assert_type(tables.collate(function=len), Pipe[int])
+assert_type(tables.map_columns(lambda c: {"x": c["x"] + c["y"]}), Pipe[fp.Rows])
+assert_type(tables.map_columns(lambda c: {"x": c["x"].half()}, format="torch"), Pipe[fp.Rows])
 assert_type(tables.map_columns(lambda b: b.slice(1), format="arrow").collate(), Pipe[dict[str, torch.Tensor]])
 assert_type(tables.map_columns(dict).unbatch(), Pipe[dict[str, object]])
 assert_type(paths.open_files().parse_bytes(), Pipe[dict[str, object]])

@@ -28,6 +28,8 @@ numbers.batch(size=4, drop_lst=True)  # expect-error
 numbers.map(len, rng="local")  # expect-error
 numbers.load(limit=None)  # expect-error
 numbers.batch(4).collate(nulls="zero")  # expect-error
+numbers.batch(4).collate(fn=len)  # expect-error
+numbers.filter(function=bool)  # expect-error
 
 # An operator on the wrong elements
 words.map(abs)  # expect-error
