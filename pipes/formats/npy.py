@@ -35,6 +35,15 @@ class Npy(NamedTuple):
         """Bytes of the file."""
         return self.begin + math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
+    def check_size(self, name: str, size: int) -> None:
+        """Raises a `DataError` if a file of this header has not `size` bytes."""
+        if size != self.size:
+            what = "is truncated" if size < self.size else "is longer than it says"
+            lengths = " x ".join(map(str, self.shape)) or "one"
+            raise DataError(
+                f"{name} {what}: {lengths} items of {np.dtype(self.dtype)} make {self.size} bytes, and it has {size}"
+            )
+
     def array(self, data: object) -> Array:
         """The array in the bytes of the whole file: a view of them."""
         flat = np.frombuffer(cast("bytes", data), self.dtype, math.prod(self.shape), self.begin)
@@ -59,12 +68,11 @@ def read_header(head: bytes, name: str, size: int) -> Npy:
         raise DataError(f"{name} holds Python objects, which would have to be unpickled; that may run any code")
     if dtype.fields is not None or dtype.subdtype is not None:
         raise DataError(f"{name} holds rows of fields, {dtype}; save an array for each field")
-    found = Npy(dtype.str, shape, fortran, stream.tell())
-    if size != found.size or min(shape, default=0) < 0:
-        what = "is truncated" if size < found.size else "is longer than it says"
-        lengths = " x ".join(map(str, shape)) or "one"
-        raise DataError(f"{name} {what}: {lengths} items of {dtype} make {found.size} bytes, and it has {size}")
-    return found
+    header = Npy(dtype.str, shape, fortran, stream.tell())
+    if min(shape, default=0) < 0:
+        raise DataError(f"{name} is no .npy file, or its header is damaged: an axis has a negative length")
+    header.check_size(name, size)
+    return header
 
 
 def decoded(data: bytes) -> Array:

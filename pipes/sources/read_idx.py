@@ -1,13 +1,12 @@
-"""`read_idx`: the IDX format of MNIST and its kin."""
+"""`read_idx`: the rows of files in the IDX format, which MNIST is published in."""
 
 from __future__ import annotations
 
-import math
 import os
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import BinaryIO, ClassVar, NamedTuple, cast
+from typing import ClassVar, cast
 
 import numpy as np
 
@@ -19,29 +18,15 @@ from ..core.per_process import PerProcess
 from ..core.rows import Array, BlockRows, Indices, Row, read_only
 from ..engine.stage import Stage
 from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, SourceError, with_call_site
+from ..formats.npy import Npy
 from ..pipe import Pipe
 from ..storage.file import File
 from ..storage.filesystem import locate
 from ._arrays import rows_at
+from ._npy_files import NpyFile
 
 _DTYPES = {0x08: "|u1", 0x09: "|i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
-_GZIP = b"\x1f\x8b"
-
-
-class _Head(NamedTuple):
-    """What a file says of itself: two zero bytes, a code for the type, the number of axes, and their lengths."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    gzip: bool
-
-    @property
-    def begin(self) -> int:
-        return 4 + 4 * len(self.shape)
-
-    @property
-    def size(self) -> int:
-        return self.begin + math.prod(self.shape) * np.dtype(self.dtype).itemsize
+_GZIP_MAGIC = b"\x1f\x8b"
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,64 +34,60 @@ class ReadIdx(Operator):
     kind: ClassVar[str] = "read_idx"
     columns: ClassVar[Columns] = Columns.MAKES
 
-    # Where the files lie is no part of a state; `identity` has their names.
-    files: Mapping[str, str] = field(repr=False)
-    heads: Mapping[str, _Head] = field(default_factory=dict, repr=False)
+    # The folders of the files are no part of a state; `identity` has the names.
+    paths: Mapping[str, str] = field(repr=False)
+    files: Mapping[str, NpyFile] = field(default_factory=dict, repr=False)
     memory: PerProcess[dict[str, Array]] = field(default_factory=PerProcess, repr=False)
 
     def indexed(self, inputs: Sequence[bool]) -> bool:
         return True
 
     def resolve(self, stage: Stage) -> Operator:
-        heads = {name: _head(path) for name, path in self.files.items()}
-        first, *others = self.files
-        for name in others:
-            if heads[name].shape[0] != heads[first].shape[0]:
-                raise DataError(
-                    with_call_site(
-                        f"files of `read_idx` must be of one length but {self.files[first]} has "
-                        f"{heads[first].shape[0]} rows and {self.files[name]} {heads[name].shape[0]}",
-                        stage.node.call_site,
-                    )
+        files = {name: _read_head(path) for name, path in self.paths.items()}
+        first, *others = files.values()
+        for other in others:
+            if other.rows != first.rows:
+                message = (
+                    f"files of `read_idx` must be of one length but {first.file.path} has {first.rows} rows and "
+                    f"{other.file.path} {other.rows}"
                 )
-        return replace(self, heads=heads)
+                raise DataError(with_call_site(message, stage.node.call_site))
+        return replace(self, files=files)
 
     def length(self, stage: Stage) -> int:
-        return next(iter(self.heads.values())).shape[0]
+        return next(iter(self.files.values())).rows
 
     def origin(self, stage: Stage, index: int, context: Context) -> Origin:
-        return Origin(next(iter(self.files.values())), index + 1)
+        return Origin(next(iter(self.paths.values())), index + 1)
 
     def identity(self) -> Json:
         return {
-            name: [os.path.basename(self.files[name]), head.dtype, list(head.shape)]
-            for name, head in self.heads.items()
+            name: [os.path.basename(file.path), head.dtype, list(head.shape)]
+            for name, (file, head) in self.files.items()
         }
 
     def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
-        return rows_at(self._arrays(), self.length(stage), indices)
+        arrays = self.memory.get(lambda: {name: _array(*file) for name, file in self.files.items()})
+        return rows_at(arrays, self.length(stage), indices)
 
     def call(self) -> str:
-        return f"{self.kind}({value_code(self.files)})"
-
-    def _arrays(self) -> dict[str, Array]:
-        return self.memory.get(lambda: {name: _array(path, self.heads[name]) for name, path in self.files.items()})
+        return f"{self.kind}({value_code(self.paths)})"
 
 
 def read_idx(files: Mapping[str, str | os.PathLike[str]]) -> Pipe[Row]:
     r"""Begin a pipe with the rows of IDX files, the format of MNIST: row i holds item i of each.
 
-    Element: a dict with, for each name, a NumPy array, or a Python scalar where the file has one axis. Order is the
-    files'; their length; indexed; columns. State: a position. Plain local files are memory-mapped; those compressed by
-    gzip, and remote ones, are read into memory once in each process. Rows are read-only.
+    Element: a dict with a value for each name: a NumPy array, or a Python scalar if the file has one axis. Order: that
+    of the files. Length: theirs; indexed; columns. State: a position. Plain local files are memory-mapped. Remote files
+    and files compressed with gzip are read into memory, once in each process. Rows are read-only.
 
     Args:
-        files: paths or URLs by name, all of one length.
+        files: paths or URLs by name; all files must have the same number of rows.
 
     Raises:
         SourceError: a file is missing or cannot be read.
-        DataError: a file is no IDX file, is truncated, or is of another length than the first. Both are found at the
-            first look at the pipe; a damaged file of gzip may be found at the first row.
+        DataError: a file is no IDX file, is truncated, or has another length than the first. The first look at the pipe
+            raises both; damage inside a gzip file may only be seen at the first row.
 
     Source: Yann LeCun, "The MNIST database of handwritten digits", section "File formats".
 
@@ -131,32 +112,26 @@ def read_idx(files: Mapping[str, str | os.PathLike[str]]) -> Pipe[Row]:
     return cast("Pipe[Row]", Pipe.source(ReadIdx({name: os.fspath(path) for name, path in files.items()})))
 
 
-def _head(path: str) -> _Head:
+def _read_head(path: str) -> NpyFile:
+    """Reads two zero bytes, the code of a type, the number of axes, and their lengths.
+
+    Raises:
+        SourceError: the file cannot be read.
+        DataError: it is no IDX file, or its size is not what its head says.
+    """
     with File(path).open(None) as stream:
-        gzip = stream.read(2) == _GZIP
-        stream.seek(-4, os.SEEK_END) if gzip else stream.seek(0)
+        gzip = stream.read(2) == _GZIP_MAGIC
+        size = stream.seek(0, os.SEEK_END)
+        stream.seek(max(0, size - 4))
         trailer = stream.read(4)
-    if gzip:
-        with File(path).open("gzip") as stream:
-            head = _parsed(path, stream, gzip)
-        # gzip ends with the length of what it holds, modulo 2**32. Where that differs, the file may yet be several
-        # streams, one after another: reading it all tells.
-        if int.from_bytes(trailer, "little") != head.size % 2**32:
-            _read(path, head)
-        return head
-    with File(path).open(None) as stream:
-        head = _parsed(path, stream, gzip)
-    _check_size(path, head, File(path).size())
-    return head
-
-
-def _parsed(path: str, stream: BinaryIO, gzip: bool) -> _Head:
-    try:
-        magic = stream.read(4)
-        axes = magic[3] if len(magic) == 4 else 0
-        lengths = stream.read(4 * axes)
-    except OSError as error:
-        raise DataError(f"{path} is truncated or damaged: {error}") from error
+    file = File(path, compression="gzip" if gzip else None)
+    with file.open() as stream:
+        try:
+            magic = stream.read(4)
+            axes = magic[3] if len(magic) == 4 else 0
+            lengths = stream.read(4 * axes)
+        except OSError as error:
+            raise DataError(f"{path} is truncated or damaged: {error}") from error
     if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in _DTYPES or not axes:
         raise DataError(
             f"{path} is no IDX file: it begins with 0x{magic.hex()}, where two zero bytes, a type code and the number "
@@ -164,32 +139,32 @@ def _parsed(path: str, stream: BinaryIO, gzip: bool) -> _Head:
         )
     if len(lengths) < 4 * axes:
         raise DataError(f"{path} is truncated: it ends within the lengths of its {axes} axes")
-    return _Head(_DTYPES[magic[2]], struct.unpack(f">{axes}I", lengths), gzip)
+    head = Npy(_DTYPES[magic[2]], struct.unpack(f">{axes}I", lengths), fortran=False, begin=4 + 4 * axes)
+    if not gzip:
+        head.check_size(path, size)
+    # gzip ends with the length of its content, modulo 2**32. A file of several gzip streams has only that of the last.
+    elif int.from_bytes(trailer, "little") != head.size % 2**32:
+        _read(file, head)
+    return NpyFile(file, head)
 
 
-def _check_size(path: str, head: _Head, size: int) -> None:
-    if size != head.size:
-        what = "is truncated" if size < head.size else "is longer than it says"
-        shape = " x ".join(map(str, head.shape))
-        raise DataError(f"{path} {what}: {shape} items of {head.dtype} make {head.size} bytes, and it has {size}")
+def _array(file: File, head: Npy) -> Array:
+    if _read_head(file.path).head != head:
+        raise SourceError(f"{file.path} has changed since its header was read")
+    place = locate(file.path)
+    if file.compression is None and place.filesystem.type_name == "local" and 0 not in head.shape:
+        return read_only(np.memmap(place.path, head.dtype, "r", head.begin, head.shape))
+    return read_only(head.array(_read(file, head)))
 
 
-def _array(path: str, head: _Head) -> Array:
-    if _head(path) != head:
-        raise SourceError(f"{path} has changed since its header was read")
-    place = locate(path)
-    if head.gzip or place.filesystem.type_name != "local" or not math.prod(head.shape):
-        return _read(path, head)
-    return read_only(np.memmap(place.path, head.dtype, "r", head.begin, head.shape))
-
-
-def _read(path: str, head: _Head) -> Array:
+def _read(file: File, head: Npy) -> bytes:
+    """The content of the whole file."""
     try:
-        with File(path).open("gzip" if head.gzip else None) as stream:
+        with file.open() as stream:
             data = stream.read()
     except SourceError:
         raise
     except OSError as error:
-        raise DataError(f"{path} is truncated or damaged: {error}") from error
-    _check_size(path, head, len(data))
-    return read_only(np.frombuffer(data, head.dtype, offset=head.begin).reshape(head.shape))
+        raise DataError(f"{file.path} is truncated or damaged: {error}") from error
+    head.check_size(file.path, len(data))
+    return data

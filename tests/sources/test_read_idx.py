@@ -117,7 +117,7 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "an unknown type": (b"\0\0\x0a\1\0\0\0\0", "no IDX file"),
     "no axes": (b"\0\0\x08\0", "no IDX file"),
     "cut in the header": (WHOLE[:9], "truncated: it ends within the lengths of its 2 axes"),
-    "cut in the data": (WHOLE[:-1], r"truncated: 4 x 3 items of \|u1 make 24 bytes, and it has 23"),
+    "cut in the data": (WHOLE[:-1], r"truncated: 4 x 3 items of uint8 make 24 bytes, and it has 23"),
     "too long": (WHOLE + b"\0", "longer than it says"),
     "gzip of another format": (gzip.compress(b"PK\3\4 and so on"), "no IDX file"),
     "gzip cut short": (gzip.compress(WHOLE)[:-12], "truncated"),
