@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..errors import CallSite
+from .contract import check_contract
 from .operator import Operator
 
 
@@ -26,6 +27,7 @@ class Node:
     indexed: bool
 
     def __init__(self, op: Operator, inputs: tuple[Node, ...] = (), call_site: CallSite | None = None) -> None:
+        check_contract(op, reads_inputs=bool(inputs), call_site=call_site)
         fix = super().__setattr__
         fix("op", op)
         fix("inputs", inputs)

@@ -47,7 +47,8 @@ class Operator:
 
     kind: ClassVar[str]
     """The name of the chain function."""
-    order: ClassVar[Order] = Order.ROW_LOCAL
+    order: ClassVar[Order]
+    """What it does to the order of rows. It has no default: a source may leave it out, all others must state it."""
     columns: ClassVar[Columns] = Columns.KEEPS
     seeks: ClassVar[bool] = False
     """Whether `blocks` takes a cursor's `skip` upstream; else the engine drops the rows skipped."""

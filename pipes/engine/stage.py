@@ -11,9 +11,9 @@ from ..core.block import Block, skipping
 from ..core.context import Context, Tracer
 from ..core.cursor import START, Cursor
 from ..core.graph import Node, names, walk
-from ..core.operator import Order
+from ..core.operator import Operator, Order
 from ..core.rows import BlockRows, Indices, concat
-from ..errors import FeedpipeError, Origin, RowError
+from ..errors import FeedpipeError, Origin, PlanError, RowError, with_call_site
 from .prefetch import ahead
 from .readahead import Together, Work, begun_ahead
 
@@ -47,7 +47,7 @@ class Stage:
         self.counted = counted or Context()
         self.alone: bool = self.op.alone or any(stage.alone for stage in inputs)
         # Who regroups asks for several rows, which are then fetched together.
-        passes = self.indexed and not self.op.holds and self.op.order is not Order.REGROUPS
+        passes = self.indexed and not self.op.holds and not (inputs and self.op.order is Order.REGROUPS)
         self.waits: bool = self.op.waits or (passes and any(stage.waits for stage in inputs))
         self._length: object = _UNASKED
         self._made: dict[Hashable, object] = {}
@@ -64,7 +64,10 @@ class Stage:
         """How many rows come out, if known without running."""
         # No `cached_property`: up to Python 3.11 that holds one lock for all instances, and `load` runs a pipe here.
         if self._length is _UNASKED:
-            self._length = self.op.length(self)
+            length = self.op.length(self)
+            if self.indexed and length is None:
+                raise _no_length(self.node)
+            self._length = length
         return cast("int | None", self._length)
 
     def memo(self, key: Hashable, make: Callable[[], T]) -> T:
@@ -131,17 +134,16 @@ class Stage:
     def _by_index(self, at: Cursor, context: Context) -> Iterator[Block]:
         # The position is the cursor: no token, `skip` counts from the start.
         length = self.length
+        assert length is not None, "an indexed pipe knows its length"
         block_size = context.block_size()
         start = at.position
         waits = self.waits and context.threads
-        while length is None or start < length:
-            if waits and length is not None and start > at.position:  # who wants a second row reads on
+        while start < length:
+            if waits and start > at.position:  # who wants a second row reads on
                 start, waits = yield from self._begun_ahead(range(start, length), context)
                 if start == length:
                     return
-            stop = start + block_size.rows()
-            if length is not None:
-                stop = min(stop, length)
+            stop = min(start + block_size.rows(), length)
             try:
                 made = [self._block(start, stop, context)]
             except Exception as error:
@@ -228,6 +230,16 @@ class Stage:
         return made
 
 
+def _no_length(node: Node) -> PlanError:
+    return PlanError(
+        with_call_site(
+            f"`{node.op.call()}` gives rows by position and must know how many there are, because nothing else says "
+            "where they end; define `length`, or let `indexed` give False",
+            node.call_site,
+        )
+    )
+
+
 def bind(
     root: Node,
     known: dict[Node, str] | None = None,
@@ -245,6 +257,8 @@ def bind(
     stages = {} if stages is None else stages
     for node in walk(root):
         if node not in stages:
+            if node.indexed and type(node.op).length is Operator.length:
+                raise _no_length(node)
             stages[node] = Stage(node, found[node], tuple(stages[child] for child in node.inputs), counted)
     return stages[root]
 

@@ -12,7 +12,7 @@ from ..core.block import Block
 from ..core.context import Context
 from ..core.cursor import START, Cursor
 from ..core.gather import gather
-from ..core.operator import Operator
+from ..core.operator import Operator, Order
 from ..core.rows import BlockRows, Indices, signature
 from ..errors import Origin
 
@@ -27,6 +27,7 @@ U = TypeVar("U")
 @dataclass(frozen=True)
 class Concat(Operator):
     kind: ClassVar[str] = "concat"
+    order: ClassVar[Order] = Order.ROW_LOCAL
 
     def indexed(self, inputs: Sequence[bool]) -> bool:
         return all(inputs)

@@ -14,7 +14,7 @@ from ..core.block import Block
 from ..core.checks import check_callable
 from ..core.context import Context
 from ..core.cursor import Cursor
-from ..core.operator import Operator
+from ..core.operator import Operator, Order
 from ..core.rows import BlockRows
 from ..engine.apply import extend_until_error, items_left, map_until_error, stop_iteration_error
 from ..errors import Origin
@@ -29,6 +29,7 @@ T = TypeVar("T")
 @dataclass(frozen=True)
 class Filter(Operator):
     kind: ClassVar[str] = "filter"
+    order: ClassVar[Order] = Order.ROW_LOCAL
 
     function: Callable[..., object]  # the `predicate`; the states of running jobs know the field by this name
 

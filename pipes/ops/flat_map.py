@@ -11,7 +11,7 @@ from ..core.block import Block
 from ..core.checks import check_callable
 from ..core.context import Context
 from ..core.cursor import Cursor
-from ..core.operator import Columns, Operator
+from ..core.operator import Columns, Operator, Order
 from ..engine.apply import extend_until_error
 from ..errors import Origin
 
@@ -26,6 +26,7 @@ U = TypeVar("U")
 @dataclass(frozen=True)
 class FlatMap(Operator):
     kind: ClassVar[str] = "flat_map"
+    order: ClassVar[Order] = Order.ROW_LOCAL
     columns: ClassVar[Columns] = Columns.LOSES
     expands: ClassVar[bool] = True
 

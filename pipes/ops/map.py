@@ -12,7 +12,7 @@ from ..core.block import Block
 from ..core.checks import check_callable, check_choice
 from ..core.context import Context
 from ..core.cursor import Cursor
-from ..core.operator import Columns, Operator
+from ..core.operator import Columns, Operator, Order
 from ..core.randomness import Generators
 from ..core.rows import BlockRows, Indices
 from ..engine.apply import map_until_error
@@ -29,6 +29,7 @@ U = TypeVar("U")
 @dataclass(frozen=True)
 class Map(Operator):
     kind: ClassVar[str] = "map"
+    order: ClassVar[Order] = Order.ROW_LOCAL
     columns: ClassVar[Columns] = Columns.LOSES
     seeks: ClassVar[bool] = True
 

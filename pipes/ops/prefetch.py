@@ -10,6 +10,7 @@ from ..core.block import Block
 from ..core.checks import check_int
 from ..core.context import Context
 from ..core.cursor import Cursor
+from ..core.operator import Order
 from ..engine.prefetch import ahead
 from ._pass_through import PassThrough
 
@@ -23,6 +24,7 @@ T = TypeVar("T")
 @dataclass(frozen=True)
 class Prefetch(PassThrough):
     kind: ClassVar[str] = "prefetch"
+    order: ClassVar[Order] = Order.ROW_LOCAL
     moves: ClassVar[bool] = False
     looks: ClassVar[bool] = False
 

@@ -14,7 +14,7 @@ from ..core.checks import check_int
 from ..core.context import Context
 from ..core.cursor import START, Cursor
 from ..core.gather import gather
-from ..core.operator import Operator
+from ..core.operator import Operator, Order
 from ..core.rows import BlockRows, Indices
 from ..errors import Origin
 
@@ -28,6 +28,7 @@ T = TypeVar("T")
 @dataclass(frozen=True)
 class Repeat(Operator):
     kind: ClassVar[str] = "repeat"
+    order: ClassVar[Order] = Order.ROW_LOCAL
     rounds: ClassVar[bool] = True
 
     times: int | None = None

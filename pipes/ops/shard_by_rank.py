@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from ..core.graph import walk
+from ..core.operator import Order
 from ..errors import PlanError, with_call_site
 from ._pass_through import PassThrough
 
@@ -20,6 +21,7 @@ class ShardByRank(PassThrough):
     """Where nothing is dealt, it hands everything through; a plan puts `Deal` in its place."""
 
     kind: ClassVar[str] = "shard_by_rank"
+    order: ClassVar[Order] = Order.ROW_LOCAL
     deals: ClassVar[bool] = True
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 from ..core.block import Block, split_block
 from ..core.context import Context
 from ..core.cursor import Cursor
-from ..core.operator import Operator
+from ..core.operator import Operator, Order
 from ..core.rows import BlockRows, Rows
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ T = TypeVar("T")
 @dataclass(frozen=True)
 class Unbatch(Operator):
     kind: ClassVar[str] = "unbatch"
+    order: ClassVar[Order] = Order.ROW_LOCAL
     expands: ClassVar[bool] = True
 
     def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:

@@ -76,6 +76,6 @@ def _resume(plan: Plan) -> str:
     costs = [
         f"{node.op.lookback()} rows of `{node.op.kind}`"
         for node in walk(plan.root)
-        if node.op.lookback() and not node.indexed and node.op.order is not Order.GLOBAL
+        if node.op.lookback() and node.inputs and not node.indexed and node.op.order is not Order.GLOBAL
     ]
     return "resume: runs again at most " + ", ".join([*costs, "one block"]) + ", in each shard"

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ..core.block import Block
 from ..core.context import Context, RowsRequest
 from ..core.cursor import START, Cursor, Json
-from ..core.operator import Operator
+from ..core.operator import Operator, Order
 from ..core.rows import BlockRows, Indices, concat, take
 from ..engine.permutation import Permutation
 from ..engine.stage import Stage
@@ -29,6 +29,7 @@ class Deal(Operator):
     """
 
     kind: ClassVar[str] = "deal"
+    order: ClassVar[Order] = Order.ROW_LOCAL
 
     shards: int
     shard: int
@@ -102,6 +103,7 @@ class DealRows(Operator):
     """
 
     kind: ClassVar[str] = "deal_rows"
+    order: ClassVar[Order] = Order.ROW_LOCAL
     seeks: ClassVar[bool] = True
 
     shards: int
@@ -135,6 +137,7 @@ class Leftover(Operator):
     """
 
     kind: ClassVar[str] = "leftover"
+    order: ClassVar[Order] = Order.ROW_LOCAL
     seeks: ClassVar[bool] = True
 
     shard: int

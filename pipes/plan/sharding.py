@@ -75,7 +75,7 @@ class Dealing:
             return False
         if user_deals(node):
             return True
-        return not (node.indexed or node.op.order is Order.GLOBAL or not node.inputs)
+        return not (node.indexed or not node.inputs or node.op.order is Order.GLOBAL)
 
     def edges(self, root: Node) -> set[Node]:
         """The nodes right behind which the graph below `root` is dealt."""
@@ -190,7 +190,7 @@ def user_deals(node: Node) -> bool:
 
 def reorders(node: Node) -> bool:
     """Whether rows are shuffled at `node` or below."""
-    return any(below.op.order is Order.REORDERS for below in walk(node))
+    return any(below.inputs and below.op.order is Order.REORDERS for below in walk(node))
 
 
 def _mixes(node: Node, mixed: bool) -> bool:

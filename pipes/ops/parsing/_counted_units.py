@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, cast
 
 from ...core.cursor import Json
-from ...core.operator import Columns, Operator
+from ...core.operator import Columns, Operator, Order
 from ...errors import Origin
 from ...formats.tables.typed import Typed
 from ._units import Units
@@ -50,6 +50,7 @@ class CountedUnits(Units[F, U]):
 class ParseCounted(Operator, Generic[F]):
     """The base of what reads such units in order."""
 
+    order: ClassVar[Order] = Order.ROW_LOCAL
     columns: ClassVar[Columns] = Columns.MAKES
     expands: ClassVar[bool] = True
     varies: ClassVar[bool] = True

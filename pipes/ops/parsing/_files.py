@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def settled(pipe: Pipe[File]) -> bool:
     """Whether files come in one order in each run."""
-    drawn = any(node.op.order is Order.REORDERS or node.op.deals for node in walk(pipe))
+    drawn = any((node.inputs and node.op.order is Order.REORDERS) or node.op.deals for node in walk(pipe))
     return pipe.indexed and not drawn
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ...core.context import Context
 from ...core.cursor import Json
-from ...core.operator import Columns, Operator
+from ...core.operator import Columns, Operator, Order
 from ...core.per_process import PerProcess
 from ...core.rows import BlockRows, Column, Indices, Rows
 from ...errors import DataError, Origin, SourceError
@@ -29,6 +29,7 @@ Positions = npt.NDArray[np.int64]
 @dataclass(frozen=True, eq=False)
 class IndexedArrow(Operator):
     kind: ClassVar[str] = "parse_arrow"
+    order: ClassVar[Order] = Order.ROW_LOCAL
     columns: ClassVar[Columns] = Columns.MAKES
 
     format: ArrowIpc = field(repr=False)

@@ -10,7 +10,7 @@ from ...core.block import Block, split_block
 from ...core.code import call_code
 from ...core.context import Context
 from ...core.cursor import Cursor, Json
-from ...core.operator import Operator
+from ...core.operator import Operator, Order
 from ...core.rows import BlockRows
 from ...engine.readahead import begun_ahead
 from ...errors import DataError, Origin, SourceError
@@ -44,6 +44,7 @@ class Parse(Operator):
     resume opens the file and seeks; where it is compressed it reads over. Within a chunk rows are skipped.
     """
 
+    order: ClassVar[Order] = Order.ROW_LOCAL
     expands: ClassVar[bool] = True
 
     format: Format[Any] = field(repr=False)

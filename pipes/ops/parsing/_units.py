@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, cas
 from ...core.block import Block, split_block
 from ...core.context import Context
 from ...core.cursor import START, Cursor, Json
-from ...core.operator import Columns, Operator
+from ...core.operator import Columns, Operator, Order
 from ...core.rows import BlockRows, Indices
 from ...errors import ArgumentError, DataError, Origin, SourceError
 from ...storage.file import File
@@ -49,6 +49,7 @@ class Units(Operator, ABC, Generic[F, U]):
     indexed: `resolve` finds all units, once for a loader. Else each file is cut when it comes.
     """
 
+    order: ClassVar[Order] = Order.ROW_LOCAL
     columns: ClassVar[Columns] = Columns.LOSES
     implied: ClassVar[bool] = True
 

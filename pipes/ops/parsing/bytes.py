@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias, cast
 from ...core.block import Block
 from ...core.context import Context
 from ...core.cursor import Cursor
-from ...core.operator import Columns, Operator
+from ...core.operator import Columns, Operator, Order
 from ...core.rows import BlockRows, Indices
 from ...engine.apply import extend_until_error, map_until_error
 from ...engine.readahead import Together, begun_ahead
@@ -31,6 +31,7 @@ _Part: TypeAlias = tuple[Block, Together[int, Opened]]
 @dataclass(frozen=True, eq=False)
 class ParseBytes(Operator):
     kind: ClassVar[str] = "parse_bytes"
+    order: ClassVar[Order] = Order.ROW_LOCAL
     columns: ClassVar[Columns] = Columns.LOSES
     seeks: ClassVar[bool] = True
     waits: ClassVar[bool] = True

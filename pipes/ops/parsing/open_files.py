@@ -12,7 +12,7 @@ from ...core.checks import check_choice
 from ...core.code import call_code, value_code
 from ...core.context import Context
 from ...core.cursor import Cursor
-from ...core.operator import Columns, Operator
+from ...core.operator import Columns, Operator, Order
 from ...core.rows import BlockRows, Indices
 from ...engine.apply import map_until_error
 from ...errors import ArgumentTypeError, with_call_site
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, eq=False)
 class OpenFiles(Operator):
     kind: ClassVar[str] = "open_files"
+    order: ClassVar[Order] = Order.ROW_LOCAL
     columns: ClassVar[Columns] = Columns.LOSES
     seeks: ClassVar[bool] = True
 

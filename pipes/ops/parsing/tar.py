@@ -10,7 +10,7 @@ from ...core.block import Block
 from ...core.block_size import BlockSize
 from ...core.context import Context
 from ...core.cursor import Cursor, Json
-from ...core.operator import Columns, Operator
+from ...core.operator import Columns, Operator, Order
 from ...engine.readahead import begun_ahead
 from ...errors import ArgumentError, ArgumentTypeError, DataError, Origin, SourceError, with_call_site
 from ...formats.tar import KEY, Group, TarReader
@@ -30,6 +30,7 @@ class ParseTar(Operator):
     """A token is [cursor of the file in the input, byte at which the headers of the row begin]."""
 
     kind: ClassVar[str] = "parse_tar"
+    order: ClassVar[Order] = Order.ROW_LOCAL
     columns: ClassVar[Columns] = Columns.LOSES
     expands: ClassVar[bool] = True
 

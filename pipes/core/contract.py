@@ -1,0 +1,61 @@
+"""Refuses an operator that breaks the contract, where the chain is written."""
+
+from __future__ import annotations
+
+from weakref import WeakSet
+
+from ..errors import ArgumentTypeError, CallSite, with_call_site
+from .operator import Operator, Order
+
+_accepted: WeakSet[type] = WeakSet()  # classes: each is checked once
+
+
+def check_contract(op: object, *, reads_inputs: bool, call_site: CallSite | None) -> None:
+    """Raises an `ArgumentTypeError` that names the rule, its reason and its repair."""
+    kind = type(op)
+    if kind not in _accepted:
+        broken = _broken_rule(op)
+        if broken is not None:
+            raise ArgumentTypeError(with_call_site(broken, call_site))
+        _accepted.add(kind)
+    if reads_inputs and not isinstance(getattr(op, "order", None), Order):
+        raise ArgumentTypeError(with_call_site(_order_rule(op), call_site))
+
+
+def _broken_rule(op: object) -> str | None:
+    name = type(op).__name__
+    if not isinstance(op, Operator):
+        if isinstance(op, type) and issubclass(op, Operator):
+            return (
+                f"a link of a chain must be an operator but got the class `{op.__name__}`; call it: "
+                f"`{op.__name__}(...)`"
+            )
+        return f"a link of a chain must be an operator but got one of type {name}; derive its class from `Operator`"
+    parameters = getattr(op, "__dataclass_params__", None)
+    if parameters is None or not parameters.frozen:
+        return (
+            f"`{name}` must be a frozen dataclass, because loaders share and compare operators by their fields; "
+            "decorate the class with `@dataclass(frozen=True)`"
+        )
+    if not isinstance(getattr(op, "kind", None), str):
+        return (
+            f"`{name}` must have a `kind`, because the chain's code, its states and the keys of its random draws name "
+            f'operators by it; set `kind = "{name.lower()}"`'
+        )
+    if type(op).rows is Operator.rows and type(op).blocks is Operator.blocks:
+        return (
+            f"`{name}` must define `rows` or `blocks`, because it has no other way to give rows; define `blocks` to "
+            "give them in order, `rows` to give them by position"
+        )
+    return None
+
+
+def _order_rule(op: object) -> str:
+    name = type(op).__name__
+    order = getattr(op, "order", None)
+    got = "" if order is None else f" as a member of `Order` but has: {order!r}"
+    return (
+        f"`{name}` must state its `order`{got}, because that decides where its rows may be divided among shards; set "
+        "`order = Order.ROW_LOCAL` if it treats each row by itself, and `order = Order.GLOBAL` if it looks at other "
+        "rows or at positions"
+    )

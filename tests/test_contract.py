@@ -1,0 +1,178 @@
+"""The contract of operators: what is refused, where the chain is written, and in which words."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import cloudpickle
+import pytest
+
+import feedpipe as fp
+from feedpipe.core.block import Block
+from feedpipe.core.context import Context
+from feedpipe.core.cursor import Cursor
+from feedpipe.core.operator import Operator, Order
+from feedpipe.core.rows import BlockRows, Indices
+from feedpipe.engine.stage import Stage
+from feedpipe.errors import ArgumentTypeError, PlanError
+
+HERE = r"(.|\n)*\n  at .*test_contract\.py:\d+$"
+
+
+class Blocks(Operator):
+    """Hands rows on. What the tests leave out is left out on top of this."""
+
+    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+        return stage.input.blocks(at, context)
+
+
+@dataclass(frozen=True)
+class Complete(Blocks):
+    kind: ClassVar[str] = "complete"
+    order: ClassVar[Order] = Order.ROW_LOCAL
+    seeks: ClassVar[bool] = True
+
+
+@pytest.fixture
+def pipe() -> fp.Pipe[int]:
+    return fp.from_sequence(range(5))
+
+
+def test_an_operator_that_says_all_is_taken(pipe: fp.Pipe[int]) -> None:
+    for _ in range(2):
+        chain: fp.Pipe[int] = pipe.then(Complete())
+        assert list(chain) == list(range(5))
+        assert list(pickle.loads(cloudpickle.dumps(chain))) == list(range(5))
+
+
+def test_what_is_no_operator(pipe: fp.Pipe[int]) -> None:
+    with pytest.raises(ArgumentTypeError, match="must be an operator but got one of type int; derive" + HERE):
+        pipe.then(3)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentTypeError, match=r"got the class `Complete`; call it: `Complete\(\.\.\.\)`" + HERE):
+        pipe.then(Complete)  # type: ignore[arg-type]
+
+
+def test_no_dataclass(pipe: fp.Pipe[int]) -> None:
+    class Plain(Blocks):
+        kind: ClassVar[str] = "plain"
+        order: ClassVar[Order] = Order.ROW_LOCAL
+
+    for _ in range(2):
+        with pytest.raises(
+            ArgumentTypeError, match=r"`Plain` must be a frozen dataclass.*@dataclass\(frozen=True\)" + HERE
+        ):
+            pipe.then(Plain())
+
+
+def test_no_frozen_dataclass(pipe: fp.Pipe[int]) -> None:
+    @dataclass
+    class Thawed(Blocks):
+        kind: ClassVar[str] = "thawed"
+        order: ClassVar[Order] = Order.ROW_LOCAL
+
+    with pytest.raises(ArgumentTypeError, match="`Thawed` must be a frozen dataclass" + HERE):
+        pipe.then(Thawed())
+
+
+def test_no_kind(pipe: fp.Pipe[int]) -> None:
+    @dataclass(frozen=True)
+    class Nameless(Blocks):
+        order: ClassVar[Order] = Order.ROW_LOCAL
+
+    with pytest.raises(ArgumentTypeError, match=r"`Nameless` must have a `kind`.*set `kind = " + HERE):
+        pipe.then(Nameless())
+    with pytest.raises(ArgumentTypeError, match="`Nameless` must have a `kind`" + HERE):
+        fp.Pipe.source(Nameless())
+
+
+@dataclass(frozen=True)
+class Unordered(Blocks):
+    kind: ClassVar[str] = "unordered"
+
+    def length(self, stage: Stage) -> int:
+        return 3
+
+
+def test_no_order_where_there_are_inputs(pipe: fp.Pipe[int]) -> None:
+    rule = r"`Unordered` must state its `order`.*Order\.ROW_LOCAL.*Order\.GLOBAL"
+    with pytest.raises(ArgumentTypeError, match=rule + HERE):
+        pipe.then(Unordered())
+    assert len(fp.Pipe.source(Unordered())) == 3
+    with pytest.raises(ArgumentTypeError, match=rule + HERE):
+        pipe.then(Unordered())
+
+
+def test_an_order_that_is_none(pipe: fp.Pipe[int]) -> None:
+    @dataclass(frozen=True)
+    class Spelled(Blocks):
+        kind: ClassVar[str] = "spelled"
+        order: ClassVar[Order] = "global"  # type: ignore[assignment]
+
+    with pytest.raises(ArgumentTypeError, match="`Spelled` must state its `order`.*'global'" + HERE):
+        pipe.then(Spelled())
+
+
+def test_neither_rows_nor_blocks(pipe: fp.Pipe[int]) -> None:
+    @dataclass(frozen=True)
+    class Idle(Operator):
+        kind: ClassVar[str] = "idle"
+        order: ClassVar[Order] = Order.ROW_LOCAL
+
+    with pytest.raises(ArgumentTypeError, match="`Idle` must define `rows` or `blocks`" + HERE):
+        pipe.then(Idle())
+
+
+@dataclass(frozen=True)
+class Letters(Operator):
+    kind: ClassVar[str] = "letters"
+
+    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+        rows: list[object] = list("abcd")[at.position :]
+        if rows:
+            yield Block(rows, at, Cursor(None, 4))
+
+
+@pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
+def test_a_source_needs_no_order(capsys: pytest.CaptureFixture[str]) -> None:
+    letters: fp.Pipe[str] = fp.Pipe.source(Letters())
+    chain = letters.concat(letters).shuffle(window=2).batch(3).unbatch()
+    for ranks in (1, 2):
+        loaders = [fp.Loader(chain, rank=rank, world_size=ranks, even=None) for rank in range(ranks)]
+        assert sorted(row for loader in loaders for row in loader) == list("aabbccdd")
+    chain.explain(world_size=2)
+    assert "letters()" in capsys.readouterr().out
+
+
+@dataclass(frozen=True)
+class Endless(Operator):
+    kind: ClassVar[str] = "endless"
+
+    def indexed(self, inputs: Sequence[bool]) -> bool:
+        return True
+
+    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
+        return list(indices)
+
+
+def test_indexed_without_a_length() -> None:
+    endless: fp.Pipe[int] = fp.Pipe.source(Endless())
+    for look in (lambda: endless.head(3), lambda: endless[0], lambda: len(endless), lambda: fp.Loader(endless).peek()):
+        with pytest.raises(PlanError, match=r"`endless\(\)` gives rows by position.*define `length`" + HERE):
+            look()
+
+
+def test_indexed_with_a_length_that_is_none() -> None:
+    @dataclass(frozen=True)
+    class Vague(Endless):
+        kind: ClassVar[str] = "vague"
+
+        def length(self, stage: Stage) -> int | None:
+            return None
+
+    vague: fp.Pipe[int] = fp.Pipe.source(Vague())
+    for look in (lambda: vague.head(3), lambda: vague[0], lambda: len(vague), lambda: vague.batch(2).head(1)):
+        with pytest.raises(PlanError, match=r"`vague\(\)` gives rows by position.*`length`" + HERE):
+            look()
