@@ -16,8 +16,7 @@ from ..engine.readahead import Together
 from ..errors import SourceError
 from ..formats.npy import HEAD, Npy, read_header
 from ..formats.text.streams import FAILURES, broken
-from ..ops.parsing._contents import content
-from ..ops.parsing._opened import Opened
+from ..ops.parsing._open_files import OpenTask, read_whole
 from ..storage.file import File
 from ..storage.filesystem import locate
 from ..storage.threads import in_threads
@@ -40,7 +39,7 @@ class NpyFile(NamedTuple):
         return range(self.head.begin + first * width, self.head.begin + (first + count) * width)
 
 
-class Ranges(Together[str, Opened]):
+class Ranges(Together[str, OpenTask]):
     """Files that are opened for a row to come, by column; its bytes are then on their way."""
 
 
@@ -58,7 +57,7 @@ class Joined:
         self._arrays: dict[tuple[str, int], Array | None] = {}
         self._parts: dict[int, dict[str, Array | None]] = {}
 
-    def rows(self, indices: Indices, begun: Mapping[str, Opened], *, threads: bool) -> BlockRows:
+    def rows(self, indices: Indices, begun: Mapping[str, OpenTask], *, threads: bool) -> BlockRows:
         """The rows at `indices`, as a `Rows`; columns of an only one may have been begun."""
         return gather(indices, self._cuts, partial(self._rows, begun=begun, threads=threads))
 
@@ -69,7 +68,7 @@ class Joined:
             number, start = self._at(name, row)
             file = self._columns[name][number]
             if view is None and not file.file.is_near():
-                found[name] = Opened(file.file, file.range(start, 1), None)
+                found[name] = OpenTask(file.file, file.range(start, 1), None)
         return found or None
 
     def place(self, index: int) -> tuple[File, int]:
@@ -84,7 +83,7 @@ class Joined:
         number = min(int(np.searchsorted(starts, row, "right")), len(starts) - 1) - 1
         return number, row - int(starts[number])
 
-    def _rows(self, part: int, indices: Indices, *, begun: Mapping[str, Opened], threads: bool) -> Rows:
+    def _rows(self, part: int, indices: Indices, *, begun: Mapping[str, OpenTask], threads: bool) -> Rows:
         views = self._part(part)
         mapped = {name: view for name, view in views.items() if view is not None}
         if len(mapped) == len(views):
@@ -138,7 +137,7 @@ def _array(found: NpyFile) -> Array | None:
     if place.filesystem.type_name == "local":
         return read_only(found.head.array(_mapped(found, place.path)))
     # Of one in Fortran's order the items of a row lie all over the file.
-    return read_only(found.head.array(content(found.file))) if found.head.fortran else None
+    return read_only(found.head.array(read_whole(found.file))) if found.head.fortran else None
 
 
 def _mapped(found: NpyFile, path: str) -> object:
@@ -153,7 +152,7 @@ def _mapped(found: NpyFile, path: str) -> object:
         return file.read_buffer()
 
 
-def _fetched(found: NpyFile, places: npt.NDArray[np.int64], opened: Opened | None, *, threads: bool) -> Array:
+def _fetched(found: NpyFile, places: npt.NDArray[np.int64], opened: OpenTask | None, *, threads: bool) -> Array:
     """The rows at `places`, each run of neighbours by one request; from `opened`, where the only row has been begun."""
     runs = [run for run in np.split(places, np.flatnonzero(np.diff(places) != 1) + 1) if len(run)]
     read = partial(_run, found, opened=opened)
@@ -161,7 +160,7 @@ def _fetched(found: NpyFile, places: npt.NDArray[np.int64], opened: Opened | Non
     return np.concatenate([np.zeros((0, *found.head.shape[1:]), found.head.dtype), *parts])
 
 
-def _run(found: NpyFile, places: npt.NDArray[np.int64], opened: Opened | None) -> Array:
+def _run(found: NpyFile, places: npt.NDArray[np.int64], opened: OpenTask | None) -> Array:
     part = found.range(int(places[0]), len(places))
     with found.file.stream(None, part) if opened is None else opened.result() as stream:
         try:

@@ -23,9 +23,7 @@ from ..engine.stage import Stage
 from ..errors import ArgumentTypeError, DataError, Origin, SourceError, redacted, with_call_site
 from ..formats import images
 from ..formats.decoders import Mode
-from ..ops.parsing._contents import contents, listed_files
-from ..ops.parsing._files import relocated
-from ..ops.parsing._opened import Opened
+from ..ops.parsing._open_files import OpenTask, at_call_site, listed_files, read_whole_files
 from ..pipe import Pipe
 from ..storage.file import File
 from ..storage.filesystem import locate
@@ -68,7 +66,7 @@ class ReadImages(Operator):
         try:
             return self._found(Selection(self.root, recursive=True, filesystem=self.filesystem).listing())
         except (SourceError, DataError) as error:
-            raise relocated(error, stage) from error
+            raise at_call_site(error, stage) from error
 
     def length(self, stage: Stage) -> int:
         return len(self._listed())
@@ -79,17 +77,17 @@ class ReadImages(Operator):
     def origin(self, stage: Stage, index: int, context: Context) -> Origin:
         return Origin(str(self._listed().paths[index]), 1)
 
-    def begin(self, stage: Stage, index: int, context: Context) -> Opened | None:
+    def begin(self, stage: Stage, index: int, context: Context) -> OpenTask | None:
         (file,) = self._files(range(index, index + 1))
-        return None if file.is_near() else Opened(file)
+        return None if file.is_near() else OpenTask(file)
 
     def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
-        opened = cast("Opened | None", stage.begun(indices, context))
+        opened = cast("OpenTask | None", stage.begun(indices, context))
         files = self._files(indices) if opened is None else [opened.file]
         try:
-            data = list(contents(files, opened, threads=context.threads))
+            data = list(read_whole_files(files, opened, threads=context.threads))
         except (SourceError, DataError) as error:
-            raise relocated(error, stage) from error
+            raise at_call_site(error, stage) from error
         made, failure = map_until_error(partial(images.array, mode=self.mode), data)
         if failure is not None:
             raise stage.failed_on(failure, Origin(files[len(made)].path, 1))

@@ -17,8 +17,7 @@ from ..core.per_process import PerProcess
 from ..core.rows import Array, BlockRows, Indices, Row, Rows
 from ..engine.stage import Stage
 from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, SourceError, redacted, with_call_site
-from ..ops.parsing._contents import listed_files
-from ..ops.parsing._files import relocated
+from ..ops.parsing._open_files import at_call_site, listed_files
 from ..pipe import Pipe
 from ..storage.listing import Selection
 from ..storage.threads import in_threads
@@ -69,7 +68,7 @@ class ReadNumpy(Operator):
             found = {name: _found(selection) for name, selection in self.selections.items()}
             _check_lengths(found)
         except (SourceError, DataError) as error:
-            raise relocated(error, stage) from error
+            raise at_call_site(error, stage) from error
         return replace(self, found=found)
 
     def length(self, stage: Stage) -> int:
@@ -93,7 +92,7 @@ class ReadNumpy(Operator):
         try:
             rows = self._joined().rows(indices, begun or {}, threads=context.threads)
         except (SourceError, DataError) as error:
-            raise relocated(error, stage) from error
+            raise at_call_site(error, stage) from error
         return list[object](cast("Rows", rows).columns[_ONLY]) if _ONLY in self.selections else rows
 
     def _joined(self) -> Joined:

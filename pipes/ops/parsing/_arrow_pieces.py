@@ -18,8 +18,7 @@ from ...formats.tables.arrow import as_column
 from ...storage.file import WHOLE
 from ...storage.tasks import Task
 from ._arrow_rows import arrow_files
-from ._files import relocated
-from ._opened import Opened
+from ._open_files import OpenTask, at_call_site
 from ._record_batches import STREAM, RecordBatch
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from ...storage.file import File
 
 
-_Begun: TypeAlias = Opened | Task[ArrowFile]
+_Begun: TypeAlias = OpenTask | Task[ArrowFile]
 """A stream, or the file of a record batch."""
 
 
@@ -72,19 +71,19 @@ class Pieces:
     def of(self, unit: RecordBatch, opened: _Begun, number: int, start: int) -> Iterator[Piece]:
         """The rows of a unit behind the first `start` of its batch `number`."""
         try:
-            if isinstance(opened, Opened):
+            if isinstance(opened, OpenTask):
                 yield from self._of_stream(unit.file, opened, number, start)
                 return
             batch = opened.result().batch(unit.number, unit.rows, unit.compressed)
             yield Piece(self._rows(unit.file, batch.slice(start), unit.first + start), 0, start, unit.first + start)
         except (SourceError, DataError) as error:
-            raise relocated(error, self._stage) from error
+            raise at_call_site(error, self._stage) from error
 
     def _begin(self, item: tuple[Block, int, RecordBatch], ahead: bool) -> _Begun:
         unit = item[2]
-        return Opened(unit.file, WHOLE if ahead else None) if unit.number == STREAM else self._files.task(unit)
+        return OpenTask(unit.file, WHOLE if ahead else None) if unit.number == STREAM else self._files.task(unit)
 
-    def _of_stream(self, file: File, opened: Opened, begin: int, start: int) -> Iterator[Piece]:
+    def _of_stream(self, file: File, opened: OpenTask, begin: int, start: int) -> Iterator[Piece]:
         first = number = 0
         with opened.result() as stream:
             try:

@@ -16,7 +16,7 @@ from ...formats.arrow.ipc import ArrowIpc
 from ...formats.tables.chunked import Chunks, Window, chosen, window
 from ...formats.tables.typed import Fixed
 from ...storage.filesystem import locate
-from ._open_files import KeptOpen
+from ._open_files import OpenFileCache
 
 if TYPE_CHECKING:
     from ._record_batches import RecordBatch
@@ -26,9 +26,9 @@ KEPT = 2**28
 _VIEW = 2**10  # bytes that a column of a mapped batch takes, about: it is a view of the file
 
 
-def arrow_files(format: ArrowIpc) -> KeptOpen[RecordBatch, ArrowFile]:
+def arrow_files(format: ArrowIpc) -> OpenFileCache[RecordBatch, ArrowFile]:
     """The files of record batches, to be opened."""
-    return KeptOpen(partial(_opened, format), ArrowFile.close)
+    return OpenFileCache(partial(_opened, format), ArrowFile.close)
 
 
 def _opened(format: ArrowIpc, handle: RecordBatch) -> ArrowFile:

@@ -16,7 +16,7 @@ from ...core.per_process import PerProcess
 from ...core.rows import BlockRows, Column, Indices, Rows
 from ...errors import DataError, Origin, SourceError
 from ...formats.arrow.ipc import ArrowIpc
-from ._files import relocated
+from ._open_files import at_call_site
 from ._record_batches import RecordBatch, RecordBatches
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class IndexedArrow(Operator):
                 return rows
             columns = {**rows.columns, **self._added(stage, np.asarray(indices, np.int64))}
         except (SourceError, DataError) as error:
-            raise relocated(error, stage) from error
+            raise at_call_site(error, stage) from error
         names = [*fixed.names, *(name for name in self.format.lineage if name is not None)]
         return Rows({name: columns[name] for name in names}, len(rows))
 

@@ -1,20 +1,47 @@
-"""The files that units are in, as far as they are open."""
+"""How operators read files: open them early, keep them open, read them whole; and what they check of their input."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, cast
 
+from ...core.graph import walk
+from ...core.operator import Order
 from ...engine.readahead import MOST
-from ...storage.file import File
+from ...errors import ArgumentTypeError, FeedpipeError, with_call_site
+from ...formats.text.streams import FAILURES, broken
+from ...storage.file import WHOLE, File, Stream
+from ...storage.listing import Listing
 from ...storage.tasks import Task
+from ...storage.threads import in_threads
 
-_OPEN = 8  # units in a random order come back to the same few files
+if TYPE_CHECKING:
+    from ...engine.stage import Stage
+    from ...pipe import Pipe
+
+_MAX_OPEN_FILES = 8  # units in a random order come back to the same few files
+
+
+class OpenTask(Task[Stream]):
+    """Opens a file. `start` also requests the bytes of `part`, as soon as the budget has room for them."""
+
+    def __init__(self, file: File, part: range | None = WHOLE, compression: str | None = "infer") -> None:
+        super().__init__(partial(file.stream, compression, part))
+        self.file = file
+
+    def start(self) -> None:
+        stream = self.finished
+        if stream is None:
+            super().start()
+        elif stream.remote is not None:
+            stream.remote.begin()
 
 
 class _InFile(Protocol):
+    """A unit of a file, such as a row group; `seal` tells the versions of a file apart."""
+
     @property
     def file(self) -> File: ...
     @property
@@ -25,12 +52,12 @@ U = TypeVar("U", bound=_InFile)
 T = TypeVar("T")
 
 
-class KeptOpen(Generic[U, T]):
-    """Opens files; keeps the last few open.
+class OpenFileCache(Generic[U, T]):
+    """Opens the files of units and keeps the last few of them open.
 
     Args:
-        open: opens the file that a unit is in.
-        close: closes it.
+        open: opens the file of a unit.
+        close: closes what `open` returned.
     """
 
     def __init__(self, open: Callable[[U], T], close: Callable[[T], object]) -> None:
@@ -39,20 +66,20 @@ class KeptOpen(Generic[U, T]):
         self._tasks: OrderedDict[tuple[int, str, int], Task[T]] = OrderedDict()
 
     def file(self, unit: U) -> T:
-        """The file that a unit is in."""
+        """The open file of a unit."""
         task = self.task(unit)
         try:
             return task.result()
         except BaseException:
-            self._tasks.pop(_key(unit), None)  # another time it may be there
+            self._tasks.pop(_key(unit), None)  # the next call tries again
             raise
 
     def task(self, unit: U) -> Task[T]:
-        """The same, for a thread to open it."""
+        """The task that opens the file of a unit, for a thread to run."""
         key = _key(unit)
         if key not in self._tasks:
-            most = _OPEN if unit.file.is_near() else _OPEN + MOST  # with those that are begun ahead
-            while len(self._tasks) >= most:
+            room = _MAX_OPEN_FILES if unit.file.is_near() else _MAX_OPEN_FILES + MOST  # read-ahead opens more of them
+            while len(self._tasks) >= room:
                 self._close_oldest()
             self._tasks[key] = Task(partial(self._open, unit))
         self._tasks.move_to_end(key)
@@ -71,3 +98,57 @@ class KeptOpen(Generic[U, T]):
 
 def _key(unit: _InFile) -> tuple[int, str, int]:
     return id(unit.file.filesystem), unit.file.path, unit.seal
+
+
+def read_whole(file: File, task: OpenTask | None = None) -> bytes:
+    """The bytes of a file, decompressed; read from the stream of `task` if that was started early.
+
+    Raises:
+        SourceError: the file cannot be opened or read.
+        DataError: its compression is damaged.
+    """
+    with file.stream(part=WHOLE) if task is None else task.result() as stream:
+        try:
+            return stream.read()
+        except FAILURES as error:
+            raise broken(stream, file.name, error, 0) from error
+
+
+def read_whole_files(files: Sequence[File], task: OpenTask | None = None, *, threads: bool) -> Iterator[bytes]:
+    """The bytes of each file, in order; see `read_whole`.
+
+    Args:
+        files: to read. Remote ones are fetched several at a time.
+        task: was started early for a single file.
+        threads: whether other threads may fetch.
+    """
+    if task is not None:
+        return iter([read_whole(task.file, task)])
+    if threads and files and not files[0].is_near():
+        return in_threads(read_whole, files)
+    return map(read_whole, files)
+
+
+def listed_files(listing: Listing, filesystem: object) -> list[File]:
+    """Handles on the files of a listing. They are read as they are, without decompression."""
+    paths, sizes = cast("list[str]", listing.paths.to_pylist()), cast("list[int]", listing.sizes.to_pylist())
+    return [File(path, filesystem, None, None if size < 0 else size) for path, size in zip(paths, sizes, strict=True)]
+
+
+def has_fixed_order(pipe: Pipe[File]) -> bool:
+    """Whether files have positions, the same in each run."""
+    drawn = any((node.inputs and node.op.order is Order.REORDERS) or node.op.deals for node in walk(pipe))
+    return pipe.indexed and not drawn
+
+
+def check_file(stage: Stage, kind: str, value: object) -> File:
+    """`value`, which must be a file; `kind` names the parser in the error."""
+    if isinstance(value, File):
+        return value
+    message = f"`{kind}` reads files but got: {value!r}; put `.open_files()` before it"
+    raise ArgumentTypeError(with_call_site(message, stage.node.call_site))
+
+
+def at_call_site(error: FeedpipeError, stage: Stage) -> FeedpipeError:
+    """The error with the line of the user's code that made the operator."""
+    return type(error)(with_call_site(str(error), stage.node.call_site))

@@ -16,8 +16,7 @@ from ...formats.parquet.options import Parquet
 from ...storage.file import Stream
 from ...storage.remote import RemoteRanges
 from ...storage.tasks import Task
-from ._files import relocated
-from ._open_files import KeptOpen
+from ._open_files import OpenFileCache, at_call_site
 from ._row_groups import RowGroup
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ class OpenFiles:
         self._stage = stage
         self._threads = threads
         self._width = Width()
-        self._open = KeptOpen(partial(_open, options), lambda opened: opened.stream.close())
+        self._open = OpenFileCache(partial(_open, options), lambda opened: opened.stream.close())
 
     def __enter__(self) -> OpenFiles:
         return self
@@ -88,7 +87,7 @@ class OpenFiles:
                 if isinstance(stream, RemoteRanges):
                     stream.close()
         except (SourceError, DataError) as error:
-            raise relocated(error, self._stage) from error
+            raise at_call_site(error, self._stage) from error
 
     def _begin(self, item: tuple[Block, int, RowGroup], ahead: bool) -> Task[_Source]:
         group = item[2]

@@ -16,8 +16,7 @@ from ...engine.readahead import begun_ahead
 from ...errors import DataError, Origin, SourceError
 from ...formats.text.chunks import Chunk, ChunkReader, Format, Growth, Place
 from ._byte_ranges import ByteRange, ByteRanges
-from ._files import relocated
-from ._opened import Opened
+from ._open_files import OpenTask, at_call_site
 
 if TYPE_CHECKING:
     from ...engine.stage import Stage
@@ -79,14 +78,14 @@ class Parse(Operator):
                         end = start.advance(count) if piece.error is not None else Cursor(token, 0, row)
                         yield from split_block(Block(piece.rows, start, end, piece.origins), block_size)
                     if piece.error is not None:
-                        raise relocated(piece.error, stage) from piece.error
+                        raise at_call_site(piece.error, stage) from piece.error
                 place, before = [*Place()], 0
 
     def _pieces(
         self,
         stage: Stage,
         part: ByteRange,
-        opened: Opened,
+        opened: OpenTask,
         place: Place,
         before: int,
         growth: Growth,
@@ -105,11 +104,11 @@ class Parse(Operator):
                     yield _Piece(chunk, before, rows, error, found)
                     before += len(rows)
         except (SourceError, DataError) as error:
-            raise relocated(error, stage) from error
+            raise at_call_site(error, stage) from error
 
 
-def _begin(item: tuple[Block, int, ByteRange], ahead: bool) -> Opened:
+def _begin(item: tuple[Block, int, ByteRange], ahead: bool) -> OpenTask:
     file, start, stop, _ = item[2]
     # The first file of a run may be all that is looked at. A range is found from the byte before it.
     part = range(max(0, start - 1), stop) if ahead or start else None
-    return Opened(file, part)
+    return OpenTask(file, part)

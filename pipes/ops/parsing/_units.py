@@ -16,7 +16,7 @@ from ...core.rows import BlockRows, Indices
 from ...errors import ArgumentError, DataError, Origin, SourceError
 from ...storage.file import File
 from ...storage.threads import in_threads
-from ._files import check_file, relocated
+from ._open_files import at_call_site, check_file
 from ._unit_table import UnitTable
 
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ _FILES = 1024  # whose handles stand as Python objects at a time
 class Units(Operator, ABC, Generic[F, U]):
     """The base: a handle for each unit of each file. The call of a parser puts it into the chain, before the parser.
 
-    A unit is a named tuple of a `File` and numbers. Where the files come in one order in each run (`settled`), this is
-    indexed: `resolve` finds all units, once for a loader. Else each file is cut when it comes.
+    A unit is a named tuple of a `File` and numbers. If the files have a fixed order, this is indexed: `resolve` finds
+    all units, once for a loader. Otherwise each file is cut when it comes.
     """
 
     order: ClassVar[Order] = Order.ROW_LOCAL
@@ -57,7 +57,7 @@ class Units(Operator, ABC, Generic[F, U]):
     """Those of a unit."""
 
     format: F = field(repr=False)
-    settled: bool = field(repr=False)
+    has_fixed_order: bool = field(repr=False)
     table: UnitTable | None = field(default=None, repr=False)
     """None until `resolve`, and where files are cut when they come."""
 
@@ -83,16 +83,16 @@ class Units(Operator, ABC, Generic[F, U]):
         """Where a unit begins."""
 
     def indexed(self, inputs: Sequence[bool]) -> bool:
-        return inputs[0] and self.settled
+        return inputs[0] and self.has_fixed_order
 
     def resolve(self, stage: Stage) -> Operator:
         if self.table is not None:
             return self
         try:
             made = replace(self, format=self._fixed(stage))
-            return replace(made, table=UnitTable.of(made.fields, made._all(stage))) if self.settled else made
+            return replace(made, table=UnitTable.of(made.fields, made._all(stage))) if self.has_fixed_order else made
         except (SourceError, DataError, ArgumentError) as error:
-            raise relocated(error, stage) from error
+            raise at_call_site(error, stage) from error
 
     def length(self, stage: Stage) -> int | None:
         return None if self.table is None else len(self.table)
@@ -116,7 +116,7 @@ class Units(Operator, ABC, Generic[F, U]):
                 try:
                     (units,) = self.units([self._file(stage, value)])
                 except (SourceError, DataError) as error:
-                    raise relocated(error, stage) from error
+                    raise at_call_site(error, stage) from error
                 if units:
                     start = Cursor(block.at.advance(index).plain, 0, row)
                     row += len(units)

@@ -13,8 +13,8 @@ from ...core.rows import Row
 from ...errors import ArgumentError, Origin, with_call_site
 from ...formats.arrow.ipc import ArrowIpc
 from ._counted_units import ParseCounted
-from ._files import settled
 from ._indexed_arrow import IndexedArrow
+from ._open_files import has_fixed_order
 from ._record_batches import STREAM, RecordBatches
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def parse_arrow(
         [{'said': 'well', 'row': 0}, {'said': 'yes', 'row': 1}, {'said': None, 'row': 2}]
     """
     options = ArrowIpc(columns, path_column, row_column, unify_schemas, indexed=bool(indexed))
-    if indexed and not settled(pipe):
+    if indexed and not has_fixed_order(pipe):
         raise ArgumentError(
             with_call_site(
                 "`indexed` must be left out here: positions of rows need files that have positions, the same in each "
@@ -115,4 +115,4 @@ def parse_arrow(
             )
         )
     parser = IndexedArrow(options) if indexed else ParseArrow(options)
-    return pipe.then(RecordBatches(options, settled(pipe))).then(parser)
+    return pipe.then(RecordBatches(options, has_fixed_order(pipe))).then(parser)

@@ -17,15 +17,13 @@ from ...engine.apply import extend_until_error, map_until_error
 from ...engine.readahead import Together, begun_ahead
 from ...errors import DataError, SourceError
 from ...storage.file import File
-from ._contents import contents
-from ._files import check_file, relocated
-from ._opened import Opened
+from ._open_files import OpenTask, at_call_site, check_file, read_whole_files
 
 if TYPE_CHECKING:
     from ...engine.stage import Stage
     from ...pipe import Pipe
 
-_Part: TypeAlias = tuple[Block, Together[int, Opened]]
+_Part: TypeAlias = tuple[Block, Together[int, OpenTask]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,13 +40,13 @@ class ParseBytes(Operator):
     def length(self, stage: Stage) -> int | None:
         return stage.input.length
 
-    def begin(self, stage: Stage, index: int, context: Context) -> Opened | None:
+    def begin(self, stage: Stage, index: int, context: Context) -> OpenTask | None:
         (value,) = stage.input.rows(range(index, index + 1), context)
         file = check_file(stage, self.kind, value)
-        return None if file.is_near() else Opened(file)
+        return None if file.is_near() else OpenTask(file)
 
     def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
-        opened = cast("Opened | None", stage.begun(indices, context))
+        opened = cast("OpenTask | None", stage.begun(indices, context))
         values: Sequence[object] = stage.input.rows(indices, context) if opened is None else [opened.file]
         return list[object](self._read(stage, values, opened, context))
 
@@ -77,17 +75,17 @@ class ParseBytes(Operator):
                 yield block, Together()
                 continue
             for index, value in enumerate(block.rows):
-                yield block.slice(index, index + 1), Together({0: Opened(check_file(stage, self.kind, value))})
+                yield block.slice(index, index + 1), Together({0: OpenTask(check_file(stage, self.kind, value))})
 
     def _read(
-        self, stage: Stage, values: Sequence[object], opened: Opened | None, context: Context
+        self, stage: Stage, values: Sequence[object], opened: OpenTask | None, context: Context
     ) -> Iterator[dict[str, object]]:
         files, failure = map_until_error(partial(check_file, stage, self.kind), values)
         try:
-            for file, data in zip(files, contents(files, opened, threads=context.threads), strict=True):
+            for file, data in zip(files, read_whole_files(files, opened, threads=context.threads), strict=True):
                 yield {"path": file.path, "bytes": data}
         except (SourceError, DataError) as error:
-            raise relocated(error, stage) from error
+            raise at_call_site(error, stage) from error
         if failure is not None:
             raise failure
 

@@ -11,7 +11,7 @@ from ...core.rows import Row
 from ...formats.csv.options import NULLS, Csv
 from ...formats.tables.columns import Schema
 from ._byte_ranges import ByteRanges
-from ._files import settled
+from ._open_files import has_fixed_order
 from ._text import Parse
 
 if TYPE_CHECKING:
@@ -99,4 +99,4 @@ def parse_csv(
         row_column,
         unify_schemas,
     )
-    return pipe.then(ByteRanges(options, settled(pipe))).then(ParseCsv(options))
+    return pipe.then(ByteRanges(options, has_fixed_order(pipe))).then(ParseCsv(options))

@@ -11,7 +11,7 @@ from ...core.rows import Row
 from ...formats.tables.columns import Schema
 from ...formats.text.jsonl import Jsonl
 from ._byte_ranges import ByteRanges
-from ._files import settled
+from ._open_files import has_fixed_order
 from ._text import Parse
 
 if TYPE_CHECKING:
@@ -78,4 +78,4 @@ def parse_jsonl(
         [{'id': 1, 'tags': ['x']}, {'id': 2, 'tags': None}]
     """
     options = Jsonl(schema, columns, path_column, row_column, unify_schemas)
-    return pipe.then(ByteRanges(options, settled(pipe))).then(ParseJsonl(options))
+    return pipe.then(ByteRanges(options, has_fixed_order(pipe))).then(ParseJsonl(options))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from ...core.operator import Columns
 from ...formats.text.lines import Lines
 from ._byte_ranges import ByteRanges
-from ._files import settled
+from ._open_files import has_fixed_order
 from ._text import Parse
 
 if TYPE_CHECKING:
@@ -47,4 +47,4 @@ def parse_lines(pipe: Pipe[File], /, *, encoding: str = "utf-8") -> Pipe[str]:
         ['one', 'two']
     """
     options = Lines(encoding)
-    return pipe.then(ByteRanges(options, settled(pipe))).then(ParseLines(options))
+    return pipe.then(ByteRanges(options, has_fixed_order(pipe))).then(ParseLines(options))

@@ -14,7 +14,7 @@ from ...errors import Origin
 from ...formats.parquet.file import Piece
 from ...formats.parquet.options import Parquet
 from ._counted_units import ParseCounted
-from ._files import settled
+from ._open_files import has_fixed_order
 from ._parquet_files import OpenFiles
 from ._row_groups import RowGroup, RowGroups
 
@@ -113,4 +113,4 @@ def parse_parquet(
         [{'id': 2, 'said': 'yes', 'row': 1}, {'id': 3, 'said': None, 'row': 2}]
     """
     options = Parquet(columns, path_column, row_column, unify_schemas, filter=filter)
-    return pipe.then(RowGroups(options, settled(pipe))).then(ParseParquet(options))
+    return pipe.then(RowGroups(options, has_fixed_order(pipe))).then(ParseParquet(options))

@@ -15,8 +15,7 @@ from ...engine.readahead import begun_ahead
 from ...errors import ArgumentError, ArgumentTypeError, DataError, Origin, SourceError, with_call_site
 from ...formats.tar import KEY, Group, TarReader
 from ...storage.file import WHOLE, File
-from ._files import check_file, relocated
-from ._opened import Opened
+from ._open_files import OpenTask, at_call_site, check_file
 
 if TYPE_CHECKING:
     from ...engine.stage import Stage
@@ -63,7 +62,7 @@ class ParseTar(Operator):
                 offset = 0
 
     def _parts(
-        self, stage: Stage, opened: Opened, offset: int, block_size: BlockSize
+        self, stage: Stage, opened: OpenTask, offset: int, block_size: BlockSize
     ) -> Iterator[tuple[list[Group], bool]]:
         """The groups of a file from `offset` on, as many at a time as make a block, and whether the file ends there."""
         groups: list[Group] = []
@@ -82,13 +81,13 @@ class ParseTar(Operator):
         except (SourceError, DataError) as error:
             if groups:
                 yield groups, False
-            raise relocated(error, stage) from error
+            raise at_call_site(error, stage) from error
         if groups:
             yield groups, True
 
 
-def _begin(item: tuple[Block, int, File], ahead: bool) -> Opened:
-    return Opened(item[2], WHOLE if ahead else None)  # the first file of a run may be all that is looked at
+def _begin(item: tuple[Block, int, File], ahead: bool) -> OpenTask:
+    return OpenTask(item[2], WHOLE if ahead else None)  # the first file of a run may be all that is looked at
 
 
 def _origins(file: File, groups: list[Group]) -> list[Origin | None]:

@@ -305,7 +305,7 @@ def test_arguments() -> None:
         files.filter(bool).open_files().parse_arrow(indexed=True)
     with pytest.raises(ArgumentTypeError, match="`columns` must be a list of names"):
         files.open_files().parse_arrow(columns="x")
-    with pytest.raises(ArgumentTypeError, match=r"`parse_arrow` reads files but got: .*`.open_files\(\)` comes before"):
+    with pytest.raises(ArgumentTypeError, match=r"`parse_arrow` reads files but got: .*; put `.open_files\(\)` before"):
         list(files.parse_arrow())  # type: ignore[misc]
     pipe = parsed([Path("a")], columns=["x"], row_column="r", indexed=True)
     assert ".parse_arrow(columns=['x'], indexed=True, row_column='r')" in repr(pipe)

@@ -79,7 +79,9 @@ def test_files_before_a_missing_one_come_first(folder, streamed):
 
 
 def test_what_is_no_file():
-    with pytest.raises(ArgumentTypeError, match=r"`parse_bytes` reads files but got: 'a'; `\.open_files\(\)` comes"):
+    with pytest.raises(
+        ArgumentTypeError, match=r"`parse_bytes` reads files but got: 'a'; put `\.open_files\(\)` before it"
+    ):
         list(fp.from_sequence(["a"]).parse_bytes())
 
 

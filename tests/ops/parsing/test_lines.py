@@ -96,7 +96,9 @@ def test_lines_before_one_in_another_encoding(tmp_path):
 
 
 def test_what_is_no_file():
-    with pytest.raises(ArgumentTypeError, match=r"`parse_lines` reads files but got: 'a'; `\.open_files\(\)` comes"):
+    with pytest.raises(
+        ArgumentTypeError, match=r"`parse_lines` reads files but got: 'a'; put `\.open_files\(\)` before it"
+    ):
         list(fp.from_sequence(["a"]).parse_lines())
 
 

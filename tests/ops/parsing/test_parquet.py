@@ -420,7 +420,7 @@ def test_arguments_name_the_line(options, kind, said):
 
 
 def test_paths_that_nobody_opened():
-    with pytest.raises(ArgumentTypeError, match="`.open_files\\(\\)` comes before it"):
+    with pytest.raises(ArgumentTypeError, match="put `.open_files\\(\\)` before it"):
         list(fp.from_sequence(["a"]).parse_parquet())
 
 

@@ -117,7 +117,7 @@ def test_an_error_downstream_names_tar_and_key(tmp_path):
 
 
 def test_what_is_no_file():
-    with pytest.raises(ArgumentTypeError, match=r"`parse_tar` reads files but got: 'a'; `\.open_files\(\)` comes"):
+    with pytest.raises(ArgumentTypeError, match=r"`parse_tar` reads files but got: 'a'; put `\.open_files\(\)` before"):
         list(fp.from_sequence(["a"]).parse_tar())
 
 
