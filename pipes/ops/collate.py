@@ -11,9 +11,9 @@ from ..core.checks import check_choice
 from ..core.code import value_code
 from ..errors import ArgumentError, with_call_site
 from ._map_batches import MapBatches
-from .collating import collate as collated
-from .collating.rules import Leaf, Rules
-from .collating.rules import tensor_data as data_leaf
+from .collating import rules
+from .collating.batches import collate_batch
+from .collating.rules import Rules, ToTensor
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,20 +26,20 @@ U = TypeVar("U")
 
 
 @cache
-def _from_array() -> Leaf:
+def _from_array() -> ToTensor:
     from ..torch.collate import from_array
 
     return from_array
 
 
 def tensors(batch: object, *, nan: bool = False) -> object:
-    """`batch` as tensors, by torch's default rules. torch is imported by the first call."""
-    return collated(batch, Rules(_from_array(), nan))
+    """`batch` as tensors, by the rules of torch's `default_collate`. The first call imports torch."""
+    return collate_batch(batch, Rules(_from_array(), nan))
 
 
 def tensor_data(batch: object, *, nan: bool = False) -> object:
-    """As `tensors`, with `TensorData` in their place: torch is imported only where it alone has the rule."""
-    return collated(batch, Rules(data_leaf, nan))
+    """As `tensors`, with a `TensorData` in place of each: imports torch only for values that it alone can collate."""
+    return collate_batch(batch, Rules(rules.tensor_data, nan))
 
 
 @dataclass(frozen=True)

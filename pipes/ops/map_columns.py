@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, Union, over
 
 from ..core.checks import check_choice
 from ..core.rows import Rows
-from ._columns import arrays, as_rows
+from ._columns import as_rows, numpy_columns
+from ._function_result import rows_of_columns, rows_of_record_batch
 from ._map_batches import MapBatches
-from ._returned import function_result, returned_batch
 from .collate import tensors
 
 if TYPE_CHECKING:
@@ -45,17 +45,17 @@ class MapColumns(MapBatches):
 
 def _on_arrays(function: Callable[..., object], batch: object, *rng: object) -> Rows:
     rows = as_rows(batch)
-    given = arrays(rows)
-    return function_result(function(dict(given), *rng), given, rows)
+    columns = numpy_columns(rows)
+    return rows_of_columns(function(dict(columns), *rng), columns, rows)
 
 
 def _on_arrow(function: Callable[..., object], batch: object, *rng: object) -> Rows:
-    return returned_batch(function(as_rows(batch).arrow, *rng))
+    return rows_of_record_batch(function(as_rows(batch).arrow, *rng))
 
 
 def _on_tensors(function: Callable[..., object], batch: object, *rng: object) -> Rows:
     rows = as_rows(batch)
-    return function_result(function(tensors(rows), *rng), {}, rows)
+    return rows_of_columns(function(tensors(rows), *rng), {}, rows)
 
 
 _FORMATS: dict[str, Callable[..., Rows]] = {"numpy": _on_arrays, "arrow": _on_arrow, "torch": _on_tensors}

@@ -1,1 +1,1 @@
-"""What needs torch. Its modules import torch at their head, and are themselves imported only when they run."""
+"""The code that needs torch. Its modules import torch at their head; others import them only when they run."""

@@ -1,4 +1,4 @@
-"""What only torch can say of collation."""
+"""The steps of collation that only torch can do."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ..core.tensor_data import Stack
 
 
 def from_array(array: Array | Stack) -> torch.Tensor:
-    """A tensor over the memory of `array`; a stack is made first."""
+    """A tensor over the memory of `array`, or over the array that a `Stack` makes."""
     return torch.from_numpy(np.asarray(array))
 
 
-def by_default(values: Sequence[object]) -> object:
-    """What torch's own function makes of `values`, or its error."""
+def collate_by_default(values: Sequence[object]) -> object:
+    """The result of torch's own function, or its error."""
     return default_collate(list(values))
 
 
-def promoted(arrays: Sequence[object]) -> torch.Tensor:
-    """Arrays of several dtypes, in the one that torch has for them."""
+def stack_promoted(arrays: Sequence[object]) -> torch.Tensor:
+    """Arrays of several dtypes as one tensor of the dtype that torch promotes them to."""
     return torch.stack([torch.as_tensor(np.array(array)) for array in arrays])

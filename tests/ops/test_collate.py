@@ -246,8 +246,8 @@ WRONG: dict[str, tuple[Any, str]] = {
     "None among numbers and text": ([{"x": 1}, {"x": None}, {"x": "a"}], r"field `x`: Could not convert 'a'"),
     "lengths": ([{"x": (1, [1])}, {"x": (1, [1, 2])}], r"field `x.1`: lengths 1 and 2 differ at row 2"),
     "a dataclass": ([Plain(1), Plain(2)], r"Plain"),
-    "text in an array": ([{"x": np.array(["a"])}] * 2, r"field `x`: arrays of dtype <U1 have no tensor"),
-    "objects in an array": ([{"x": np.array([None])}] * 2, r"field `x`: arrays of dtype object have no tensor"),
+    "text in an array": ([{"x": np.array(["a"])}] * 2, r"field `x`: arrays of dtype <U1 cannot become a tensor"),
+    "objects in an array": ([{"x": np.array([None])}] * 2, r"field `x`: arrays of dtype object cannot become a tensor"),
     "an array among numbers": ([{"x": np.ones(2)}, {"x": 1.0}], r"field `x`: types ndarray and float differ at row 2"),
     "an int of 65 bits": ([{"x": 1}, {"x": 2**64}], r"field `x`: Overflow"),
     "sparse tensors": ([{"x": torch.ones(2).to_sparse()}] * 2, r"field `x`: Batches of sparse tensors"),
@@ -271,7 +271,10 @@ WRONG_COLUMNS: dict[str, tuple[Any, str]] = {
     "null in a struct": (pa.array([{"a": 1}, {"a": None}, {"a": 1}]), r"field `x.a`: null at row 2 of the batch"),
     "only nulls": (pa.nulls(3), r"field `x`: null at row 1"),
     "lengths": (pa.array([[1], [2], [3, 4]]), r"field `x`: lengths 1 and 2 differ at row 3"),
-    "times": (pa.array([0, 1, 2], pa.timestamp("us")), r"field `x`: a column of type timestamp\[us\] has no tensor"),
+    "times": (
+        pa.array([0, 1, 2], pa.timestamp("us")),
+        r"field `x`: a column of type timestamp\[us\] cannot become a tensor",
+    ),
 }
 
 
@@ -350,7 +353,10 @@ def test_nulls_among_numpy_scalars_and_text(run: Runs) -> None:
 WITH_NAN_TOO: dict[str, tuple[pa.Array, str]] = {
     "a list": (pa.array([[1], None]), r"field `x`: null at row 2 .* before `.batch`\n"),
     "a struct": (pa.array([{"a": 1}, None]), r"field `x`: null at row 2 .* before `.batch`\n"),
-    "a time": (pa.array([0, None], pa.timestamp("s")), r"field `x`: a column of type timestamp\[s\] has no tensor"),
+    "a time": (
+        pa.array([0, None], pa.timestamp("s")),
+        r"field `x`: a column of type timestamp\[s\] cannot become a tensor",
+    ),
     "beside an int of 54 bits": (pa.array([2**53 + 1, None]), r"field `x`: .* beyond 2\*\*53"),
 }
 

@@ -54,11 +54,11 @@ def test_lists_of_dicts() -> None:
 
 
 WRONG: dict[str, tuple[list[Any], str]] = {
-    "two types": ([{"a": 1}, {"a": "x"}], r"`\.to_arrow\(\)`: field `a`: its values make no column: .*'x'"),
-    "an object": ([{"a": object()}], "field `a`: its values make no column"),
-    "an int of 65 bits": ([{"a": 2**64}], "field `a`: its values make no column"),
+    "two types": ([{"a": 1}, {"a": "x"}], r"`\.to_arrow\(\)`: field `a`: its values cannot form a column: .*'x'"),
+    "an object": ([{"a": object()}], "field `a`: its values cannot form a column"),
+    "an int of 65 bits": ([{"a": 2**64}], "field `a`: its values cannot form a column"),
     "arrays of several axes and shapes": ([{"a": np.ones((1, 2))}, {"a": np.ones((2, 2))}], "field `a`"),
-    "a name that is none": ([{1: 1}], "columns must have names that are strings but one has: 1"),
+    "a name that is none": ([{1: 1}], "the name of a column must be a string but got: 1"),
     "no dicts": ([1, 2], r"rows must be dicts, .* but one is of type int; make dicts with a `.map` before `.batch`"),
 }
 

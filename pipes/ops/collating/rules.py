@@ -1,4 +1,4 @@
-"""What differs from one collation to another: what becomes of an array that is to be a tensor, and of a null."""
+"""The rules of one collation: how it makes a tensor of an array, and whether nulls become NaN."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ import numpy as np
 from ...core.rows import Array
 from ...core.tensor_data import Stack, TensorData
 
-Leaf: TypeAlias = Callable[[Array | Stack], object]
-"""Makes a tensor, or what stands for one, of an array that nothing else refers to."""
+ToTensor: TypeAlias = Callable[[Array | Stack], object]
+"""Turns an array that nothing else refers to into a tensor, or into a `TensorData`."""
 
 
 class Rules(NamedTuple):
     """How to collate.
 
     Attributes:
-        leaf: makes tensors.
-        nan: whether a null among numbers becomes NaN; else it is an error.
+        to_tensor: turns an array into a tensor.
+        nan: whether a null among numbers becomes NaN; otherwise it is an error.
     """
 
-    leaf: Leaf
+    to_tensor: ToTensor
     nan: bool = False
 
 
-_KNOWN = frozenset("?bhilqBHILQefdFD")
-"""The dtypes that torch has too, by NumPy's codes."""
+_TORCH_DTYPES = frozenset("?bhilqBHILQefdFD")
+"""NumPy's codes of the dtypes that torch has too."""
 
 
 def tensor_data(array: Array | Stack) -> object:
-    """The leaf that needs no torch; what torch has no tensor for is left to torch, for its error."""
-    if array.dtype.char in _KNOWN:
+    """A `TensorData`, made without torch. If torch has no tensor for the dtype, torch raises its own error."""
+    if array.dtype.char in _TORCH_DTYPES:
         return TensorData(array)
     from ...torch.collate import from_array
 
     return from_array(array)
 
 
-def leaves(made: object, rules: Rules) -> object:
-    """`made`, with a tensor for each array in it."""
-    if isinstance(made, dict):
-        return {name: leaves(part, rules) for name, part in made.items()}
-    return rules.leaf(made) if isinstance(made, np.ndarray) else made
+def with_tensors(collated: object, rules: Rules) -> object:
+    """`collated`, with a tensor in place of each array in it."""
+    if isinstance(collated, dict):
+        return {name: with_tensors(part, rules) for name, part in collated.items()}
+    return rules.to_tensor(collated) if isinstance(collated, np.ndarray) else collated

@@ -1,4 +1,4 @@
-"""Collation of Python objects, one from each row: what they are says how."""
+"""Collation of Python objects, one from each row, by the type of the first."""
 
 from __future__ import annotations
 
@@ -12,56 +12,55 @@ import numpy as np
 
 from ...core.rows import Array
 from ...core.tensor_data import Stack
-from ...errors import UnfitError
-from .misfits import REPAIR, agree, check_numbers, made, said
-from .numbers import by_torch, collated_nulls, collated_numbers, collated_scalars
+from .numbers import collate_by_torch, collate_nulls, collate_numbers, collate_numpy_scalars
 from .rules import Rules
+from .unfit import REPAIR, check_agreement, check_numbers, convert, unfit
 
 _shape = attrgetter("shape")
 _dtype = attrgetter("dtype")
 
 
-def collated(values: Sequence[object], field: str, rules: Rules) -> object:
-    """The values of a field of all rows, or the rows themselves, as tensors; those must not be empty."""
+def collate_values(values: Sequence[object], field: str, rules: Rules) -> object:
+    """`values` as tensors: a field of all rows, or the rows themselves. There is at least one value."""
     first = values[0]
     if first is None:
-        return collated_nulls(values, field, rules)
+        return collate_nulls(values, field, rules)
     if isinstance(first, dict):
-        return _mapping(first, values, field, rules)
+        return _collate_mappings(first, values, field, rules)
     if isinstance(first, np.ndarray):
-        return _arrays(values, field, rules)
-    # Where there is a tensor, torch has been imported; else another thread may be about to.
+        return _collate_arrays(values, field, rules)
+    # If there is a tensor, torch has been imported. If not, another thread may be importing it just now.
     if isinstance(first, getattr(sys.modules.get("torch"), "Tensor", ())):
-        return _tensors(values, field)
+        return _stack_tensors(values, field)
     if isinstance(first, (str, bytes)):
         return values
     if isinstance(first, (np.number, np.bool_)):
-        return collated_scalars(values, field, rules)
+        return collate_numpy_scalars(values, field, rules)
     if isinstance(first, (float, int)):
-        return collated_numbers(values, field, rules)
+        return collate_numbers(values, field, rules)
     if isinstance(first, Mapping):
-        return _mapping(first, values, field, rules)
+        return _collate_mappings(first, values, field, rules)
     if isinstance(first, Sequence):
-        return _sequences(first, values, field, rules)
-    # What the user has registered in `default_collate_fn_map`; else its TypeError.
-    return by_torch(values, field)
+        return _collate_sequences(first, values, field, rules)
+    # The user may have registered the type in `default_collate_fn_map`; if not, torch raises a TypeError.
+    return collate_by_torch(values, field)
 
 
-def _mapping(first: Mapping[object, object], rows: Sequence[object], field: str, rules: Rules) -> object:
+def _collate_mappings(first: Mapping[object, object], rows: Sequence[object], field: str, rules: Rules) -> object:
     columns: dict[object, object] = {}
     for key in first:
         name = f"{field}.{key}" if field else str(key)
         try:
             values = [row[key] for row in rows]  # type: ignore[index]
         except (KeyError, TypeError) as error:
-            at = next(i for i, row in enumerate(rows) if not (isinstance(row, Mapping) and key in row))
-            raise UnfitError(f"{said(name)}missing at row {at + 1} of the batch; {REPAIR}") from error
-        columns[key] = collated(values, name, rules)
+            position = next(i for i, row in enumerate(rows) if not (isinstance(row, Mapping) and key in row))
+            raise unfit(name, f"missing at row {position + 1} of the batch; {REPAIR}") from error
+        columns[key] = collate_values(values, name, rules)
     if type(first) is dict:
         return columns
     try:
         if isinstance(first, MutableMapping):
-            # It may hold more than its items, such as a default: hence a copy, as torch makes one.
+            # It may have more than its items, such as a default factory: hence a copy, as in torch.
             clone = copy.copy(first)
             clone.update(columns)
             return clone
@@ -70,51 +69,50 @@ def _mapping(first: Mapping[object, object], rows: Sequence[object], field: str,
         return columns
 
 
-def _sequences(first: Sequence[object], values: Sequence[object], field: str, rules: Rules) -> object:
-    agree("lengths", values, len, field)  # type: ignore[arg-type]
-    kind: Any = type(first)
+def _collate_sequences(first: Sequence[object], values: Sequence[object], field: str, rules: Rules) -> object:
+    check_agreement("lengths", values, len, field)  # type: ignore[arg-type]
+    cls: Any = type(first)
     names: Sequence[str] | None = getattr(first, "_fields", None) if isinstance(first, tuple) else None
     parts: list[object] = []
     for place, items in enumerate(zip(*cast("Sequence[Sequence[object]]", values), strict=True)):
         name = names[place] if names else str(place)
-        parts.append(collated(items, f"{field}.{name}" if field else name, rules))
+        parts.append(collate_values(items, f"{field}.{name}" if field else name, rules))
     if names:
-        return kind(*parts)
+        return cls(*parts)
     if isinstance(first, tuple) or type(first) is list:
         return parts
     try:
         if not isinstance(first, MutableSequence):
-            return kind(parts)
+            return cls(parts)
         clone: MutableSequence[object] = copy.copy(first)
-        for place, item in enumerate(parts):
-            clone[place] = item
+        for place, part in enumerate(parts):
+            clone[place] = part
         return clone
     except TypeError:
         return parts
 
 
-def _tensors(values: Sequence[object], field: str) -> object:
+def _stack_tensors(values: Sequence[object], field: str) -> object:
     torch = sys.modules["torch"]
     first: Any = values[0]
     if first.is_nested or first.layout is not torch.strided:
-        return by_torch(values, field)
+        return collate_by_torch(values, field)
     try:
         return torch.stack(values)
     except (TypeError, RuntimeError) as error:
-        # Asked only now: to look at the shapes takes torch longer than to stack them.
-        agree("shapes", values, _shape, field)
-        raise UnfitError(f"{said(field)}{error}; {REPAIR}") from error
+        # Only now, because reading the shapes takes torch longer than stacking the tensors.
+        check_agreement("shapes", values, _shape, field)
+        raise unfit(field, f"{error}; {REPAIR}") from error
 
 
-def _arrays(values: Sequence[object], field: str, rules: Rules) -> object:
+def _collate_arrays(values: Sequence[object], field: str, rules: Rules) -> object:
     first: Array = values[0]  # type: ignore[assignment]
-    agree("shapes", values, _shape, field)
-    kinds = set(map(_dtype, values))
-    if len(kinds) > 1:
-        from ...torch.collate import promoted
+    check_agreement("shapes", values, _shape, field)
+    if len(set(map(_dtype, values))) > 1:
+        from ...torch.collate import stack_promoted
 
-        return made(lambda: promoted(values), values, field)
+        return convert(lambda: stack_promoted(values), values, field)
     if first.dtype.kind not in "biufc":
         check_numbers(values, field)
-        raise UnfitError(f"{said(field)}arrays of dtype {first.dtype} have no tensor; {REPAIR}")
-    return rules.leaf(Stack(cast("Sequence[Array]", values)))
+        raise unfit(field, f"arrays of dtype {first.dtype} cannot become a tensor; {REPAIR}")
+    return rules.to_tensor(Stack(cast("Sequence[Array]", values)))

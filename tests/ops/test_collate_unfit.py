@@ -1,4 +1,4 @@
-"""What has no tensor yet, in `collate`: the error names field and type, and a repair that works."""
+"""What cannot become a tensor yet, in `collate`: the error names field and type, and a repair that works."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ COLUMNS: dict[str, tuple[Any, Any]] = {
 @pytest.mark.parametrize(("column", "expected"), COLUMNS.values(), ids=COLUMNS.keys())
 def test_a_column_says_how_to_cast_it_or_leave_it_out(column: Any, expected: Any) -> None:
     batches = fp.from_table(pa.table({"n": [1, 2], "when it's": column})).batch(2)
-    with pytest.raises(DataError, match=r"field `when it's(\.a)?`: a column of type .* has no tensor; ") as caught:
+    with pytest.raises(
+        DataError, match=r"field `when it's(\.a)?`: a column of type .* cannot become a tensor; "
+    ) as caught:
         list(batches.collate())
     repaired = _repaired(batches, str(caught.value))
     (made,) = repaired.collate()
@@ -53,7 +55,7 @@ def test_a_column_says_how_to_cast_it_or_leave_it_out(column: Any, expected: Any
 
 def test_nulls_stay_nulls_in_what_is_cast() -> None:
     batches = fp.from_table(pa.table({"x": pa.array([3, None], pa.timestamp("s"))})).batch(2)
-    with pytest.raises(DataError, match=r"a column of type timestamp\[s\] has no tensor") as caught:
+    with pytest.raises(DataError, match=r"a column of type timestamp\[s\] cannot become a tensor") as caught:
         list(batches.collate(nulls="nan"))
     repaired = _repaired(batches, str(caught.value))
     with pytest.raises(DataError, match="null at row 2"):
@@ -85,7 +87,7 @@ VALUES: dict[str, tuple[list[Any], str]] = {
 @pytest.mark.parametrize(("values", "what"), VALUES.values(), ids=VALUES.keys())
 def test_values_say_how_to_make_numbers_of_them(values: list[Any], what: str) -> None:
     rows = fp.from_sequence([{"x": value} for value in values])
-    with pytest.raises(DataError, match=f"field `x`: {what} have no tensor; .* with a `.map` before") as caught:
+    with pytest.raises(DataError, match=f"field `x`: {what} cannot become a tensor; .* with a `.map` before") as caught:
         list(rows.batch(2).collate())
     (code,) = re.findall(r"such as `(.*?)`", str(caught.value))
     numbers = rows.filter(lambda row: row["x"] is not None).map(lambda row: eval(code, {"value": row["x"]}))
@@ -97,5 +99,7 @@ def test_the_same_is_said_of_what_a_worker_reads() -> None:
     batches = fp.from_table(pa.table({"x": pa.array([HALF, HALF])})).batch(2)
     with fp.Loader(batches.collate(), workers=1) as loader, pytest.raises(DataError) as caught:
         list(loader)
-    assert "field `x`: a column of type decimal128(1, 1) has no tensor; make numbers of it" in str(caught.value)
+    assert "field `x`: a column of type decimal128(1, 1) cannot become a tensor; make numbers of it" in str(
+        caught.value
+    )
     assert __file__ in str(caught.value)
