@@ -143,7 +143,7 @@ def test_a_source_needs_no_order(capsys: pytest.CaptureFixture[str]) -> None:
         loaders = [fp.Loader(chain, rank=rank, world_size=ranks, even=None) for rank in range(ranks)]
         assert sorted(row for loader in loaders for row in loader) == list("aabbccdd")
     chain.explain(world_size=2)
-    assert "letters()" in capsys.readouterr().out
+    assert "Pipe.source(Letters())" in capsys.readouterr().out
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,9 @@ class Endless(Operator):
 def test_indexed_without_a_length() -> None:
     endless: fp.Pipe[int] = fp.Pipe.source(Endless())
     for look in (lambda: endless.head(3), lambda: endless[0], lambda: len(endless), lambda: fp.Loader(endless).peek()):
-        with pytest.raises(PlanError, match=r"`endless\(\)` gives rows by position.*define `length`" + HERE):
+        with pytest.raises(
+            PlanError, match=r"`Pipe\.source\(Endless\(\)\)` gives rows by position.*define `length`" + HERE
+        ):
             look()
 
 
@@ -174,5 +176,5 @@ def test_indexed_with_a_length_that_is_none() -> None:
 
     vague: fp.Pipe[int] = fp.Pipe.source(Vague())
     for look in (lambda: vague.head(3), lambda: vague[0], lambda: len(vague), lambda: vague.batch(2).head(1)):
-        with pytest.raises(PlanError, match=r"`vague\(\)` gives rows by position.*`length`" + HERE):
+        with pytest.raises(PlanError, match=r"`Pipe\.source\(Vague\(\)\)` gives rows by position.*`length`" + HERE):
             look()

@@ -1,9 +1,9 @@
-"""Operators and values as code."""
+"""Operators and values as code: what `repr`, `explain()` and error messages show."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..errors import redacted
@@ -11,23 +11,64 @@ from ..errors import redacted
 if TYPE_CHECKING:
     from .operator import Operator
 
+PACKAGE = __name__.partition(".")[0]
+
 
 def call_code(op: Operator) -> str:
-    """`op` as a call: arguments that have no default stand by position, others by name where they differ from it."""
+    """`op` as a call of its `kind`: `batch(256)`."""
+    return f"{op.kind}({_arguments(op)})"
+
+
+def constructor_code(op: Operator) -> str:
+    """`op` as a call of its class: `Batch(256)`."""
+    return f"{type(op).__name__}({_arguments(op)})"
+
+
+def step_code(op: Operator, others: Sequence[str] = (), *, source: bool) -> str:
+    """The code that adds `op` to a chain: `.batch(256)`, `.then(EverySecond())`, `from_sequence([1])`.
+
+    Each operator of this package has a method or a function of its `kind`. Other packages' operators have none, even if
+    their `kind` is that of a method: `then` and `Pipe.source` add them.
+
+    Args:
+        others: the code of its further inputs.
+        source: whether it has no input.
+    """
+    if type(op).__module__.partition(".")[0] == PACKAGE:
+        name, rest = op.call()[:-1].split("(", 1)
+        arguments = [*others, *([rest] if rest else [])]
+    else:
+        name = "Pipe.source" if source else "then"
+        arguments = [constructor_code(op), *others]
+    return f"{'' if source else '.'}{name}({', '.join(arguments)})"
+
+
+def _arguments(op: Operator) -> str:
+    """The arguments of `op`: by position if they have no default, else by name, and only if they differ from it."""
     arguments: list[str] = []
-    for item in dataclasses.fields(op):  # type: ignore[arg-type]
-        if not item.init or not item.repr:
+    for field in dataclasses.fields(op):  # type: ignore[arg-type]
+        if not field.init or not field.repr:
             continue
-        value = getattr(op, item.name)
-        if item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING:
+        value = getattr(op, field.name)
+        default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+        if default is dataclasses.MISSING and not field.kw_only:
             arguments.append(value_code(value))
-        elif value != item.default:
-            arguments.append(f"{item.name}={value_code(value)}")
-    return f"{op.kind}({', '.join(arguments)})"
+        elif _differs(value, default):
+            arguments.append(f"{field.name}={value_code(value)}")
+    return ", ".join(arguments)
+
+
+def _differs(value: object, default: object) -> bool:
+    if value is default:
+        return False
+    try:
+        return bool(value != default)
+    except ValueError:  # an array compares item by item
+        return True
 
 
 def value_code(value: object) -> str:
-    """`value` as code where that is short, else what it is: `<list of 500000>`."""
+    """`value` as code if that is short, else a description of it: `<list of 500000>`."""
     if callable(value):
         return getattr(value, "__qualname__", None) or type(value).__qualname__
     if isinstance(value, Mapping):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..errors import CallSite
+from .code import step_code
 from .contract import check_contract
 from .operator import Operator
 
@@ -98,32 +99,42 @@ def sent(root: Node) -> Node:
     return root if op is root.op else Node(op, root.inputs, root.call_site)
 
 
-LONGEST = 200  # operators in a chain that is written out in full
+def node_code(node: Node) -> str:
+    """The code that adds the operator of `node` to a chain, without its further inputs: `.batch(256)`, `.zip()`."""
+    return step_code(node.op, source=not node.inputs)
 
 
-def chain_code(root: Node, prefix: str = "fp.", known: set[Node] | None = None) -> str:
-    """The graph as code, one call per line where it is long.
+MAX_OPERATORS_REPEATED = 200
+"""Up to so many operators, code repeats what several others read."""
 
-    Nodes read twice are written twice; where that makes it too long, `...` stands for one that was written before.
+
+def chain_code(root: Node, prefix: str = "fp.") -> str:
+    """The graph as code, one call a line if it is long.
+
+    A node that several others read is written for each of them. If that makes the code too long, `...` stands for a
+    node that is written before.
     """
-    if known is None and _operators(root) > LONGEST:
-        known = set()
+    return _chain_code(root, prefix, set() if _operators(root) > MAX_OPERATORS_REPEATED else None)
+
+
+def _chain_code(root: Node, prefix: str, written: set[Node] | None) -> str:
     calls: list[str] = []
     node = root
     while node.inputs:
-        if known is not None:
-            if node in known:
-                return "..." + "".join(f".{call}" for call in reversed(calls))
-            known.add(node)
+        if written is not None:
+            if node in written:
+                return "..." + "".join(reversed(calls))
+            written.add(node)
         if not node.op.implied:
-            calls.append(_call(node, prefix, known))
+            others = [_chain_code(other, prefix, written).replace("\n", "\n    ") for other in node.inputs[1:]]
+            calls.append(step_code(node.op, others, source=False))
         node = node.inputs[0]
-    head = prefix + node.op.call()
+    head = prefix + node_code(node)
     calls.reverse()
-    one = head + "".join(f".{call}" for call in calls)
-    if len(one) <= 88 and "\n" not in one:
-        return one
-    lines = "".join(f"\n    .{call}" for call in calls)
+    code = head + "".join(calls)
+    if len(code) <= 88 and "\n" not in code:
+        return code
+    lines = "".join(f"\n    {call}" for call in calls)
     return f"(\n    {head}{lines}\n)"
 
 
@@ -133,12 +144,3 @@ def _operators(root: Node) -> int:
     for node in walk(root):
         counts[node] = 1 + sum(counts[child] for child in node.inputs)
     return counts[root]
-
-
-def _call(node: Node, prefix: str, known: set[Node] | None) -> str:
-    call = node.op.call()
-    others = [chain_code(other, prefix, known).replace("\n", "\n    ") for other in node.inputs[1:]]
-    if not others:
-        return call
-    head, rest = call[:-1].split("(", 1)
-    return f"{head}({', '.join([*others, rest] if rest else others)})"

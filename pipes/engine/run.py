@@ -8,6 +8,7 @@ from types import TracebackType
 from ..core.block import Block
 from ..core.context import Context
 from ..core.cursor import START, Cursor
+from ..core.graph import node_code
 from ..errors import LoaderError, UnknownLengthError
 from .stage import Stage
 
@@ -62,8 +63,8 @@ def length_of(stage: Stage) -> int:
     while (below := next((s for s in unknown.inputs if s.length is None), None)) is not None:
         unknown = below
     raise UnknownLengthError(
-        f"the length of this pipe is not known before a run, because of `{unknown.op.call()}`; count a run of it, or "
-        "give a loader `steps=`"
+        f"the length of this pipe is not known before a run, because of `{node_code(unknown.node)}`; count a run of "
+        "it, or give a loader `steps=`"
     )
 
 
@@ -71,7 +72,7 @@ def at_index(stage: Stage, index: int) -> object:
     """Element `index` of an indexed stage; negative counts from the end."""
     if not stage.indexed:
         raise UnknownLengthError(
-            f"only the rows of an indexed pipe can be had by number, and `{stage.op.call()}` is streamed; "
+            f"only the rows of an indexed pipe can be had by number, and `{node_code(stage.node)}` is streamed; "
             "`.load()` makes a pipe indexed"
         )
     length = length_of(stage)

@@ -10,7 +10,7 @@ from typing import TypeAlias, TypeVar, cast
 from ..core.block import Block, skipping
 from ..core.context import Context, Tracer
 from ..core.cursor import START, Cursor
-from ..core.graph import Node, names, walk
+from ..core.graph import Node, names, node_code, walk
 from ..core.operator import Operator, Order
 from ..core.rows import BlockRows, Indices, concat
 from ..errors import FeedpipeError, Origin, PlanError, RowError, with_call_site
@@ -218,7 +218,7 @@ class Stage:
             origin = find()
         except Exception:  # a replay may fail as well; the first error is the one to tell
             origin = None
-        call = f".{self.op.call()}"
+        call = node_code(self.node)
         where = self.node.call_site
         message = f"`{call}` failed with {type(error).__name__}: {error}"
         if origin is not None:
@@ -233,7 +233,7 @@ class Stage:
 def _no_length(node: Node) -> PlanError:
     return PlanError(
         with_call_site(
-            f"`{node.op.call()}` gives rows by position and must know how many there are, because nothing else says "
+            f"`{node_code(node)}` gives rows by position and must know how many there are, because nothing else says "
             "where they end; define `length`, or let `indexed` give False",
             node.call_site,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core.graph import Node, walk
+from ..core.graph import Node, node_code, walk
 from ..core.operator import Columns, Order
 from ..engine.stage import Stage
 from .plan import Plan
@@ -35,7 +35,7 @@ def _head(plan: Plan) -> str:
 def _operators(plan: Plan) -> list[str]:
     nodes = list(walk(plan.root))
     number = {node: place for place, node in enumerate(nodes)}
-    calls = {node: ("." if node.inputs else "") + node.op.call() for node in nodes}
+    calls = {node: node_code(node) for node in nodes}
     width = min(60, max(map(len, calls.values())))
     columnar: dict[Node, bool] = {}
     edges = plan.edges()

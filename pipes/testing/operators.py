@@ -13,6 +13,7 @@ import numpy as np
 from ..core.block_size import BlockSize, Clock
 from ..core.context import Context
 from ..core.cursor import START, Cursor
+from ..core.graph import node_code
 from ..core.rows import BlockRows
 from ..engine.stage import Stage, bind, resolve
 from ..pipe import Pipe
@@ -61,12 +62,12 @@ def trace(stage: Stage, at: Cursor, context: Context) -> Trace:
     found = Trace([], [], [])
     for block in stage.blocks(at, context):
         place = at.position + len(found.rows)
-        assert len(block) > 0, f"`{stage.op.call()}` gave an empty block"
+        assert len(block) > 0, f"`{node_code(stage.node)}` gave an empty block"
         assert block.at.position == place, (
-            f"`{stage.op.call()}` gave a block at position {block.at.position}, and it is number {place}"
+            f"`{node_code(stage.node)}` gave a block at position {block.at.position}, and it is number {place}"
         )
         assert block.end.position == place + len(block), (
-            f"`{stage.op.call()}` gave a block of {len(block)} rows at {place} that ends at {block.end.position}"
+            f"`{node_code(stage.node)}` gave a block of {len(block)} rows at {place} that ends at {block.end.position}"
         )
         count = len(block)
         found.before.extend(block.at.advance(k) for k in range(count))
@@ -101,7 +102,7 @@ def check_operator(pipe: Pipe[object], *, samples: int = 12, seed: int = 0, epoc
     """
     chance = random.Random(seed)
     stage = bind(resolve(pipe))
-    name = stage.op.call()
+    name = node_code(stage.node)
 
     def run(at: Cursor) -> Trace:
         return trace(stage, Cursor.of(json.loads(json.dumps(at.plain))), random_blocks(chance, seed=seed, epoch=epoch))

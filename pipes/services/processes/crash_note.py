@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...core.graph import node_code
 from ...engine.stage import Stage
 from ...errors import Origin
 from ..transport.arena import Arena
@@ -31,7 +32,7 @@ class CrashNote:
         text = ""
         if self._running:
             stage, origin = self._running[-1]
-            text = f"`.{stage.op.call()}`"
+            text = f"`{node_code(stage.node)}`"
             text += f"\n  on {origin}" if origin else ""
             text += f"\n  at {stage.node.call_site.file}:{stage.node.call_site.line}" if stage.node.call_site else ""
         self._arena.note(text.encode())

@@ -13,7 +13,7 @@ from types import CodeType, FunctionType, GeneratorType, MethodType
 from typing import Any, TypeAlias
 
 from ...core.code import value_code
-from ...core.graph import Node, walk
+from ...core.graph import Node, node_code, walk
 from ...core.operator import Operator
 from ...errors import ArgumentTypeError, CallSite, with_call_site
 
@@ -36,9 +36,8 @@ def unpicklable(content: object, root: Node, error: Exception, failure: Failure)
     for node in walk(root):
         found = failure(node.op)
         if found is not None:
-            call = node.op.call()
             said = _operator(node.op, found, failure)
-            return _error(f".{call}" if node.inputs else call, said, node.call_site)
+            return _error(node_code(node), said, node.call_site)
     for part in content if isinstance(content, tuple) else ():
         found = None if part is root else failure(part)
         if found is not None:
