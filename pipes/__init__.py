@@ -1,29 +1,122 @@
-"""feedpipe: composable data pipes for PyTorch that resume exactly."""
+"""Composable data pipes for PyTorch that resume exactly.
 
-from .core.rows import Rows as Rows
-from .errors import FeedpipeError as FeedpipeError
-from .errors import RowError as RowError
-from .loader import Loader as Loader
-from .pipe import Pipe as Pipe
-from .services.inprocess import InProcess as InProcess
-from .services.multiprocess import MultiProcess as MultiProcess
-from .sources.from_arrays import from_arrays as from_arrays
-from .sources.from_dataset import from_dataset as from_dataset
-from .sources.from_iterable import from_iterable as from_iterable
-from .sources.from_sequence import from_sequence as from_sequence
-from .sources.from_table import from_table as from_table
-from .sources.list_files import list_files as list_files
-from .sources.read_arrow import read_arrow as read_arrow
-from .sources.read_bytes import read_bytes as read_bytes
-from .sources.read_csv import read_csv as read_csv
-from .sources.read_idx import read_idx as read_idx
-from .sources.read_images import read_images as read_images
-from .sources.read_jsonl import read_jsonl as read_jsonl
-from .sources.read_lines import read_lines as read_lines
-from .sources.read_numpy import read_numpy as read_numpy
-from .sources.read_parquet import read_parquet as read_parquet
-from .sources.read_tar import read_tar as read_tar
-from .storage.file import File as File
-from .writing.verify import verify as verify
-from .writing.write_parquet import write_parquet as write_parquet
-from .writing.write_tar import write_tar as write_tar
+- A **pipe** says which elements there are, and in which order. It is a lazy, immutable graph of operators: a source
+  such as `from_arrays` or `read_parquet` begins it, and each method of `Pipe` adds an operator. It holds no data and no
+  position.
+- A **plan** says which rows each rank and each shard reads. It is computed from the pipe, a seed, and the numbers of
+  ranks and workers; `pipe.explain()` prints it.
+- A **reading service** says where the plan runs: `InProcess`, or the worker processes of `MultiProcess`. Neither the
+  elements nor their order depend on it.
+- A **loader** is what a training loop iterates. It makes the plan, runs it on a service, counts epochs and steps, and
+  saves and restores its state.
+
+Two more words explain how a state can be small and exact:
+
+- A **block** is what operators hand to each other: a few rows at a time, as a list or as columns.
+- A **cursor** is a position in plain JSON. Each block carries the cursor of its first row, and an operator can go on
+  from any cursor. So a state is a few cursors, it never holds data, and it stands right behind the last element taken.
+
+Example:
+    >>> import feedpipe as fp
+    >>> pipe = fp.from_sequence(range(100)).shuffle().batch(32)  # a pipe
+    >>> pipe.explain()  # its plan
+    indexed, 4 elements; dealt at the end, element by element
+      from_sequence(range(0, 100))  100 indexed
+      .shuffle()                    100 indexed
+      .batch(32)                    4 indexed
+    resume: by index, runs nothing again
+    >>> loader = fp.Loader(pipe, fp.InProcess(), seed=7)  # a loader, with a reading service
+    >>> [len(batch) for batch in loader]
+    [32, 32, 32, 4]
+"""
+
+from typing import TYPE_CHECKING
+
+from . import errors as errors
+from .core.rows import Rows
+from .errors import FeedpipeError, RowError
+from .loader import Loader
+from .pipe import Pipe
+from .services.inprocess import InProcess
+from .services.multiprocess import MultiProcess
+from .sources.from_arrays import from_arrays
+from .sources.from_dataset import from_dataset
+from .sources.from_iterable import from_iterable
+from .sources.from_sequence import from_sequence
+from .sources.from_table import from_table
+from .sources.list_files import list_files
+from .sources.read_arrow import read_arrow
+from .sources.read_bytes import read_bytes
+from .sources.read_csv import read_csv
+from .sources.read_idx import read_idx
+from .sources.read_images import read_images
+from .sources.read_jsonl import read_jsonl
+from .sources.read_lines import read_lines
+from .sources.read_numpy import read_numpy
+from .sources.read_parquet import read_parquet
+from .sources.read_tar import read_tar
+from .storage.file import File
+from .writing.verify import verify
+from .writing.write_parquet import write_parquet
+from .writing.write_tar import write_tar
+
+__all__ = [
+    # pipes, and where they run
+    "Pipe",
+    "Loader",
+    "InProcess",
+    "MultiProcess",
+    # sources of objects in memory
+    "from_arrays",
+    "from_dataset",
+    "from_iterable",
+    "from_sequence",
+    "from_table",
+    # sources of files
+    "list_files",
+    "read_arrow",
+    "read_bytes",
+    "read_csv",
+    "read_idx",
+    "read_images",
+    "read_jsonl",
+    "read_lines",
+    "read_numpy",
+    "read_parquet",
+    "read_tar",
+    # writers
+    "verify",
+    "write_parquet",
+    "write_tar",
+    # elements and errors
+    "File",
+    "Rows",
+    "FeedpipeError",
+    "RowError",
+]
+
+_PUBLIC_MODULES = ("errors", "extensions", "testing")
+
+if TYPE_CHECKING:
+    from . import extensions as extensions
+    from . import testing as testing
+
+    __version__: str
+else:  # hidden from type checkers, which would take every name to exist
+
+    def __getattr__(name: str) -> object:
+        """What `import feedpipe` need not load: the version, and the modules for authors."""
+        if name == "__version__":
+            from importlib.metadata import version
+
+            return version("feedpipe")
+        if name in _PUBLIC_MODULES:
+            from importlib import import_module
+
+            return import_module(f"{__name__}.{name}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """The public names; the other modules are internal."""
+    return sorted([*__all__, *_PUBLIC_MODULES, "__version__", *(name for name in globals() if name.startswith("__"))])

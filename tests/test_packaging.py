@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.metadata
+import inspect
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import tomllib
+
+import feedpipe
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "pipes"
@@ -43,7 +48,7 @@ def test_types_are_shipped() -> None:
 
 
 def test_version_is_the_installed_one() -> None:
-    assert importlib.metadata.version("feedpipe") == PROJECT["project"]["version"]
+    assert feedpipe.__version__ == importlib.metadata.version("feedpipe") == PROJECT["project"]["version"]
 
 
 def test_import_works_from_an_empty_folder(tmp_path: Path) -> None:
@@ -61,5 +66,36 @@ def test_import_loads_nothing_heavy(tmp_path: Path) -> None:
     assert HEAVY & set(printed.split()) == set()
 
 
+def test_import_loads_nothing_for_authors(tmp_path: Path) -> None:
+    printed = run("import feedpipe, sys; print(*sys.modules)", tmp_path)
+    assert {"feedpipe.testing", "feedpipe.extensions"} & set(printed.split()) == set()
+
+
 def test_every_public_name_exists(tmp_path: Path) -> None:
     run("from feedpipe import *", tmp_path)
+
+
+def test_public_modules_are_reached_from_the_package(tmp_path: Path) -> None:
+    run("import feedpipe as fp; fp.errors.StateError, fp.testing.check_operator, fp.extensions.Operator", tmp_path)
+    with pytest.raises(AttributeError, match="module 'feedpipe' has no attribute 'batch'"):
+        feedpipe.batch  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_dir_shows_public_names_only() -> None:
+    shown = {name for name in dir(feedpipe) if not name.startswith("__")}
+    assert shown == {*feedpipe.__all__, "errors", "extensions", "testing"}
+    assert "__version__" in dir(feedpipe)
+
+
+def test_what_the_package_imports_is_public() -> None:
+    imported = {name for name, value in vars(feedpipe).items() if not inspect.ismodule(value) and name[0] != "_"}
+    assert imported - {"TYPE_CHECKING"} == set(feedpipe.__all__)
+
+
+def test_extensions_only_imports_names_again() -> None:
+    tree = ast.parse((PACKAGE / "extensions.py").read_text(encoding="utf-8"))
+    docstring, *imports = tree.body
+    assert isinstance(docstring, ast.Expr)
+    for statement in imports:
+        assert isinstance(statement, ast.ImportFrom)
+        assert all(name.asname == name.name for name in statement.names)

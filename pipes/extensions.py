@@ -1,0 +1,34 @@
+"""What operators, sources and reading services of other packages import.
+
+This module follows semantic versioning from version 1.0 on. No other module does, but for the public names of
+`feedpipe`, `feedpipe.errors` and `feedpipe.testing`. `docs/operators.md` describes the contracts;
+`feedpipe.testing.check_operator` and `check_service` prove that they are kept.
+
+- Operators and sources: `Operator`, `Order`, `Columns`; `Input` and `Stage`, what running code reads from; `Context`,
+  the run it belongs to; `generator`, the random generator of a row.
+- What they pass on: `Block`, `Cursor`, `START`; `BlockRows` and `Indices`, the types of a block's rows and of their
+  positions; `Rows`, rows held as columns; `Json`, the type of a token.
+- Reading services: `ReadingService`, `Executor`, `Session`; `Plan` and `Position`, what they are given; `Step` and
+  `ShardEnd`, what they give.
+"""
+
+from .core.block import Block as Block
+from .core.context import Context as Context
+from .core.cursor import START as START
+from .core.cursor import Cursor as Cursor
+from .core.cursor import Json as Json
+from .core.operator import Columns as Columns
+from .core.operator import Operator as Operator
+from .core.operator import Order as Order
+from .core.randomness import generator as generator
+from .core.rows import BlockRows as BlockRows
+from .core.rows import Indices as Indices
+from .core.rows import Rows as Rows
+from .engine.stage import Stage as Stage
+from .plan.plan import Plan as Plan
+from .plan.plan import Position as Position
+from .services.base import Executor as Executor
+from .services.base import ReadingService as ReadingService
+from .services.base import Session as Session
+from .services.base import ShardEnd as ShardEnd
+from .services.base import Step as Step
