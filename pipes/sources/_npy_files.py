@@ -19,7 +19,7 @@ from ..formats.text.streams import FAILURES, broken
 from ..ops.parsing._open_files import OpenTask, read_whole
 from ..storage.file import File
 from ..storage.filesystem import locate
-from ..storage.threads import in_threads
+from ..storage.tasks import in_threads
 from ._arrays import rows_at
 
 
@@ -67,7 +67,7 @@ class Joined:
         for name, view in self._part(int(np.searchsorted(self._cuts, row, "right")) - 1).items():
             number, start = self._at(name, row)
             file = self._columns[name][number]
-            if view is None and not file.file.is_near():
+            if view is None and not file.file.is_local():
                 found[name] = OpenTask(file.file, file.range(start, 1), None)
         return found or None
 
@@ -156,7 +156,7 @@ def _fetched(found: NpyFile, places: npt.NDArray[np.int64], opened: OpenTask | N
     """The rows at `places`, each run of neighbours by one request; from `opened`, where the only row has been begun."""
     runs = [run for run in np.split(places, np.flatnonzero(np.diff(places) != 1) + 1) if len(run)]
     read = partial(_run, found, opened=opened)
-    parts = list(in_threads(read, runs) if threads and not found.file.is_near() else map(read, runs))
+    parts = list(in_threads(read, runs) if threads and not found.file.is_local() else map(read, runs))
     return np.concatenate([np.zeros((0, *found.head.shape[1:]), found.head.dtype), *parts])
 
 

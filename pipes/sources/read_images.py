@@ -79,7 +79,7 @@ class ReadImages(Operator):
 
     def begin(self, stage: Stage, index: int, context: Context) -> OpenTask | None:
         (file,) = self._files(range(index, index + 1))
-        return None if file.is_near() else OpenTask(file)
+        return None if file.is_local() else OpenTask(file)
 
     def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
         opened = cast("OpenTask | None", stage.begun(indices, context))

@@ -20,7 +20,7 @@ from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, Source
 from ..ops.parsing._open_files import at_call_site, listed_files
 from ..pipe import Pipe
 from ..storage.listing import Selection
-from ..storage.threads import in_threads
+from ..storage.tasks import in_threads
 from ._npy_files import Joined, NpyFile, Ranges, looked_at
 
 Paths: TypeAlias = Union["str", "os.PathLike[str]", "Iterable[str | os.PathLike[str]]"]
@@ -160,7 +160,7 @@ def _found(selection: Selection) -> _Found:
     """
     listing = selection.listing()
     files = listed_files(listing, selection.filesystem)
-    looked = map(looked_at, files) if files[0].is_near() else in_threads(looked_at, files)
+    looked = map(looked_at, files) if files[0].is_local() else in_threads(looked_at, files)
     found: list[NpyFile] = []
     for one in looked:
         found.append(one)

@@ -1,1 +1,1 @@
-"""The one door to files, near or remote: listing, opening, reading, retrying. Nothing here knows formats."""
+"""Files, local or remote: listing, opening, reading, writing, retrying. Nothing here knows formats or pipes."""

@@ -1,4 +1,4 @@
-"""Listings that are written once, to a manifest, and read from there in place of listing again."""
+"""Listings that are written to a manifest once and then read from it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..core.code import call_code
 from ..errors import ArgumentError, DataError, MissingError, SourceError, redacted
-from .listing import BATCH, Listing, Selection, add_to_digest
-from .manifest import Manifest, columns, read_manifest, write_manifest
+from .listing import BATCH_FILES, Listing, Selection, add_to_digest
+from .manifest import Manifest, manifest_schema, read_manifest, write_manifest
 from .output import folder_of
 
 if TYPE_CHECKING:
@@ -22,12 +22,12 @@ _ABSOLUTE = r"^(/|[A-Za-z][A-Za-z0-9+.-]+:)"  # or a URL
 
 
 def cached_listing(selection: Selection) -> Listing:
-    """What the selection stands for; from its manifest, which is made where there is none.
+    """Lists the files of a selection, or reads its manifest; writes the manifest if there is none yet.
 
     Raises:
         SourceError: a path is missing, cannot be listed, or stands for no file; the manifest cannot be read or written.
-        DataError: the manifest is none, or damaged.
-        ArgumentError: the manifest is of another selection.
+        DataError: the manifest is damaged, or another kind of file.
+        ArgumentError: the manifest belongs to another selection.
     """
     path = selection.manifest
     if path is None:
@@ -35,13 +35,13 @@ def cached_listing(selection: Selection) -> Listing:
     try:
         manifest = read_manifest(path, selection.filesystem)
     except MissingError:
-        return _made(selection, path)
+        return _list_and_write(selection, path)
     if manifest.made_by != "list_files":
-        return _written(selection, path, manifest)
-    if manifest.details.get("selected") != _selected(selection):
+        return _listing_of_writer(selection, path, manifest)
+    if manifest.details.get("selected") != _selection_digest(selection):
         raise ArgumentError(
             f"{path} was made by `{manifest.details.get('call')}`, and this is `{_call(selection)}`, perhaps from "
-            "another folder; remove it to have it made again, or give another `manifest`"
+            "another folder; remove the file, and it will be written again, or give another `manifest`"
         )
     digest = manifest.details.get("digest")
     if not isinstance(digest, str):
@@ -49,30 +49,30 @@ def cached_listing(selection: Selection) -> Listing:
     return Listing(manifest.paths(path, selection.filesystem), _sizes(manifest), digest)
 
 
-def _made(selection: Selection, path: str) -> Listing:
-    """Lists, and writes the manifest. Where several do so at once, the last one stays, and the same stands in it."""
+def _list_and_write(selection: Selection, path: str) -> Listing:
+    """Lists the files and writes the manifest. Several processes may do so at once: all write the same."""
     import pyarrow as pa
 
-    if any(redacted(one) != one for one in _given(selection)):
+    if any(redacted(name) != name for name in _paths(selection)):
         raise ArgumentError(
-            f"`manifest` would keep the password that `paths` holds in {path}; give it in the environment, or with "
+            f"`manifest` would keep the password in `paths` in {path}; give the password in the environment or with "
             "`filesystem`"
         )
     listing = selection.listing()
-    paths = listing.paths if selection.filesystem is not None else _absolute(listing.paths)
+    paths = listing.paths if selection.filesystem is not None else _absolute_paths(listing.paths)
     sizes: Any = pa.array(listing.sizes.to_numpy(), mask=listing.sizes.to_numpy() < 0)
     rows, checksums = pa.nulls(len(listing), pa.int64()), pa.nulls(len(listing), pa.string())
-    files = pa.Table.from_arrays([paths, sizes, rows, checksums], schema=columns())
-    details = {"call": _call(selection), "selected": _selected(selection), "digest": listing.digest}
+    files = pa.Table.from_arrays([paths, sizes, rows, checksums], schema=manifest_schema())
+    details = {"call": _call(selection), "selected": _selection_digest(selection), "digest": listing.digest}
     write_manifest(Manifest("list_files", files, details), path, selection.filesystem)
     return Listing(paths, listing.sizes, listing.digest)
 
 
-def _written(selection: Selection, path: str, manifest: Manifest) -> Listing:
-    """The files that a writer made."""
+def _listing_of_writer(selection: Selection, path: str, manifest: Manifest) -> Listing:
+    """The files of a manifest that a writer has written."""
     folder = folder_of(path, selection.filesystem)
-    given = [_full(one, selection) for one in _given(selection)]
-    if given != [_full(folder, selection)] or selection.pattern is not None:
+    paths = [_absolute_path(name, selection) for name in _paths(selection)]
+    if paths != [_absolute_path(folder, selection)] or selection.pattern is not None:
         raise ArgumentError(
             f"{path} was made by `{manifest.made_by}`, and stands for all files that it wrote: `paths` must be its "
             f"folder {folder!r}, without `pattern`, but this is `{_call(selection)}`"
@@ -81,9 +81,9 @@ def _written(selection: Selection, path: str, manifest: Manifest) -> Listing:
         raise SourceError(f"{path} names no file: `{manifest.made_by}` wrote no row")
     sizes = _sizes(manifest)
     digest = hashlib.blake2b(digest_size=16)
-    for start in range(0, len(sizes), BATCH):
-        names = manifest.files["path"].slice(start, BATCH).to_pylist()
-        add_to_digest(digest, cast("list[str]", names), sizes.slice(start, BATCH))
+    for start in range(0, len(sizes), BATCH_FILES):
+        names = manifest.files["path"].slice(start, BATCH_FILES).to_pylist()
+        add_to_digest(digest, cast("list[str]", names), sizes.slice(start, BATCH_FILES))
     return Listing(manifest.paths(path, selection.filesystem), sizes, digest.hexdigest())
 
 
@@ -94,13 +94,14 @@ def _sizes(manifest: Manifest) -> pa.Int64Array:
     return cast("pa.Int64Array", pa.concat_arrays([pa.array([], pa.int64()), *sizes.fill_null(-1).chunks]))
 
 
-def _selected(selection: Selection) -> str:
-    """A digest of what was asked for, wherever it was asked."""
-    asked = [[_full(path, selection) for path in _given(selection)], selection.pattern, selection.recursive]
-    return hashlib.blake2b(json.dumps(asked).encode(), digest_size=16).hexdigest()
+def _selection_digest(selection: Selection) -> str:
+    """A digest of the arguments; relative and absolute paths to the same place give the same digest."""
+    paths = [_absolute_path(path, selection) for path in _paths(selection)]
+    arguments = [paths, selection.pattern, selection.recursive]
+    return hashlib.blake2b(json.dumps(arguments).encode(), digest_size=16).hexdigest()
 
 
-def _given(selection: Selection) -> list[str]:
+def _paths(selection: Selection) -> list[str]:
     return [selection.paths] if isinstance(selection.paths, str) else selection.paths
 
 
@@ -108,7 +109,7 @@ def _call(selection: Selection) -> str:
     return redacted(call_code(cast("Any", replace(selection, filesystem=None, manifest=None))))
 
 
-def _full(path: str, selection: Selection) -> str:
+def _absolute_path(path: str, selection: Selection) -> str:
     path = path.rstrip("/") or "/"
     if selection.filesystem is not None:
         return path
@@ -116,11 +117,11 @@ def _full(path: str, selection: Selection) -> str:
     return path if re.match(_ABSOLUTE, path) else os.path.join(os.getcwd(), path)
 
 
-def _absolute(paths: pa.LargeStringArray) -> pa.LargeStringArray:
+def _absolute_paths(paths: pa.LargeStringArray) -> pa.LargeStringArray:
     import pyarrow as pa
     import pyarrow.compute as pc
 
     call: Any = pc
-    here, none = (pa.scalar(text, pa.large_string()) for text in (os.getcwd() + "/", ""))
-    joined = call.binary_join_element_wise(here, paths, none)
+    folder, empty = (pa.scalar(text, pa.large_string()) for text in (os.getcwd() + "/", ""))
+    joined = call.binary_join_element_wise(folder, paths, empty)
     return cast("pa.LargeStringArray", call.if_else(call.match_substring_regex(paths, _ABSOLUTE), paths, joined))

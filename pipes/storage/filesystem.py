@@ -1,7 +1,7 @@
-"""The one door to storage: a path or URL becomes a pyarrow file system and a path in it.
+"""The way to storage: a path or URL becomes a pyarrow file system and a path in it.
 
-Local files now. URLs of other storage go to pyarrow where it knows them, else to fsspec. pyarrow is imported when a
-file is first looked at, and nothing opened here is ever pickled: each process opens its own.
+pyarrow opens the URLs that it knows, and fsspec the others. pyarrow is imported when a file is first looked at. No file
+system that is opened here is pickled: each process opens its own.
 """
 
 from __future__ import annotations
@@ -15,61 +15,65 @@ from urllib.parse import unquote
 
 from ..errors import ArgumentTypeError, SourceError, redacted, with_call_site
 from .error_messages import HDFS_UNKNOWN, describe
-from .retry import retrying
+from .retry import with_retries
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileInfo, FileSystem, SubTreeFileSystem
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
-# Options are for pyarrow: on the web, what follows `?` is a part of the name. Elsewhere `?` is a wild card, and so it
-# is here where another wild card, or no `name=`, follows.
+# Only URLs that pyarrow opens have options. In a web address, `?` and what follows belong to the name. In other paths
+# `?` is a wild card, and so it is in these URLs if another wild card, or no `name=`, follows.
 _WITH_OPTIONS = re.compile(r"(?:s3|hdfs|viewfs|gs|gcs|abfs|abfss)://")
 _OPTIONS = re.compile(r"\?\w+=[^?*\[]*$")
-_NEAR = ("local", "mock", "py::fsspec+memory", "py::fsspec+('file', 'local')")
+_LOCAL_TYPES = ("local", "mock", "py::fsspec+memory", "py::fsspec+('file', 'local')")
 
 
 class Location(NamedTuple):
-    """Where a path leads."""
+    """A file system and a path in it.
+
+    Attributes:
+        filesystem: of pyarrow.
+        path: as the file system takes it.
+        root: the text before `path` in the path or URL of a user: "" or, say, "s3://".
+        options: the text after `path` there: "" or, say, "?region=eu-west-1".
+    """
 
     filesystem: FileSystem
     path: str
-    """The path as the file system wants it."""
     root: str
-    """What stands before such a path where a user writes it: "" or, say, "s3://"."""
     options: str = ""
-    """What stands after it there: "" or, say, "?region=eu-west-1"."""
 
 
 def locate(path: str, filesystem: object = None) -> Location:
-    """The file system that `path` is on; in `filesystem` where that is given, else a local path or a URL.
+    """Finds the file system of `path`: `filesystem` unless that is None, else the one of the local path or URL.
 
     Raises:
-        SourceError: nothing here reads URLs of that kind.
+        SourceError: URLs of that kind cannot be read, or the file system cannot be reached.
     """
     if filesystem is not None:
         return Location(_as_arrow(filesystem), path.rstrip("/") or path, "")
     if path.startswith("file:"):
-        return Location(_local(), _path_of(path), "")
+        return Location(_local(), _path_of_file_url(path), "")
     url = _URL.match(path)
     if url is None:
         return Location(_local(), os.path.expanduser(path) or ".", "")
     path, options = split_options(path)
     host, slash, rest = path[url.end() :].partition("/")
-    opened, base = _opened(url[0] + host, options, os.getpid())
+    opened, base = _connect(url[0] + host, options, os.getpid())
     inner = (base.rstrip("/") + slash + rest).rstrip("/") or "/"
     root = path.rstrip("/").removesuffix(inner)
     return Location(opened, inner, root, options)
 
 
 def split_options(path: str) -> tuple[str, str]:
-    """A path or URL, and the options that follow it, such as "?endpoint_override=localhost:9000"."""
-    if not _WITH_OPTIONS.match(path) or (found := _OPTIONS.search(path)) is None:
+    """Splits a URL from its options, such as "?endpoint_override=localhost:9000"; a path has none."""
+    if not _WITH_OPTIONS.match(path) or (options := _OPTIONS.search(path)) is None:
         return path, ""
-    return path[: found.start()], found[0]
+    return path[: options.start()], options[0]
 
 
 def check_filesystem(value: object) -> None:
-    """`filesystem=` must be None, a pyarrow or an fsspec file system."""
+    """Raises an `ArgumentTypeError` unless `value` is None, a pyarrow or an fsspec file system."""
     if value is None:
         return
     import fsspec  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]
@@ -79,16 +83,16 @@ def check_filesystem(value: object) -> None:
         raise ArgumentTypeError(
             with_call_site(
                 f"`filesystem` must be a file system of pyarrow or fsspec but got: {value!r}; "
-                "without one, a path is local and a URL says where it leads"
+                "without one, `paths` are local paths or URLs"
             )
         )
 
 
 def as_paths(paths: object) -> str | list[str]:
-    """`paths` as a string or a list of strings.
+    """Checks `paths`, and returns it as a string or a list of strings.
 
     Raises:
-        ArgumentTypeError: it is something else.
+        ArgumentTypeError: it is neither a path nor a list of paths.
         SourceError: it is an empty list.
     """
     if isinstance(paths, (str, os.PathLike)):
@@ -108,18 +112,18 @@ def _as_path(path: object) -> str:
     return text
 
 
-def looked_up(filesystem: FileSystem, paths: list[str]) -> list[FileInfo]:
-    """What is at each path.
+def file_infos(filesystem: FileSystem, paths: list[str]) -> list[FileInfo]:
+    """Looks up the type and size of each path.
 
     Raises:
-        OSError: that cannot be found out.
+        OSError: the storage does not answer, or refuses.
     """
-    return retrying(lambda: _looked_up(filesystem, paths), paths[0]) if paths else []
+    return with_retries(lambda: _file_infos(filesystem, paths), paths[0]) if paths else []
 
 
-def _looked_up(filesystem: FileSystem, paths: list[str]) -> list[FileInfo]:
+def _file_infos(filesystem: FileSystem, paths: list[str]) -> list[FileInfo]:
     infos = filesystem.get_file_info(paths)
-    # To libhdfs, all is missing on a server that does not answer; a root never is.
+    # If the server does not answer, libhdfs calls every path missing. The root never is.
     if filesystem.type_name == "hdfs" and any(info.type.name == "NotFound" for info in infos):
         (root,) = filesystem.get_file_info(["/"])
         if root.type.name == "NotFound":
@@ -127,11 +131,11 @@ def _looked_up(filesystem: FileSystem, paths: list[str]) -> list[FileInfo]:
     return infos
 
 
-def is_near(filesystem: FileSystem) -> bool:
-    """Whether a small read costs little: the files are on this machine, or in memory."""
+def is_local(filesystem: FileSystem) -> bool:
+    """Whether the files are on this machine or in memory, so that a small read costs little."""
     while filesystem.type_name == "subtree":
         filesystem = cast("SubTreeFileSystem", filesystem).base_fs
-    return filesystem.type_name in _NEAR
+    return filesystem.type_name in _LOCAL_TYPES
 
 
 @lru_cache(maxsize=1)
@@ -154,7 +158,7 @@ def _fsspec_handler() -> Any:
     from pyarrow.fs import FSSpecHandler
 
     class Handler(FSSpecHandler):
-        """pyarrow's; but a file in memory is one object, with one place in it, for all who open it."""
+        """pyarrow's handler; but each open file in memory has a position of its own."""
 
         def open_input_file(self, path: str) -> Any:
             filesystem: Any = self.fs
@@ -166,7 +170,7 @@ def _fsspec_handler() -> Any:
     return Handler
 
 
-def _path_of(url: str) -> str:
+def _path_of_file_url(url: str) -> str:
     rest = url.removeprefix("file:")
     if rest.startswith("//"):
         host, slash, rest = rest[2:].partition("/")
@@ -177,18 +181,18 @@ def _path_of(url: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def _opened(url: str, options: str, process: int) -> tuple[FileSystem, str]:
-    # One client for each host or bucket, whatever the number of files; a fork makes its own.
+def _connect(url: str, options: str, process: int) -> tuple[FileSystem, str]:
+    # One client for each host or bucket, however many files there are. A forked process makes its own.
     import pyarrow as pa
     from pyarrow.fs import FileSystem
 
-    shown = repr(redacted(url))  # a cause is shown as it is, so where it holds the URL there is none
+    shown = repr(redacted(url))  # an error whose text holds the URL must not become a cause, which is shown as it is
     try:
-        return retrying(lambda: FileSystem.from_uri(url + options), url)
+        return with_retries(lambda: FileSystem.from_uri(url + options), url)
     except pa.ArrowInvalid as error:
         if _WITH_OPTIONS.match(url):
             raise SourceError(f"{shown} cannot be opened: {error}") from None
-        # else a kind of URL that pyarrow does not know
+        # pyarrow does not know this kind of URL
     except OSError as error:
         raise SourceError(f"{shown} cannot be reached: {describe(error)}") from error
     import fsspec  # pyright: ignore[reportMissingTypeStubs]

@@ -1,6 +1,6 @@
-"""Manifests: files that say which files there are, so that nobody has to list them, and how they must be.
+"""Manifests: lists of files with their sizes and checksums, which are read in place of listing folders.
 
-A manifest is a text of JSON lines. The first says what it is, and how many files follow; each other line is a file:
+A manifest is a text of JSON lines. The first line says what it is and how many files follow; each other line is a file:
 
     {"format": "feedpipe manifest", "version": 1, "made_by": "write_parquet", "files": 1}
     {"path": "part-00000.parquet", "bytes": 1234, "rows": 100, "sha256": "9f86d081884c7d65..."}
@@ -18,7 +18,7 @@ from ..core.cursor import Json
 from ..errors import DataError
 from .file import File
 from .filesystem import split_options
-from .output import output
+from .output import open_output
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 FORMAT = "feedpipe manifest"
 VERSION = 1
 
-_HEAD = 2**20  # bytes that the first line has at most
-_BATCH = 2**14  # lines that stand as Python objects at a time
+_MAX_HEAD_BYTES = 2**20  # of the first line
+_BATCH_LINES = 2**14  # lines that are Python objects at the same time
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """Files in order, and what made them.
+    """Files in order, and the function that listed or wrote them.
 
     Attributes:
-        made_by: the function.
-        files: a table of `path`, `bytes`, `rows` and `sha256`; null is what nobody knows.
-        details: what else the function says of itself.
+        made_by: the name of the function.
+        files: a table of `path`, `bytes`, `rows` and `sha256`; null means unknown.
+        details: other values that the function puts into the first line.
     """
 
     made_by: str
@@ -45,71 +45,71 @@ class Manifest:
     details: Mapping[str, Json] = field(default_factory=lambda: MappingProxyType({}))
 
     def paths(self, path: str, filesystem: object = None) -> pa.LargeStringArray:
-        """The paths of the files, as a user would write them; `path` is that of the manifest.
+        """The paths or URLs of the files; `path` is that of the manifest.
 
-        Those of a listing stand as they were listed; what was written lies beside its manifest.
+        A listing has the paths as they were listed. A writer puts its files beside the manifest.
         """
         import pyarrow as pa
         import pyarrow.compute as pc
 
         names: Any = self.files["path"]
         if self.made_by != "list_files":
-            where, options = (path, "") if filesystem is not None else split_options(path)
-            parts = [pa.scalar(part, pa.large_string()) for part in (where[: where.rfind("/") + 1], options, "")]
+            plain, options = (path, "") if filesystem is not None else split_options(path)
+            parts = [pa.scalar(part, pa.large_string()) for part in (plain[: plain.rfind("/") + 1], options, "")]
             join: Any = pc.binary_join_element_wise
             names = join(parts[0], names, *parts[1:])
-        whole: pa.LargeStringArray = pa.concat_arrays([pa.array([], pa.large_string()), *names.chunks])
-        return whole
+        paths: pa.LargeStringArray = pa.concat_arrays([pa.array([], pa.large_string()), *names.chunks])
+        return paths
 
 
-def columns() -> pa.Schema:
-    """Names and types of `Manifest.files`."""
+def manifest_schema() -> pa.Schema:
+    """The schema of `Manifest.files`."""
     import pyarrow as pa
 
     text, number = pa.string(), pa.int64()
-    kinds: dict[str, pa.DataType] = {"path": pa.large_string(), "bytes": number, "rows": number, "sha256": text}
-    return pa.schema(kinds)
+    types: dict[str, pa.DataType] = {"path": pa.large_string(), "bytes": number, "rows": number, "sha256": text}
+    return pa.schema(types)
 
 
 def write_manifest(manifest: Manifest, path: str, filesystem: object = None) -> None:
-    """Writes a manifest in one piece: whoever reads meanwhile finds the whole of it, or none.
+    """Writes a manifest. A concurrent reader sees all of it, or no file.
 
     Raises:
         SourceError: it cannot be written.
     """
-    with output(path, filesystem) as stream:
-        for text in _texts(manifest):
+    with open_output(path, filesystem) as stream:
+        for text in _encode(manifest):
             stream.write(text.encode())
 
 
 def read_manifest(path: str, filesystem: object = None) -> Manifest:
-    """The manifest at `path`.
+    """Reads the manifest at `path`.
 
     Raises:
-        SourceError: it cannot be read; a `MissingError` where there is none.
+        SourceError: it cannot be read; a `MissingError` if there is none.
         DataError: it is no manifest, one of a newer version, or damaged.
     """
-    with File(path, filesystem).open(None) as stream:
-        head = _head(stream.readline(_HEAD), path)
+    with File(path, filesystem=filesystem).open(None) as stream:
+        head = _parse_head(stream.readline(_MAX_HEAD_BYTES), path)
         rest = stream.read()
     made_by, count = head.pop("made_by", None), head.pop("files", None)
     if not isinstance(made_by, str) or type(count) is not int:
         raise DataError(f"{path} is damaged: its first line must say what made it and how many files follow")
-    files = _files(rest, path)
+    files = _parse_files(rest, path)
     if len(files) != count:
         raise DataError(f"{path} is damaged: it has {len(files)} files, and its first line says {count}")
     return Manifest(made_by, files, head)
 
 
-def _texts(manifest: Manifest) -> Iterator[str]:
+def _encode(manifest: Manifest) -> Iterator[str]:
     head = {"format": FORMAT, "version": VERSION, "made_by": manifest.made_by, "files": len(manifest.files)}
     yield json.dumps(head | dict(manifest.details)) + "\n"
-    for batch in manifest.files.to_batches(max_chunksize=_BATCH):
+    for batch in manifest.files.to_batches(max_chunksize=_BATCH_LINES):
         rows = cast("list[dict[str, object]]", batch.to_pylist())
         yield "".join(json.dumps({k: v for k, v in row.items() if v is not None}) + "\n" for row in rows)
 
 
-def _head(line: bytes, path: str) -> dict[str, Any]:
+def _parse_head(line: bytes, path: str) -> dict[str, Any]:
     try:
         head = json.loads(line)
     except (ValueError, RecursionError):
@@ -123,14 +123,14 @@ def _head(line: bytes, path: str) -> dict[str, Any]:
     return {key: value for key, value in head.items() if key not in ("format", "version")}
 
 
-def _files(lines: bytes, path: str) -> pa.Table:
+def _parse_files(lines: bytes, path: str) -> pa.Table:
     import pyarrow as pa
     from pyarrow import json as arrow_json
 
-    wanted = columns()
+    schema = manifest_schema()
     if not lines.strip():
-        return wanted.empty_table()
-    options = arrow_json.ParseOptions(explicit_schema=wanted, unexpected_field_behavior="error")
+        return schema.empty_table()
+    options = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
     try:
         table = arrow_json.read_json(cast("Any", pa.BufferReader(lines)), parse_options=options)
         table.validate(full=True)

@@ -1,4 +1,4 @@
-"""Files that are written: each gets its name when it is whole."""
+"""Files that are written: each gets its name when it is complete."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .filesystem import locate, split_options
 if TYPE_CHECKING:
     from pyarrow import NativeFile
 
-TEMPORARY = ".tmp"
-"""The end of a temporary name; it begins with a dot, so that no listing takes the file for data."""
+TEMPORARY_SUFFIX = ".tmp"
+"""The end of a temporary name. The name begins with a dot, so that no listing takes the file for data."""
 
 
 class Output(io.RawIOBase):
-    """A stream into a file; its errors name that."""
+    """A stream into a file, whose errors name the file."""
 
     def __init__(self, stream: NativeFile, path: str) -> None:
         self._stream = stream
@@ -33,33 +33,33 @@ class Output(io.RawIOBase):
         try:
             self._stream.write(data)
         except OSError as error:
-            raise _failed(self._path, error) from error
+            raise _write_error(self._path, error) from error
         return len(data)
 
 
 @contextmanager
-def output(path: str, filesystem: object = None) -> Generator[Output]:
-    """A stream into the file `path`, which is there when the block has ended without an error, whole, and else is not.
+def open_output(path: str, filesystem: object = None) -> Generator[Output]:
+    """Opens a stream into the file `path`. The file appears, complete, when the block ends without an error.
 
     Raises:
         SourceError: it cannot be written.
     """
     place = locate(path, filesystem)
     folder, slash, name = place.path.rpartition("/")
-    temporary = f"{folder}{slash}.{name}.{uuid.uuid4().hex[:8]}{TEMPORARY}"
+    temporary = f"{folder}{slash}.{name}.{uuid.uuid4().hex[:8]}{TEMPORARY_SUFFIX}"
     try:
         stream = place.filesystem.open_output_stream(temporary, compression=None)
     except OSError as error:
-        raise _failed(path, error) from error
+        raise _write_error(path, error) from error
     try:
         yield Output(stream, path)
         try:
             stream.close()
             place.filesystem.move(temporary, place.path)
         except OSError as error:
-            raise _failed(path, error) from error
+            raise _write_error(path, error) from error
     except BaseException:
-        # Closed first: what is left open would be completed when it is collected.
+        # Close first: the garbage collector would complete an open upload.
         with suppress(OSError):
             stream.close()
         with suppress(OSError):
@@ -67,17 +67,17 @@ def output(path: str, filesystem: object = None) -> Generator[Output]:
         raise
 
 
-def inside(folder: str, name: str, filesystem: object = None) -> str:
-    """The path of what has that name in a folder, both as a user writes them."""
+def join_path(folder: str, name: str, filesystem: object = None) -> str:
+    """Adds a name to the path or URL of a folder, before its options."""
     path, options = (folder, "") if filesystem is not None else split_options(folder)
     return f"{path.rstrip('/')}/{name}{options}"
 
 
 def folder_of(path: str, filesystem: object = None) -> str:
-    """The folder of a file, both as a user writes them; undoes `inside`."""
-    where, options = (path, "") if filesystem is not None else split_options(path)
-    return (where.rpartition("/")[0] or ("/" if where.startswith("/") else ".")) + options
+    """The path or URL of the folder of a file; undoes `join_path`."""
+    plain, options = (path, "") if filesystem is not None else split_options(path)
+    return (plain.rpartition("/")[0] or ("/" if plain.startswith("/") else ".")) + options
 
 
-def _failed(path: str, error: OSError) -> SourceError:
+def _write_error(path: str, error: OSError) -> SourceError:
     return SourceError(f"{path} cannot be written: {describe(error)}")

@@ -1,4 +1,4 @@
-"""Files that lie elsewhere: read by ranges, some of them ahead."""
+"""Remote files: read in ranges, some of them before the reader asks for them."""
 
 from __future__ import annotations
 
@@ -10,59 +10,62 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..errors import SourceError
-from . import tasks as fetching
+from . import tasks
 from .error_messages import describe
-from .retry import Ended, retrying, retrying_anew
+from .retry import Cancellation, with_other_retries, with_retries
 from .tasks import Task
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
     from pyarrow import NativeFile
 
-FIRST = 2**18
-"""Bytes of the first request: who looks at the head of a file needs no more."""
-MOST = 2**23
-"""Bytes of any request: at 50 ms a request, four of them at a time are 640 MB/s."""
-AHEAD = 4
-"""Requests under way ahead of a reader."""
-HOLE = 2**18
-"""Bytes that are fetched and thrown away rather than asked around."""
+FIRST_REQUEST_BYTES = 2**18
+"""Enough for a reader that only looks at the head of a file."""
+MAX_REQUEST_BYTES = 2**23
+"""At 50 ms a request, four of these at a time are 640 MB/s."""
+REQUESTS_AHEAD = 4
+"""Requests that run ahead of a reader."""
+MAX_GAP_BYTES = 2**18
+"""A gap of this many bytes is fetched and thrown away; that costs less than a second request."""
 
 
 class RemoteFile:
-    """An open file that is read by ranges, from any thread; closed when nobody holds it any longer.
+    """An open file that any thread may read in ranges. The last holder closes it.
 
     Args:
         name: for errors.
-        opened: opens it; called again where a request has failed.
+        open_file: opens the file; called again after a request has failed.
     """
 
-    def __init__(self, name: str, opened: Callable[[], NativeFile]) -> None:
+    def __init__(self, name: str, open_file: Callable[[], NativeFile]) -> None:
         self.name = name
-        self._opened = opened
-        self._file = opened()
+        self._open_file = open_file
+        self._file = open_file()
         self.size = self._file.size()
-        self._seal = _seal(self._file)
+        self._version = _version(self._file)
 
-    def read(self, start: int, size: int, ended: Ended) -> bytes:
-        """The bytes of a range; fewer are an error.
+    def read(self, start: int, size: int, cancellation: Cancellation) -> bytes:
+        """Reads exactly `size` bytes.
 
         Raises:
-            SourceError: they cannot be read, or the file is another one now.
+            SourceError: they cannot be read, or the file has been replaced.
         """
         try:
-            return retrying_anew(
-                lambda: self._read(self._file, start, size), lambda: self._read_anew(start, size), self.name, ended
+            return with_other_retries(
+                lambda: self._read(self._file, start, size),
+                lambda: self._reopen_and_read(start, size),
+                self.name,
+                cancellation,
             )
         except SourceError:
             raise
         except OSError as error:
             raise SourceError(f"{self.name} cannot be read after byte {start}: {describe(error)}") from error
 
-    def check(self, ended: Ended) -> None:
-        """Raises a `SourceError` where the file is another one now, as far as its size tells, and on S3 its digest."""
+    def check_unchanged(self, cancellation: Cancellation) -> None:
+        """Raises a `SourceError` if the file has been replaced, as its size tells, and on S3 its digest and time."""
         try:
-            retrying(lambda: self._reopened().close(), self.name, ended)
+            with_retries(lambda: self._reopen().close(), self.name, cancellation)
         except SourceError:
             raise
         except OSError as error:
@@ -74,42 +77,42 @@ class RemoteFile:
             raise ConnectionError(f"{len(data)} bytes came of {size}")
         return data
 
-    def _read_anew(self, start: int, size: int) -> bytes:
-        with self._reopened() as file:
+    def _reopen_and_read(self, start: int, size: int) -> bytes:
+        with self._reopen() as file:
             return self._read(file, start, size)
 
-    def _reopened(self) -> NativeFile:
-        file = self._opened()
-        if _seal(file) != self._seal:
+    def _reopen(self) -> NativeFile:
+        file = self._open_file()
+        if _version(file) != self._version:
             file.close()
             raise SourceError(f"{self.name} has changed while it was read: it is another one now; read it anew")
         return file
 
     def __del__(self) -> None:
-        # Not `close`: a request may be under way in another thread, and libhdfs does not survive that.
+        # There is no `close`: another thread may still read, and libhdfs does not survive that.
         if hasattr(self, "_file"):
             self._file.close()
 
 
-def _seal(file: NativeFile) -> object:
-    """What is another where the file is: its size, and on S3 the digest and time that came with it."""
-    told: Any = file.metadata() or {}  # the stubs have bytes as keys
-    return file.size(), told.get("ETag"), told.get("Last-Modified")
+def _version(file: NativeFile) -> object:
+    """A value that differs when the file has been replaced: its size, and on S3 the digest and time."""
+    metadata: Any = file.metadata() or {}  # the stubs have bytes as keys
+    return file.size(), metadata.get("ETag"), metadata.get("Last-Modified")
 
 
 class Fetch(Task[bytes]):
-    """A range of a file. Its bytes count as held for as long as it lives."""
+    """A range of a file. Its bytes count against the budget for as long as it lives."""
 
-    def __init__(self, file: RemoteFile, begin: int, end: int, ended: Ended) -> None:
-        super().__init__(lambda: file.read(begin, end - begin, ended))
+    def __init__(self, file: RemoteFile, begin: int, end: int, cancellation: Cancellation) -> None:
+        super().__init__(lambda: file.read(begin, end - begin, cancellation))
         self.begin = begin
         self.end = end
-        self._budget = fetching.budget
+        self._budget = tasks.budget
         self._counted = False
 
-    def ahead(self, *, needed: bool = False, leaving: int = 0) -> bool:
-        """Lets a thread begin with it, where there is room for it and `leaving` bytes more; whether there is."""
-        if not self._counted and self._count(needed=needed, leaving=leaving):
+    def try_start(self, *, needed: bool = False, reserve: int = 0) -> bool:
+        """Starts the fetch if the budget has room for it and `reserve` bytes more; returns whether it has."""
+        if not self._counted and self._count(needed=needed, reserve=reserve):
             self.start()
         return self._counted
 
@@ -118,23 +121,23 @@ class Fetch(Task[bytes]):
             self._count(needed=True)
         return super().result()
 
-    def _count(self, *, needed: bool, leaving: int = 0) -> bool:
-        self._counted = self._budget.take(self.end - self.begin, needed=needed, leaving=leaving)
+    def _count(self, *, needed: bool, reserve: int = 0) -> bool:
+        self._counted = self._budget.acquire(self.end - self.begin, needed=needed, reserve=reserve)
         return self._counted
 
     def __del__(self) -> None:
         if self._counted:
-            self._budget.give(self.end - self.begin)
+            self._budget.release(self.end - self.begin)
 
 
 class _Reader:
-    """What reads a file from some place on."""
+    """The position of a reader in a file."""
 
     def __init__(self, file: RemoteFile) -> None:
         super().__init__()
         self.file = file
-        self._at = 0
-        self._ended: Ended = Ended()
+        self._position = 0
+        self._cancellation: Cancellation = Cancellation()
 
     def readable(self) -> bool:
         return True
@@ -143,168 +146,169 @@ class _Reader:
         return True
 
     def tell(self) -> int:
-        return self._at
+        return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        self._at = max(0, (0, self._at, self.file.size)[whence] + offset)
-        return self._at
+        self._position = max(0, (0, self._position, self.file.size)[whence] + offset)
+        return self._position
 
 
 class RemoteStream(_Reader, io.RawIOBase):
-    """A file as a stream: one range after another, each larger than the one before, and some ahead of the reader.
+    """A file as a stream: ranges that grow, some of them fetched ahead of the reader.
 
-    The first range comes alone. Who needs the second one reads on, so from there some are under way at a time. Where
-    the last range was not the only one, a request behind it asks whether the file is still the same.
+    The first range is fetched alone. A reader that needs the second one probably reads on, so from there several ranges
+    are fetched at a time. A file of more than one range is looked up again at its end, to see if it has been replaced.
 
     Args:
         file: is read.
-        part: the bytes that will be read: they are on their way at once, and none behind them is fetched ahead.
+        part: the bytes that will be read. Their fetch starts at once, and nothing behind them is fetched ahead.
     """
 
     def __init__(self, file: RemoteFile, part: range | None = None) -> None:
         super().__init__(file)
         self._stop = file.size if part is None else min(part.stop, file.size)
-        self._size = FIRST if part is None else MOST  # of the next range
-        self._end = -1 if part is None else part.start  # of the last range that was made
-        self._fetches: deque[Fetch] = deque()  # in order; what is ahead goes when something else is read
+        self._next_size = FIRST_REQUEST_BYTES if part is None else MAX_REQUEST_BYTES
+        self._end = -1 if part is None else part.start  # of the last range
+        self._fetches: deque[Fetch] = deque()  # in order; those ahead are dropped when the reader goes elsewhere
         self._check: Task[None] | None = None
         if part is not None:
-            self.begin()
+            self.start_reading()
 
-    def begin(self) -> None:
-        """Lets a thread fetch the first range of the part, if that is not under way, and there is room for it."""
-        self._fetch_ahead(1, leaving=AHEAD * MOST)  # for those ahead of whoever reads now
+    def start_reading(self) -> None:
+        """Starts the fetch of the first range of the part, unless it runs already or the budget is used up."""
+        self._fetch_ahead(1, reserve=REQUESTS_AHEAD * MAX_REQUEST_BYTES)  # for the stream that is read now
 
     def read(self, size: int = -1, /) -> bytes:
         self._check_open()
-        left = max(0, self.file.size - self._at)
-        made = bytearray(left if size < 0 else min(size, left))
-        view = memoryview(made)
-        while len(view):  # Arrow takes fewer bytes than it asked for as the end
+        left = max(0, self.file.size - self._position)
+        data = bytearray(left if size < 0 else min(size, left))
+        view = memoryview(data)
+        while len(view):  # to Arrow, fewer bytes than it asked for mean the end
             view = view[self.readinto(view) :]
-        return bytes(made)
+        return bytes(data)
 
     def readinto(self, buffer: WriteableBuffer) -> int:
-        """Fills the buffer; less only at the end, and before a range that cannot be read."""
+        """Fills the buffer, except at the end and before a range that cannot be read."""
         self._check_open()
         view = memoryview(buffer).cast("B")
-        count = max(0, min(len(view), self.file.size - self._at))
+        count = max(0, min(len(view), self.file.size - self._position))
         done = 0
         while done < count:
             fetch = self._current(count - done)
             try:
-                part = memoryview(fetch.result())[self._at - fetch.begin :][: count - done]
+                part = memoryview(fetch.result())[self._position - fetch.begin :][: count - done]
             except SourceError:
                 if done:
                     break  # the next call raises it again
                 raise
             if fetch.begin and fetch.end == self.file.size and self._check is None:
-                self._check = Task(partial(self.file.check, self._ended))
+                self._check = Task(partial(self.file.check_unchanged, self._cancellation))
                 self._check.start()
             view[done : done + len(part)] = part
             done += len(part)
-            self._at += len(part)
-        if self._check is not None and self._at == self.file.size:
+            self._position += len(part)
+        if self._check is not None and self._position == self.file.size:
             self._check.result()
         return done
 
     def close(self) -> None:
         if not self.closed:
-            self._ended.put(None)
+            self._cancellation.put(None)
             while self._fetches:
                 self._fetches.pop().cancel()
-            del self.file  # a request that is under way may hold it for a while
+            del self.file  # a running request may hold it for a while
         super().close()
 
     def _check_open(self) -> None:
         if self.closed:
             raise ValueError("read of closed file")
 
-    def _current(self, wanted: int) -> Fetch:
-        """The range with the next byte."""
-        while self._fetches and self._fetches[0].end <= self._at:
+    def _current(self, size: int) -> Fetch:
+        """The range with the next byte; `size` bytes of it are needed."""
+        while self._fetches and self._fetches[0].end <= self._position:
             self._fetches.popleft().cancel()
-        if self._fetches and self._fetches[0].begin <= self._at:
-            self._fetch_ahead(AHEAD + 1)
-        elif self._fetches:  # before what is on its way, such as a header
-            end = min(self._at + max(FIRST, wanted), self._fetches[0].begin)
-            self._fetches.appendleft(Fetch(self.file, self._at, end, self._ended))
+        if self._fetches and self._fetches[0].begin <= self._position:
+            self._fetch_ahead(REQUESTS_AHEAD + 1)
+        elif self._fetches:  # bytes before the fetched part, such as a header
+            end = min(self._position + max(FIRST_REQUEST_BYTES, size), self._fetches[0].begin)
+            self._fetches.appendleft(Fetch(self.file, self._position, end, self._cancellation))
         else:
-            reads_on = self._at == self._end < self._stop
-            size = max(self._size if reads_on else FIRST, min(wanted, MOST))
-            self._end = min(self._at + size, self.file.size)
-            self._size = min(4 * size, MOST)
-            self._fetches.append(Fetch(self.file, self._at, self._end, self._ended))
+            reads_on = self._position == self._end < self._stop
+            size = max(self._next_size if reads_on else FIRST_REQUEST_BYTES, min(size, MAX_REQUEST_BYTES))
+            self._end = min(self._position + size, self.file.size)
+            self._next_size = min(4 * size, MAX_REQUEST_BYTES)
+            self._fetches.append(Fetch(self.file, self._position, self._end, self._cancellation))
             if reads_on:
-                self._fetch_ahead(AHEAD + 1)
+                self._fetch_ahead(REQUESTS_AHEAD + 1)
         return self._fetches[0]
 
-    def _fetch_ahead(self, most: int, leaving: int = 0) -> None:
-        while len(self._fetches) < most and self._end < self._stop:
-            fetch = Fetch(self.file, self._end, min(self._end + self._size, self._stop), self._ended)
-            if not fetch.ahead(leaving=leaving):
+    def _fetch_ahead(self, count: int, reserve: int = 0) -> None:
+        """Starts fetches until `count` are there, the part ends or the budget is used up."""
+        while len(self._fetches) < count and self._end < self._stop:
+            fetch = Fetch(self.file, self._end, min(self._end + self._next_size, self._stop), self._cancellation)
+            if not fetch.try_start(reserve=reserve):
                 return
             self._fetches.append(fetch)
             self._end = fetch.end
-            self._size = min(4 * self._size, MOST)
+            self._next_size = min(4 * self._next_size, MAX_REQUEST_BYTES)
 
 
 class RemoteRanges(_Reader):
-    """Parts of a file, fetched at the same time, as a file for Arrow; it gives them without a copy where it can.
+    """A file for Arrow, some parts of which are fetched at the same time and given without a copy if possible.
 
     Args:
         file: is read.
-        parts: where each begins and ends; what is read besides is fetched when it is.
+        parts: begin and end of each part; other bytes are fetched when they are read.
     """
 
     closed = False
 
     def __init__(self, file: RemoteFile, parts: Iterable[tuple[int, int]]) -> None:
         super().__init__(file)
-        self._fetches = [Fetch(file, begin, end, self._ended) for begin, end in _pieces(parts)]
+        self._fetches = [Fetch(file, begin, end, self._cancellation) for begin, end in _requests(parts)]
         self._begins = [fetch.begin for fetch in self._fetches]
 
     def fetch(self, *, needed: bool) -> None:
-        """Lets threads begin with all parts; those that are not needed yet, as far as there is room."""
+        """Starts the fetches of all parts; if they are not needed yet, only as far as the budget has room."""
         for fetch in self._fetches:
-            if not fetch.ahead(needed=needed):
+            if not fetch.try_start(needed=needed):
                 break
 
     def size(self) -> int:
         return self.file.size
 
     def read(self, size: int = -1) -> memoryview:
-        end = self.file.size if size < 0 else min(self._at + size, self.file.size)
+        end = self.file.size if size < 0 else min(self._position + size, self.file.size)
         parts: list[memoryview] = []
-        while self._at < end:
+        while self._position < end:
             parts.append(self._part(end))
-            self._at += len(parts[-1])
+            self._position += len(parts[-1])
         return parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
 
     def close(self) -> None:
         self.closed = True
-        self._ended.put(None)
+        self._cancellation.put(None)
         for fetch in self._fetches:
             fetch.cancel()
         self._fetches = []
 
     def _part(self, end: int) -> memoryview:
-        """What comes next, as much as one range has of it."""
-        number = bisect_right(self._begins, self._at)
+        """The next bytes, as many as one range has."""
+        number = bisect_right(self._begins, self._position)
         fetch = self._fetches[number - 1] if number else None
-        if fetch is not None and self._at < fetch.end:
-            return memoryview(fetch.result())[self._at - fetch.begin : end - fetch.begin]
+        if fetch is not None and self._position < fetch.end:
+            return memoryview(fetch.result())[self._position - fetch.begin : end - fetch.begin]
         end = min([end, *self._begins[number : number + 1]])
-        return memoryview(self.file.read(self._at, end - self._at, self._ended))
+        return memoryview(self.file.read(self._position, end - self._position, self._cancellation))
 
 
-def _pieces(parts: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """The parts in order; those with a small hole between them as one, and long ones in pieces."""
+def _requests(parts: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Sorts the parts, joins those with a small gap between them, and cuts long ones."""
     joined: list[tuple[int, int]] = []
     for begin, end in sorted(parts):
-        if joined and begin - joined[-1][1] <= HOLE:
+        if joined and begin - joined[-1][1] <= MAX_GAP_BYTES:
             joined[-1] = joined[-1][0], max(joined[-1][1], end)
         else:
             joined.append((begin, end))
     for begin, end in joined:
-        yield from ((at, min(at + MOST, end)) for at in range(begin, end, MOST))
+        yield from ((at, min(at + MAX_REQUEST_BYTES, end)) for at in range(begin, end, MAX_REQUEST_BYTES))

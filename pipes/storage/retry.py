@@ -1,4 +1,4 @@
-"""Calls to storage that are made again where what failed may pass: with growing pauses, not for ever, and counted."""
+"""Calls to storage that are repeated after a transient error: with growing pauses, within limits, and counted."""
 
 from __future__ import annotations
 
@@ -16,101 +16,104 @@ from ..errors import redacted
 from .error_messages import describe, is_transient
 
 T = TypeVar("T")
-Ended = SimpleQueue[None]
-"""Holds something when nobody waits for the result any longer; `put` is safe wherever the garbage collector runs."""
+Cancellation = SimpleQueue[None]
+"""Holds an item when nobody waits for the result any longer. The garbage collector may call `put` at any time."""
 
 _LOG = logging.getLogger("feedpipe")
 
 
-def _sleep(seconds: float, ended: Ended | None) -> None:
-    if ended is None:
+def _sleep(seconds: float, cancellation: Cancellation | None) -> None:
+    if cancellation is None:
         time.sleep(seconds)
         return
     with suppress(Empty):
-        ended.put(ended.get(timeout=seconds))  # for others who look at it, too
+        cancellation.put(cancellation.get(timeout=seconds))  # other calls look at it too
 
 
 @dataclass(frozen=True)
-class Retry:
-    """How often, and how long.
+class RetryPolicy:
+    """How often a call is repeated, and with which pauses.
 
-    pyarrow's client of S3 makes three attempts of its own in each of these, with pauses of up to a second or two, and
-    each ends when nothing has come for three to ten seconds. So a server that is down for some ten seconds costs a
-    pause; one that says nothing at all is given up after a minute.
+    Each attempt here may be three of pyarrow's S3 client, which pauses for up to a second or two between them and gives
+    up each after three to ten seconds without data. So a server that is down for some ten seconds costs a pause, and
+    one that never answers costs a minute.
 
     Attributes:
-        attempts: the most, with the first one.
-        seconds: from the first attempt; no other one is begun later.
-        pause: seconds, the most before the second attempt; twice that before the third, and so on.
-        longest: seconds, the most before any. Each pause is drawn between nothing and its most (full jitter), so that
-            those who failed together do not come back together.
-        counts: how many attempts were made again, for each host.
+        max_attempts: attempts, the first one included.
+        max_seconds: seconds after the first attempt in which another one may begin.
+        first_pause: seconds before the second attempt at most; the limit doubles with each further attempt.
+        max_pause: seconds of any pause at most. Each pause is drawn between 0 and its limit (full jitter), so that
+            clients that failed together do not come back together.
+        counts: repeated attempts by host.
     """
 
-    attempts: int = 6
-    seconds: float = 60.0
-    pause: float = 0.2
-    longest: float = 10.0
+    max_attempts: int = 6
+    max_seconds: float = 60.0
+    first_pause: float = 0.2
+    max_pause: float = 10.0
     clock: Callable[[], float] = time.monotonic
-    sleep: Callable[[float, Ended | None], None] = _sleep
-    draw: Callable[[], float] = random.SystemRandom().random  # no generator that a fork copies
+    sleep: Callable[[float, Cancellation | None], None] = _sleep
+    draw: Callable[[], float] = random.SystemRandom().random  # has no state that a fork would copy
     counts: Counter[str] = field(default_factory=Counter)
 
-    def call(self, call: Callable[[int], T], what: str, ended: Ended | None = None) -> T:
-        """The result of `call`, which is told how often it has failed.
+    def run(self, call: Callable[[int], T], path: str, cancellation: Cancellation | None = None) -> T:
+        """Returns the result of `call`, whose argument is the number of failed attempts.
 
         Args:
-            call: raises an `OSError` where storage fails.
-            what: a path or URL, for what is logged.
-            ended: ends a pause, and all further attempts.
+            call: raises an `OSError` if storage fails.
+            path: a path or URL for the log.
+            cancellation: ends a pause and all further attempts.
 
         Raises:
-            OSError: that of the first attempt which failed for good; or one that says how many there were.
+            OSError: the first error that is not transient; or one that says how many attempts there were.
         """
-        begun = self.clock()
-        failed = 0
+        start = self.clock()
+        failures = 0
         while True:
             try:
-                return call(failed)
+                return call(failures)
             except OSError as error:
                 if not is_transient(error):
                     raise
-                failed += 1
-                pause = self.draw() * min(self.longest, self.pause * 2 ** (failed - 1))
-                spent = self.clock() - begun
-                if failed == self.attempts or spent + pause > self.seconds or (ended and not ended.empty()):
-                    raise OSError(f"{describe(error)}; {failed} attempts in {spent:.1f} s") from error
-                self._note(what, error)
-            self.sleep(pause, ended)
+                failures += 1
+                pause = self.draw() * min(self.max_pause, self.first_pause * 2 ** (failures - 1))
+                spent = self.clock() - start
+                cancelled = cancellation is not None and not cancellation.empty()
+                if failures == self.max_attempts or spent + pause > self.max_seconds or cancelled:
+                    raise OSError(f"{describe(error)}; {failures} attempts in {spent:.1f} s") from error
+                self._count(path, error)
+            self.sleep(pause, cancellation)
 
-    def _note(self, what: str, error: OSError) -> None:
-        """The first for a host is logged, then the 10th, the 100th and so on."""
-        host = _host(what)
+    def _count(self, path: str, error: OSError) -> None:
+        """Counts an attempt, and logs the first one for a host, the 10th, the 100th and so on."""
+        host = _host(path)
         self.counts[host] += 1
         count = self.counts[host]
         if str(count).strip("0") == "1":
-            before = f" (attempt {count} that is made again there)" if count > 1 else ""
-            _LOG.warning("%s: %s; trying again%s", redacted(what), describe(error), before)
+            note = f" (attempt {count} that is made again there)" if count > 1 else ""
+            _LOG.warning("%s: %s; trying again%s", redacted(path), describe(error), note)
 
 
-_policy = Retry()
+_policy = RetryPolicy()
 
 
-def retrying(call: Callable[[], T], what: str, ended: Ended | None = None) -> T:
-    """The result of `call`, made again where what failed may pass; see `Retry.call`."""
-    return _policy.call(lambda failed: call(), what, ended)
+def with_retries(call: Callable[[], T], path: str, cancellation: Cancellation | None = None) -> T:
+    """Returns the result of `call`, which is repeated after transient errors; see `RetryPolicy.run`."""
+    return _policy.run(lambda failures: call(), path, cancellation)
 
 
-def retrying_anew(first: Callable[[], T], anew: Callable[[], T], what: str, ended: Ended | None = None) -> T:
-    """The result of `first`, or else of `anew`, which opens what it needs again."""
-    return _policy.call(lambda failed: anew() if failed else first(), what, ended)
+def with_other_retries(
+    first: Callable[[], T], again: Callable[[], T], path: str, cancellation: Cancellation | None = None
+) -> T:
+    """Returns the result of `first`; or of `again` if that fails, which opens anew what it needs."""
+    return _policy.run(lambda failures: again() if failures else first(), path, cancellation)
 
 
-def retries() -> int:
-    """How many attempts were made again in this process."""
-    return sum(_policy.counts.values())
+def retry_count() -> int:
+    """How many attempts of this process were repeated ones."""
+    return _policy.counts.total()
 
 
-def _host(what: str) -> str:
-    scheme, separator, rest = redacted(what).rpartition("://")
+def _host(path: str) -> str:
+    scheme, separator, rest = redacted(path).rpartition("://")
     return scheme + separator + rest.split("/", 1)[0]

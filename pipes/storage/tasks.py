@@ -1,40 +1,45 @@
-"""Work done ahead of who needs it, by a few threads of this process, and the bytes that may wait for that."""
+"""Calls that a few threads of this process make early, and the budget of bytes for their results."""
 
 from __future__ import annotations
 
 import os
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
 T = TypeVar("T")
+U = TypeVar("U")
 
-THREADS = 32
-"""Requests at a time; most of that they wait."""
-BUDGET = 2**27
-"""Bytes that may be fetched ahead in one process."""
+MAX_THREADS = 32
+"""Requests at a time. The threads mostly wait, so there may be more of them than cores."""
+BUDGET_BYTES = 2**27
+"""Bytes that one process may fetch early."""
 
 
 class Task(Generic[T]):
-    """A call made by a thread ahead, or by who needs the result: whoever comes first. So nobody waits in a queue."""
+    """A call made by a thread of the pool or by the first caller of `result`, whichever comes first.
+
+    So a caller who needs the result never waits in the pool's queue.
+    """
 
     def __init__(self, call: Callable[[], T]) -> None:
         self._call: Callable[[], T] | None = call
-        self._claim = threading.Lock()  # taken for good by who makes the call
-        self._queued = False  # for a thread
+        self._claim = threading.Lock()  # acquired by the thread that makes the call, and never released
+        self._queued = False
         self._done = threading.Event()
         self._result: T | None = None
         self._error: BaseException | None = None
 
     def start(self) -> None:
-        """Lets a thread do it, where nobody has begun with it; again and again does no more."""
+        """Puts the call into the pool's queue, unless it is there or somebody has made it."""
         if not self._queued and not self._claim.locked():
             self._queued = True
             _pool.add(self)
 
     def run(self) -> None:
-        """Makes the call, if nobody has begun with it."""
+        """Makes the call, unless another thread has begun it."""
         if not self._claim.acquire(blocking=False):
             return
         try:
@@ -46,39 +51,57 @@ class Task(Generic[T]):
             self._done.set()
 
     def result(self) -> T:
-        """What the call gave; it is made here, or waited for."""
+        """Makes the call or waits for it; returns its result or raises its error."""
         self.run()
         self._done.wait()
         if self._error is not None:
             try:
                 raise self._error
             finally:
-                del self  # the error holds this frame
+                del self  # the error's traceback holds this frame
         return cast("T", self._result)
 
     @property
-    def finished(self) -> T | None:
-        """What the call gave, where it has been made."""
+    def result_if_done(self) -> T | None:
+        """The result, or None while the call has not returned."""
         return self._result
 
     def cancel(self) -> None:
-        """Nobody needs the result. It takes no lock that it would wait for: the garbage collector may call it."""
+        """Says that nobody needs the result. Never waits for a lock, so the garbage collector may call it."""
         if self._claim.acquire(blocking=False):
             self._call = None
 
 
+def in_threads(function: Callable[[T], U], items: Iterable[T]) -> Iterator[U]:
+    """Works as `map` does, in order, but several calls run at the same time; an error is raised in its turn."""
+    running: deque[Task[U]] = deque()
+    try:
+        for item in items:
+            task = Task(partial(function, item))
+            if running:  # this thread makes the first call: it may be the only one
+                task.start()
+            running.append(task)
+            if len(running) > MAX_THREADS:
+                yield running.popleft().result()
+        while running:
+            yield running.popleft().result()
+    finally:
+        for task in running:
+            task.cancel()
+
+
 class _Pool:
-    """Threads that run tasks in their order. Each ends when no task is waiting, so nobody has to end them."""
+    """Threads that run tasks in the order of the queue. A thread ends when the queue is empty, so none needs a stop."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._waiting: deque[Task[Any]] = deque()
+        self._queue: deque[Task[Any]] = deque()
         self._running = 0
 
     def add(self, task: Task[Any]) -> None:
         with self._lock:
-            self._waiting.append(task)
-            if self._running == THREADS:
+            self._queue.append(task)
+            if self._running == MAX_THREADS:
                 return
             self._running += 1
         threading.Thread(target=self._work, name="feedpipe-fetch").start()
@@ -90,42 +113,42 @@ class _Pool:
 
     def _next(self) -> Task[Any] | None:
         with self._lock:
-            if self._waiting:
-                return self._waiting.popleft()
+            if self._queue:
+                return self._queue.popleft()
             self._running -= 1
             return None
 
 
 class Budget:
-    """Bytes that may be held."""
+    """A number of bytes that all early fetches of a process share."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, size: int) -> None:
         self._lock = threading.Lock()
-        self._left = most
-        self._given: deque[int] = deque()
+        self._left = size
+        self._released: deque[int] = deque()
 
-    def take(self, size: int, *, needed: bool, leaving: int = 0) -> bool:
-        """Takes `size` bytes, if as many and `leaving` more are left, or they are needed; whether it did."""
+    def acquire(self, size: int, *, needed: bool, reserve: int = 0) -> bool:
+        """Takes `size` bytes if they and `reserve` more are left, or if they are needed; returns whether it did."""
         with self._lock:
-            while self._given:
-                self._left += self._given.popleft()
-            if size + leaving > self._left and not needed:
+            while self._released:
+                self._left += self._released.popleft()
+            if size + reserve > self._left and not needed:
                 return False
             self._left -= size
             return True
 
-    def give(self, size: int) -> None:
-        """Gives them back, without a lock: the garbage collector may call it in the midst of `take`."""
-        self._given.append(size)
+    def release(self, size: int) -> None:
+        """Gives bytes back. Takes no lock: the garbage collector may call it while `acquire` runs."""
+        self._released.append(size)
 
 
-def _begin() -> None:
+def _reset() -> None:
     global _pool, budget
     _pool = _Pool()
-    budget = Budget(BUDGET)
+    budget = Budget(BUDGET_BYTES)
 
 
 _pool: _Pool
 budget: Budget
-_begin()
-os.register_at_fork(after_in_child=_begin)  # a fork copies no threads
+_reset()
+os.register_at_fork(after_in_child=_reset)  # a forked process has none of the threads

@@ -11,12 +11,12 @@ from ..errors import ArgumentError, SourceError, with_call_site
 from ..sources.list_files import ListFiles
 from ..storage.error_messages import describe
 from ..storage.filesystem import locate
-from ..storage.output import TEMPORARY
+from ..storage.output import TEMPORARY_SUFFIX
 
 MANIFEST = "_manifest.jsonl"
 """The name of a manifest beside its files; no listing takes what begins with `_` for data."""
 
-_OURS = re.compile(rf"part-\d{{5,}}\.(parquet|tar)|\..*{re.escape(TEMPORARY)}|{re.escape(MANIFEST)}")
+_OURS = re.compile(rf"part-\d{{5,}}\.(parquet|tar)|\..*{re.escape(TEMPORARY_SUFFIX)}|{re.escape(MANIFEST)}")
 
 
 def prepare(folder: str, filesystem: object, root: Node, *, overwrite: bool) -> None:

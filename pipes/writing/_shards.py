@@ -15,8 +15,8 @@ from ..errors import ArgumentError, ArgumentTypeError, with_call_site
 from ..loader import Loader
 from ..pipe import Pipe
 from ..storage.filesystem import check_filesystem
-from ..storage.manifest import Manifest, columns, write_manifest
-from ..storage.output import Output, inside, output
+from ..storage.manifest import Manifest, manifest_schema, write_manifest
+from ..storage.output import Output, join_path, open_output
 from ._folder import MANIFEST, prepare
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class Shards:
     def file(self) -> Generator[Shard]:
         """The next file; it is there, and in the manifest, when the block has ended without an error."""
         name = f"part-{len(self._files):05d}.{self._ending}"
-        with output(inside(self._folder, name, self._filesystem), self._filesystem) as stream:
+        with open_output(join_path(self._folder, name, self._filesystem), self._filesystem) as stream:
             shard = Shard(stream, self._bar)
             yield shard
         self._files.append({"path": name, "bytes": shard.bytes, "rows": shard.rows, "sha256": shard.digest.hexdigest()})
@@ -155,7 +155,7 @@ class Shards:
         """Writes the manifest; its path."""
         import pyarrow as pa
 
-        path = inside(self._folder, MANIFEST, self._filesystem)
-        files = pa.Table.from_pylist(self._files, columns())
+        path = join_path(self._folder, MANIFEST, self._filesystem)
+        files = pa.Table.from_pylist(self._files, manifest_schema())
         write_manifest(Manifest(self._made_by, files), path, self._filesystem)
         return path

@@ -12,7 +12,7 @@ from ..storage.error_messages import describe
 from ..storage.file import File
 from ..storage.filesystem import check_filesystem
 from ..storage.manifest import Manifest, read_manifest
-from ..storage.threads import in_threads
+from ..storage.tasks import in_threads
 
 _BATCH = 2**14  # lines of the manifest that stand as Python objects at a time
 _PIECE = 2**20  # bytes read at a time
@@ -72,7 +72,7 @@ def _expected(manifest: Manifest, path: str, filesystem: object) -> Iterator[_Ex
     files = manifest.files.drop_columns(["path", "rows"]).append_column("path", manifest.paths(path, filesystem))
     for batch in files.to_batches(max_chunksize=_BATCH):
         for row in batch.to_pylist():
-            yield _Expected(File(row["path"], filesystem, None), row["bytes"], row["sha256"])
+            yield _Expected(File(row["path"], filesystem=filesystem, compression=None), row["bytes"], row["sha256"])
 
 
 def _problem(expected: _Expected) -> FeedpipeError | None:

@@ -38,13 +38,13 @@ TOGETHER = 16
 @pytest.fixture(autouse=True)
 def nothing_stays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What a failed run of another test holds until garbage is collected is not these tests' concern."""
-    budget, runs = tasks.Budget(tasks.BUDGET), set[object]()
+    budget, runs = tasks.Budget(tasks.BUDGET_BYTES), set[object]()
     monkeypatch.setattr(tasks, "budget", budget)
     monkeypatch.setattr(readahead, "_runs", runs)
     yield
     settle()
     assert not runs
-    assert budget.take(tasks.BUDGET, needed=False)
+    assert budget.acquire(tasks.BUDGET_BYTES, needed=False)
 
 
 def settle(*names: str) -> None:
@@ -328,12 +328,12 @@ def test_what_had_no_room_is_fetched_when_there_is(name: str) -> None:
     place = Elsewhere({f"files/{n:02d}": data for n in range(COUNT)})
     files = fp.list_files("files", filesystem=place.filesystem).open_files(filesystem=place.filesystem)
     blocks = bind(resolve(parse(files))).blocks(START, Context())
-    tasks.budget.take(tasks.BUDGET, needed=True)
+    tasks.budget.acquire(tasks.BUDGET_BYTES, needed=True)
     rows = len(next(blocks))
     settle()
     fetched = [path for path, begin, end in place.requests if end - begin > 2**19]
     assert fetched == ["files/00"]
-    tasks.budget.give(tasks.BUDGET)
+    tasks.budget.release(tasks.BUDGET_BYTES)
     while rows <= each:
         rows += len(next(blocks))
     settle()
@@ -377,8 +377,8 @@ def test_a_run_that_is_ended_early_leaves_nothing_open(name: str, dropped: bool)
 @pytest.mark.parametrize("name", ["bytes", "streamed", "shuffled"])
 def test_large_files_stay_within_the_budget(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     size, most, room = 2**13, 2**10, 2**13
-    monkeypatch.setattr(remote, "FIRST", most)
-    monkeypatch.setattr(remote, "MOST", most)
+    monkeypatch.setattr(remote, "FIRST_REQUEST_BYTES", most)
+    monkeypatch.setattr(remote, "MAX_REQUEST_BYTES", most)
     monkeypatch.setattr(tasks, "budget", tasks.Budget(room))
     place = Elsewhere({})
     pipe = PIPES[name](place)

@@ -175,9 +175,9 @@ def small_units() -> Iterator[None]:
 def small_requests() -> Iterator[None]:
     """As well, files of some KiB take many requests, and no more than one is begun ahead."""
     with small_units(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(remote, "FIRST", 2**9)
-        patch.setattr(remote, "MOST", 2**11)
-        patch.setattr(remote, "HOLE", 2**8)
+        patch.setattr(remote, "FIRST_REQUEST_BYTES", 2**9)
+        patch.setattr(remote, "MAX_REQUEST_BYTES", 2**11)
+        patch.setattr(remote, "MAX_GAP_BYTES", 2**8)
         patch.setattr(readahead, "FIRST", 1)
         patch.setattr(readahead, "MOST", 1)
         yield

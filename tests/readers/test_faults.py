@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(autouse=True)
 def many_requests(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """And nobody waits before another attempt."""
-    monkeypatch.setattr(retry, "_policy", retry.Retry(attempts=12, sleep=lambda seconds, ended: None))
+    monkeypatch.setattr(retry, "_policy", retry.RetryPolicy(max_attempts=12, sleep=lambda seconds, cancellation: None))
     with small_requests():
         yield
 

@@ -57,12 +57,12 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
 @pytest.fixture
 def s3(s3_server: S3, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3]:
     """An S3 server, which plain `s3://` URLs lead to while the test runs."""
-    from feedpipe.storage.filesystem import _opened
+    from feedpipe.storage.filesystem import _connect
 
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
     for name, value in s3_server.environment.items():
         monkeypatch.setenv(name, value)
-    _opened.cache_clear()  # what another test has opened leads elsewhere
+    _connect.cache_clear()  # what another test has opened leads elsewhere
     yield s3_server
-    _opened.cache_clear()
+    _connect.cache_clear()

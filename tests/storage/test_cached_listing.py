@@ -13,7 +13,7 @@ import feedpipe as fp
 from feedpipe.core.graph import walk
 from feedpipe.engine.stage import resolve
 from feedpipe.errors import ArgumentError, DataError, SourceError
-from feedpipe.storage.manifest import Manifest, columns, write_manifest
+from feedpipe.storage.manifest import Manifest, manifest_schema, write_manifest
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_the_manifest_of_a_writer(here: Path) -> None:
 
 def test_digests_of_many_files_agree(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("listing", "cached_listing"):
-        monkeypatch.setattr(f"feedpipe.storage.{module}.BATCH", 4)
+        monkeypatch.setattr(f"feedpipe.storage.{module}.BATCH_FILES", 4)
     manifest = fp.write_parquet(fp.from_sequence(range(10)).map(lambda i: {"id": i}), "out", rows_per_file=1)
     assert identity(fp.list_files("out", manifest=manifest)) == identity(fp.list_files("out"))
 
@@ -139,14 +139,16 @@ def test_digests_of_many_files_agree(here: Path, monkeypatch: pytest.MonkeyPatch
 def test_the_manifest_of_a_writer_that_wrote_nothing(here: Path) -> None:
     manifest = "out/_manifest.jsonl"
     (here / "out").mkdir()
-    write_manifest(Manifest("write_parquet", columns().empty_table()), manifest)  # as versions before this one did
+    write_manifest(
+        Manifest("write_parquet", manifest_schema().empty_table()), manifest
+    )  # as versions before this one did
     with pytest.raises(SourceError, match=r"names no file: `write_parquet` wrote no row"):
         len(fp.list_files("out", manifest=manifest))
 
 
 def test_no_password_is_kept(here: Path) -> None:
     pipe = fp.list_files("s3://user:secret@bucket/*.csv", manifest="m.jsonl")
-    with pytest.raises(ArgumentError, match="`manifest` would keep the password that `paths` holds") as error:
+    with pytest.raises(ArgumentError, match="`manifest` would keep the password in `paths`") as error:
         len(pipe)
     assert "secret" not in str(error.value)
     assert not (here / "m.jsonl").exists()

@@ -26,9 +26,9 @@ LINES = "".join(f"{row}\n" for row in range(ROWS)).encode()
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """pyarrow's client makes its own; files of some hundred KiB take some requests."""
-    monkeypatch.setattr(retry, "_policy", retry.Retry(sleep=lambda seconds, ended: None))
-    monkeypatch.setattr(remote, "FIRST", 2**12)
-    monkeypatch.setattr(remote, "MOST", 2**15)
+    monkeypatch.setattr(retry, "_policy", retry.RetryPolicy(sleep=lambda seconds, cancellation: None))
+    monkeypatch.setattr(remote, "FIRST_REQUEST_BYTES", 2**12)
+    monkeypatch.setattr(remote, "MAX_REQUEST_BYTES", 2**15)
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_trouble_that_passes(server: S3, proxy: Proxy, fault: Fault, caplog: pyt
         table = list(fp.read_parquet("faults/table.parquet", filesystem=client(server, proxy)))
         assert table == [{"a": row, "b": str(row)} for row in range(ROWS)]
     assert proxy.counts[fault.kind] > 0
-    assert retry.retries() > 0
+    assert retry.retry_count() > 0
     assert [record.levelno for record in caplog.records if record.name == "feedpipe"][:1] == [logging.WARNING]
 
 
@@ -91,7 +91,7 @@ def test_trouble_that_does_not(server: S3, proxy: Proxy) -> None:
 @pytest.mark.parametrize("size", [10, 50_000])
 def test_an_object_that_becomes_shorter(server: S3, proxy: Proxy, size: int) -> None:
     server.put("faults", {"long.txt": 10 * LINES})
-    with fp.File("faults/long.txt", client(server, proxy)).open() as stream:
+    with fp.File("faults/long.txt", filesystem=client(server, proxy)).open() as stream:
         stream.read(10)
         server.put("faults", {"long.txt": LINES[:size]})
         with pytest.raises(SourceError, match=r"faults/long\.txt (has changed while|cannot be read after byte \d+)"):

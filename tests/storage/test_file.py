@@ -42,7 +42,7 @@ def test_is_a_stream_like_any_other(path: Path) -> None:
 
 
 def test_is_small_and_picklable(path: Path) -> None:
-    file = fp.File(str(path), fs.LocalFileSystem(), "gzip")
+    file = fp.File(str(path), filesystem=fs.LocalFileSystem(), compression="gzip")
     again = pickle.loads(pickle.dumps(file))
     assert again == file
     assert len(pickle.dumps(fp.File("a"))) < 200
@@ -50,7 +50,7 @@ def test_is_small_and_picklable(path: Path) -> None:
 
 def test_repr() -> None:
     assert repr(fp.File("a.csv")) == "File('a.csv')"
-    file = fp.File("a.csv", fsspec.filesystem("memory"), None)
+    file = fp.File("a.csv", filesystem=fsspec.filesystem("memory"), compression=None)
     assert repr(file) == "File('a.csv', filesystem=<MemoryFileSystem>, compression=None)"
 
 

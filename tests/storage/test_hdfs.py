@@ -24,7 +24,7 @@ pytestmark = pytest.mark.hdfs
 def attempts(most: int) -> Iterator[None]:
     """Without pauses; in the process of the client, where the body of a test runs."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(retry, "_policy", retry.Retry(attempts=most, sleep=lambda seconds, ended: None))
+        patch.setattr(retry, "_policy", retry.RetryPolicy(max_attempts=most, sleep=lambda seconds, cancellation: None))
         yield
 
 

@@ -220,9 +220,9 @@ def test_many_files_are_held_as_columns(tmp_path: Path) -> None:
 def test_any_glob_is_a_pattern(glob: str) -> None:
     import re
 
-    from feedpipe.storage.listing import _part
+    from feedpipe.storage.listing import _part_regex
 
-    pattern = re.compile(_part(glob, last=True))
+    pattern = re.compile(_part_regex(glob, last=True))
     if not any(char in glob for char in "[]*?"):
         assert pattern.fullmatch(glob)
     if not any(char in glob for char in "[]\\^"):

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feedpipe.errors import DataError, MissingError, SourceError
-from feedpipe.storage.manifest import Manifest, columns, read_manifest, write_manifest
+from feedpipe.storage.manifest import Manifest, manifest_schema, read_manifest, write_manifest
 
 FILES = [
     {"path": "part-00000.parquet", "bytes": 12, "rows": 3, "sha256": "ab"},
@@ -22,7 +22,7 @@ FILES = [
 
 
 def made(files: list[dict[str, Any]] = FILES, by: str = "list_files", **details: Any) -> Manifest:
-    return Manifest(by, pa.Table.from_pylist(files, columns()), details)
+    return Manifest(by, pa.Table.from_pylist(files, manifest_schema()), details)
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_many_lines_are_one_table(tmp_path: Path) -> None:
     paths = [f"folder/{i:07}.jpg" for i in range(50_000)]
     files = pa.table({"path": paths, "bytes": range(50_000), "rows": [None] * 50_000, "sha256": [None] * 50_000})
     path = str(tmp_path / "m.jsonl")
-    write_manifest(Manifest("list_files", files.cast(columns())), path)
+    write_manifest(Manifest("list_files", files.cast(manifest_schema())), path)
     assert read_manifest(path).paths(path).to_pylist() == paths
     assert read_manifest(path).files["bytes"].to_pylist() == list(range(50_000))
 

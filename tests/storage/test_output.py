@@ -11,17 +11,17 @@ import pytest
 
 import feedpipe as fp
 from feedpipe.errors import SourceError
-from feedpipe.storage.output import Output, folder_of, inside, output
+from feedpipe.storage.output import Output, folder_of, join_path, open_output
 
 
 def test_a_file_is_there_when_it_is_whole(tmp_path: Path) -> None:
     path = str(tmp_path / "a.txt")
-    with output(path) as stream:
+    with open_output(path) as stream:
         stream.write(b"one")
         assert not os.path.exists(path)
         stream.write(b"two")
     assert Path(path).read_bytes() == b"onetwo"
-    with output(path) as stream:
+    with open_output(path) as stream:
         stream.write(b"three")
     assert Path(path).read_bytes() == b"three"
     assert os.listdir(tmp_path) == ["a.txt"]
@@ -29,7 +29,7 @@ def test_a_file_is_there_when_it_is_whole(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SourceError])
 def test_an_error_leaves_nothing(tmp_path: Path, error: type[BaseException]) -> None:
-    with pytest.raises(error, match="on the way"), output(str(tmp_path / "a.txt")) as stream:
+    with pytest.raises(error, match="on the way"), open_output(str(tmp_path / "a.txt")) as stream:
         stream.write(b"one")
         raise error("on the way")
     assert os.listdir(tmp_path) == []
@@ -61,7 +61,7 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writer: An
 
 def test_what_cannot_be_opened(tmp_path: Path) -> None:
     path = str(tmp_path / "none" / "a.txt")
-    with pytest.raises(SourceError, match="none/a.txt cannot be written: No such file or directory"), output(path):
+    with pytest.raises(SourceError, match="none/a.txt cannot be written: No such file or directory"), open_output(path):
         pass
 
 
@@ -76,11 +76,11 @@ def test_what_cannot_be_opened(tmp_path: Path) -> None:
     ],
 )
 def test_names_in_folders(folder: str, path: str) -> None:
-    assert inside(folder, "m") == path
+    assert join_path(folder, "m") == path
     assert folder_of(path) == folder
 
 
 def test_names_on_a_given_file_system() -> None:
-    assert inside("a?b=c", "m", object()) == "a?b=c/m"
+    assert join_path("a?b=c", "m", object()) == "a?b=c/m"
     assert folder_of("a?b=c/m", object()) == "a?b=c"
     assert folder_of("m") == "."

@@ -20,7 +20,7 @@ from pyarrow import parquet
 import feedpipe as fp
 from feedpipe.errors import DataError, MissingError, SourceError
 from feedpipe.storage import remote, retry, tasks
-from feedpipe.storage.remote import AHEAD, RemoteFile, RemoteRanges, RemoteStream
+from feedpipe.storage.remote import REQUESTS_AHEAD, RemoteFile, RemoteRanges, RemoteStream
 
 from .elsewhere import Elsewhere
 
@@ -29,23 +29,23 @@ DATA = random.Random(1).randbytes(3_000_000)
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retry, "_policy", retry.Retry(attempts=3, sleep=lambda seconds, ended: None))
+    monkeypatch.setattr(retry, "_policy", retry.RetryPolicy(max_attempts=3, sleep=lambda seconds, cancellation: None))
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests of some KiB, so that files of some KiB take many."""
-    monkeypatch.setattr(remote, "FIRST", 2**10)
-    monkeypatch.setattr(remote, "MOST", 2**13)
-    monkeypatch.setattr(remote, "HOLE", 2**8)
+    monkeypatch.setattr(remote, "FIRST_REQUEST_BYTES", 2**10)
+    monkeypatch.setattr(remote, "MAX_REQUEST_BYTES", 2**13)
+    monkeypatch.setattr(remote, "MAX_GAP_BYTES", 2**8)
 
 
 @pytest.fixture(autouse=True)
 def budget_is_given_back() -> Iterator[None]:
     budget = tasks.budget
     yield
-    until(lambda: budget.take(tasks.BUDGET, needed=False))
-    budget.give(tasks.BUDGET)
+    until(lambda: budget.acquire(tasks.BUDGET_BYTES, needed=False))
+    budget.release(tasks.BUDGET_BYTES)
 
 
 def file_of(place: Elsewhere, name: str = "a") -> RemoteFile:
@@ -72,9 +72,9 @@ def until(fact: Callable[[], bool]) -> None:
 def test_law_it_reads_as_a_file_in_memory(steps, part, size: int) -> None:
     data = DATA[:size]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(remote, "FIRST", 2**10)
-        patch.setattr(remote, "MOST", 2**13)
-        patch.setattr(retry, "_policy", retry.Retry(sleep=lambda seconds, ended: None))
+        patch.setattr(remote, "FIRST_REQUEST_BYTES", 2**10)
+        patch.setattr(remote, "MAX_REQUEST_BYTES", 2**13)
+        patch.setattr(retry, "_policy", retry.RetryPolicy(sleep=lambda seconds, cancellation: None))
         raw = RemoteStream(file_of(Elsewhere({"a": data})), part and range(*part))
         with io.BufferedReader(raw, 4096) as ours, io.BytesIO(data) as theirs:
             for step in steps:
@@ -94,7 +94,7 @@ def test_requests_grow_and_are_made_ahead(small: None) -> None:
     assert stream.read(10) == DATA[:10]
     assert place.requests == [("a", 0, 1024)]  # who looks at the head gets no more
     stream.read(2000)
-    until(lambda: len(place.requests) == 2 + AHEAD)
+    until(lambda: len(place.requests) == 2 + REQUESTS_AHEAD)
     assert sorted(place.requests)[1:4] == [("a", 1024, 5120), ("a", 5120, 13312), ("a", 13312, 21504)]
     assert stream.read() == DATA[2010:100_000]
     asked = sorted(place.requests)
@@ -159,8 +159,8 @@ def test_closing_leaves_nothing(small: None) -> None:
 )
 def test_law_of_ranges(parts, reads) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(remote, "MOST", 2**12)
-        patch.setattr(remote, "HOLE", 2**8)
+        patch.setattr(remote, "MAX_REQUEST_BYTES", 2**12)
+        patch.setattr(remote, "MAX_GAP_BYTES", 2**8)
         ranges = RemoteRanges(
             file_of(Elsewhere({"a": DATA[:50_000]})), [(a, min(b, 50_000)) for a, b in parts if a < min(b, 50_000)]
         )
@@ -197,7 +197,7 @@ def test_cut_bodies_are_asked_for_again(small: None) -> None:
     place.before = cut
     with RemoteStream(file_of(place)) as stream:
         assert stream.read() == DATA[:50_000]
-    assert retry.retries() > 0
+    assert retry.retry_count() > 0
 
 
 def test_an_error_names_the_byte_and_comes_after_the_bytes_before(small: None) -> None:
@@ -240,10 +240,10 @@ def test_a_file_of_one_request_is_not_looked_up_again() -> None:
 def test_a_file_that_has_changed_since_it_was_listed(tmp_path: Path) -> None:
     place = Elsewhere({"a": b"12345"})
     (tmp_path / "a").write_bytes(b"12345")
-    for file in (fp.File("a", place.filesystem, listed=4), fp.File(str(tmp_path / "a"), listed=4)):
+    for file in (fp.File("a", filesystem=place.filesystem, listed=4), fp.File(str(tmp_path / "a"), listed=4)):
         with pytest.raises(SourceError, match="has changed since it was listed: it had 4 bytes then, and has 5"):
             file.open()
-    assert fp.File("a", place.filesystem, listed=5).open().read() == b"12345"
+    assert fp.File("a", filesystem=place.filesystem, listed=5).open().read() == b"12345"
     gc.collect()
     assert place.open == 0
 
@@ -294,7 +294,7 @@ def test_a_network_that_fails_is_no_damaged_file(small: None) -> None:
 
     place.before = reset
     with pytest.raises(SourceError, match=r"a\.txt\.gz cannot be read after byte \d+: reset; 3 attempts") as error:
-        fp.File("a.txt.gz", place.filesystem).open().read()
+        fp.File("a.txt.gz", filesystem=place.filesystem).open().read()
     assert not isinstance(error.value, DataError)
 
 

@@ -101,7 +101,7 @@ def test_an_object_that_vanishes(s3: S3) -> None:
 
 @pytest.mark.slow
 def test_a_server_that_is_not_there(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retry, "_policy", retry.Retry(attempts=1))
+    monkeypatch.setattr(retry, "_policy", retry.RetryPolicy(max_attempts=1))
     with Proxy(s3.endpoint) as proxy:
         gone = proxy.endpoint
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{gone}")

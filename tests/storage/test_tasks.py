@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from feedpipe.storage import tasks
-from feedpipe.storage.tasks import THREADS, Budget, Task
+from feedpipe.storage.tasks import MAX_THREADS, Budget, Task
 
 
 def test_who_comes_first_makes_the_call() -> None:
@@ -30,12 +30,12 @@ def test_a_thread_makes_it_ahead() -> None:
     task.start()
     assert made.wait(30)
     assert task.result() == "feedpipe-fetch"
-    assert task.finished == "feedpipe-fetch"
+    assert task.result_if_done == "feedpipe-fetch"
 
 
 def test_who_needs_a_result_waits_in_no_queue() -> None:
     go = threading.Event()
-    held = [Task(go.wait) for _ in range(THREADS)]
+    held = [Task(go.wait) for _ in range(MAX_THREADS)]
     for task in held:
         task.start()
     late = Task(lambda: "made here")
@@ -51,12 +51,12 @@ def test_an_error_is_raised_where_the_result_is_asked_for() -> None:
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):
             task.result()
-    assert task.finished is None
+    assert task.result_if_done is None
 
 
 def test_what_is_cancelled_is_not_begun() -> None:
     go, calls = threading.Event(), []
-    held = [Task(go.wait) for _ in range(THREADS)]
+    held = [Task(go.wait) for _ in range(MAX_THREADS)]
     for task in held:
         task.start()
     late = Task(lambda: calls.append(1))
@@ -71,32 +71,32 @@ def test_what_is_cancelled_is_not_begun() -> None:
 
 def test_budget() -> None:
     budget = Budget(10)
-    assert budget.take(6, needed=False)
-    assert not budget.take(6, needed=False)
-    assert budget.take(6, needed=True)
-    budget.give(6)
-    assert not budget.take(5, needed=False)
-    assert not budget.take(2, needed=False, leaving=3)
-    assert budget.take(2, needed=False, leaving=2)
-    assert budget.take(2, needed=False)
+    assert budget.acquire(6, needed=False)
+    assert not budget.acquire(6, needed=False)
+    assert budget.acquire(6, needed=True)
+    budget.release(6)
+    assert not budget.acquire(5, needed=False)
+    assert not budget.acquire(2, needed=False, reserve=3)
+    assert budget.acquire(2, needed=False, reserve=2)
+    assert budget.acquire(2, needed=False)
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_fork_has_threads_of_its_own() -> None:
     go = threading.Event()
-    held = [Task(go.wait) for _ in range(THREADS)]
+    held = [Task(go.wait) for _ in range(MAX_THREADS)]
     for task in held:
         task.start()
-    tasks.budget.take(10, needed=False)
+    tasks.budget.acquire(10, needed=False)
     gc.collect()
     child = os.fork()
     if child == 0:  # here all those threads are gone
         made = threading.Event()
         Task(made.set).start()
-        os._exit(0 if made.wait(30) and tasks.budget.take(tasks.BUDGET, needed=False) else 1)
+        os._exit(0 if made.wait(30) and tasks.budget.acquire(tasks.BUDGET_BYTES, needed=False) else 1)
     _, status = os.waitpid(child, 0)
     go.set()
-    tasks.budget.give(10)
+    tasks.budget.release(10)
     assert os.waitstatus_to_exitcode(status) == 0
 
 

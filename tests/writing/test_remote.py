@@ -35,11 +35,11 @@ def check(folder: str, filesystem: object = None) -> None:
 
 def check_manifest(paths: str, manifest: str, filesystem: object = None) -> None:
     """A manifest is made by the first, used by the second, and stays the first's where two have made it at once."""
-    from feedpipe.storage.cached_listing import _made
+    from feedpipe.storage.cached_listing import _list_and_write
     from feedpipe.storage.listing import Selection
 
     first = list(fp.list_files(paths, manifest=manifest, filesystem=filesystem))
-    _made(Selection(paths, filesystem=filesystem, manifest=manifest), manifest)
+    _list_and_write(Selection(paths, filesystem=filesystem, manifest=manifest), manifest)
     assert list(fp.list_files(paths, manifest=manifest, filesystem=filesystem)) == first
     fp.verify(manifest, filesystem=filesystem)
 

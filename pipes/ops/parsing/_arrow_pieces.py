@@ -66,7 +66,7 @@ class Pieces:
     ) -> AbstractContextManager[Iterator[tuple[tuple[Block, int, RecordBatch], _Begun]]]:
         """The units in blocks, each with its block and its place there; files that lie far are opened ahead."""
         units = ((block, index, cast("RecordBatch", unit)) for block in blocks for index, unit in enumerate(block.rows))
-        return begun_ahead(units, self._begin, lambda item: self._threads and not item[2].file.is_near())
+        return begun_ahead(units, self._begin, lambda item: self._threads and not item[2].file.is_local())
 
     def of(self, unit: RecordBatch, opened: _Begun, number: int, start: int) -> Iterator[Piece]:
         """The rows of a unit behind the first `start` of its batch `number`."""

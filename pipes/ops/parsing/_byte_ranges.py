@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 from ...errors import Origin, SourceError
 from ...formats.text.chunks import TO_END, ChunkReader, Format
 from ...storage.file import File
-from ...storage.threads import in_threads
+from ...storage.tasks import in_threads
 from ._units import Units
 
 RANGE = 2**25

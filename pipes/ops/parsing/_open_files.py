@@ -14,8 +14,7 @@ from ...errors import ArgumentTypeError, FeedpipeError, with_call_site
 from ...formats.text.streams import FAILURES, broken
 from ...storage.file import WHOLE, File, Stream
 from ...storage.listing import Listing
-from ...storage.tasks import Task
-from ...storage.threads import in_threads
+from ...storage.tasks import Task, in_threads
 
 if TYPE_CHECKING:
     from ...engine.stage import Stage
@@ -32,11 +31,11 @@ class OpenTask(Task[Stream]):
         self.file = file
 
     def start(self) -> None:
-        stream = self.finished
+        stream = self.result_if_done
         if stream is None:
             super().start()
         elif stream.remote is not None:
-            stream.remote.begin()
+            stream.remote.start_reading()
 
 
 class _InFile(Protocol):
@@ -78,7 +77,7 @@ class OpenFileCache(Generic[U, T]):
         """The task that opens the file of a unit, for a thread to run."""
         key = _key(unit)
         if key not in self._tasks:
-            room = _MAX_OPEN_FILES if unit.file.is_near() else _MAX_OPEN_FILES + MOST  # read-ahead opens more of them
+            room = _MAX_OPEN_FILES if unit.file.is_local() else _MAX_OPEN_FILES + MOST  # read-ahead opens more of them
             while len(self._tasks) >= room:
                 self._close_oldest()
             self._tasks[key] = Task(partial(self._open, unit))
@@ -92,8 +91,8 @@ class OpenFileCache(Generic[U, T]):
     def _close_oldest(self) -> None:
         _, task = self._tasks.popitem(last=False)
         task.cancel()
-        if task.finished is not None:
-            self._close(task.finished)
+        if task.result_if_done is not None:
+            self._close(task.result_if_done)
 
 
 def _key(unit: _InFile) -> tuple[int, str, int]:
@@ -124,7 +123,7 @@ def read_whole_files(files: Sequence[File], task: OpenTask | None = None, *, thr
     """
     if task is not None:
         return iter([read_whole(task.file, task)])
-    if threads and files and not files[0].is_near():
+    if threads and files and not files[0].is_local():
         return in_threads(read_whole, files)
     return map(read_whole, files)
 
@@ -132,7 +131,10 @@ def read_whole_files(files: Sequence[File], task: OpenTask | None = None, *, thr
 def listed_files(listing: Listing, filesystem: object) -> list[File]:
     """Handles on the files of a listing. They are read as they are, without decompression."""
     paths, sizes = cast("list[str]", listing.paths.to_pylist()), cast("list[int]", listing.sizes.to_pylist())
-    return [File(path, filesystem, None, None if size < 0 else size) for path, size in zip(paths, sizes, strict=True)]
+    return [
+        File(path, filesystem=filesystem, compression=None, listed=None if size < 0 else size)
+        for path, size in zip(paths, sizes, strict=True)
+    ]
 
 
 def has_fixed_order(pipe: Pipe[File]) -> bool:

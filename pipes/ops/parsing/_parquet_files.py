@@ -43,7 +43,7 @@ class _Begun(Task[_Source]):
     """Opens a file; a row group is then on its way, as far as the budget has room."""
 
     def start(self) -> None:
-        source = self.finished
+        source = self.result_if_done
         if source is None:
             super().start()
         elif isinstance(source.stream, RemoteRanges):
@@ -71,7 +71,7 @@ class OpenFiles:
     ) -> AbstractContextManager[Iterator[tuple[tuple[Block, int, RowGroup], Task[_Source]]]]:
         """The row groups in blocks, each with its block and its place there; those that lie far are fetched ahead."""
         groups = ((block, index, cast("RowGroup", group)) for block in blocks for index, group in enumerate(block.rows))
-        return begun_ahead(groups, self._begin, lambda item: self._threads and not item[2].file.is_near())
+        return begun_ahead(groups, self._begin, lambda item: self._threads and not item[2].file.is_local())
 
     def pieces(self, group: RowGroup, source: Task[_Source], inside: int) -> Iterator[Piece]:
         """The rows of a row group without the first `inside`."""

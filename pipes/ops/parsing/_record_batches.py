@@ -12,8 +12,8 @@ import numpy as np
 from ...errors import DataError
 from ...formats.arrow.ipc import ArrowIpc, Batch, Footer, Names, read_names
 from ...storage.file import File, Stream
-from ...storage.retry import Ended
-from ...storage.threads import in_threads
+from ...storage.retry import Cancellation
+from ...storage.tasks import in_threads
 from ._counted_units import UNKNOWN, CountedUnits
 
 STREAM = -1
@@ -81,7 +81,7 @@ class RecordBatches(CountedUnits[ArrowIpc, RecordBatch]):
 
 def _batches(footer: Footer, stream: Stream) -> list[Batch]:
     if stream.remote is not None:
-        return footer.batches(partial(stream.remote.file.read, ended=Ended()), in_threads)
+        return footer.batches(partial(stream.remote.file.read, cancellation=Cancellation()), in_threads)
 
     def read(offset: int, size: int) -> bytes:
         stream.seek(offset)

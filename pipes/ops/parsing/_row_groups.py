@@ -12,7 +12,7 @@ from ...formats.parquet.file import ParquetFile
 from ...formats.parquet.footer import Footer, read_footer
 from ...formats.parquet.options import Parquet
 from ...storage.file import File
-from ...storage.threads import in_threads
+from ...storage.tasks import in_threads
 from ._counted_units import CountedUnits
 
 

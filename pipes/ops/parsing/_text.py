@@ -63,7 +63,7 @@ class Parse(Operator):
         block_size, growth = context.block_size(), Growth()
         blocks = stage.input.blocks(Cursor.of(source), context)
         parts = ((block, index, cast("ByteRange", part)) for block in blocks for index, part in enumerate(block.rows))
-        with begun_ahead(parts, _begin, lambda item: context.threads and not item[2].file.is_near()) as begun:
+        with begun_ahead(parts, _begin, lambda item: context.threads and not item[2].file.is_local()) as begun:
             for (block, index, part), opened in begun:
                 here = block.at.advance(index).plain
                 after = block.at.advance(index + 1) if index + 1 < len(block) else block.end

@@ -15,7 +15,7 @@ from ...core.operator import Columns, Operator, Order
 from ...core.rows import BlockRows, Indices
 from ...errors import ArgumentError, DataError, Origin, SourceError
 from ...storage.file import File
-from ...storage.threads import in_threads
+from ...storage.tasks import in_threads
 from ._open_files import at_call_site, check_file
 from ._unit_table import UnitTable
 

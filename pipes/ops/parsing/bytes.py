@@ -43,7 +43,7 @@ class ParseBytes(Operator):
     def begin(self, stage: Stage, index: int, context: Context) -> OpenTask | None:
         (value,) = stage.input.rows(range(index, index + 1), context)
         file = check_file(stage, self.kind, value)
-        return None if file.is_near() else OpenTask(file)
+        return None if file.is_local() else OpenTask(file)
 
     def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
         opened = cast("OpenTask | None", stage.begun(indices, context))
@@ -71,7 +71,7 @@ class ParseBytes(Operator):
         """The blocks; those of files that lie far in parts of one file, which is to be begun."""
         for block in blocks:
             first = block.rows[0]
-            if not context.threads or not isinstance(first, File) or first.is_near():
+            if not context.threads or not isinstance(first, File) or first.is_local():
                 yield block, Together()
                 continue
             for index, value in enumerate(block.rows):

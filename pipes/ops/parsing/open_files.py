@@ -69,7 +69,7 @@ class OpenFiles(Operator):
         if not isinstance(path, (str, os.PathLike)):
             raise ArgumentTypeError(f"`open_files` takes paths but got: {path!r}")
         listed = path.size if isinstance(path, ListedPath) and path.size >= 0 else None
-        return File(str(os.fspath(path)), self.filesystem, self.compression, listed)
+        return File(str(os.fspath(path)), filesystem=self.filesystem, compression=self.compression, listed=listed)
 
     def _refused(self, stage: Stage, error: Exception) -> Exception:
         return ArgumentTypeError(with_call_site(str(error), stage.node.call_site))

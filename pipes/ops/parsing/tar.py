@@ -49,7 +49,7 @@ class ParseTar(Operator):
         block_size = context.block_size()
         blocks = stage.input.blocks(Cursor.of(source), context)
         files = ((block, k, check_file(stage, self.kind, v)) for block in blocks for k, v in enumerate(block.rows))
-        with begun_ahead(files, _begin, lambda item: context.threads and not item[2].is_near()) as begun:
+        with begun_ahead(files, _begin, lambda item: context.threads and not item[2].is_local()) as begun:
             for (block, index, file), opened in begun:
                 here = block.at.advance(index).plain
                 after = block.at.advance(index + 1) if index + 1 < len(block) else block.end

@@ -30,7 +30,7 @@ from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, Feedpip
 from feedpipe.formats.arrow.file import ArrowFile
 from feedpipe.ops.parsing import _arrow_rows
 from feedpipe.storage.remote import RemoteFile
-from feedpipe.storage.retry import Ended
+from feedpipe.storage.retry import Cancellation
 from feedpipe.testing import check_operator, same
 
 from ...storage.elsewhere import Elsewhere
@@ -579,12 +579,12 @@ def test_the_heads_of_batches_that_lie_far_are_read_some_at_a_time(monkeypatch: 
     numbers = itertools.count()
     read = RemoteFile.read
 
-    def wait(self: RemoteFile, start: int, size: int, ended: Ended) -> bytes:
+    def wait(self: RemoteFile, start: int, size: int, cancellation: Cancellation) -> bytes:
         if size < 1_000:
             heads.append(start)
             if 10 <= next(numbers) < 26:
                 together.wait()
-        return read(self, start, size, ended)
+        return read(self, start, size, cancellation)
 
     monkeypatch.setattr(RemoteFile, "read", wait)
     assert len(fp.read_arrow("a.arrow", filesystem=place.filesystem)) == 40

@@ -185,7 +185,7 @@ def test_a_file_that_is_not_there_fails_in_its_turn(tmp_path):
 def test_a_file_whose_storage_says_no_size_is_one_range(tmp_path, monkeypatch, ranges):
     (tmp_path / "a.txt").write_text("1\n2\n3\n")
     ranges(2)
-    monkeypatch.setattr("feedpipe.storage.file.looked_up", lambda *_: [FileInfo("a.txt", FileType.File)])
+    monkeypatch.setattr("feedpipe.storage.file.file_infos", lambda *_: [FileInfo("a.txt", FileType.File)])
     pipe = opened([tmp_path / "a.txt"]).parse_lines()
     assert units(pipe) == [("a.txt", 0, TO_END)]
     assert list(pipe) == ["1", "2", "3"]
