@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 import cloudpickle
+import numpy as np
 import pytest
 
 import feedpipe as fp
@@ -126,6 +127,26 @@ def test_neither_rows_nor_blocks(pipe: fp.Pipe[int]) -> None:
 
 
 @dataclass(frozen=True)
+class Mirrored(Operator):
+    kind: ClassVar[str] = "mirrored"
+    order: ClassVar[Order] = Order.GLOBAL
+
+    def length(self, stage: Stage) -> int | None:
+        return stage.input.length
+
+    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
+        length = stage.input.length or 0
+        return stage.input.rows(np.array([length - 1 - int(index) for index in indices]), context)
+
+
+def test_rows_alone_are_enough_where_the_input_is_indexed(pipe: fp.Pipe[int]) -> None:
+    mirrored: fp.Pipe[int] = pipe.then(Mirrored())
+    assert mirrored.indexed and list(mirrored) == [4, 3, 2, 1, 0] and mirrored[1] == 3
+    with pytest.raises(PlanError, match=r"`\.mirrored\(\)` gives rows by position only.*`\.load\(\)`" + HERE):
+        pipe.filter(bool).then(Mirrored())
+
+
+@dataclass(frozen=True)
 class Letters(Operator):
     kind: ClassVar[str] = "letters"
 
@@ -149,9 +170,6 @@ def test_a_source_needs_no_order(capsys: pytest.CaptureFixture[str]) -> None:
 @dataclass(frozen=True)
 class Endless(Operator):
     kind: ClassVar[str] = "endless"
-
-    def indexed(self, inputs: Sequence[bool]) -> bool:
-        return True
 
     def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
         return list(indices)

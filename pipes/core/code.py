@@ -35,7 +35,7 @@ def step_code(op: Operator, others: Sequence[str] = (), *, source: bool) -> str:
         source: whether it has no input.
     """
     if type(op).__module__.partition(".")[0] == PACKAGE:
-        name, rest = op.call()[:-1].split("(", 1)
+        name, rest = (op.call() or call_code(op))[:-1].split("(", 1)
         arguments = [*others, *([rest] if rest else [])]
     else:
         name = "Pipe.source" if source else "then"

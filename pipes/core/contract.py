@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from weakref import WeakSet
 
-from ..errors import ArgumentTypeError, CallSite, with_call_site
+from ..errors import ArgumentTypeError, CallSite, PlanError, with_call_site
+from .code import step_code
 from .operator import Operator, Order
 
 _accepted: WeakSet[type] = WeakSet()  # classes: each is checked once
@@ -20,6 +21,18 @@ def check_contract(op: object, *, reads_inputs: bool, call_site: CallSite | None
         _accepted.add(kind)
     if reads_inputs and not isinstance(getattr(op, "order", None), Order):
         raise ArgumentTypeError(with_call_site(_order_rule(op), call_site))
+
+
+def check_streamed(op: Operator, call_site: CallSite | None) -> None:
+    """Raises a `PlanError` if an operator that only gives rows by position reads from a streamed pipe."""
+    if type(op).blocks is Operator.blocks:
+        raise PlanError(
+            with_call_site(
+                f"`{step_code(op, source=False)}` gives rows by position only, so it needs a pipe that is indexed, "
+                "and this one is streamed; put `.load()` before it, or define `blocks`",
+                call_site,
+            )
+        )
 
 
 def _broken_rule(op: object) -> str | None:

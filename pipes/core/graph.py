@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ..errors import CallSite
 from .code import step_code
-from .contract import check_contract
+from .contract import check_contract, check_streamed
 from .operator import Operator
 
 
@@ -34,6 +34,8 @@ class Node:
         fix("inputs", inputs)
         fix("call_site", call_site)
         fix("indexed", op.indexed([node.indexed for node in inputs]))
+        if not self.indexed:
+            check_streamed(op, call_site)
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.op, self.inputs, self.call_site)
@@ -93,7 +95,7 @@ def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
 
 def sent(root: Node) -> Node:
     """The graph for a process that sends its elements to another; names and cursors are those of `root`."""
-    if not root.op.looks and len(root.inputs) == 1:
+    if root.op.transparent and len(root.inputs) == 1:
         return with_inputs(root, (sent(root.inputs[0]),))
     op = root.op.sent()
     return root if op is root.op else Node(op, root.inputs, root.call_site)
@@ -125,7 +127,7 @@ def _chain_code(root: Node, prefix: str, written: set[Node] | None) -> str:
             if node in written:
                 return "..." + "".join(reversed(calls))
             written.add(node)
-        if not node.op.implied:
+        if node.op.call() is not None:
             others = [_chain_code(other, prefix, written).replace("\n", "\n    ") for other in node.inputs[1:]]
             calls.append(step_code(node.op, others, source=False))
         node = node.inputs[0]

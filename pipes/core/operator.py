@@ -30,6 +30,17 @@ class Order(enum.Enum):
     """Looks at the position among all rows: the work is dealt only after it."""
 
 
+class Boundary(enum.Enum):
+    """Where a plan divides the work, or runs a part whole."""
+
+    SHARD = "shard"
+    """The user wants the rows divided among the shards here."""
+    ONE_PROCESS = "one process"
+    """One process makes its rows for all workers of a rank."""
+    EACH_PROCESS = "each process"
+    """Each process that runs it reads its whole input."""
+
+
 class Columns(enum.Enum):
     """What an operator does to the way rows are held."""
 
@@ -54,34 +65,24 @@ class Operator:
     """Whether `blocks` takes a cursor's `skip` upstream; else the engine drops the rows skipped."""
     expands: ClassVar[bool] = False
     """Whether one row, such as a file, becomes many: the input's rows are then the units of work."""
-    moves: ClassVar[bool] = True
-    """Whether it changes rows or positions; one that does not may come and go between a state and its use."""
-    looks: ClassVar[bool] = True
-    """Whether it looks at rows; one that does not hands on what it is given."""
-    rounds: ClassVar[bool] = False
+    boundary: ClassVar[Boundary | None] = None
+    """Whether rows are divided here, or which processes run all of it."""
+    transparent: ClassVar[bool] = False
+    """Whether it hands on its input without looking at it: it may be added or removed between a state and its use."""
+    repeats: ClassVar[bool] = False
     """Whether it runs its input several times: what a round leaves over belongs to that round."""
-    alone: bool = False
-    """Whether it must run in the consumer's thread, as what it does there can be seen by others."""
-    implied: ClassVar[bool] = False
-    """Whether another call of the user's puts it into the chain: it is not part of the chain as code."""
-    varies: ClassVar[bool] = False
-    """Whether the length of one shard's part may be another in each epoch, as its units are not of one length."""
+    main_thread: bool = False
+    """Whether it must run in the consumer's thread, because other code of that thread sees what it does."""
     waits: ClassVar[bool] = False
     """Whether rows that are asked for by position may mostly wait for storage: `begin` tells for each."""
-    holds: ClassVar[bool] = False
-    """Whether each process that runs it reads its whole input."""
-    deals: ClassVar[bool] = False
-    """Whether the user wants the work dealt here."""
-    dispatches: ClassVar[bool] = False
-    """Whether one process is to make its rows for all workers of a rank."""
     name: str | None = None
     """The user's own name for it, the key of its randomness in place of its kind and count."""
-    ahead: int = 0
-    """How many elements a thread makes ahead."""
+    buffer: int = 0
+    """How many elements a thread makes before they are asked for."""
 
     def indexed(self, inputs: Sequence[bool]) -> bool:
-        """Whether `rows` answers, given which inputs do."""
-        return False
+        """Whether `rows` answers, given which inputs do: by default if it is defined and all inputs are indexed."""
+        return type(self).rows is not Operator.rows and all(inputs)
 
     def resolve(self, stage: Stage) -> Operator:
         """This operator with all that must be fixed before the first row: a listing, names and types."""
@@ -132,8 +133,11 @@ class Operator:
         """What `explain` should say of it beside its traits."""
         return None
 
-    def call(self) -> str:
-        """The call as the user wrote it, such as `batch(256)`; the chain's `repr` is made of these."""
+    def call(self) -> str | None:
+        """The call as the user wrote it, such as `batch(256)`; the chain's `repr` is made of these.
+
+        None if the call of another operator puts this one into the chain.
+        """
         from .code import call_code
 
         return call_code(self)

@@ -11,7 +11,7 @@ from ..core.block import Block, skipping
 from ..core.context import Context, Tracer
 from ..core.cursor import START, Cursor
 from ..core.graph import Node, names, node_code, walk
-from ..core.operator import Operator, Order
+from ..core.operator import Boundary, Operator, Order
 from ..core.rows import BlockRows, Indices, concat
 from ..errors import FeedpipeError, Origin, PlanError, RowError, with_call_site
 from .prefetch import ahead
@@ -45,13 +45,14 @@ class Stage:
         self.inputs = inputs
         self.indexed = node.indexed
         self.counted = counted or Context()
-        self.alone: bool = self.op.alone or any(stage.alone for stage in inputs)
+        self.main_thread: bool = self.op.main_thread or any(stage.main_thread for stage in inputs)
         # Who regroups asks for several rows, which are then fetched together.
-        passes = self.indexed and not self.op.holds and not (inputs and self.op.order is Order.REGROUPS)
+        regroups = bool(inputs) and self.op.order is Order.REGROUPS
+        passes = self.indexed and self.op.boundary is not Boundary.EACH_PROCESS and not regroups
         self.waits: bool = self.op.waits or (passes and any(stage.waits for stage in inputs))
         self._length: object = _UNASKED
         self._made: dict[Hashable, object] = {}
-        self._ahead: int = max([self.op.ahead, *(stage._ahead for stage in inputs)]) if self.indexed else 0
+        self._buffer: int = max([self.op.buffer, *(stage._buffer for stage in inputs)]) if self.indexed else 0
 
     @property
     def input(self) -> Stage:
@@ -88,7 +89,7 @@ class Stage:
     def blocks(self, at: Cursor, context: Context) -> Iterator[Block]:
         """The rows from `at` on."""
         if self.indexed:
-            blocks = ahead(lambda c: self._by_index(at, c), 0 if self.alone else self._ahead, context)
+            blocks = ahead(lambda c: self._by_index(at, c), 0 if self.main_thread else self._buffer, context)
         elif self.op.seeks:
             blocks = self.op.blocks(self, at, context)
         else:

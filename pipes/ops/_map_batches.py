@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..core.block import Block
+from ..core.code import step_code
 from ..core.context import Context
 from ..core.cursor import Cursor
 from ..core.operator import Columns
@@ -39,4 +40,4 @@ class MapBatches(Map):
             return error
         begin = f"\n  in the batch that begins at {error.origin}" if error.origin else ""
         line = f"\n  at {error.where.file}:{error.where.line}" if error.where else ""
-        return DataError(f"`.{self.call()}`: {error.__cause__}{begin}{line}")
+        return DataError(f"`{step_code(self, source=False)}`: {error.__cause__}{begin}{line}")

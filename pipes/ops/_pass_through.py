@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
 from ..core.block import Block
@@ -19,9 +19,6 @@ class PassThrough(Operator):
     """The base: each row of the input, in its place."""
 
     seeks: ClassVar[bool] = True
-
-    def indexed(self, inputs: Sequence[bool]) -> bool:
-        return inputs[0]
 
     def length(self, stage: Stage) -> int | None:
         return stage.input.length

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -28,9 +28,6 @@ class SliceBase(Operator, ABC):
     @abstractmethod
     def bounds(self) -> tuple[int, int | None, int]:
         """Start, stop, step."""
-
-    def indexed(self, inputs: Sequence[bool]) -> bool:
-        return inputs[0]
 
     def length(self, stage: Stage) -> int | None:
         start, stop, step = self.bounds()

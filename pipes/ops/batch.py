@@ -35,9 +35,6 @@ class Batch(Operator):
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", check_int("size", self.size, least=1))
 
-    def indexed(self, inputs: Sequence[bool]) -> bool:
-        return inputs[0]
-
     def length(self, stage: Stage) -> int | None:
         rows = stage.input.length
         if rows is None:

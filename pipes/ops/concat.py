@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
@@ -28,9 +28,6 @@ U = TypeVar("U")
 class Concat(Operator):
     kind: ClassVar[str] = "concat"
     order: ClassVar[Order] = Order.ROW_LOCAL
-
-    def indexed(self, inputs: Sequence[bool]) -> bool:
-        return all(inputs)
 
     def length(self, stage: Stage) -> int | None:
         lengths = [source.length for source in stage.inputs]

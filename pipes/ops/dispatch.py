@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 from ..core.block import Block
 from ..core.context import Context
 from ..core.cursor import Cursor
-from ..core.operator import Operator, Order
+from ..core.operator import Boundary, Operator, Order
 
 if TYPE_CHECKING:
     from ..engine.stage import Stage
@@ -25,7 +25,7 @@ class Dispatch(Operator):
     kind: ClassVar[str] = "dispatch"
     order: ClassVar[Order] = Order.GLOBAL
     seeks: ClassVar[bool] = True
-    dispatches: ClassVar[bool] = True
+    boundary: ClassVar[Boundary | None] = Boundary.ONE_PROCESS
 
     def length(self, stage: Stage) -> int | None:
         return stage.input.length

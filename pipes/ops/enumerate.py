@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
@@ -32,9 +32,6 @@ class Enumerate(Operator):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "start", check_int("start", self.start, least=-(2**63)))
-
-    def indexed(self, inputs: Sequence[bool]) -> bool:
-        return inputs[0]
 
     def length(self, stage: Stage) -> int | None:
         return stage.input.length

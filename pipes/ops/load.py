@@ -14,7 +14,7 @@ from ..core.context import Context
 from ..core.cursor import START
 from ..core.gather import gather
 from ..core.graph import walk
-from ..core.operator import Operator, Order
+from ..core.operator import Boundary, Operator, Order
 from ..core.per_process import PerProcess
 from ..core.rows import BlockRows, Indices, nbytes, signature, take
 from ..engine.stage import epoch_independent
@@ -38,7 +38,7 @@ class _Loaded(NamedTuple):
 class Load(Operator):
     kind: ClassVar[str] = "load"
     order: ClassVar[Order] = Order.GLOBAL
-    holds: ClassVar[bool] = True
+    boundary: ClassVar[Boundary | None] = Boundary.EACH_PROCESS
 
     limit: int | str = "1GiB"
     memory: PerProcess[_Loaded] = field(default_factory=PerProcess, repr=False, compare=False)
@@ -102,7 +102,7 @@ def load(pipe: Pipe[T], /, limit: int | str = "1GiB") -> Pipe[T]:
         >>> len(pipe), pipe[1]
         (3, 3)
     """
-    if any(node.op.deals for node in walk(pipe)):
+    if any(node.op.boundary is Boundary.SHARD for node in walk(pipe)):
         raise PlanError(
             with_call_site(
                 "`load()` holds all rows, and behind `shard_by_rank()` there are only some; put it before that"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar, overload
 
@@ -42,16 +42,13 @@ class Map(Operator):
         check_choice("rng", self.rng, (False, True, "global"))
 
     @property
-    def alone(self) -> bool:  # type: ignore[override]
+    def main_thread(self) -> bool:  # type: ignore[override]
         return self.rng == "global"
 
     @property
     def called(self) -> Callable[..., object]:
         """What is called with each row."""
         return self.function
-
-    def indexed(self, inputs: Sequence[bool]) -> bool:
-        return inputs[0]
 
     def length(self, stage: Stage) -> int | None:
         return stage.input.length

@@ -25,17 +25,16 @@ T = TypeVar("T")
 class Prefetch(PassThrough):
     kind: ClassVar[str] = "prefetch"
     order: ClassVar[Order] = Order.ROW_LOCAL
-    moves: ClassVar[bool] = False
-    looks: ClassVar[bool] = False
+    transparent: ClassVar[bool] = True
 
-    ahead: int
+    buffer: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "ahead", check_int("count", self.ahead, least=1))
+        object.__setattr__(self, "buffer", check_int("count", self.buffer, least=1))
 
     def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
         # Where the rows can be had by index, the engine runs the whole indexed part ahead; here is the rest.
-        return ahead(lambda inner: stage.input.blocks(at, inner), 0 if stage.alone else self.ahead, context)
+        return ahead(lambda inner: stage.input.blocks(at, inner), 0 if stage.main_thread else self.buffer, context)
 
 
 def prefetch(pipe: Pipe[T], /, count: int) -> Pipe[T]:

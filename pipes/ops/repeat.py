@@ -29,7 +29,7 @@ T = TypeVar("T")
 class Repeat(Operator):
     kind: ClassVar[str] = "repeat"
     order: ClassVar[Order] = Order.ROW_LOCAL
-    rounds: ClassVar[bool] = True
+    repeats: ClassVar[bool] = True
 
     times: int | None = None
 

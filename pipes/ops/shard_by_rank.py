@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from ..core.graph import walk
-from ..core.operator import Order
+from ..core.operator import Boundary, Order
 from ..errors import PlanError, with_call_site
 from ._pass_through import PassThrough
 
@@ -22,7 +22,7 @@ class ShardByRank(PassThrough):
 
     kind: ClassVar[str] = "shard_by_rank"
     order: ClassVar[Order] = Order.ROW_LOCAL
-    deals: ClassVar[bool] = True
+    boundary: ClassVar[Boundary | None] = Boundary.SHARD
 
 
 def shard_by_rank(pipe: Pipe[T], /) -> Pipe[T]:
@@ -41,7 +41,7 @@ def shard_by_rank(pipe: Pipe[T], /) -> Pipe[T]:
         >>> list(fp.Loader(pipe, rank=1, world_size=2, even=None))
         [1, 3, 5, 7]
     """
-    if any(node.op.deals for node in walk(pipe)):
+    if any(node.op.boundary is Boundary.SHARD for node in walk(pipe)):
         raise PlanError(
             with_call_site(
                 "`shard_by_rank()` stands twice on this path, and rows can be dealt only once; remove one of them"

@@ -30,9 +30,6 @@ class Zip(Operator):
     columns: ClassVar[Columns] = Columns.LOSES
     seeks: ClassVar[bool] = True
 
-    def indexed(self, inputs: Sequence[bool]) -> bool:
-        return all(inputs)
-
     def length(self, stage: Stage) -> int | None:
         lengths = [source.length for source in stage.inputs]
         known = [n for n in lengths if n is not None]

@@ -23,7 +23,7 @@ def fingerprint(root: Node) -> list[Json]:
     found: list[Json] = []
     number: dict[Node, int] = {}
     for node in walk(root):
-        if not node.op.moves:
+        if node.op.transparent:
             number[node] = number[node.inputs[0]]
             continue
         number[node] = len(found)

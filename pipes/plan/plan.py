@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ..core.context import Context
 from ..core.cursor import START, Cursor, Json
 from ..core.graph import Node, names, walk, with_inputs
-from ..core.operator import Operator, Order
+from ..core.operator import Boundary, Operator, Order
 from ..core.rows import BlockRows
 from ..engine.run import length_of
 from ..engine.stage import Stage, bind
@@ -66,7 +66,6 @@ class Plan:
     Attributes:
         root: the graph, listings and types fixed.
         shards: virtual shards of all ranks; 0 where the pipe is indexed.
-        varies: whether the ranks may have other lengths in each epoch.
     """
 
     def __init__(self, root: Node, *, seed: int, rank: int, world_size: int, workers: int, shards: int | None) -> None:
@@ -79,12 +78,18 @@ class Plan:
         self.undealt = bind(root, self.names, self._stages)
         self.indexed = root.indexed and not user_deals(root)
         self.shards = 0 if self.indexed else _count(root, world_size, workers, shards)
-        self.varies = not self.indexed and any(node.op.varies for node in walk(root))
         self._counted: tuple[int, dict[Node, Stage]] = (-1, {})
         self._dealing = Dealing(self.shards, self._stages, self.names)
         self._tail = None if self.indexed else self._find_tail()
         self._main = (
             root if self._tail is None else self._with_tail(self._tail.op.dropping(), self._tail.inputs, self.names)
+        )
+
+    @property
+    def varies(self) -> bool:
+        """Whether a rank's length may differ between epochs: units of unlike length go to other shards in each."""
+        return not self.indexed and any(
+            node.op.expands and not node.indexed and self._stages[node].length is not None for node in walk(self.root)
         )
 
     @property
@@ -165,7 +170,7 @@ class Plan:
         """What all shards or processes read."""
         if self.shards > 1:
             self.shard_stage(self.rank)
-        held = [node.op.kind for node in walk(self.root) if node.op.holds]
+        held = [node.op.kind for node in walk(self.root) if node.op.boundary is Boundary.EACH_PROCESS]
         whole = [Common(f"`{kind}` holds all of its rows in the memory of each process") for kind in held]
         return whole + list(self._dealing.common.values())
 
@@ -203,7 +208,7 @@ class Plan:
         while self._dealing.passes(node) and not node.indexed:
             if node.op.order is Order.REGROUPS:
                 return node
-            if len(node.inputs) != 1 or node.op.order is Order.GLOBAL or node.op.rounds:
+            if len(node.inputs) != 1 or node.op.order is Order.GLOBAL or node.op.repeats:
                 return None
             node = node.inputs[0]
         return None

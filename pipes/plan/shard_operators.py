@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -36,9 +36,6 @@ class Deal(Operator):
     unit: int = 1
     permuted: bool = False
     start: int = 0
-
-    def indexed(self, inputs: Sequence[bool]) -> bool:
-        return True
 
     def length(self, stage: Stage) -> int:
         rows = self._total(stage)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..core.graph import Node, walk, with_inputs
-from ..core.operator import Operator, Order
+from ..core.operator import Boundary, Operator, Order
 from ..engine.stage import Stage
 from ..ops.concat import Concat
 from ..ops.shuffle import Shuffle
@@ -71,7 +71,7 @@ class Dealing:
 
     def passes(self, node: Node) -> bool:
         """Whether `node` stands behind the deal and so runs for each shard by itself."""
-        if node.op.deals:
+        if node.op.boundary is Boundary.SHARD:
             return False
         if user_deals(node):
             return True
@@ -88,7 +88,7 @@ class Dealing:
                 continue
             seen.add(node)
             if not self.passes(node):
-                found.add(node.inputs[0] if node.op.deals else node)
+                found.add(node.inputs[0] if node.op.boundary is Boundary.SHARD else node)
                 continue
             whole = node.op.order is Order.GLOBAL
             waiting += [below for below in node.inputs if not whole or user_deals(below)]
@@ -100,7 +100,7 @@ class Dealing:
         return self._made[key]
 
     def _dealt(self, node: Node, shard: int, *, mixed: bool) -> Node:
-        if node.op.deals:
+        if node.op.boundary is Boundary.SHARD:
             return self._edge(node.inputs[0], shard, mixed=mixed)
         if not self.passes(node):
             return self._edge(node, shard, mixed=mixed)
@@ -124,7 +124,7 @@ class Dealing:
     def _edge(self, node: Node, shard: int, *, mixed: bool) -> Node:
         """`node`, dealt right behind it."""
         if not node.indexed:
-            dispatched = any(below.op.dispatches for below in walk(node))
+            dispatched = any(below.op.boundary is Boundary.ONE_PROCESS for below in walk(node))
             if self.shards > 1:
                 reason = f"the rows of `{node.op.kind}` cannot be dealt without reading all of them"
                 self.common[node] = Common(reason, by_rank=dispatched)
@@ -185,7 +185,7 @@ class Dealing:
 
 def user_deals(node: Node) -> bool:
     """Whether the user's own word on where to deal stands at `node` or below."""
-    return any(below.op.deals for below in walk(node))
+    return any(below.op.boundary is Boundary.SHARD for below in walk(node))
 
 
 def reorders(node: Node) -> bool:

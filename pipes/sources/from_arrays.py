@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -27,9 +27,6 @@ class FromArrays(Operator):
     columns: ClassVar[Columns] = Columns.MAKES
 
     arrays: Mapping[str, Array]
-
-    def indexed(self, inputs: Sequence[bool]) -> bool:
-        return True
 
     def length(self, stage: Stage) -> int:
         return len(next(iter(self.arrays.values())))

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Protocol, TypeVar, cast, overload
 from ..core.block import Block
 from ..core.context import Context
 from ..core.cursor import START, Cursor, Json
+from ..core.graph import node_code
 from ..core.operator import Operator
 from ..core.rows import BlockRows, Indices
 from ..engine.apply import extend_until_error, map_until_error
@@ -39,9 +40,6 @@ class FromDataset(Operator):
     kind: ClassVar[str] = "from_dataset"
 
     dataset: Any
-
-    def indexed(self, inputs: Sequence[bool]) -> bool:
-        return True
 
     def length(self, stage: Stage) -> int:
         return len(self.dataset)
@@ -192,10 +190,10 @@ def _failed(stage: Stage, dataset: object, error: Exception, index: int | None) 
     if isinstance(error, FeedpipeError):
         return error
     where, origin = stage.node.call_site, None if index is None else _origin(dataset, index)
-    message = f"`{stage.op.call()}` failed with {type(error).__name__}: {error}"
+    message = f"`{node_code(stage.node)}` failed with {type(error).__name__}: {error}"
     message += f"\n  on {origin}" if origin else ""
     message += f"\n  at {where.file}:{where.line}" if where else ""
-    made = RowError(message, operator=stage.op.call(), where=where, origin=origin)
+    made = RowError(message, operator=node_code(stage.node), where=where, origin=origin)
     made.__cause__ = error
     return made
 

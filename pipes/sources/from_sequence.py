@@ -34,9 +34,6 @@ class FromSequence(Operator):
                 )
             )
 
-    def indexed(self, inputs: Sequence[bool]) -> bool:
-        return True
-
     def length(self, stage: Stage) -> int:
         return len(self.sequence)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
@@ -46,9 +45,6 @@ class FromTable(Operator):
 
     table: object = field(repr=False)
     memory: _Memory = field(default_factory=_Memory, repr=False)
-
-    def indexed(self, inputs: Sequence[bool]) -> bool:
-        return True
 
     def resolve(self, stage: Stage) -> Operator:
         self._read(stage)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, cast
 
@@ -32,9 +32,6 @@ class ListFiles(Operator):
 
     def call(self) -> str:
         return call_code(self.selection)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-
-    def indexed(self, inputs: Sequence[bool]) -> bool:
-        return True
 
     def resolve(self, stage: Stage) -> Operator:
         if self.listing is not None:

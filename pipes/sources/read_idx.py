@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, cast
 
@@ -38,9 +38,6 @@ class ReadIdx(Operator):
     paths: Mapping[str, str] = field(repr=False)
     files: Mapping[str, NpyFile] = field(default_factory=dict, repr=False)
     memory: PerProcess[dict[str, Array]] = field(default_factory=PerProcess, repr=False)
-
-    def indexed(self, inputs: Sequence[bool]) -> bool:
-        return True
 
     def resolve(self, stage: Stage) -> Operator:
         files = {name: _read_head(path) for name, path in self.paths.items()}

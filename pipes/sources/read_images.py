@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from bisect import bisect_left
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
@@ -56,9 +55,6 @@ class ReadImages(Operator):
     def call(self) -> str:
         options = call_code(self).removeprefix(f"{self.kind}(")
         return f"{self.kind}({redacted(self.root)!r}{', ' if options != ')' else ''}{options}"
-
-    def indexed(self, inputs: Sequence[bool]) -> bool:
-        return True
 
     def resolve(self, stage: Stage) -> Operator:
         if self.listing is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, TypeAlias, Union, cast, overload
 
@@ -57,9 +57,6 @@ class ReadNumpy(Operator):
     def call(self) -> str:
         paths = {name: selection.paths for name, selection in self.selections.items()}
         return f"{self.kind}({redacted(value_code(paths.get(_ONLY, paths)))})"
-
-    def indexed(self, inputs: Sequence[bool]) -> bool:
-        return True
 
     def resolve(self, stage: Stage) -> Operator:
         if self.found:

@@ -53,7 +53,6 @@ class ParseCounted(Operator, Generic[F]):
     order: ClassVar[Order] = Order.ROW_LOCAL
     columns: ClassVar[Columns] = Columns.MAKES
     expands: ClassVar[bool] = True
-    varies: ClassVar[bool] = True
 
     format: F = field(repr=False)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -42,9 +41,6 @@ class IndexedArrow(Operator):
 
     def identity(self) -> Json:
         return self.format.identity()
-
-    def indexed(self, inputs: Sequence[bool]) -> bool:
-        return True
 
     def resolve(self, stage: Stage) -> Operator:
         if self.bounds is not None:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, cast
 
 from ...core.graph import walk
-from ...core.operator import Order
+from ...core.operator import Boundary, Order
 from ...engine.readahead import MOST
 from ...errors import ArgumentTypeError, FeedpipeError, with_call_site
 from ...formats.text.streams import FAILURES, broken
@@ -139,7 +139,8 @@ def listed_files(listing: Listing, filesystem: object) -> list[File]:
 
 def has_fixed_order(pipe: Pipe[File]) -> bool:
     """Whether files have positions, the same in each run."""
-    drawn = any((node.inputs and node.op.order is Order.REORDERS) or node.op.deals for node in walk(pipe))
+    operators = [node.op for node in walk(pipe) if node.inputs]
+    drawn = any(op.order is Order.REORDERS or op.boundary is Boundary.SHARD for op in operators)
     return pipe.indexed and not drawn
 
 

@@ -51,7 +51,6 @@ class Units(Operator, ABC, Generic[F, U]):
 
     order: ClassVar[Order] = Order.ROW_LOCAL
     columns: ClassVar[Columns] = Columns.LOSES
-    implied: ClassVar[bool] = True
 
     fields: ClassVar[tuple[str, ...]]
     """Those of a unit."""
@@ -81,6 +80,9 @@ class Units(Operator, ABC, Generic[F, U]):
     @abstractmethod
     def start(self, unit: U) -> Origin:
         """Where a unit begins."""
+
+    def call(self) -> None:
+        return None
 
     def indexed(self, inputs: Sequence[bool]) -> bool:
         return inputs[0] and self.has_fixed_order

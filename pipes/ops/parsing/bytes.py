@@ -34,9 +34,6 @@ class ParseBytes(Operator):
     seeks: ClassVar[bool] = True
     waits: ClassVar[bool] = True
 
-    def indexed(self, inputs: Sequence[bool]) -> bool:
-        return inputs[0]
-
     def length(self, stage: Stage) -> int | None:
         return stage.input.length
 

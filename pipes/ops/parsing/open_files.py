@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
@@ -44,9 +44,6 @@ class OpenFiles(Operator):
         if self.filesystem is None:
             return said
         return said[:-1] + (", " if said[-2] != "(" else "") + f"filesystem={value_code(self.filesystem)})"
-
-    def indexed(self, inputs: Sequence[bool]) -> bool:
-        return inputs[0]
 
     def length(self, stage: Stage) -> int | None:
         return stage.input.length

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ...core.graph import Node, walk
+from ...core.operator import Boundary
 from ...errors import LoaderError, WorkerError, WorkerWarning, warn
 from ..transport.channel import GoneError
 from ..transport.graph_file import write_parcel
@@ -165,7 +166,7 @@ class Pool:
         owned, service = self._owned, self._service
         self._check_memory()
         owned.parcel = write_parcel((root, service.init), root)
-        if any(node.op.dispatches for node in walk(root)):
+        if any(node.op.boundary is Boundary.ONE_PROCESS for node in walk(root)):
             owned.dispatcher = Dispatcher()
         owned.workers += [
             Worker(number, self._arena, service.prefetch, stacks=service.timeout is not None)
