@@ -48,6 +48,11 @@ class Block:
         count = len(rows)
         return Block(rows, self.at, self.at.advance(count), self.origins and self.origins[:count])
 
+    def numbered(self, number: int, row: int) -> Block:
+        """This block of part `number` with tokens that `Cursor.numbered` reads; its first row is row `row` of all."""
+        at, end = Cursor([number, self.at.plain], 0, row), Cursor([number, self.end.plain], 0, row + len(self.rows))
+        return Block(self.rows, at, end, self.origins)
+
     def kept(self, indices: Indices) -> tuple[BlockRows, list[Origin | None] | None]:
         """Rows and origins at `indices`."""
         return take(self.rows, indices), self.origins and [self.origins[i] for i in indices]

@@ -1,4 +1,4 @@
-"""What the operators share that give a part of the rows, by position."""
+"""The base of `take`, `skip` and `slice`."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class SliceBase(Operator, ABC):
-    """The base: rows start, start + step, ... before stop."""
+    """Gives rows start, start + step, ... before stop, by their position among all rows."""
 
     order: ClassVar[Order] = Order.GLOBAL
     seeks: ClassVar[bool] = True
 
     @abstractmethod
     def bounds(self) -> tuple[int, int | None, int]:
-        """Start, stop, step."""
+        """Start, stop and step; a stop of None stands for the end of the rows."""
 
     def length(self, stage: Stage) -> int | None:
         start, stop, step = self.bounds()
@@ -50,21 +50,21 @@ class SliceBase(Operator, ABC):
     def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
         start, stop, step = self.bounds()
         row = at.position
-        source = Cursor.of(at.token)
-        wanted = start + row * step  # the position of the next row in the input
-        if stop is not None and wanted >= stop:
+        position = start + row * step  # of the next row, in the input
+        if stop is not None and position >= stop:
             return
-        for block in stage.input.blocks(source.advance(wanted - source.position), context):
+        source = Cursor.of(at.token)
+        for block in stage.input.blocks(source.advance(position - source.position), context):
             first = block.at.position
             last = first + len(block) if stop is None else min(stop, first + len(block))
-            chosen = range(wanted - first, last - first, step)
-            if chosen:
-                rows, origins = block.kept(chosen)
-                wanted += len(chosen) * step
-                ends = wanted - first
-                end = block.end if ends == len(block) else block.at.advance(ends)
-                here = Cursor(block.at.advance(chosen.start).plain, 0, row)
-                yield Block(rows, here, Cursor(end.plain, 0, row + len(chosen)), origins)
-                row += len(chosen)
-            if stop is not None and wanted >= stop:
+            indices = range(position - first, last - first, step)
+            if indices:
+                rows, origins = block.kept(indices)
+                position += len(indices) * step
+                count = position - first  # rows of the block that need not be read again
+                end = block.end if count == len(block) else block.at.advance(count)
+                here = Cursor(block.at.advance(indices.start).plain, 0, row)
+                row += len(indices)
+                yield Block(rows, here, Cursor(end.plain, 0, row), origins)
+            if stop is not None and position >= stop:
                 return

@@ -1,4 +1,4 @@
-"""`batch`: groups of rows."""
+"""`batch`: groups of `size` rows."""
 
 from __future__ import annotations
 
@@ -58,66 +58,67 @@ class Batch(Operator):
         assert total is not None, "an indexed pipe knows its length"
         if isinstance(indices, range) and indices.step == 1:
             rows = stage.input.rows(range(indices.start * self.size, min(total, indices.stop * self.size)), context)
-            return _cut(rows, self.size)
+            return _split(rows, self.size)
         starts = np.asarray(indices, np.int64) * self.size
-        places = np.minimum(starts[:, None] + np.arange(self.size), total)  # beyond the end: left out below
+        places = np.minimum(starts[:, None] + np.arange(self.size), total)  # `total`: past the end, left out below
         lengths = np.minimum(total - starts, self.size)
         rows = stage.input.rows(places[places < total], context)
         ends = np.cumsum(lengths).tolist()
-        return [take(rows, range(end - n, end)) for end, n in zip(ends, lengths.tolist(), strict=True)]
+        return [take(rows, range(end - length, end)) for end, length in zip(ends, lengths.tolist(), strict=True)]
 
     def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
         row = at.position
-        held: list[Block] = []
+        pending: list[Block] = []  # rows that do not fill a batch yet
         count = 0
         for block in stage.input.blocks(Cursor.of(at.token).advance(at.skip * self.size), context):
-            held.append(block)
+            pending.append(block)
             count += len(block)
             if count < self.size:
                 continue
             rest = count % self.size
-            whole = [*held[:-1], block.slice(0, len(block) - rest)] if rest else held
-            after = [block.slice(len(block) - rest, len(block))] if rest else []
-            groups, firsts = _groups(whole, self.size)
-            end = Cursor((after[0].at if after else block.end).plain, 0, row + len(groups))
-            made = [Block(groups, Cursor(held[0].at.plain, 0, row), end, firsts)]
-            row += len(groups)
-            held, count = after, rest
-            del block, whole, after, groups  # handed on
-            yield made.pop()
-        if not held:
+            full = [*pending[:-1], block.slice(0, len(block) - rest)] if rest else pending
+            remainder = [block.slice(len(block) - rest, len(block))] if rest else []
+            batches, origins = _batches(full, self.size)
+            start, end = pending[0].at, remainder[0].at if remainder else block.end
+            first, row = row, row + len(batches)
+            output = [Block(batches, Cursor(start.plain, 0, first), Cursor(end.plain, 0, row), origins)]
+            pending, count = remainder, rest
+            del block, full, remainder, batches  # only the consumer holds them now
+            yield output.pop()
+        if not pending:
             return
-        rows, origins = joined(held)
+        rows, origins = joined(pending)
+        start, end = pending[0].at, pending[-1].end
         if self.drop_last:
-            context.leftovers[stage.name] = Block(rows, held[0].at, held[-1].end, origins)
+            context.leftovers[stage.name] = Block(rows, start, end, origins)
         else:
-            end = Cursor(held[-1].end.plain, 0, row + 1)
-            yield Block([rows[:]], Cursor(held[0].at.plain, 0, row), end, origins and origins[:1])
+            end = Cursor(end.plain, 0, row + 1)
+            yield Block([rows[:]], Cursor(start.plain, 0, row), end, origins and origins[:1])
 
 
-def _groups(blocks: list[Block], size: int) -> tuple[list[object], list[Origin | None] | None]:
-    """The rows in whole groups, and the origin of each group's first row.
+def _batches(blocks: list[Block], size: int) -> tuple[list[object], list[Origin | None] | None]:
+    """The rows in full batches, and the origin of each batch's first row.
 
-    Each group is joined by itself: whether it is held as columns must not depend on what stands beside it in a block.
+    Each batch is joined by itself: whether it has columns must not depend on its neighbours in a block.
     """
-    groups: list[object] = []
+    batches: list[object] = []
     parts: list[BlockRows] = []
     missing = size
     for block in blocks:
         start = 0
         while start < len(block):
             stop = min(len(block), start + missing)
-            parts.append(block.rows[start:stop])  # a copy of a list: the element is its consumer's own
+            parts.append(block.rows[start:stop])  # a list is copied: its consumer may change an element
             missing -= stop - start
             start = stop
             if not missing:
-                groups.append(concat(parts))
+                batches.append(concat(parts))
                 parts, missing = [], size
     origins = [origin for block in blocks for origin in block.origins or ()]
-    return groups, origins[::size] or None
+    return batches, origins[::size] or None
 
 
-def _cut(rows: BlockRows, size: int) -> list[object]:
+def _split(rows: BlockRows, size: int) -> list[object]:
     return [rows[start : start + size] for start in range(0, len(rows), size)]
 
 
@@ -126,13 +127,13 @@ def batch(pipe: Pipe[T], /, size: int, *, drop_last: bool = False) -> Pipe[Seque
 
         a b c d e   ->   [a b] [c d] [e]
 
-    Element: a list of rows; of a table, a `Rows`: a sequence of dicts that still holds columns, with `.arrow`. Order is
-    the input's; length is the input's over `size`; indexed where the input is. State: the position of a group's first
-    row.
+    Element: a list of rows; for rows of a table a `feedpipe.Rows`, a sequence of dicts that is stored as columns. Order
+    is the input's. Length: the input's over `size`. Indexed if the input is. State: the position of the first row of a
+    group.
 
     Args:
         size: rows in each group.
-        drop_last: leave out a last group of fewer rows. It is left out once for all shards of a rank together.
+        drop_last: leave out a last group of fewer rows. The shards of a rank together leave out only one such group.
 
     Raises:
         ArgumentError: `size` is below 1.

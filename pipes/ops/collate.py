@@ -66,7 +66,7 @@ class Collate(MapBatches):
         return self.function in (tensors, tensor_data)
 
     @property
-    def called(self) -> Callable[..., object]:
+    def row_function(self) -> Callable[..., object]:
         return partial(self.function, nan=True) if self.nulls == "nan" else self.function
 
     def sent(self) -> Collate:

@@ -48,19 +48,21 @@ class Concat(Operator):
         return gather(indices, self._bounds(stage), part)
 
     def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
-        first, source = at.numbered()
+        first, start = at.numbered()
         row = at.row
-        for k in range(first, len(stage.inputs)):
-            for block in stage.inputs[k].blocks(source, context):
-                here = Cursor([k, block.at.plain], 0, row)
+        for number in range(first, len(stage.inputs)):
+            for block in stage.inputs[number].blocks(start, context):
+                yield block.numbered(number, row)
                 row += len(block)
-                yield Block(block.rows, here, Cursor([k, block.end.plain], 0, row), block.origins)
-            source = START
+            start = START
 
     def _uniform(self, stage: Stage, context: Context) -> bool:
-        # Whether rows are held as columns must not depend on where a block ends: all of them, or none.
-        kinds = (signature(source.rows(range(0), context)) for source in stage.inputs)
-        return stage.memo("uniform", lambda: len(set(kinds)) == 1)
+        """Whether all inputs have the same columns. If not, all rows become Python rows.
+
+        Otherwise, whether rows are columns would depend on where a block ends.
+        """
+        signatures = (signature(source.rows(range(0), context)) for source in stage.inputs)
+        return stage.memo("uniform", lambda: len(set(signatures)) == 1)
 
     def _bounds(self, stage: Stage) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         lengths = [source.length or 0 for source in stage.inputs]
@@ -68,12 +70,15 @@ class Concat(Operator):
 
 
 def concat(pipe: Pipe[T], /, *others: Pipe[U]) -> Pipe[T | U]:
-    """Give the rows of this pipe, then those of each of `others`.
+    """Give the rows of this pipe, then the rows of each of `others`.
 
         a b   +   c   ->   a b c
 
-    Element: the inputs'. Length is the sum of theirs; indexed where all are. State: the number of the pipe and the
-    position in it. Each input is dealt to shards by itself.
+    Element: those of the inputs. Order: the inputs one after the other; each is sharded by itself. Length: the sum of
+    the inputs' lengths. Indexed if all inputs are. State: the number of the input and the position in it.
+
+    Raises:
+        ArgumentTypeError: one of `others` is not a pipe.
 
     Example:
         >>> import feedpipe as fp

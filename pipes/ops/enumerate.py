@@ -37,9 +37,9 @@ class Enumerate(Operator):
         return stage.input.length
 
     def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
-        numbers = indices if isinstance(indices, range) else indices.tolist()
+        positions = indices if isinstance(indices, range) else indices.tolist()
         rows = stage.input.rows(indices, context)
-        return [(self.start + number, row) for number, row in zip(numbers, rows, strict=True)]
+        return [(self.start + position, row) for position, row in zip(positions, rows, strict=True)]
 
     def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
         for block in stage.input.blocks(at, context):
@@ -49,10 +49,10 @@ class Enumerate(Operator):
 def enumerate(pipe: Pipe[T], /, start: int = 0) -> Pipe[tuple[int, T]]:
     """Pair each row with its position among all rows of the pipe.
 
-    Element: (position, row). Order and length are the input's; indexed where the input is. State: a position.
+    Element: a tuple `(position, row)`. Order and length are the input's. Indexed if the input is. State: a position.
 
     Args:
-        start: the number of the first row.
+        start: the position that the first row gets.
 
     Example:
         >>> import feedpipe as fp

@@ -39,41 +39,44 @@ class Filter(Operator):
     def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
         row = at.row
         for block in stage.input.blocks(Cursor.of(at.token), context):
-            kept, origins, done, error = self._keep(block)
-            here, after = block.at, block.end if done == len(block) else block.at.advance(done)
-            start, row = row, row + len(kept)
-            made = [Block(kept, Cursor(here.plain, 0, start), Cursor(after.plain, 0, row), origins)]
-            del block, kept  # handed on
-            if row > start:
-                yield made.pop()
+            rows, origins, count, error = self._select(block)
+            start, end = block.at, block.end if count == len(block) else block.at.advance(count)
+            first, row = row, row + len(rows)
+            output = [Block(rows, Cursor(start.plain, 0, first), Cursor(end.plain, 0, row), origins)]
+            del block, rows  # only the consumer holds them now
+            if row > first:
+                yield output.pop()
             if error is not None:
-                raise stage.failed(error, after, context)
+                raise stage.failed(error, end, context)
 
-    def _keep(self, block: Block) -> tuple[BlockRows, list[Origin | None] | None, int, Exception | None]:
-        """The rows kept, their origins, how many rows were asked about, and the failure that ended it."""
-        if isinstance(block.rows, list) and block.origins is None:
-            kept: list[object] = []
-            # `filter` takes a StopIteration of the function for the end of the rows; the last row, behind which there
-            # is nothing to see that by, is asked about by itself.
-            rows = iter(block.rows)
-            error = extend_until_error(builtins.filter(self.function, islice(rows, len(block) - 1)), kept)
-            left = items_left(rows)
-            if error is None and left > 1:
-                error = stop_iteration_error(self.function)
-            if error is not None:
-                return kept, None, len(block) - left - 1, error
-            said, error = map_until_error(self.function, block.rows[-1:])
-            kept.extend(row for row, agreed in zip(block.rows[-1:], said, strict=False) if agreed)
-            return kept, None, len(block) - (error is not None), error
-        said, error = map_until_error(lambda row: bool(self.function(row)), block.rows)
-        return *block.kept(np.flatnonzero(np.array(said, bool))), len(said), error
+    def _select(self, block: Block) -> tuple[BlockRows, list[Origin | None] | None, int, Exception | None]:
+        """The rows that pass, their origins, how many rows were tested, and the error that ended the test."""
+        if not isinstance(block.rows, list) or block.origins is not None:
+            answers, error = map_until_error(self._test, block.rows)
+            return *block.kept(np.flatnonzero(np.array(answers, bool))), len(answers), error
+        # `filter` takes a StopIteration of the predicate for the end of the rows. Rows that are left over show that,
+        # but none can be left after the last row: hence that is tested by itself.
+        rows = iter(block.rows)
+        selected: list[object] = []
+        error = extend_until_error(builtins.filter(self.function, islice(rows, len(block) - 1)), selected)
+        left = items_left(rows)
+        if error is None and left > 1:
+            error = stop_iteration_error(self.function)
+        if error is not None:
+            return selected, None, len(block) - left - 1, error
+        answers, error = map_until_error(self._test, block.rows[-1:])
+        if any(answers):
+            selected.append(block.rows[-1])
+        return selected, None, len(block) - (error is not None), error
+
+    def _test(self, row: object) -> bool:
+        return bool(self.function(row))
 
 
 def filter(pipe: Pipe[T], /, predicate: Callable[[T], object]) -> Pipe[T]:
     """Keep the rows for which `predicate(row)` is true.
 
-    Element: the input's; columns stay columns. Order is the input's, the length is unknown, streamed. State: a position
-    in the input.
+    Element and order are the input's; columns stay columns. Length: unknown; streamed. State: a position in the input.
 
     Args:
         predicate: called once for each row; its errors come with file, line and row (`RowError`).

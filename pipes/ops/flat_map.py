@@ -1,13 +1,14 @@
-"""`flat_map`: many rows from each."""
+"""`flat_map`: any number of rows from each row."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from ..core.block import Block
+from ..core.block_size import BlockSize
 from ..core.checks import check_callable
 from ..core.context import Context
 from ..core.cursor import Cursor
@@ -39,37 +40,47 @@ class FlatMap(Operator):
         row = at.row
         block_size = context.block_size()
         for block in stage.input.blocks(Cursor.of(at.token), context):
-            made: list[object] = []
-            origins: list[Origin | None] | None = block.origins and []
-            start = Cursor(block.at.plain, 0, row)
-            limit = block_size.rows()
-            for index, value in enumerate(block.rows):
-                here = block.at.advance(index)
-                base = row
-                if not made:
-                    start = Cursor(here.plain, 0, row)
-                items, error = self._expand(value)
-                more = error is None
-                while more:
-                    before = len(made)
-                    error = extend_until_error(islice(items, limit - before), made)
-                    row += len(made) - before
-                    if origins is not None and block.origins is not None:
-                        origins.extend([block.origins[index]] * (len(made) - before))
-                    more = error is None and len(made) == limit
-                    if more:  # cut within an expansion: go on from this input row, past what it has given
-                        inside = Cursor(here.plain, row - base, base)
-                        yield Block(made, start, inside, origins)
-                        block_size.produced(made)
-                        made, origins, start, limit = [], origins and [], inside, block_size.rows()
-                if error is not None:
-                    if made:
-                        yield Block(made, start, Cursor(here.plain, row - base, base), origins)
-                    raise stage.failed(error, here, context)
-            if made:
-                yield Block(made, start, Cursor(block.end.plain, 0, row), origins)
+            row = yield from self._expand(block, row, block_size, stage, context)
 
-    def _expand(self, value: object) -> tuple[Iterator[object], Exception | None]:
+    def _expand(
+        self, block: Block, row: int, block_size: BlockSize, stage: Stage, context: Context
+    ) -> Generator[Block, None, int]:
+        """The items of all rows of `block`; the first of them is row `row`. Returns the number of the next row."""
+        items: list[object] = []
+        origins: list[Origin | None] | None = block.origins and []
+        start = Cursor(block.at.plain, 0, row)
+        limit = block_size.rows()
+        for index, value in enumerate(block.rows):
+            first = row + len(items)  # of this expansion
+            if not items:
+                start = Cursor(block.at.advance(index).plain, 0, first)
+            expansion, error = self._call(value)
+            while error is None:
+                before = len(items)
+                error = extend_until_error(islice(expansion, limit - before), items)
+                if origins is not None and block.origins is not None:
+                    origins.extend([block.origins[index]] * (len(items) - before))
+                if error is not None or len(items) < limit:
+                    break
+                # The block is full: the next one begins inside of this expansion, after the items that it has given.
+                row += len(items)
+                end = Cursor(block.at.advance(index).plain, row - first, first)
+                block_size.produced(items)
+                output = [Block(items, start, end, origins)]
+                items, origins, start = [], origins and [], end
+                yield output.pop()
+                limit = block_size.rows()
+            if error is not None:
+                here = block.at.advance(index)
+                if items:
+                    yield Block(items, start, Cursor(here.plain, row + len(items) - first, first), origins)
+                raise stage.failed(error, here, context)
+        row += len(items)
+        if items:
+            yield Block(items, start, Cursor(block.end.plain, 0, row), origins)
+        return row
+
+    def _call(self, value: object) -> tuple[Iterator[object], Exception | None]:
         try:
             return iter(self.function(value)), None
         except Exception as error:
@@ -77,15 +88,15 @@ class FlatMap(Operator):
 
 
 def flat_map(pipe: Pipe[T], /, function: Callable[[T], Iterable[U]]) -> Pipe[U]:
-    """Give every item of `function(row)` in place of each row.
+    """Replace each row with all items of `function(row)`.
 
-    Element: an item of what `function` returns: a list, a generator, any iterable; it is read lazily, so one row may
-    become more than fits into memory. Order is the input's, the length is unknown, streamed. State: a position in the
-    input and in the expansion; a resume expands one row again.
+    Element: an item of the list, generator or other iterable that `function` returns. The iterable is read lazily, so
+    the items of one row may take more than fits into memory. Order is the input's. Length: unknown; streamed. State: a
+    position in the input and among the items of a row; a resume calls `function` again for one row.
 
     Args:
-        function: called once for each row; its errors, also those of a generator halfway, come with file, line and row
-            (`RowError`), after the items before them.
+        function: called once for each row; its errors come with file, line and row (`RowError`). If a generator fails
+            halfway, the items that it has given come first.
 
     Example:
         >>> import feedpipe as fp

@@ -46,8 +46,8 @@ class Map(Operator):
         return self.rng == "global"
 
     @property
-    def called(self) -> Callable[..., object]:
-        """What is called with each row."""
+    def row_function(self) -> Callable[..., object]:
+        """The function to call with each row."""
         return self.function
 
     def length(self, stage: Stage) -> int | None:
@@ -59,40 +59,41 @@ class Map(Operator):
         return None
 
     def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
-        made, error = self._call(stage, stage.input.rows(indices, context), indices, context)
+        rows, error = self._apply(stage, stage.input.rows(indices, context), indices, context)
         if error is not None:
-            raise stage.failed_at(error, int(indices[len(made)]), context)
-        return made
+            raise stage.failed_at(error, int(indices[len(rows)]), context)
+        return rows
 
     def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
         for block in stage.input.blocks(at, context):
             start = block.at.position
-            rows, error = self._call(stage, block.rows, range(start, start + len(block)), context)
-            after = block.at.advance(len(rows))
-            made = [block.mapped(rows)] if rows else []
-            del block, rows  # handed on
-            if made:
-                yield made.pop()
+            rows, error = self._apply(stage, block.rows, range(start, start + len(block)), context)
+            end = block.at.advance(len(rows))
+            output = [block.mapped(rows)] if rows else []
+            del block, rows  # only the consumer holds them now
+            if output:
+                yield output.pop()
             if error is not None:
-                raise stage.failed(error, after, context)
+                raise stage.failed(error, end, context)
 
-    def _call(
+    def _apply(
         self, stage: Stage, rows: BlockRows, positions: Indices, context: Context
     ) -> tuple[list[object], Exception | None]:
-        function = self.called
+        """The results for the rows at `positions`, up to the first that fails, and its error."""
+        function = self.row_function
         if self.rng is False:
             return map_until_error(function, rows)
-        places = iter(positions if isinstance(positions, range) else positions.tolist())
+        remaining = iter(positions if isinstance(positions, range) else positions.tolist())
         generators = Generators(context.key(stage.name))
         if self.rng is True:
-            return map_until_error(lambda row: function(row, generators.at(next(places))), rows)
+            return map_until_error(lambda row: function(row, generators.at(next(remaining))), rows)
         with global_generators() as seed:
 
-            def seeded(row: object) -> object:
-                seed(int(generators.at(next(places)).integers(2**32)))
+            def seed_and_call(row: object) -> object:
+                seed(int(generators.at(next(remaining)).integers(2**32)))
                 return function(row)
 
-            return map_until_error(seeded, rows)
+            return map_until_error(seed_and_call, rows)
 
 
 @overload
@@ -121,18 +122,18 @@ def map(
     rng: Literal[False, True, "global"] = False,
     name: str | None = None,
 ) -> Pipe[U]:
-    """Give `function(row)` in place of each row.
+    """Replace each row with `function(row)`.
 
-    Element: what `function` returns. Order and length are the input's; indexed where the input is. State: none.
+    Element: what `function` returns. Order and length are the input's. Indexed if the input is. State: none.
 
     Args:
         function: called once for each row; its errors come with file, line and row (`RowError`).
-        rng: True calls `function(row, rng)` with a NumPy generator keyed by seed, epoch, shard and the row's position:
-            the same draws after a resume and on any number of workers, of an indexed pipe also on any number of ranks
-            (of a streamed one, with `shards=` fixed). "global" calls `function(row)` after
-            seeding Python's `random`, NumPy's and torch's global generators from that key, for transforms that draw
-            from those; they are set back afterwards.
-        name: names the operator for that key, in place of its kind and count.
+        rng: how `function` gets random numbers. True calls `function(row, rng)`, where `rng` is a NumPy generator keyed
+            by the seed, the epoch, the shard and the row's position. So the draws are the same after a resume and on
+            any number of workers; in an indexed pipe, and in a streamed one with fixed `shards=`, also on any number of
+            ranks. "global" is for functions that draw from Python's `random`, or from the global generators of NumPy or
+            torch: it seeds these from the same key before each call of `function(row)` and restores them afterwards.
+        name: identifies the operator in that key, in place of its kind and count.
 
     Example:
         >>> import feedpipe as fp

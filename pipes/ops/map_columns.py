@@ -39,7 +39,7 @@ class MapColumns(MapBatches):
         check_choice("format", self.format, tuple(_FORMATS))
 
     @property
-    def called(self) -> Callable[..., object]:
+    def row_function(self) -> Callable[..., object]:
         return partial(_FORMATS[self.format], self.function)
 
 

@@ -1,4 +1,4 @@
-"""`repeat`: the same pipe again and again."""
+"""`repeat`: all rows of a pipe several times, or without end."""
 
 from __future__ import annotations
 
@@ -56,29 +56,28 @@ class Repeat(Operator):
         return gather(indices, bounds, lambda k, places: stage.input.rows(places, context.round(k)))
 
     def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
-        first, source = at.numbered()
+        first, start = at.numbered()
         row = at.row
         for number in range(first, self.times) if self.times is not None else counting(first):
             before = row
-            for block in stage.input.blocks(source, context.round(number)):
-                here = Cursor([number, block.at.plain], 0, row)
+            for block in stage.input.blocks(start, context.round(number)):
+                yield block.numbered(number, row)
                 row += len(block)
-                yield Block(block.rows, here, Cursor([number, block.end.plain], 0, row), block.origins)
-            if row == before and source is START and self.times is None:
-                return  # an empty pipe: no round will give a row
-            source = START
+            if row == before and start is START and self.times is None:
+                return  # the pipe is empty, and so is every round
+            start = START
 
 
 def repeat(pipe: Pipe[T], /, times: int | None = None) -> Pipe[T]:
-    """Give all rows `times` times over, or without end.
+    """Give all rows `times` times, or without end.
 
         a b   ->   a b a b ...
 
-    Element: the input's. Each round shuffles anew. Length is the input's times `times`; indexed where the input is and
-    `times` is given. State: the number of the round and the position in it.
+    Element and order are the input's; a `shuffle` before it gives each round another order. Length: the input's times
+    `times`. Indexed if the input is and `times` is given. State: the number of the round and the position in it.
 
     Args:
-        times: how many rounds; None never ends: give the loader `steps=`.
+        times: how many rounds; None repeats without end, and a loader then needs `steps=`.
 
     Raises:
         ArgumentError: `times` is below 0.

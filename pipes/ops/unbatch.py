@@ -1,4 +1,4 @@
-"""`unbatch`: the rows of groups."""
+"""`unbatch`: the rows of each group."""
 
 from __future__ import annotations
 
@@ -30,31 +30,26 @@ class Unbatch(Operator):
         block_size = context.block_size()
         for block in stage.input.blocks(Cursor.of(at.token), context):
             for index, group in enumerate(block.rows):
-                here = block.at.advance(index)
-                after = block.at.advance(index + 1) if index + 1 < len(block) else block.end
+                start = block.at.advance(index)
+                end = block.at.advance(index + 1) if index + 1 < len(block) else block.end
                 try:
                     rows: BlockRows = group if isinstance(group, (list, Rows)) else list(group)  # type: ignore[call-overload]
                 except Exception as error:
-                    raise stage.failed(error, here, context) from error
+                    raise stage.failed(error, start, context) from error
                 if rows:
+                    first, row = row, row + len(rows)
                     origins = block.origins and [block.origins[index]] * len(rows)
-                    whole = Block(
-                        rows,
-                        Cursor(here.plain, 0, row),
-                        Cursor(after.plain, 0, row + len(rows)),
-                        origins,
-                    )
+                    whole = Block(rows, Cursor(start.plain, 0, first), Cursor(end.plain, 0, row), origins)
                     yield from split_block(whole, block_size)
-                row += len(rows)
 
 
 def unbatch(pipe: Pipe[Iterable[T]], /) -> Pipe[T]:
-    """Give the rows of each group one by one: undoes `batch`.
+    """Give the rows of each group one by one, which undoes `batch`.
 
         [a b] [c d] [e]   ->   a b c d e
 
-    Element: a row of the input's elements; `Rows` stay columns. Order is the input's, the length is unknown, streamed.
-    State: a position in the input and within a group.
+    Element: a row of the input's elements; the rows of a `feedpipe.Rows` stay columns. Order is the input's. Length:
+    unknown; streamed. State: a position in the input and in the group.
 
     Raises:
         RowError: an element is not iterable.

@@ -32,7 +32,7 @@ class Zip(Operator):
 
     def length(self, stage: Stage) -> int | None:
         lengths = [source.length for source in stage.inputs]
-        known = [n for n in lengths if n is not None]
+        known = [length for length in lengths if length is not None]
         return min(known) if len(known) == len(lengths) or 0 in known else None
 
     def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
@@ -45,23 +45,22 @@ class Zip(Operator):
             source.blocks(Cursor.of(token).advance(at.skip), context)  # type: ignore[arg-type]
             for source, token in builtins.zip(stage.inputs, tokens, strict=True)
         ]
-        held: list[Block | None] = [None] * len(sources)
+        rests: list[Block | None] = [None] * len(sources)
         while True:
-            ready: list[Block] = []
-            for k, source in builtins.enumerate(sources):
-                block = held[k] or next(source, None)
+            blocks: list[Block] = []
+            for source, rest in builtins.zip(sources, rests, strict=True):
+                block = rest or next(source, None)
                 if block is None:
                     return
-                held[k] = block
-                ready.append(block)
-            count = min(len(block) for block in ready)
-            fronts = [block.slice(0, count) for block in ready]
-            held = [b.slice(count, len(b)) if len(b) > count else None for b in ready]
+                blocks.append(block)
+            count = min(map(len, blocks))
+            rests = [block.slice(count, len(block)) if len(block) > count else None for block in blocks]
+            blocks = [block.slice(0, count) for block in blocks]
             yield Block(
-                list(builtins.zip(*(front.rows for front in fronts), strict=True)),
-                Cursor([front.at.plain for front in fronts], 0, row),
-                Cursor([front.end.plain for front in fronts], 0, row + count),
-                fronts[0].origins,
+                list(builtins.zip(*(block.rows for block in blocks), strict=True)),
+                Cursor([block.at.plain for block in blocks], 0, row),
+                Cursor([block.end.plain for block in blocks], 0, row + count),
+                blocks[0].origins,
             )
             row += count
 
@@ -79,8 +78,12 @@ def zip(pipe: Pipe[T], /, *others: Pipe[object]) -> Pipe[tuple[object, ...]]:
 
         a b c   and   1 2   ->   (a 1) (b 2)
 
-    Element: a tuple, one item for each pipe. Ends with the shortest. Indexed where all inputs are. State: a position in
-    each. Streamed inputs are read whole by every shard, for their positions must agree: the plan says so.
+    Element: a tuple with one item of each pipe. Order: the inputs'. Length: that of the shortest input. Indexed if all
+    inputs are. State: a position in each input. Every shard reads streamed inputs from end to end, because their
+    positions must agree; `explain()` says so.
+
+    Raises:
+        ArgumentTypeError: one of `others` is not a pipe.
 
     Example:
         >>> import feedpipe as fp

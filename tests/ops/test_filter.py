@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import feedpipe as fp
@@ -22,6 +23,12 @@ def test_rows_before_a_failure_come_first():
     with pytest.raises(fp.RowError, match="row 10"):
         got.extend(fp.from_sequence(range(30)).filter(broken))
     assert got == [1, 3, 5, 7]
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_an_answer_that_is_neither_true_nor_false_is_an_error_of_its_row(count):
+    with pytest.raises(fp.RowError, match="truth value of an array.*(.|\n)*row 1\n"):
+        list(fp.from_sequence(range(count)).filter(lambda x: np.array([True, False])))
 
 
 def test_a_stop_iteration_is_an_error_and_no_end():
