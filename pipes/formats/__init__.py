@@ -1,1 +1,5 @@
-"""From bytes to rows. Nothing here knows pipes, plans or storage."""
+"""Formats: from bytes to rows.
+
+Formats import errors and the values of `core` (rows, cursors, checks, code). They know no pipes, graphs, plans or
+storage: a file is a stream of bytes, or an `OpenableFile`. Only error messages name chain functions, as repairs.
+"""

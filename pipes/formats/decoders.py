@@ -1,4 +1,4 @@
-"""What the bytes in a row stand for, by the extension of the file that they come from."""
+"""`Decoder`: decodes the bytes in a row by the extension of the file that they come from."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import ClassVar, Literal, TypeAlias, cast
 
 from ..core.checks import check_callable, check_choice
 from ..errors import ArgumentTypeError, with_call_site
-from . import images as pictures
-from . import npy
+from .images import EXTENSIONS, MODES, decode_array, decode_image
+from .npy import decode_npy
 from .tar import KEY
 
 Decode: TypeAlias = Callable[[bytes], object]
@@ -19,29 +19,29 @@ Images: TypeAlias = Literal["numpy", "pil"]
 Mode: TypeAlias = Literal["RGB", "L", "RGBA"]
 
 
-def _text(data: bytes) -> str:
+def _decode_text(data: bytes) -> str:
     return data.decode()
 
 
-def _json(data: bytes) -> object:
+def _decode_json(data: bytes) -> object:
     try:
         return json.loads(data)
     except RecursionError:
         raise ValueError("objects and lists are nested too deeply") from None
 
 
-# Of WebDataset's those that run no code of the data.
-_OTHERS: dict[str, Decode] = {
-    **dict.fromkeys(("txt", "text", "transcript"), _text),
+# WebDataset's decoders, without those that run code from the data.
+_DECODERS: dict[str, Decode] = {
+    **dict.fromkeys(("txt", "text", "transcript"), _decode_text),
     **dict.fromkeys(("cls", "cls2", "index", "inx", "id"), int),
-    **dict.fromkeys(("json", "jsn"), _json),
-    "npy": npy.decoded,
+    **dict.fromkeys(("json", "jsn"), _decode_json),
+    "npy": decode_npy,
 }
 
 
 @dataclass(frozen=True)
 class Decoder:
-    """The arguments of `decode`; called with a row, it gives the row with values in place of bytes."""
+    """The arguments of `decode`. Called with a row, it gives the row with values in place of bytes."""
 
     kind: ClassVar[str] = "decode"
 
@@ -51,7 +51,7 @@ class Decoder:
 
     def __post_init__(self) -> None:
         check_choice("images", self.images, ("numpy", "pil"))
-        check_choice("mode", self.mode, pictures.MODES)
+        check_choice("mode", self.mode, MODES)
         if self.decoders is not None and not isinstance(self.decoders, Mapping):
             raise ArgumentTypeError(
                 with_call_site(f'`decoders` must be a dict such as {{"tiff": function}} but got: {self.decoders!r}')
@@ -70,11 +70,11 @@ class Decoder:
             raise TypeError(f"rows must be dicts that hold bytes, as those of `read_tar`, but got: {row!r}")
         if KEY not in row and isinstance(path := row.get("path"), str) and "bytes" in row:
             ending = path.rpartition("/")[2].partition(".")[2]
-            return {**row, "bytes": self._value(ending, row["bytes"])}
-        return {key: self._value(key, value) for key, value in row.items()}
+            return {**row, "bytes": self._decode(ending, row["bytes"])}
+        return {key: self._decode(key, value) for key, value in row.items()}
 
-    def _value(self, ending: str, value: object) -> object:
-        """`value`, decoded if it is bytes; `ending` is all that follows the first dot of a file's name."""
+    def _decode(self, ending: str, value: object) -> object:
+        """Decode `value` if it is bytes; `ending` is what follows the first dot in the name of a file."""
         if not isinstance(value, bytes):
             return value
         ending = ending.lower()
@@ -91,5 +91,5 @@ class Decoder:
 
 @lru_cache
 def _built_in(images: Images, mode: Mode) -> dict[str, Decode]:
-    picture = partial(pictures.array if images == "numpy" else pictures.image, mode=mode)
-    return {**_OTHERS, **dict.fromkeys(pictures.EXTENSIONS, picture)}
+    decode = partial(decode_array if images == "numpy" else decode_image, mode=mode)
+    return {**_DECODERS, **dict.fromkeys(EXTENSIONS, decode)}

@@ -1,4 +1,4 @@
-"""Images: the bytes of a file become an array, or an image of Pillow."""
+"""Decodes the bytes of image files, to arrays or to Pillow's images."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 EXTENSIONS = ("jpg", "jpeg", "png", "ppm", "pgm", "pbm", "pnm", "bmp", "webp", "gif", "tif", "tiff")
 MODES = ("RGB", "L", "RGBA")
 
-# Others are not tried, whatever the bytes are: among Pillow's formats are some that start programs.
+# Pillow tries no others, whatever the bytes are: some of its formats start programs.
 _FORMATS = ("JPEG", "PNG", "PPM", "BMP", "WEBP", "GIF", "TIFF")
 
 
-def image(data: bytes, mode: str) -> Image:
-    """The first image in the bytes of a file, as it lies there: its EXIF orientation is left alone.
+def decode_image(data: bytes, mode: str) -> Image:
+    """Decode the first image in the bytes of a file. It is not rotated by its EXIF orientation.
 
     Raises:
         ValueError: it is no image, has more pixels than Pillow's limit, or more than 8 bits a channel.
@@ -27,20 +27,20 @@ def image(data: bytes, mode: str) -> Image:
     from PIL import Image, UnidentifiedImageError
 
     try:
-        opened = Image.open(io.BytesIO(data), formats=_FORMATS)
+        image = Image.open(io.BytesIO(data), formats=_FORMATS)
     except UnidentifiedImageError as error:
         raise ValueError(f"it is damaged, or no image of {', '.join(_FORMATS)}") from error
-    pixels, most = opened.width * opened.height, Image.MAX_IMAGE_PIXELS
-    if most is not None and pixels > most:
-        raise ValueError(f"{pixels} pixels, and `PIL.Image.MAX_IMAGE_PIXELS` allows {most}: it may be a bomb")
-    if opened.mode[0] in "IF":
-        raise ValueError(f"its pixels are of mode {opened.mode}, and conversion to 8 bits would cut them off")
-    if mode != "RGBA" and "transparency" in opened.info:
-        return opened.convert("RGBA").convert(mode)  # at once, Pillow warns of the colour that is lost
-    return opened.convert(mode)
+    pixels, limit = image.width * image.height, Image.MAX_IMAGE_PIXELS
+    if limit is not None and pixels > limit:
+        raise ValueError(f"{pixels} pixels, and `PIL.Image.MAX_IMAGE_PIXELS` allows {limit}: it may be a bomb")
+    if image.mode[0] in "IF":
+        raise ValueError(f"its pixels are of mode {image.mode}, and conversion to 8 bits would cut them off")
+    if mode != "RGBA" and "transparency" in image.info:
+        return image.convert("RGBA").convert(mode)  # a direct conversion warns that the transparent colour is lost
+    return image.convert(mode)
 
 
-def array(data: bytes, mode: str) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """The same as an array, height x width x channels, that can be written to."""
-    pixels = np.array(image(data, mode))
+def decode_array(data: bytes, mode: str) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Decode the first image to a writable array of height x width x channels."""
+    pixels = np.array(decode_image(data, mode))
     return pixels if pixels.ndim == 3 else pixels[:, :, np.newaxis]

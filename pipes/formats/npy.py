@@ -1,4 +1,4 @@
-"""NumPy's own format of one array, `.npy`. Nothing in it is ever unpickled."""
+"""NumPy's format for one array, `.npy`. Nothing in it is ever unpickled."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import numpy as np
 from ..core.rows import Array
 from ..errors import DataError
 
-HEAD = 2**14
-"""Bytes in which the header of a file ends; NumPy itself refuses one of more than 10,000."""
+HEADER_BYTES = 2**14
+"""Bytes in which a header ends; NumPy itself refuses a header of more than 10,000."""
 
 
-class Npy(NamedTuple):
-    """What a file says of itself.
+class ArrayHeader(NamedTuple):
+    """The header of a file with one array.
 
     Attributes:
-        dtype: as a string, which a state and another process can hold.
+        dtype: as a string, which states and other processes can hold.
         shape: the lengths of all axes.
-        fortran: whether the first axis, not the last, is the one whose items lie side by side.
+        fortran: whether the items along the first axis, not the last, are adjacent.
         begin: bytes before the first item.
     """
 
@@ -36,7 +36,7 @@ class Npy(NamedTuple):
         return self.begin + math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
     def check_size(self, name: str, size: int) -> None:
-        """Raises a `DataError` if a file of this header has not `size` bytes."""
+        """Raise a `DataError` unless `size` is the size of a file with this header."""
         if size != self.size:
             what = "is truncated" if size < self.size else "is longer than it says"
             lengths = " x ".join(map(str, self.shape)) or "one"
@@ -50,16 +50,16 @@ class Npy(NamedTuple):
         return flat.reshape(self.shape, order="F" if self.fortran else "C")
 
 
-def read_header(head: bytes, name: str, size: int) -> Npy:
-    """The header of a file of `size` bytes, from its first ones.
+def read_header(head: bytes, name: str, size: int) -> ArrayHeader:
+    """Read the header of a file of `size` bytes from its first bytes.
 
     Raises:
-        DataError: it is no such file, is damaged, truncated, or of Python objects or fields.
+        DataError: it is no `.npy` file, is damaged or truncated, or holds Python objects or fields.
     """
     stream = io.BytesIO(head)
     try:
         version = np.lib.format.read_magic(stream)
-        # The third differs from the second in the names of fields only, which are refused.
+        # Version 3 differs from version 2 only in the names of fields, which are refused below.
         read = np.lib.format.read_array_header_1_0 if version[0] == 1 else np.lib.format.read_array_header_2_0
         shape, fortran, dtype = read(stream)
     except Exception as error:
@@ -68,14 +68,14 @@ def read_header(head: bytes, name: str, size: int) -> Npy:
         raise DataError(f"{name} holds Python objects, which would have to be unpickled; that may run any code")
     if dtype.fields is not None or dtype.subdtype is not None:
         raise DataError(f"{name} holds rows of fields, {dtype}; save an array for each field")
-    header = Npy(dtype.str, shape, fortran, stream.tell())
+    header = ArrayHeader(dtype.str, shape, fortran, stream.tell())
     if min(shape, default=0) < 0:
         raise DataError(f"{name} is no .npy file, or its header is damaged: an axis has a negative length")
     header.check_size(name, size)
     return header
 
 
-def decoded(data: bytes) -> Array:
-    """The array in the bytes of a file, in memory of its own."""
-    view = read_header(data[:HEAD], "it", len(data)).array(data)
+def decode_npy(data: bytes) -> Array:
+    """The array in the bytes of a file, in its own memory."""
+    view = read_header(data[:HEADER_BYTES], "it", len(data)).array(data)
     return view.astype(view.dtype.newbyteorder("="))

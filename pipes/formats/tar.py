@@ -1,7 +1,7 @@
-"""Tar files as WebDataset has them: neighbouring members that differ in their extension only make one row.
+"""`TarReader`: reads tar files in WebDataset's form: adjacent members that differ only in their extension make one row.
 
-Members are read one after the other, each whole; nothing is ever extracted. The standard library's `tarfile` takes as
-much memory as a header asks for, recurses as deep as headers are stacked, and needs three times as long for a header.
+It reads members one after the other, each whole, and never extracts anything. The standard library's `tarfile` takes as
+much memory as a header asks for, recurses as deep as headers are stacked, and takes three times as long per header.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ import io
 from collections.abc import Iterator, Mapping
 from typing import BinaryIO, NamedTuple
 
-from ..errors import DataError, SourceError
-from .text.chunks import brief
-from .text.streams import FAILURES, broken
+from ..errors import DataError, FeedpipeError, SourceError
+from .streams import STREAM_ERRORS, stream_error
+from .text.chunks import shorten
 
 KEY = "__key__"
 
 _BLOCK = 512
 _ZEROS = bytes(_BLOCK)
-_WORDS = 2**20  # bytes of what is said of a member before it, such as a long name
-_LARGEST = 2**31  # bytes of a row
-_PIECE = 2**20  # bytes asked for at a time: a header may claim any number
+_MAX_EXTENDED_BYTES = 2**20  # of an extended header, such as one with a long name
+_MAX_ROW_BYTES = 2**31
+_PIECE_BYTES = 2**20  # read at a time, for a header may claim any size
 
 _REGULAR = (b"0", b"\0", b"7")
 _FOLDER = b"5"
@@ -36,13 +36,13 @@ _REFUSED = {
 }
 
 
-class Group(NamedTuple):
+class TarGroup(NamedTuple):
     """The members of one key, as a row.
 
     Attributes:
         row: the key, and the bytes of each member by its extension.
-        at: where the headers of the first member begin.
-        end: where those of the next group begin.
+        at: the byte where the headers of the first member begin.
+        end: the byte where those of the next group begin.
         size: how many bytes the members have.
     """
 
@@ -53,199 +53,201 @@ class Group(NamedTuple):
 
 
 class _Member(NamedTuple):
-    """A file in the archive, and why it cannot be a part of a row, if it cannot."""
+    """A file in the archive; `refusal` says why it cannot be a part of a row, if it cannot."""
 
     name: str
     size: int
     at: int
-    why: str | None
+    refusal: str | None
 
 
 class TarReader:
     """Reads the groups of a tar file.
 
     Args:
-        stream: of bytes, not compressed; a place in it is found by seeking, or where it cannot seek by reading over.
-        name: the file's, for errors.
-        beside: what each row has beside its members.
+        stream: of bytes, not compressed. The reader seeks in it if it can, else it reads over what comes before.
+        name: the name of the file, for errors.
+        extra: fields that each row has beside its members.
     """
 
-    def __init__(self, stream: BinaryIO, name: str, beside: Mapping[str, object]) -> None:
+    def __init__(self, stream: BinaryIO, name: str, extra: Mapping[str, object]) -> None:
         self._stream = stream
         self._name = name
-        self._beside = beside
+        self._extra = extra
         self._offset = 0
 
-    def groups(self, at: int) -> Iterator[Group]:
-        """The groups from byte `at` on, where one begins. Where the file fails, the groups before come first."""
-        self._go(at)
+    def groups(self, at: int) -> Iterator[TarGroup]:
+        """The groups from byte `at` on, where a group begins. If the file fails, the groups before come first."""
+        self._seek(at)
         row: dict[str, object] = {}
         begin = size = 0
-        while (member := self._next()) is not None:
-            key, extension = _split(member.name)
-            if extension is None and member.why is None:
+        while (member := self._next_member()) is not None:
+            key, extension = _split_name(member.name)
+            if extension is None and member.refusal is None:
                 self._skip(_padded(member.size))
                 continue
             if not row or key != row[KEY]:
                 if row:
-                    yield Group(row, begin, member.at, size)
-                row = {KEY: key, **self._beside}
+                    yield TarGroup(row, begin, member.at, size)
+                row = {KEY: key, **self._extra}
                 begin, size = member.at, 0
-            if extension is None or member.why is not None:
-                raise self._unfit(member, str(member.why))
+            if extension is None or member.refusal is not None:
+                raise self._member_error(member, str(member.refusal))
             if extension in row:
-                raise self._unfit(member, f"is the second {extension!r} of its row")
+                raise self._member_error(member, f"is the second {extension!r} of its row")
             size += member.size
-            if size > _LARGEST:
-                raise self._unfit(member, f"makes a row of {size} bytes, and {_LARGEST} are most")
-            row[extension] = self._content(member)
+            if size > _MAX_ROW_BYTES:
+                raise self._member_error(member, f"makes a row of {size} bytes, and {_MAX_ROW_BYTES} are most")
+            row[extension] = self._read_content(member)
         if row:
-            yield Group(row, begin, self._offset - _BLOCK, size)
+            yield TarGroup(row, begin, self._offset - _BLOCK, size)
         del row
         self._check_end()
 
-    def _next(self) -> _Member | None:
+    def _next_member(self) -> _Member | None:
         """The next member that is no folder; None at the end of the archive."""
         at = self._offset
-        said: dict[bytes, bytes] = {}  # by headers before that of the member
-        while (header := self._header()) is not None:
+        extended: dict[bytes, bytes] = {}  # path and size from the headers before that of the member
+        while (header := self._read_header()) is not None:
             kind = header[156:157]
-            size = self._number(header)
+            size = self._size_in(header)
             if kind == _LONG_NAME:
-                said[b"path"] = self._words(size).partition(b"\0")[0]
+                extended[b"path"] = self._read_extended(size).partition(b"\0")[0]
             elif kind in _PAX:
-                said |= self._records(self._words(size))
+                extended |= self._parse_records(self._read_extended(size))
             elif kind in (_LONG_LINK, _PAX_GLOBAL):
-                # What holds for all members that follow could not be known after a resume; nothing here needs it.
+                # A global header holds for all members that follow; a resume would not know it. Nothing here needs it.
                 self._skip(_padded(size))
             else:
-                name = said.get(b"path", _name(header))
+                name = extended.get(b"path", _name_in(header))
                 if kind != _FOLDER and not (kind in _REGULAR and name.endswith(b"/")):
-                    why = _hostile(name) if kind in _REGULAR else _REFUSED.get(kind, f"is of kind {kind!r}")
-                    size = int(said.get(b"size", size))
-                    return _Member(name.decode("utf-8", "backslashreplace"), size, at, why)
-                at, said = self._offset, {}
-        if said:
-            raise self._refused(at, "headers speak of a member, and the archive ends")
+                    refusal = _unsafe(name) if kind in _REGULAR else _REFUSED.get(kind, f"is of kind {kind!r}")
+                    size = int(extended.get(b"size", size))
+                    return _Member(name.decode("utf-8", "backslashreplace"), size, at, refusal)
+                at, extended = self._offset, {}
+        if extended:
+            raise self._error(at, "headers describe a member, but the archive ends")
         return None
 
-    def _header(self) -> bytes | None:
-        """The next header; None where a block of zeros ends the archive."""
+    def _read_header(self) -> bytes | None:
+        """The next header; None if a block of zeros ends the archive."""
         at = self._offset
         block = self._read(_BLOCK)
         if block == _ZEROS:
             return None
-        if len(block) == _BLOCK and _sum(block) == _octal(block[148:156]):
+        if len(block) == _BLOCK and _checksum(block) == _octal(block[148:156]):
             return block
         if at == 0:
             raise DataError(
-                f"{self._name} is no tar file: no header of a member stands at its beginning; where it is compressed, "
-                "`open_files(compression=...)` names the way"
+                f"{self._name} is no tar file: it does not begin with the header of a member; if it is compressed, "
+                "`open_files(compression=...)` sets how files are decompressed"
             )
         if len(block) < _BLOCK:
-            raise self._refused(at, "the file is cut short: it ends without the block of zeros that ends an archive")
-        raise self._refused(at, "here should be the header of a member, and its checksum is wrong")
+            raise self._error(at, "the file is cut short: it ends without the block of zeros that ends an archive")
+        raise self._error(at, "here should be the header of a member, but its checksum is wrong")
 
-    def _number(self, header: bytes) -> int:
+    def _size_in(self, header: bytes) -> int:
         size = _octal(header[124:136])
         if size is None:
-            raise self._refused(self._offset - _BLOCK, "the header says no size")
+            raise self._error(self._offset - _BLOCK, "the header has no valid size")
         return size
 
-    def _words(self, size: int) -> bytes:
-        """What a header says of the member that follows."""
+    def _read_extended(self, size: int) -> bytes:
+        """The content of an extended header, which describes the member that follows."""
         at = self._offset
-        if size > _WORDS:
-            raise self._refused(at, f"{size} bytes are said of one member, and {_WORDS} are most")
-        words = self._read(size)
-        if len(words) < size:
-            raise self._refused(at, "the file is cut short within a header")
+        if size > _MAX_EXTENDED_BYTES:
+            raise self._error(at, f"the extended header has {size} bytes, and {_MAX_EXTENDED_BYTES} are most")
+        data = self._read(size)
+        if len(data) < size:
+            raise self._error(at, "the file is cut short within a header")
         self._skip(_padded(size) - size)
-        return words
+        return data
 
-    def _records(self, words: bytes) -> dict[bytes, bytes]:
-        r"""Path and size, where they are among the records of a pax header, each of them `length key=value\n`."""
-        found: dict[bytes, bytes] = {}
+    def _parse_records(self, data: bytes) -> dict[bytes, bytes]:
+        r"""Path and size, if they are among the records of a pax header; each record is `length key=value\n`."""
+        records: dict[bytes, bytes] = {}
         start = 0
-        while start < len(words):
-            digits = words[start : start + 8].partition(b" ")[0]
+        while start < len(data):
+            digits = data[start : start + 8].partition(b" ")[0]
             stop = start + int(digits) if digits.isdigit() else 0
-            key, equals, value = words[start + len(digits) + 1 : stop - 1].partition(b"=")
-            if not equals or words[stop - 1 : stop] != b"\n":
-                raise self._refused(self._offset, "the records of the header before are damaged")
+            key, equals, value = data[start + len(digits) + 1 : stop - 1].partition(b"=")
+            if not equals or data[stop - 1 : stop] != b"\n":
+                raise self._error(self._offset, "the records of the header before are damaged")
             if key.startswith(b"GNU.sparse."):
-                raise self._refused(self._offset, f"the member here {_REFUSED[b'S']}")
+                raise self._error(self._offset, f"the member here {_REFUSED[b'S']}")
             if key == b"size" and not (value.isdigit() and len(value) < 20):
-                raise self._refused(self._offset, f"the header before says no size, but {value[:99]!r}")
+                raise self._error(self._offset, f"the header before has no valid size, but {value[:99]!r}")
             if key in (b"path", b"size"):
-                found[key] = value
+                records[key] = value
             start = stop
-        return found
+        return records
 
-    def _content(self, member: _Member) -> bytes:
+    def _read_content(self, member: _Member) -> bytes:
         data = self._read(member.size)
         if len(data) < member.size:
-            raise self._unfit(member, f"should have {member.size} bytes, and the file ends after {len(data)}")
+            raise self._member_error(member, f"should have {member.size} bytes, and the file ends after {len(data)}")
         self._skip(_padded(member.size) - member.size)
         return data
 
     def _check_end(self) -> None:
-        """What follows the archive is padding; anything else would be lost in silence."""
-        while data := self._read(_PIECE):
+        """Check that only padding follows the archive; anything else would be lost silently."""
+        while data := self._read(_PIECE_BYTES):
             if data.count(0) != len(data):
-                raise self._refused(
+                raise self._error(
                     self._offset - len(data),
                     "bytes follow the end of the archive; join archives by `tar --concatenate`",
                 )
 
-    def _go(self, at: int) -> None:
+    def _seek(self, at: int) -> None:
         if self._stream.seekable():
-            there = self._stream.seek(0, io.SEEK_END) >= at
+            exists = self._stream.seek(0, io.SEEK_END) >= at
             self._offset = self._stream.seek(at)
         else:
-            there = self._over(at)
-        if not there:
+            exists = self._read_over(at)
+        if not exists:
             raise SourceError(f"{self._name} has changed since the state was taken: it ends before byte {at}")
 
     def _skip(self, size: int) -> None:
         at = self._offset
-        if not self._over(size):
-            raise self._refused(at, "the file is cut short within a member")
+        if not self._read_over(size):
+            raise self._error(at, "the file is cut short within a member")
 
-    def _over(self, size: int) -> bool:
-        """Reads over so many bytes; False where there are fewer."""
-        while size > 0 and (data := self._read(min(size, _PIECE))):
+    def _read_over(self, size: int) -> bool:
+        """Read and drop `size` bytes; False if there are fewer."""
+        while size > 0 and (data := self._read(min(size, _PIECE_BYTES))):
             size -= len(data)
         return size == 0
 
     def _read(self, size: int) -> bytes:
-        """`size` bytes; fewer at the end of the file."""
+        """Read `size` bytes; fewer at the end of the file."""
         try:
-            if size <= _PIECE:
+            if size <= _PIECE_BYTES:
                 data = self._stream.read(size)
             else:
                 data = b"".join(self._pieces(size))
-        except FAILURES as error:
-            raise broken(self._stream, self._name, error, self._offset) from error
+        except FeedpipeError:
+            raise
+        except STREAM_ERRORS as error:
+            raise stream_error(error, self._name, self._stream, self._offset) from error
         self._offset += len(data)
         return data
 
     def _pieces(self, size: int) -> Iterator[bytes]:
-        while size > 0 and (data := self._stream.read(min(size, _PIECE))):
+        while size > 0 and (data := self._stream.read(min(size, _PIECE_BYTES))):
             size -= len(data)
             yield data
 
-    def _unfit(self, member: _Member, why: str) -> DataError:
-        return self._refused(member.at, f"member {brief(member.name, 100)} {why}")
+    def _member_error(self, member: _Member, problem: str) -> DataError:
+        return self._error(member.at, f"member {shorten(member.name, 100)} {problem}")
 
-    def _refused(self, at: int, why: str) -> DataError:
-        return DataError(f"{self._name}, byte {at}: {why}")
+    def _error(self, at: int, problem: str) -> DataError:
+        return DataError(f"{self._name}, byte {at}: {problem}")
 
 
-def _split(name: str) -> tuple[str, str | None]:
-    """Key and extension, as WebDataset splits them; no extension where a member belongs to no row.
+def _split_name(name: str) -> tuple[str, str | None]:
+    """Key and extension, split as WebDataset does; no extension if a member belongs to no row.
 
-    That are those without a dot in their name, those that begin with one, and WebDataset's own, as in `__meta__/a.txt`.
+    Such members have no dot in their name, begin with one, or are WebDataset's own, as `__meta__/a.txt`.
     """
     folder, slash, base = name.rpartition("/")
     stem, dot, extension = base.partition(".")
@@ -255,8 +257,8 @@ def _split(name: str) -> tuple[str, str | None]:
     return folder + slash + stem, extension.lower()
 
 
-def _hostile(name: bytes) -> str | None:
-    """Why a name is none for a row: a program might take it for a path, and that leads elsewhere."""
+def _unsafe(name: bytes) -> str | None:
+    """Why a name is refused: a program that takes it for a path would leave its folder. None if it is safe."""
     try:
         text = name.decode()
     except UnicodeDecodeError:
@@ -266,16 +268,16 @@ def _hostile(name: bytes) -> str | None:
     return None
 
 
-def _name(header: bytes) -> bytes:
+def _name_in(header: bytes) -> bytes:
     name = header[:100].partition(b"\0")[0]
-    if header[257:263] != b"ustar\0":  # GNU has other things where POSIX has the beginning of a long name
+    if header[257:263] != b"ustar\0":  # GNU has other fields where POSIX has the beginning of a long name
         return name
     prefix = header[345:500].partition(b"\0")[0]
     return prefix + b"/" + name if prefix else name
 
 
-def _sum(header: bytes) -> int:
-    """The checksum of a header: the sum of its bytes, in which those of the checksum count as blanks."""
+def _checksum(header: bytes) -> int:
+    """The checksum of a header: the sum of its bytes, with blanks in place of the checksum itself."""
     return sum(header) - sum(header[148:156]) + 8 * 0x20
 
 
@@ -284,7 +286,7 @@ def _padded(size: int) -> int:
 
 
 def _octal(field: bytes) -> int | None:
-    """A number in octal digits; one that needs more of them stands in binary behind a byte 0x80. None if it is none."""
+    """A number in octal digits, or if they do not suffice in binary behind a byte 0x80; None if it is neither."""
     if field[0] == 0x80:
         return int.from_bytes(field[1:], "big")
     digits = field.partition(b"\0")[0].strip()

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..core.rows import Column, Rows
 from ..errors import UnfitError
-from ..formats.tables.columns import repeated
+from ..formats.tables.columns import first_duplicate
 from ._columns import check_name, column_of_array, column_of_values
 
 
@@ -47,7 +47,7 @@ def rows_of_record_batch(result: object) -> Rows:
 
     if not isinstance(result, pa.RecordBatch):
         raise UnfitError(f"the function must return a RecordBatch but returned a value of type {type(result).__name__}")
-    if twice := repeated(result.schema.names):
+    if twice := first_duplicate(result.schema.names):
         raise UnfitError(f"the function must return columns of different names but returned {twice!r} twice")
     return Rows.from_arrow(result)
 

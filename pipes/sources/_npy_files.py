@@ -13,9 +13,9 @@ import numpy.typing as npt
 from ..core.gather import gather
 from ..core.rows import Array, BlockRows, Indices, Rows, read_only
 from ..engine.readahead import Together
-from ..errors import SourceError
-from ..formats.npy import HEAD, Npy, read_header
-from ..formats.text.streams import FAILURES, broken
+from ..errors import FeedpipeError, SourceError
+from ..formats.npy import HEADER_BYTES, ArrayHeader, read_header
+from ..formats.streams import STREAM_ERRORS, stream_error
 from ..ops.parsing._open_files import OpenTask, read_whole
 from ..storage.file import File
 from ..storage.filesystem import locate
@@ -27,7 +27,7 @@ class NpyFile(NamedTuple):
     """A file, and what its header says."""
 
     file: File
-    head: Npy
+    head: ArrayHeader
 
     @property
     def rows(self) -> int:
@@ -125,9 +125,11 @@ def looked_at(file: File) -> NpyFile:
     """
     with file.open(None) as stream:
         try:
-            head = stream.read(HEAD)
-        except FAILURES as error:
-            raise broken(stream, file.name, error, 0) from error
+            head = stream.read(HEADER_BYTES)
+        except FeedpipeError:
+            raise
+        except STREAM_ERRORS as error:
+            raise stream_error(error, file.name, stream, 0) from error
     return NpyFile(file, read_header(head, file.name, file.size() if file.listed is None else file.listed))
 
 
@@ -146,7 +148,7 @@ def _mapped(found: NpyFile, path: str) -> object:
 
     # Unlike NumPy's and Python's, Arrow's map holds no open file: there may be thousands.
     with found.file.open(None) as stream, pa.memory_map(path) as file:
-        now = read_header(stream.read(HEAD), found.file.name, file.size())
+        now = read_header(stream.read(HEADER_BYTES), found.file.name, file.size())
         if now != found.head:
             raise _changed(found.file)
         return file.read_buffer()
@@ -166,8 +168,10 @@ def _run(found: NpyFile, places: npt.NDArray[np.int64], opened: OpenTask | None)
         try:
             stream.seek(part.start)
             data = stream.read(len(part))
-        except FAILURES as error:
-            raise broken(stream, found.file.name, error, part.start) from error
+        except FeedpipeError:
+            raise
+        except STREAM_ERRORS as error:
+            raise stream_error(error, found.file.name, stream, part.start) from error
     if len(data) < len(part):
         raise _changed(found.file)
     return np.frombuffer(data, found.head.dtype).reshape(len(places), *found.head.shape[1:])

@@ -19,7 +19,7 @@ from ..pipe import Pipe
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ..formats.tables.chunked import Chunks
+    from ..formats.tables.chunked import ChunkedTable
 
 
 class ArrowStream(Protocol):
@@ -34,7 +34,7 @@ class _Memory:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.table: pa.Table | None = None
-        self.chunks: Chunks | None = None
+        self.chunks: ChunkedTable | None = None
         self.positions: np.ndarray[Any, np.dtype[np.int64]] | None = None
 
 
@@ -78,7 +78,7 @@ class FromTable(Operator):
         memory = self.memory
         with memory.lock:
             if memory.chunks is None:
-                from ..formats.tables.chunked import Chunks
+                from ..formats.tables.chunked import ChunkedTable
 
                 where = stage.node.call_site if stage else None
                 try:
@@ -92,7 +92,7 @@ class FromTable(Operator):
                             )
                         )
                     memory.positions = _positions(self.table)
-                    memory.chunks = Chunks.of(memory.table)
+                    memory.chunks = ChunkedTable.from_table(memory.table)
                 except FeedpipeError:
                     raise
                 except Exception as error:
@@ -167,7 +167,7 @@ def from_table(table: ArrowStream) -> Pipe[Row]:
     return cast("Pipe[Row]", Pipe.source(FromTable(table)))
 
 
-def _chunks(memory: _Memory) -> Chunks:
+def _chunks(memory: _Memory) -> ChunkedTable:
     assert memory.chunks is not None
     return memory.chunks
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 
 from ..core.rows import Row
-from ..formats.csv.options import NULLS
+from ..formats.csv.options import NULL_VALUES
 from ..formats.tables.columns import Schema
 from ..ops.parsing.csv import parse_csv
 from ..ops.parsing.open_files import open_files
@@ -28,7 +28,7 @@ def read_csv(
     header: bool | None = None,
     column_names: Sequence[str] | None = None,
     quote: str | None = '"',
-    null_values: Sequence[str] = NULLS,
+    null_values: Sequence[str] = NULL_VALUES,
     newlines_in_values: bool = True,
     path_column: str | None = None,
     row_column: str | None = None,

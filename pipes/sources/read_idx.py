@@ -18,7 +18,7 @@ from ..core.per_process import PerProcess
 from ..core.rows import Array, BlockRows, Indices, Row, read_only
 from ..engine.stage import Stage
 from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, SourceError, with_call_site
-from ..formats.npy import Npy
+from ..formats.npy import ArrayHeader
 from ..pipe import Pipe
 from ..storage.file import File
 from ..storage.filesystem import locate
@@ -136,7 +136,7 @@ def _read_head(path: str) -> NpyFile:
         )
     if len(lengths) < 4 * axes:
         raise DataError(f"{path} is truncated: it ends within the lengths of its {axes} axes")
-    head = Npy(_DTYPES[magic[2]], struct.unpack(f">{axes}I", lengths), fortran=False, begin=4 + 4 * axes)
+    head = ArrayHeader(_DTYPES[magic[2]], struct.unpack(f">{axes}I", lengths), fortran=False, begin=4 + 4 * axes)
     if not gzip:
         head.check_size(path, size)
     # gzip ends with the length of its content, modulo 2**32. A file of several gzip streams has only that of the last.
@@ -145,7 +145,7 @@ def _read_head(path: str) -> NpyFile:
     return NpyFile(file, head)
 
 
-def _array(file: File, head: Npy) -> Array:
+def _array(file: File, head: ArrayHeader) -> Array:
     if _read_head(file.path).head != head:
         raise SourceError(f"{file.path} has changed since its header was read")
     place = locate(file.path)
@@ -154,7 +154,7 @@ def _array(file: File, head: Npy) -> Array:
     return read_only(head.array(_read(file, head)))
 
 
-def _read(file: File, head: Npy) -> bytes:
+def _read(file: File, head: ArrayHeader) -> bytes:
     """The content of the whole file."""
     try:
         with file.open() as stream:

@@ -84,7 +84,7 @@ class ReadImages(Operator):
             data = list(read_whole_files(files, opened, threads=context.threads))
         except (SourceError, DataError) as error:
             raise at_call_site(error, stage) from error
-        made, failure = map_until_error(partial(images.array, mode=self.mode), data)
+        made, failure = map_until_error(partial(images.decode_array, mode=self.mode), data)
         if failure is not None:
             raise stage.failed_on(failure, Origin(files[len(made)].path, 1))
         return [self._row(image, file.path) for image, file in zip(made, files, strict=True)]

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..core.rows import ArrowArray, Rows, scalars
 from ..errors import ArgumentError, DataError, with_call_site
-from ..formats.tables.columns import listed, nearest
+from ..formats.tables.columns import format_names, suggest_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -91,7 +91,7 @@ class Columns:
             if name not in columns:
                 raise ArgumentError(
                     with_call_site(
-                        f"`schema` has a column {name!r} that the rows do not have; {nearest(name, columns)}"
+                        f"`schema` has a column {name!r} that the rows do not have; {suggest_name(name, columns)}"
                     )
                 )
 
@@ -114,7 +114,7 @@ def _check_names(names: Sequence[str], known: Sequence[str] | None, row: int) ->
         if not isinstance(name, str):
             raise DataError(f"row {row} has a column whose name is no string: {name!r}")
         if known is not None and name not in known:
-            raise DataError(f"row {row} has a column {name!r} that the first rows do not have: {listed(known)}")
+            raise DataError(f"row {row} has a column {name!r} that the first rows do not have: {format_names(known)}")
     for name in known or ():
         if name not in names:
             raise DataError(f"row {row} has no column {name!r}, and the first rows do; None stands for a missing value")

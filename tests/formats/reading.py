@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from feedpipe.errors import DataError
-from feedpipe.formats.text.chunks import ChunkReader, Format, Growth
+from feedpipe.formats.text.chunks import ChunkReader, ChunkSize, TextFormat
 
 
-class Always(Growth):
+class Always(ChunkSize):
     def __init__(self, size: int) -> None:
         self.size = size
 
@@ -18,25 +18,25 @@ class Always(Growth):
         return self.size
 
 
-def opened(data: bytes, form: Format[Any], name: str) -> ChunkReader:
-    return ChunkReader(io.BytesIO(data), name, form.cut)
+def opened(data: bytes, form: TextFormat[Any], name: str) -> ChunkReader:
+    return ChunkReader(io.BytesIO(data), name, form.last_record_end)
 
 
-def fixed(form: Format[Any], files: Sequence[bytes], name: str) -> Any:
+def fixed(form: TextFormat[Any], files: Sequence[bytes], name: str) -> Any:
     """The format with names and types fixed by these files."""
-    return form.fix((form.head(opened(data, form, f"first-{k}.{name}")) for k, data in enumerate(files)), [])
+    return form.fix((form.read_head(opened(data, form, f"first-{k}.{name}")) for k, data in enumerate(files)), [])
 
 
-def read_all(data: bytes, form: Format[Any], size: int, name: str) -> tuple[list[Any], list[int], DataError | None]:
+def read_all(data: bytes, form: TextFormat[Any], size: int, name: str) -> tuple[list[Any], list[int], DataError | None]:
     """The rows, their lines, and the error that ended them."""
     reader = opened(data, form, name)
-    start, parse = form.begin(reader)
+    start, parse = form.start_reading(reader)
     rows: list[Any] = []
     lines: list[int] = []
     for chunk in reader.chunks(start, Always(size)):
         got, error = parse(chunk, 0)
         rows.extend(got)
-        lines.extend(form.lines(chunk)[: len(got)])
+        lines.extend(form.row_lines(chunk)[: len(got)])
         if error is not None:
             return rows, lines, error
     return rows, lines, None

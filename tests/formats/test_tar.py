@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feedpipe.errors import DataError, SourceError
-from feedpipe.formats.tar import Group, TarReader
+from feedpipe.formats.tar import TarGroup, TarReader
 
 
 def packed(members: list[tuple[str, bytes]], kind: int = tarfile.GNU_FORMAT) -> bytes:
@@ -37,8 +37,8 @@ def special(name: str, kind: bytes, **values: object) -> bytes:
     return made.getvalue()
 
 
-def read(data: bytes, at: int = 0) -> tuple[list[Group], Exception | None]:
-    found: list[Group] = []
+def read(data: bytes, at: int = 0) -> tuple[list[TarGroup], Exception | None]:
+    found: list[TarGroup] = []
     try:
         found.extend(TarReader(io.BytesIO(data), "a.tar", {}).groups(at))
     except (DataError, SourceError) as error:
@@ -166,7 +166,7 @@ def words(kind: bytes, data: bytes, size: int | None = None) -> bytes:
 
 BROKEN: dict[str, tuple[bytes, int, str]] = {
     "empty": (b"", 0, "a.tar is no tar file"),
-    "another format": (b"PK\3\4" * 400, 0, "a.tar is no tar file: .*`open_files.compression=....` names the way"),
+    "another format": (b"PK\3\4" * 400, 0, "a.tar is no tar file: .*`open_files.compression=....` sets how files are"),
     "garbage between members": (GOOD[:2560] + b"garbage!" * 64 + GOOD[2560:], 0, "byte 2560: .*checksum is wrong"),
     "no end": (GOOD[:2560], 0, "byte 2560: the file is cut short: it ends without the block of zeros"),
     "a member cut short": (GOOD[:1000], 0, "byte 0: member 'a.txt' should have 600 bytes, .* after 488"),
@@ -183,12 +183,16 @@ BROKEN: dict[str, tuple[bytes, int, str]] = {
     "a pipe": (special("x.txt", b"6"), 1, "'x.txt' is a pipe"),
     "of many volumes": (special("x.txt", b"M"), 1, "'x.txt' is of kind b'M'"),
     "an old file with holes": (special("x.txt", b"S"), 1, "'x.txt' is a file with holes"),
-    "a long name without end": (words(b"L", b"x" * 600, 2**40), 0, "bytes are said of one member"),
+    "a long name without end": (words(b"L", b"x" * 600, 2**40), 0, "the extended header has 1099511627776 bytes, and"),
     "a long name cut short": (words(b"L", b"x" * 600, 5000), 0, "cut short within a header"),
-    "a long name for nothing": (words(b"L", b"x" * 600) + bytes(1024), 0, "speak of a member, and the archive ends"),
+    "a long name for nothing": (
+        words(b"L", b"x" * 600) + bytes(1024),
+        0,
+        "headers describe a member, but",
+    ),
     "records that are none": (words(b"x", b"12 path"), 0, "records of the header before are damaged"),
     "a record of no length": (words(b"x", b"0 path=x\n"), 0, "records of the header before are damaged"),
-    "a size that is none": (words(b"x", b"13 size=-100\n"), 0, "says no size, but b'-100'"),
+    "a size that is none": (words(b"x", b"13 size=-100\n"), 0, "has no valid size, but b'-100'"),
     "a NUL in a name": (words(b"x", b"14 path=a\0.txt\n") + GOOD, 0, "records of the header before are damaged"),
     "a new file with holes": (words(b"x", b"22 GNU.sparse.major=1\n"), 0, "a file with holes"),
 }

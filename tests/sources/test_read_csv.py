@@ -88,7 +88,7 @@ def test_a_state_of_other_files_is_refused(folder):
     [
         ("none", None, SourceError, "none is not there"),
         ("a.csv", "", DataError, "a.csv is empty: it has no line with the names of its columns"),
-        ("a.csv", "x,y\n1\n", DataError, "a.csv, line 2: 1 value where there are 2 columns"),
+        ("a.csv", "x,y\n1\n", DataError, "a.csv, line 2: 1 value for 2 columns"),
     ],
 )
 def test_bad_input(tmp_path, name, content, kind, said):

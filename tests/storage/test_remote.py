@@ -315,7 +315,7 @@ def test_row_groups_are_fetched_at_once_and_only_what_is_wanted() -> None:
 def test_large_row_groups_are_read_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     from feedpipe.formats.parquet import file as parquet_file
 
-    monkeypatch.setattr(parquet_file, "AT_ONCE", 2**16)
+    monkeypatch.setattr(parquet_file, "MAX_FETCH_BYTES", 2**16)
     sink = io.BytesIO()
     table = pa.table({name: pa.array(range(200_000)) for name in "ab"})
     parquet.write_table(table, sink, compression="none", use_dictionary=False)

@@ -1,1 +1,1 @@
-"""Arrow IPC: streams, files, and the flatbuffers of their heads."""
+"""Arrow IPC: files and streams, and the FlatBuffers of their heads."""

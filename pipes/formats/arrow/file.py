@@ -1,83 +1,96 @@
-"""An Arrow file that is open: its record batches, in any order."""
+"""`ArrowFile`: an open Arrow file that gives its record batches in any order."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
-from ...errors import DataError, SourceError
-from ..tables.takeable import takeable
-from .ipc import ArrowIpc, Footer, broken_ipc, read_names, told
+import pyarrow as pa
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from ...storage.file import File
+from ...errors import DataError, FeedpipeError, SourceError
+from ..streams import OpenableFile
+from ..tables.arrow import read_error
+from ..tables.takeable_types import with_takeable_types
+from .ipc import ArrowFooter, ArrowIpc, ipc_errors, read_arrow_head
 
 
 class ArrowFile:
-    """Reads record batches; a file on this machine is mapped, and they are views of it.
+    """Reads record batches. A local file is mapped into memory, and its batches are views of it.
 
     Args:
-        file: a handle on it.
-        options: what the user wants of it, with names and types fixed.
-        seal: that of its footer, by which its batches are known.
-        local: its path on this machine; None where it lies elsewhere.
+        file: a handle on the file.
+        options: the user's options, with names and types fixed.
+        seal: the seal of the footer that listed the batches.
+        local: the path on this machine; None if the file is remote.
 
     Raises:
-        SourceError: it cannot be read, or is another one now.
+        SourceError: the file cannot be read, or has changed.
+        DataError: the file is damaged.
 
     Attributes:
-        mapped: whether it is.
+        mapped: whether the file is mapped into memory.
     """
 
-    def __init__(self, file: File, options: ArrowIpc, seal: int, local: str | None) -> None:
-        import pyarrow as pa
-
+    def __init__(self, file: OpenableFile, options: ArrowIpc, seal: int, local: str | None) -> None:
         self.name = file.name
-        self._fixed = options.known(file.name)
-        self._stream: io.BufferedReader = file.open(None)
         self.mapped = local is not None
+        self._fixed = options.require_fixed_schema(file.name)
+        self._stream = file.open(None)
         try:
-            source: Any = self._stream.raw
-            if local is not None:
-                self._stream.close()
-                with pa.memory_map(local) as mapping:
-                    source = mapping.read_buffer()
-                self._stream = io.BufferedReader(cast("io.RawIOBase", pa.BufferReader(source)))
-            footer = read_names(self._stream, file.name)
-            if not isinstance(footer, Footer) or footer.seal != seal:
-                raise SourceError(
-                    f"{file.name} has changed since its footer was read; a pipe and a loader read footers once, so "
-                    "make those anew"
-                )
-            wanted = [place for place, name in enumerate(footer.names) if name in self._fixed.inside]
-            self._names = [name for name in self._fixed.inside if name in footer.names]
-            self._constants = self._fixed.constants(file.path, self._names)
-            self._whole = pa.ipc.open_file(source)
-            self._wanted = pa.ipc.open_file(source, options=pa.ipc.IpcReadOptions(included_fields=wanted))
-        except broken_ipc() as error:
+            self._read_footer(file, seal, local)
+        except FeedpipeError:
             self._stream.close()
-            raise told(error, file.name) from error
+            raise
+        except ipc_errors() as error:
+            self._stream.close()
+            raise read_error(error, file.name) from error
 
-    def batch(self, number: int, rows: int, compressed: bool, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """A record batch, checked, with those columns that are read, or some of them, as far as the file has them."""
+    def _read_footer(self, file: OpenableFile, seal: int, local: str | None) -> None:
+        source: Any = self._stream.raw
+        if local is not None:
+            self._stream.close()
+            with pa.memory_map(local) as mapping:
+                source = mapping.read_buffer()
+            self._stream = io.BufferedReader(cast("io.RawIOBase", pa.BufferReader(source)))
+        footer = read_arrow_head(self._stream, file.name)
+        if not isinstance(footer, ArrowFooter) or footer.seal != seal:
+            raise SourceError(
+                f"{file.name} has changed since its footer was read; a pipe and a loader read footers once, so make "
+                "new ones"
+            )
+        places = [place for place, name in enumerate(footer.names) if name in self._fixed.file_types]
+        self._names = [name for name in self._fixed.file_types if name in footer.names]
+        self._constants = self._fixed.constants(file.path, self._names)
+        self._all_columns = pa.ipc.open_file(source)
+        self._selected = pa.ipc.open_file(source, options=pa.ipc.IpcReadOptions(included_fields=places))
+
+    def read_batch(
+        self, number: int, rows: int, compressed: bool, columns: Sequence[str] | None = None
+    ) -> pa.RecordBatch:
+        """Read and validate a record batch.
+
+        Args:
+            number: which batch of the file.
+            rows: how many rows it should have.
+            compressed: whether its columns are compressed.
+            columns: which of the fixed columns to give, as far as the file has them; None for all.
+        """
         what = f"{self.name}, record batch {number},"
         try:
-            # To leave columns out makes Arrow copy the others, even out of a map.
+            # When Arrow leaves out columns it copies the others, even out of mapped memory.
             in_place = self.mapped and not compressed
-            batch = (self._whole if in_place else self._wanted).get_batch(number)
+            batch = (self._all_columns if in_place else self._selected).get_batch(number)
             if batch.num_rows != rows:
                 raise DataError(f"{what} should have {rows} rows and has {batch.num_rows}: it is damaged")
-            return checked(batch.select([name for name in self._names if columns is None or name in columns]))
-        except broken_ipc() as error:
-            raise told(error, what) from error
+            return validated(batch.select([name for name in self._names if columns is None or name in columns]))
+        except FeedpipeError:
+            raise
+        except ipc_errors() as error:
+            raise read_error(error, what) from error
 
-    def settled(self, batch: pa.RecordBatch, columns: Sequence[str], count: int) -> pa.RecordBatch:
-        """These columns of `count` rows of a batch, with the types that are fixed for all files."""
-        import pyarrow as pa
-
+    def with_fixed_types(self, batch: pa.RecordBatch, columns: Sequence[str], count: int) -> pa.RecordBatch:
+        """These columns of `count` rows of a batch, in the types fixed for all files."""
         arrays: list[Any] = []
         for name in columns:
             if name in batch.schema.names:
@@ -90,10 +103,8 @@ class ArrowFile:
         self._stream.close()
 
 
-def checked(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A batch of which rows can be taken, and no value leads out of its memory, whatever the file says."""
-    import pyarrow as pa
-
-    for column in batch.columns:  # of which pyarrow may lack a class, such as for intervals
+def validated(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch, with types whose rows Arrow can take; raises if a value leads out of the memory of the batch."""
+    for column in batch.columns:  # raises a KeyError for types that pyarrow has no class for, such as intervals
         column.validate(full=True)
-    return takeable(pa.Table.from_batches([batch])).to_batches()[0] if batch.num_columns else batch
+    return with_takeable_types(pa.Table.from_batches([batch])).to_batches()[0] if batch.num_columns else batch

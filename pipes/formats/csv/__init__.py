@@ -1,1 +1,1 @@
-"""CSV: its options, its tables, and where its quotes allow a cut."""
+"""CSV: its options, its parser, and where its quotes let records end."""

@@ -1,54 +1,58 @@
-"""CSV: what the user says of the files, and what is fixed before their rows."""
+"""`Csv`: the options of CSV files, and how they read the head and the rows of a file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import chain
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
-from ...core.checks import check_choice
-from ...core.cursor import Json
 from ...errors import ArgumentError, ArgumentTypeError, DataError, with_call_site
-from ..tables.arrow import HEAD
-from ..tables.arrow_types import text_for
-from ..tables.columns import Schema, check_names, check_schema, lacking, nearest, repeated, surplus
-from ..tables.extra_columns import Added, Lineage, added
-from ..tables.hive import folder_types
-from ..tables.inference import Head, look_at
-from ..text.chunks import Chunk, ChunkReader, Growth, Parse, Place, brief
-from .quotes import last_end
-from .table import Dialect, Table, Types, fields, infer
+from ..tables.arrow import HEAD_BYTES
+from ..tables.columns import (
+    check_names,
+    check_schema,
+    first_duplicate,
+    missing_column_error,
+    suggest_name,
+    unexpected_column_error,
+)
+from ..tables.fixed_schema import FixedSchema
+from ..tables.text_table import TextHead, TextTable
+from ..text.chunks import Chunk, ChunkReader, ChunkSize, ParseChunk, TextPlace, shorten
+from .parser import CsvParser, Dialect, infer_types, split_record
+from .quotes import last_record_end
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-NULLS = ("", "NA", "N/A", "n/a", "#N/A", "NULL", "null")
+NULL_VALUES = ("", "NA", "N/A", "n/a", "#N/A", "NULL", "null")
 
 
-@dataclass(frozen=True)
-class Csv:
-    """The arguments of `parse_csv`, and how they read a file."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Csv(TextTable):
+    """The arguments of `parse_csv`."""
 
     kind: ClassVar[str] = "parse_csv"
+    arguments: ClassVar[tuple[str, ...]] = (
+        "schema",
+        "columns",
+        "delimiter",
+        "header",
+        "column_names",
+        "quote",
+        "null_values",
+        "newlines_in_values",
+        "path_column",
+        "row_column",
+        "unify_schemas",
+    )
 
-    schema: Schema | None = None
-    columns: Sequence[str] | None = None
     delimiter: str = ","
     header: bool | None = None
     column_names: Sequence[str] | None = None
     quote: str | None = '"'
-    null_values: Sequence[str] = NULLS
+    null_values: Sequence[str] = NULL_VALUES
     newlines_in_values: bool = True
-    path_column: str | None = None
-    row_column: str | None = None
-    unify_schemas: bool = False
-    fixed: Types | None = field(default=None, repr=False)
-    added: Added | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        check_schema(self.schema)
-        object.__setattr__(self, "columns", check_names("columns", self.columns))
+        super().__post_init__()
         object.__setattr__(self, "column_names", check_names("column_names", self.column_names))
         _check_char("delimiter", self.delimiter)
         if self.quote is not None:
@@ -64,73 +68,48 @@ class Csv:
             raise ArgumentTypeError(
                 with_call_site(f"`newlines_in_values` must be True or False but got: {self.newlines_in_values!r}")
             )
-        check_choice("unify_schemas", self.unify_schemas, (False, True))
-        self.lineage.check()
 
-    @property
-    def lineage(self) -> Lineage:
-        return Lineage(self.path_column, self.row_column)
-
-    def head(self, reader: ChunkReader) -> Head | None:
-        at, names = self._columns(reader)
-        chunk = reader.peek(at, HEAD)
+    def read_head(self, reader: ChunkReader) -> TextHead | None:
+        start, names = self._read_names(reader)
+        chunk = reader.peek(start, HEAD_BYTES)
         if names is None:
-            names = self._numbered(chunk)
-        if not names:  # a file without a byte, and nothing says what it should hold
+            names = self._numbered_names(chunk)
+        if not names:  # an empty file, and no argument names its columns
             return None
-        wanted = names if self.columns is None else [name for name in self.columns if name in names]
-        return infer(self._dialect, names, wanted, check_schema(self.schema), chunk, reader.name)
+        selected = names if self.columns is None else [name for name in self.columns if name in names]
+        return infer_types(self._dialect, names, selected, check_schema(self.schema), chunk, reader.name)
 
-    def fix(self, heads: Iterable[Head | None], paths: Iterable[str]) -> Csv:
-        found = look_at(heads, unify=self.unify_schemas) if self.fixed is None else None
-        if found is None:
-            return self
-        source, schema = found
-        names = [*schema]
-        given = folder_types(source, chain([source], paths), names, unify=self.unify_schemas)
-        self._check_known(names, [*given], source)
-        types: dict[str, pa.DataType] = {}
-        for name in self.columns or names:
-            if name in names:
-                types[name] = text_for("null", schema.type(name))
-        inferred = frozenset(types) - frozenset(check_schema(self.schema))
-        seen = "all files" if self.unify_schemas else source
-        more = added(names, given, self.columns, self.lineage, source, unified=self.unify_schemas)
-        return replace(self, fixed=Types(tuple(names), types, inferred, seen), added=more)
+    def check_names(self, source: str, names: Sequence[str]) -> None:
+        for name in check_schema(self.schema):
+            if name not in names:
+                missing = "no file has a" if self.unify_schemas else f"{source} has no"
+                raise DataError(f"{missing} column {name!r}, which `schema` names; {suggest_name(name, names)}")
 
-    def uncut(self) -> str | None:
+    def why_not_split(self) -> str | None:
         if self.row_column is not None:
             return "`row_column` counts from the beginning of a file"
         if self._dialect.multiline is not None:
-            return "`newlines_in_values=False` cuts them, where no quoted value holds a line break"
+            return "`newlines_in_values=False` cuts them, if no quoted value holds a line break"
         return None
 
-    def types(self) -> Json:
-        return None if self.fixed is None or self.added is None else self.added.types(self.fixed.types)
+    def last_record_end(self, data: bytes) -> int:
+        return last_record_end(data, self._dialect.delimiter, self._dialect.multiline)
 
-    def cut(self, data: bytes) -> int:
-        return last_end(data, self._dialect.delimiter, self._dialect.multiline)
-
-    def begin(self, reader: ChunkReader) -> tuple[Place, Parse]:
+    def start_reading(self, reader: ChunkReader) -> tuple[TextPlace, ParseChunk]:
         whole = reader.whole()
-        at, names = self._columns(whole)
-        fixed = self.fixed
-        if fixed is None or self.added is None:
-            raise DataError(
-                f"{reader.name}: names and types of columns are fixed before the first row, from the first file of "
-                "seed 0 and epoch 0, and then there was no file with any; a pipe that draws its files needs one there"
-            )
+        start, names = self._read_names(whole)
+        fixed = self.require_fixed_schema(reader.name)
         if names is None and self.unify_schemas:
-            names = self._numbered(whole.peek(at, Growth.FIRST))
+            names = self._numbered_names(whole.peek(start, ChunkSize.FIRST_BYTES))
         if names is None:
-            names = list(fixed.names)
-        self._check_same(names, fixed, reader.name, self.added.source)
-        own = {name: kind for name, kind in fixed.types.items() if name in names}
-        others = {name: kind for name, kind in fixed.types.items() if name not in names}
-        table = Table(self._dialect, replace(fixed, types=own), names, reader)
-        return at, self.added.after(table.parse, reader.name, others)
+            names = list(fixed.all_columns)
+        self._check_same_names(names, fixed, reader.name)
+        types = {name: kind for name, kind in fixed.file_types.items() if name in names}
+        inferred = frozenset(types) - frozenset(check_schema(self.schema))
+        parser = CsvParser(self._dialect, names, types, inferred, fixed.origin, reader)
+        return start, self.with_extra_columns(parser.parse, reader.name, types, fixed)
 
-    def lines(self, chunk: Chunk) -> list[int]:
+    def row_lines(self, chunk: Chunk) -> list[int]:
         return [line for line, _, _ in self._dialect.records(chunk)]
 
     @property
@@ -138,62 +117,56 @@ class Csv:
         quote = self.quote.encode() if self.quote else None
         return Dialect(self.delimiter.encode(), quote, tuple(self.null_values), self.newlines_in_values)
 
-    def _columns(self, reader: ChunkReader) -> tuple[Place, list[str] | None]:
-        """Where the records of a file begin, and the names of its columns where that or the user says them."""
-        given = list(self.column_names) if self.column_names is not None else None
-        if not (given is None if self.header is None else self.header):
-            return Place(), given
-        for chunk in reader.chunks(Place(), Growth()):
+    def _read_names(self, reader: ChunkReader) -> tuple[TextPlace, list[str] | None]:
+        """Where the records of a file begin, and the names of its columns if a header or the user gives them."""
+        names = list(self.column_names) if self.column_names is not None else None
+        if not (names is None if self.header is None else self.header):
+            return TextPlace(), names
+        for chunk in reader.chunks(TextPlace(), ChunkSize()):
             for line, start, end in self._dialect.records(chunk):
-                return chunk.place(end), self._header(chunk.data[start:end], given, f"{reader.name}, line {line}")
+                return chunk.place(end), self._parse_header(chunk.data[start:end], f"{reader.name}, line {line}")
         raise DataError(
             f"{reader.name} is empty: it has no line with the names of its columns; leave the file out, or give "
-            "`header=False` where the files have no such line"
+            "`header=False` if the files have no such line"
         )
 
-    def _numbered(self, chunk: Chunk | None) -> list[str]:
+    def _numbered_names(self, chunk: Chunk | None) -> list[str]:
+        """Names f0, f1 and so on, as many as the first record has values."""
         if chunk is not None:
             for _, start, end in self._dialect.records(chunk):
-                return [f"f{i}" for i in range(len(fields(self._dialect, chunk.data[start:end])))]
+                return [f"f{i}" for i in range(len(split_record(self._dialect, chunk.data[start:end])))]
         return []
 
-    def _header(self, record: bytes, given: list[str] | None, place: str) -> list[str]:
-        if (said := self._dialect.unclosed(record, last=False)) is not None:
-            raise DataError(f"{place}: {said[1]}")
+    def _parse_header(self, record: bytes, place: str) -> list[str]:
+        """The names of the columns: those in the header `record`, or `column_names` in their place."""
+        if (fault := self._dialect.unclosed_quote(record, last=False)) is not None:
+            raise DataError(f"{place}: {fault[1]}")
         try:
-            names = [name.decode() for name in fields(self._dialect, record)]
+            names = [name.decode() for name in split_record(self._dialect, record)]
         except UnicodeDecodeError as error:
-            raise DataError(f"{place}: the names of the columns are not UTF-8: {brief(record)}") from error
+            raise DataError(f"{place}: the names of the columns are not UTF-8: {shorten(record)}") from error
         except DataError as error:
             raise DataError(f"{place}: the names of the columns cannot be read: {error}") from error
-        if given is not None:
-            if len(given) != len(names):
-                raise DataError(f"{place}: there are {len(names)} columns, and `column_names` has {len(given)} names")
-            return given
-        if (twice := repeated(names)) is not None:
+        if self.column_names is not None:
+            if len(self.column_names) != len(names):
+                raise DataError(
+                    f"{place}: there are {len(names)} columns, and `column_names` has {len(self.column_names)} names"
+                )
+            return list(self.column_names)
+        if (name := first_duplicate(names)) is not None:
             raise DataError(
-                f"{place}: two columns have the name {twice!r}; `column_names=[...], header=True` gives others"
+                f"{place}: two columns have the name {name!r}; `column_names=[...], header=True` gives others"
             )
         return names
 
-    def _check_known(self, names: list[str], folders: list[str], source: str) -> None:
-        whole = [*names, *folders]
-        said = "no file has a" if self.unify_schemas else f"{source} has no"
-        for argument, wanted, known in (
-            ("columns", self.columns or (), whole),
-            ("schema", check_schema(self.schema), names),
-        ):
-            for name in wanted:
-                if name not in known:
-                    raise DataError(f"{said} column {name!r}, which `{argument}` names; {nearest(name, known)}")
-
-    def _check_same(self, names: list[str], fixed: Types, file: str, source: str) -> None:
-        for name in () if self.unify_schemas else fixed.types:
+    def _check_same_names(self, names: Sequence[str], fixed: FixedSchema, file: str) -> None:
+        """Raise a `DataError` unless a file has the fixed columns; it may have others if `columns` selects some."""
+        for name in () if self.unify_schemas else fixed.file_types:
             if name not in names:
-                raise lacking(file, name, names, source)
+                raise missing_column_error(file, name, names, fixed.source)
         for name in names if self.columns is None else ():
-            if name not in fixed.names:
-                raise surplus(file, name, source, unified=self.unify_schemas)
+            if name not in fixed.file_types:
+                raise unexpected_column_error(file, name, fixed.source, unified=self.unify_schemas)
 
 
 def _check_char(name: str, value: object) -> None:

@@ -1,1 +1,1 @@
-"""Parquet: its options, files, footers, and filters on statistics."""
+"""Parquet: its options, files and footers, and filters on their statistics."""

@@ -1,4 +1,4 @@
-"""One Parquet file: how its columns become those of the first file, and its rows, a row group at a time."""
+"""`ParquetFile`: reads a Parquet file a row group at a time, with the columns fixed for all files."""
 
 from __future__ import annotations
 
@@ -9,44 +9,44 @@ import numpy as np
 import numpy.typing as npt
 
 from ...core.rows import Rows
-from ...errors import DataError
-from ..tables.arrow import as_column, broken, failures
-from .filter import mask
-from .footer import Footer
+from ...errors import DataError, FeedpipeError
+from ..tables.arrow import arrow_errors, read_error, to_column
+from .filter import matching_rows
+from .footer import ParquetFooter
 from .options import Parquet
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-AT_ONCE = 2**26
-"""Bytes of a row group that are fetched at once where a request costs more than bytes do; more is read bit by bit."""
+MAX_FETCH_BYTES = 2**26
+"""The largest part of a row group that is fetched at once from remote storage; a larger one is read bit by bit."""
 
 
-class Width:
-    """How many rows make a batch: learned from the rows that were read, as the bytes in a file say little of it."""
+class BatchSize:
+    """How many rows make a batch. It learns from the rows read, since compressed sizes say little about them."""
 
-    FIRST, MOST = 256, 2**17  # rows
-    BYTES = 2**22
+    FIRST_ROWS, MAX_ROWS = 256, 2**17
+    BATCH_BYTES = 2**22
 
     def __init__(self) -> None:
-        self.known = False
-        self._bytes = 1.0
+        self.learned = False
+        self._row_bytes = 1.0
 
     def rows(self) -> int:
-        return int(min(self.MOST, max(1, self.BYTES / self._bytes))) if self.known else self.FIRST
+        return int(min(self.MAX_ROWS, max(1, self.BATCH_BYTES / self._row_bytes))) if self.learned else self.FIRST_ROWS
 
     def learn(self, batch: pa.RecordBatch) -> None:
-        self.known = True
-        self._bytes = max(self._bytes, batch.nbytes / max(1, batch.num_rows))
+        self.learned = True
+        self._row_bytes = max(self._row_bytes, batch.nbytes / max(1, batch.num_rows))
 
 
-class Piece(NamedTuple):
-    """What became of some rows of a row group.
+class RowGroupPart(NamedTuple):
+    """Some rows of a row group, after the filter.
 
     Attributes:
         rows: those that match the filter.
-        numbers: of these, the numbers in the file, from 0.
-        stop: how many rows of the row group have been read with these.
+        numbers: their numbers in the file, from 0.
+        stop: how many rows of the row group have been read, these included.
     """
 
     rows: Rows
@@ -55,82 +55,83 @@ class Piece(NamedTuple):
 
 
 class ParquetFile:
-    """A file to be read, given what is fixed for all.
+    """Reads a file, given what is fixed for all files.
 
     Raises:
-        DataError: its columns are not those of the first file.
+        DataError: its columns do not fit those fixed.
     """
 
-    def __init__(self, options: Parquet, footer: Footer) -> None:
+    def __init__(self, options: Parquet, footer: ParquetFooter) -> None:
         self.footer = footer
         self._options = options
-        self._fixed = options.known(footer.name)
+        self._fixed = options.require_fixed_schema(footer.name)
         self._name = footer.name
-        has = self._fixed.has(footer)
-        self._read = None if self._fixed.read is None else footer.knows(self._fixed.read)
-        self._constants = self._fixed.constants(footer.name, has)
+        columns = self._fixed.columns_in(footer)
+        self._read = None if self._fixed.read_columns is None else footer.existing(self._fixed.read_columns)
+        self._constants = self._fixed.constants(footer.name, columns)
 
-    def matching(self) -> Sequence[int]:
+    def matching_row_groups(self) -> Sequence[int]:
         """The row groups that may have rows for the filter."""
-        found: Sequence[int] | None = None
+        groups: Sequence[int] | None = None
         if self._options.filter is not None:
-            types = {name: self._fixed.types[name] for name in self._fixed.needed}
+            types = {name: self._fixed.types[name] for name in self._fixed.filter_columns}
             constants = {name: value for name, value in self._constants.items() if name in types}
-            found = self.footer.matching(self._options.filter, types, constants)
-        return range(self.footer.metadata.num_row_groups) if found is None else found
+            groups = self.footer.matching_row_groups(self._options.filter, types, constants)
+        return range(self.footer.metadata.num_row_groups) if groups is None else groups
 
-    def parts(self, group: int) -> list[tuple[int, int]] | None:
-        """Where the bytes of a row group begin and end that are wanted; None where these are too many to hold."""
-        parts = self.footer.parts(group, self._read)
-        return parts if sum(end - begin for begin, end in parts) <= AT_ONCE else None
+    def byte_ranges(self, group: int) -> list[tuple[int, int]] | None:
+        """Where the columns to read of a row group begin and end; None if they are too large to fetch at once."""
+        ranges = self.footer.byte_ranges(group, self._read)
+        return ranges if sum(end - begin for begin, end in ranges) <= MAX_FETCH_BYTES else None
 
-    def pieces(
-        self, stream: object, group: int, first: int, inside: int, width: Width, *, buffer: int, threads: bool
-    ) -> Iterator[Piece]:
-        """The rows of a row group without the first `inside`.
+    def read_row_group(
+        self, stream: object, group: int, first: int, skip: int, size: BatchSize, *, buffer: int, threads: bool
+    ) -> Iterator[RowGroupPart]:
+        """Read the rows of a row group without the first `skip`.
 
         Args:
             stream: the file, as Arrow reads it.
             group: the number of the row group.
             first: the number in the file of its first row.
-            inside: rows of it to leave out.
-            width: how many rows to read at a time.
+            skip: how many of its rows to leave out.
+            size: how many rows to read at a time.
             buffer: how many bytes of a column to read at a time; 0 for all of a row group.
-            threads: whether Arrow may use its own.
+            threads: whether Arrow may use its threads.
 
         Raises:
             SourceError, DataError: the rows cannot be read; those before come first.
         """
         place, expected = 0, self.footer.metadata.row_group(group).num_rows
         while True:
-            learning = not width.known
-            for batch in self._batches(stream, group, width.rows(), buffer, threads=threads):
-                width.learn(batch)
+            learning = not size.learned
+            for batch in self._batches(stream, group, size.rows(), buffer, threads=threads):
+                size.learn(batch)
                 start, stop = place, place + batch.num_rows
                 place = stop
-                if stop > inside:
-                    cut = max(0, inside - start)
-                    made = [self._piece(batch.slice(cut), first + start + cut, stop)]
-                    del batch  # Arrow then writes the next one into memory that is in the cache: 20 % of the time
-                    yield made.pop()
+                if stop > skip:
+                    cut = max(0, skip - start)
+                    parts = [self._part(batch.slice(cut), first + start + cut, stop)]
+                    # Arrow then writes the next batch into memory that is in the cache, which saves 20 % of the time.
+                    del batch
+                    yield parts.pop()
                 if learning:
                     break
             if not (learning and 0 < place < expected):
                 break
-            inside, place = max(inside, place), 0  # once more, with batches of the size now known
+            skip, place = max(skip, place), 0  # read again, with batches of the size now learned
         if place != expected:
             raise DataError(
                 f"{self._name}, row group {group}, should have {expected} rows and has {place}: it is damaged"
             )
 
     def _batches(
-        self, stream: object, group: int, size: int, buffer: int, *, threads: bool
+        self, stream: object, group: int, rows: int, buffer: int, *, threads: bool
     ) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
         from pyarrow import parquet
 
         try:
-            # Not mapped into memory: that is no faster, and kills the process where a file is cut short meanwhile.
+            # Not mapped into memory: that is no faster, and kills the process if a file is cut short meanwhile.
             file = parquet.ParquetFile(
                 cast("Any", stream),
                 metadata=self.footer.metadata,
@@ -138,17 +139,20 @@ class ParquetFile:
                 buffer_size=buffer,
                 page_checksum_verification=True,
             )
-            several = threads and pa.cpu_count() > 1  # one alone would do the same work, but into another core's cache
-            batches = file.iter_batches(size, row_groups=[group], columns=self._read, use_threads=several)
+            # A single thread of Arrow's would do the same work, but in the cache of another core.
+            use_threads = threads and pa.cpu_count() > 1
+            batches = file.iter_batches(rows, row_groups=[group], columns=self._read, use_threads=use_threads)
             while (batch := next(batches, None)) is not None:
-                batch.validate(full=True)  # Arrow takes text for UTF-8 unseen
-                made = [batch]
+                batch.validate(full=True)  # Arrow does not check that text is UTF-8
+                validated = [batch]
                 del batch
-                yield made.pop()
-        except failures() as error:
-            raise broken(error, f"{self._name}, row group {group},") from error
+                yield validated.pop()
+        except FeedpipeError:
+            raise
+        except arrow_errors() as error:
+            raise read_error(error, f"{self._name}, row group {group},") from error
 
-    def _piece(self, batch: pa.RecordBatch, first: int, stop: int) -> Piece:
+    def _part(self, batch: pa.RecordBatch, first: int, stop: int) -> RowGroupPart:
         """The rows of a batch that match the filter; `first` is the number in the file of its first row."""
         import pyarrow as pa
 
@@ -160,10 +164,11 @@ class ParquetFile:
             arrays[name] = pa.repeat(value, length)
         numbers: npt.NDArray[np.int64] | range = range(first, first + length)
         if self._options.filter is not None:
-            kept = mask(self._options.filter, {n: arrays[n] for n in fixed.needed} or arrays)
-            if not kept.all():
-                chosen = np.flatnonzero(kept)
-                arrays = {name: arrays[name].take(chosen) for name in fixed.names}
-                numbers, length = chosen + first, len(chosen)
-        columns = {name: as_column(arrays[name]) for name in fixed.names}
-        return Piece(Rows({**columns, **self._options.lineage.of(self._name, numbers)}, length), numbers, stop)
+            matches = matching_rows(self._options.filter, {n: arrays[n] for n in fixed.filter_columns} or arrays)
+            if not matches.all():
+                places = np.flatnonzero(matches)
+                arrays = {name: arrays[name].take(places) for name in fixed.names}
+                numbers, length = places + first, len(places)
+        columns = {name: to_column(arrays[name]) for name in fixed.names}
+        lineage = self._options.lineage.columns_for(self._name, numbers)
+        return RowGroupPart(Rows({**columns, **lineage}, length), numbers, stop)

@@ -1,4 +1,4 @@
-"""The footer of a Parquet file: its names and types, its row groups, and which of these a filter leaves out."""
+"""`ParquetFooter`: the names and types of a Parquet file, its row groups, and which of them may match a filter."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
-from ...errors import DataError
-from ..tables.arrow import broken, failures
-from ..text.streams import tail
+from ...errors import DataError, FeedpipeError
+from ..streams import read_tail
+from ..tables.arrow import arrow_errors, read_error
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
-_TAIL = 2**16  # read at once: most footers are no longer
-_FLOATS = 4  # of these columns in a filter, 16 cases are looked at
+_TAIL_BYTES = 2**16  # read at once: most footers are shorter
+_MAX_FLOAT_COLUMNS = 4  # in a filter; they make 16 cases to try
 
 
-class Footer:
+class ParquetFooter:
     """What stands at the end of a Parquet file.
 
     Attributes:
-        name: the file's, for errors.
-        seal: a number that is another where the file has changed.
+        name: the name of the file, for errors.
+        seal: a number that changes if the file does.
         schema: names and types of the columns, as Arrow has them.
-        metadata: the footer as pyarrow holds it.
+        metadata: the footer as pyarrow has it.
     """
 
     def __init__(self, name: str, data: bytes, size: int) -> None:
@@ -43,120 +43,125 @@ class Footer:
             self._file: pq.ParquetFile = ParquetFile(cast("Any", BufferReader(data)))
             self.metadata = self._file.metadata
             self.schema: pa.Schema = self._file.schema_arrow.remove_metadata()
-        except failures() as error:
-            said = " ".join(str(error).split())
-            raise DataError(f"{name} is damaged: its footer cannot be read: {said}") from error
+        except arrow_errors() as error:
+            message = " ".join(str(error).split())
+            raise DataError(f"{name} is damaged: its footer cannot be read: {message}") from error
 
-    def rows(self) -> list[int]:
-        """The rows of each row group."""
+    def row_counts(self) -> list[int]:
+        """The number of rows of each row group."""
         return [self.metadata.row_group(k).num_rows for k in range(self.metadata.num_row_groups)]
 
-    def knows(self, names: Iterable[str]) -> list[str]:
+    def existing(self, names: Iterable[str]) -> list[str]:
         """Those of `names` that the file has; a dot leads into a column of structs."""
-        known: set[str] = set()
+        existing: set[str] = set()
         for column in range(len(self._file.schema)):
             path = self._file.schema.column(column).path
-            known.add(path)
-            known.update(path[:at] for at, char in enumerate(path) if char == ".")
-        return [name for name in names if name in known]
+            existing.add(path)
+            existing.update(path[:at] for at, char in enumerate(path) if char == ".")
+        return [name for name in names if name in existing]
 
-    def reading(self, columns: Sequence[str] | None) -> pa.Schema:
-        """Names and types of what is read where only `columns` are."""
+    def schema_of(self, columns: Sequence[str] | None) -> pa.Schema:
+        """Names and types of these columns as they are read; None for all."""
         if columns is None:
             return self.schema
         table = self._file.read_row_groups([], columns=list(columns), use_threads=False)
         return table.schema.remove_metadata()
 
-    def parts(self, group: int, columns: Sequence[str] | None) -> list[tuple[int, int]]:
+    def byte_ranges(self, group: int, columns: Sequence[str] | None) -> list[tuple[int, int]]:
         """Where in the file the columns of a row group begin and end."""
-        meta = self.metadata.row_group(group)
-        wanted = None if columns is None else tuple(f"{name}." for name in columns)
-        found: list[tuple[int, int]] = []
-        for part in (meta.column(k) for k in range(meta.num_columns)):
-            if wanted is None or f"{part.path_in_schema}.".startswith(wanted):
-                begin = part.data_page_offset
-                if part.has_dictionary_page:
-                    begin = min(begin, part.dictionary_page_offset or begin)
-                found.append((begin, begin + part.total_compressed_size))
-        return found
+        row_group = self.metadata.row_group(group)
+        prefixes = None if columns is None else tuple(f"{name}." for name in columns)
+        ranges: list[tuple[int, int]] = []
+        for column in (row_group.column(k) for k in range(row_group.num_columns)):
+            if prefixes is None or f"{column.path_in_schema}.".startswith(prefixes):
+                begin = column.data_page_offset
+                if column.has_dictionary_page:
+                    begin = min(begin, column.dictionary_page_offset or begin)
+                ranges.append((begin, begin + column.total_compressed_size))
+        return ranges
 
-    def matching(
-        self, expression: Any, needed: Mapping[str, pa.DataType], constants: Mapping[str, Any]
+    def matching_row_groups(
+        self, expression: Any, types: Mapping[str, pa.DataType], constants: Mapping[str, Any]
     ) -> list[int] | None:
-        """The row groups in which rows may match; None where nothing can be said.
+        """The row groups in which rows may match; None if their statistics cannot tell.
 
-        Arrow compares the expression with the least and the greatest value and the number of nulls. It takes the
-        former for bounds of all values, and NaN is beyond all bounds. So each set of float columns is tried as NaN too.
-        And where all values are zero, it takes them for -0.0, as the bound says, which `isin` tells from 0.0.
+        Arrow compares the expression with the minimum, the maximum and the number of nulls of a column. Two of its
+        assumptions are wrong, so more cases count as matches:
+        - It takes minimum and maximum for bounds of all values, but NaN lies outside of them. So each set of float
+          columns is tried as NaN too.
+        - If all values are zero, it takes them for -0.0, as the bound says, and `isin` tells -0.0 from 0.0.
 
         Args:
             expression: the filter.
-            needed: the columns in it, and their types in the table that is filtered.
-            constants: of these, those that the file does not have: their values.
+            types: the columns in it, with their types in the table that is filtered.
+            constants: the values of those columns that the file does not have.
         """
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        inside = [name for name in needed if name not in constants]
-        # Where a column is read as another type than it has here, the filter is about other values than the bounds are.
-        if any(self.schema.field(name).type != needed[name] for name in inside):
+        inside = [name for name in types if name not in constants]
+        # If a column is cast, the filter compares other values than the statistics hold.
+        if any(self.schema.field(name).type != types[name] for name in inside):
             return None
-        floats = [name for name in inside if pa.types.is_floating(needed[name])]
-        if len(floats) > _FLOATS or any(pa.types.is_nested(needed[name]) for name in inside):
+        floats = [name for name in inside if pa.types.is_floating(types[name])]
+        if len(floats) > _MAX_FLOAT_COLUMNS or any(pa.types.is_nested(types[name]) for name in inside):
             return None
         schema = self.schema
-        known: Any = pc.scalar(True)
+        constant: Any = pc.scalar(True)
         for name, value in constants.items():
-            schema = schema.append(pa.field(name, needed[name]))
-            known &= pc.field(name) == value if value.is_valid else pc.field(name).is_null()
+            schema = schema.append(pa.field(name, types[name]))
+            constant &= pc.field(name) == value if value.is_valid else pc.field(name).is_null()
         try:
-            found = {group for group in range(self.metadata.num_row_groups) if self._is_zero(group, floats)}
+            groups = {group for group in range(self.metadata.num_row_groups) if self._may_be_zero(group, floats)}
             for count in range(len(floats) + 1):
-                for absent in combinations(floats, count):
-                    case = known
-                    for name in absent:
-                        case &= pc.field(name) == pa.scalar(float("nan"), needed[name])
-                    found.update(self._satisfiable(expression, case, schema))
-        except failures():  # the rows themselves will tell
+                for nan_columns in combinations(floats, count):
+                    case = constant
+                    for name in nan_columns:
+                        case &= pc.field(name) == pa.scalar(float("nan"), types[name])
+                    groups.update(self._satisfiable(expression, case, schema))
+        except arrow_errors():  # reading the rows raises the error
             return None
-        return sorted(found)
+        return sorted(groups)
 
-    def _is_zero(self, group: int, names: Sequence[str]) -> bool:
-        """Whether one of these columns is zero in each row, as far as its bounds say."""
-        meta = self.metadata.row_group(group)
-        columns = (meta.column(k) for k in range(meta.num_columns))
+    def _may_be_zero(self, group: int, names: Sequence[str]) -> bool:
+        """Whether one of these columns is zero in each row, as far as its statistics say."""
+        row_group = self.metadata.row_group(group)
+        columns = (row_group.column(k) for k in range(row_group.num_columns))
         bounds = [column.statistics for column in columns if column.path_in_schema in names]
         return any(bound is not None and bound.has_min_max and bound.min == 0 == bound.max for bound in bounds)
 
-    def _satisfiable(self, expression: Any, known: Any, schema: pa.Schema) -> list[int]:
+    def _satisfiable(self, expression: Any, constant: Any, schema: pa.Schema) -> list[int]:
+        """The row groups that Arrow does not rule out, given what is `constant` in the file."""
         from pyarrow import BufferReader
         from pyarrow.dataset import ParquetFileFormat
 
         form: Any = ParquetFileFormat()
-        fragment = form.make_fragment(BufferReader(self._data), partition_expression=known)
+        fragment = form.make_fragment(BufferReader(self._data), partition_expression=constant)
         return [group.id for group in fragment.subset(filter=expression, schema=schema).row_groups]
 
 
-def read_footer(stream: BinaryIO, name: str) -> Footer:
-    """The footer of the file that `stream` reads.
+def read_parquet_footer(stream: BinaryIO, name: str) -> ParquetFooter:
+    """Read the footer of a file.
 
     Raises:
         SourceError: the file cannot be read.
-        DataError: it is no Parquet file, is cut short, damaged or encrypted.
+        DataError: it is no Parquet file, or is cut short, damaged or encrypted.
     """
     try:
         size = stream.seek(0, io.SEEK_END)
-        data = tail(stream, name, size, _TAIL)
+        data = read_tail(stream, name, size, _TAIL_BYTES)
         if not size:
-            raise DataError(f"{name} is empty: it has not a byte, where a Parquet file has a footer; leave it out")
+            raise DataError(f"{name} is empty, but a Parquet file has a footer; leave the file out")
         if data[-4:] == _ENCRYPTED:
-            raise DataError(f"{name} is encrypted: its footer cannot be read without a key; decrypt it before")
+            raise DataError(f"{name} is encrypted: its footer cannot be read without a key; decrypt the file first")
         if data[-4:] != _MAGIC:
             raise DataError(f"{name} is no Parquet file, or is cut short: it does not end with {_MAGIC.decode()!r}")
         length = int.from_bytes(data[-8:-4], "little") + 8
         if size < 12 or length > size - 4:
             raise DataError(f"{name} is damaged: its footer would be longer than the file, which has {size} bytes")
-        data = data if length <= len(data) else tail(stream, name, size, length)
-    except failures() as error:
-        raise broken(error, name) from error
-    return Footer(name, _MAGIC + data[-length:], size)
+        data = data if length <= len(data) else read_tail(stream, name, size, length)
+    except FeedpipeError:
+        raise
+    except arrow_errors() as error:
+        raise read_error(error, name) from error
+    return ParquetFooter(name, _MAGIC + data[-length:], size)

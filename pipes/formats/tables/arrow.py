@@ -1,4 +1,4 @@
-"""Small things between Arrow and the formats."""
+"""Small conversions between Arrow and the formats, and the errors of reading with Arrow."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 from ...core.rows import Column, Rows
 from ...errors import DataError, FeedpipeError, SourceError
-from ..text.chunks import LONGEST
+from ..text.chunks import MAX_RECORD_BYTES
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-HEAD = 2**20
-"""Bytes of the first file from which names and types are inferred."""
-ONE_BLOCK = 2 * LONGEST
-"""Arrow's block size: whatever chunk there is fits, for chunks are cut already."""
+HEAD_BYTES = 2**20
+"""Bytes of a text file from which names and types are inferred."""
+BLOCK_BYTES = 2 * MAX_RECORD_BYTES
+"""Arrow's block size: larger than every chunk, since chunks already end where a record ends."""
 
 
-def source(data: bytes) -> IO[bytes]:
-    """What Arrow's readers read from, without a copy."""
+def arrow_source(data: bytes) -> IO[bytes]:
+    """Wrap bytes for Arrow's readers, without a copy."""
     import pyarrow as pa
 
     return cast("IO[bytes]", pa.BufferReader(data))
 
 
-def as_rows(table: pa.Table) -> Rows:
-    """The columns of a table as they are."""
-    columns = {name: _one(table.column(i)) for i, name in enumerate(table.column_names)}
+def to_rows(table: pa.Table) -> Rows:
+    """The columns of a table, each as one array."""
+    columns = {name: _contiguous(table.column(i)) for i, name in enumerate(table.column_names)}
     return Rows(columns, table.num_rows)
 
 
-def as_column(array: Any) -> Column:
-    """Numbers without nulls as NumPy's: its gathers, which a shuffle is made of, are faster."""
+def to_column(array: Any) -> Column:
+    """Numbers without nulls as a NumPy array, whose gathers (as in a shuffle) are faster; others as they are."""
     import pyarrow as pa
 
     if array.null_count == 0 and (pa.types.is_integer(array.type) or pa.types.is_floating(array.type)):
@@ -39,24 +39,27 @@ def as_column(array: Any) -> Column:
     return cast("Column", array)
 
 
-def failures() -> tuple[type[Exception], ...]:
-    """What pyarrow raises at bytes that are not what they should be, or cannot be had."""
+def arrow_errors() -> tuple[type[Exception], ...]:
+    """The exceptions that pyarrow raises for bytes that are damaged or cannot be read."""
     import pyarrow as pa
 
     return pa.ArrowException, OSError, ValueError, MemoryError, KeyError, TypeError, IndexError, OverflowError
 
 
-def broken(error: Exception, what: str) -> FeedpipeError:
-    """The error of this tree for one of reading `what`."""
-    if isinstance(error, FeedpipeError):
-        return error
+def read_error(error: Exception, name: str) -> FeedpipeError:
+    """Translate an error of reading the file or part `name`.
+
+    Args:
+        error: one of `arrow_errors()`, but none of feedpipe's own.
+        name: the name of the file, or of a part of it.
+    """
     if isinstance(error, OSError) and error.errno:
-        return SourceError(f"{what} cannot be read: {error.strerror or error}")
-    said = " ".join(str(error).split())
-    if "crypt" in said:
-        return DataError(f"{what} is encrypted, and cannot be read without a key: {said}; decrypt the file before")
-    return DataError(f"{what} is damaged, or has changed while it was read: {said}")
+        return SourceError(f"{name} cannot be read: {error.strerror or error}")
+    message = " ".join(str(error).split())
+    if "crypt" in message:
+        return DataError(f"{name} is encrypted, and cannot be read without a key: {message}; decrypt the file first")
+    return DataError(f"{name} is damaged, or has changed while it was read: {message}")
 
 
-def _one(column: pa.ChunkedArray[Any]) -> pa.Array[Any]:
+def _contiguous(column: pa.ChunkedArray[Any]) -> pa.Array[Any]:
     return cast("pa.Array[Any]", column.chunk(0) if column.num_chunks == 1 else column.combine_chunks())

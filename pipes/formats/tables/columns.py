@@ -1,4 +1,4 @@
-"""Names and types of columns: what the user says, and what is inferred."""
+"""Names and types of columns: the user's arguments, and those of several files together."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from ...errors import ArgumentError, ArgumentTypeError, DataError, with_call_site
-from .arrow_types import common
+from .arrow_types import common_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Schema: TypeAlias = "Mapping[str, str | pa.DataType] | pa.Schema"
 """Types by the names of columns, as Arrow types or their names, such as "int64" or "float32"."""
 
-_COMMON = (
+_FREQUENT_TYPES = (
     "int64",
     "int32",
     "int16",
@@ -43,7 +43,7 @@ def check_schema(value: object) -> dict[str, pa.DataType]:
         raise ArgumentTypeError(
             with_call_site(f"`schema` must map names to types, or be a pyarrow schema, but got: {value!r}")
         )
-    return {_name(name): _type(name, kind) for name, kind in value.items()}
+    return {_check_name(name): _check_type(name, kind) for name, kind in value.items()}
 
 
 def check_names(argument: str, value: object) -> list[str] | None:
@@ -55,12 +55,12 @@ def check_names(argument: str, value: object) -> list[str] | None:
     names = list[str](value)
     if not names:
         raise ArgumentError(with_call_site(f"`{argument}` must name at least one column but got: []"))
-    if twice := repeated(names):
-        raise ArgumentError(with_call_site(f"`{argument}` must name each column once but got {twice!r} twice"))
+    if name := first_duplicate(names):
+        raise ArgumentError(with_call_site(f"`{argument}` must name each column once but got {name!r} twice"))
     return names
 
 
-def repeated(names: Iterable[str]) -> str | None:
+def first_duplicate(names: Iterable[str]) -> str | None:
     """The first name that comes a second time."""
     seen: set[str] = set()
     for name in names:
@@ -70,44 +70,45 @@ def repeated(names: Iterable[str]) -> str | None:
     return None
 
 
-def nearest(name: str, names: Iterable[str]) -> str:
-    """A hint at the name that was meant."""
-    known = list(names)
-    close = difflib.get_close_matches(name, known, 1)
-    return f"did you mean {close[0]!r}?" if close else f"there are {listed(known)}"
+def suggest_name(name: str, names: Iterable[str]) -> str:
+    """A hint at the name that was meant, for an error."""
+    names = list(names)
+    close = difflib.get_close_matches(name, names, 1)
+    return f"did you mean {close[0]!r}?" if close else f"there are {format_names(names)}"
 
 
-def listed(names: Sequence[str]) -> str:
-    """Some names, for an error."""
-    said = ", ".join(map(repr, names[:8]))
-    return said + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+def format_names(names: Sequence[str]) -> str:
+    """The first few of some names, for an error."""
+    text = ", ".join(map(repr, names[:8]))
+    return text + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
-def plain(types: Mapping[str, pa.DataType]) -> list[list[str]]:
+def plain_types(types: Mapping[str, pa.DataType]) -> list[list[str]]:
     """Names and types as plain values."""
     return [[name, str(kind)] for name, kind in types.items()]
 
 
 class UnifiedSchema:
-    """The columns of some files together, in the order in which they come up.
+    """The columns of several files together, in the order in which they first occur.
 
     Args:
-        repair: what to do about a column whose types have nothing in common.
+        repair: what the user can do if no type holds all values of a column.
     """
 
     def __init__(self, repair: str) -> None:
         self._repair = repair
-        self._found: dict[str, dict[pa.DataType, str]] = {}  # by name the types, each with the first file that has it
+        self._kinds: dict[str, dict[pa.DataType, str]] = {}  # by name the types, each with the first file that has it
 
     def add(self, file: str, types: Mapping[str, pa.DataType]) -> None:
+        """Add the columns of a file."""
         for name, kind in types.items():
-            self._found.setdefault(name, {}).setdefault(kind, file)
+            self._kinds.setdefault(name, {}).setdefault(kind, file)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._found
+        return name in self._kinds
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._found)
+        return iter(self._kinds)
 
     def type(self, name: str) -> pa.DataType:
         """The narrowest type for the values of all files.
@@ -115,53 +116,53 @@ class UnifiedSchema:
         Raises:
             DataError: there is none.
         """
-        kinds = iter(self._found[name].items())
-        made, source = next(kinds)
+        kinds = iter(self._kinds[name].items())
+        unified, source = next(kinds)
         for kind, file in kinds:
-            both = common(made, kind)
-            if both is None:
+            common = common_type(unified, kind)
+            if common is None:
                 raise DataError(
-                    f"{file}, column {name!r}: its type is {kind}, and {made} in {source}, and no type holds the "
+                    f"{file}, column {name!r}: its type is {kind}, and {unified} in {source}, and no type holds the "
                     f"values of both; {self._repair}"
                 )
-            made, source = both, source if both == made else file
-        return made
+            unified, source = common, source if common == unified else file
+        return unified
 
     def types(self) -> dict[str, pa.DataType]:
-        """Names and types; where no type holds the values of all files, that of the first."""
-        made: dict[str, pa.DataType] = {}
-        for name, kinds in self._found.items():
+        """Names and types; if no type holds the values of all files, the type in the first."""
+        types: dict[str, pa.DataType] = {}
+        for name, kinds in self._kinds.items():
             try:
-                made[name] = self.type(name)
+                types[name] = self.type(name)
             except DataError:
-                made[name] = next(iter(kinds))
-        return made
+                types[name] = next(iter(kinds))
+        return types
 
 
-def lacking(file: str, name: str, has: Sequence[str], source: str) -> DataError:
-    """The error where `file` has no column `name`, and `source` has one."""
+def missing_column_error(file: str, name: str, names: Sequence[str], source: str) -> DataError:
+    """The error if `file`, with the columns `names`, lacks a column that `source` has."""
     return DataError(
-        f"{file} has no column {name!r}, and {source} has one; it has {listed(has)}; `unify_schemas=True` takes it for "
-        "null there, or `columns=` names those that all files have"
+        f"{file} has no column {name!r}, and {source} has one; it has {format_names(names)}; `unify_schemas=True` "
+        "takes it for null there, or `columns=` names those that all files have"
     )
 
 
-def surplus(file: str, name: str, source: str, *, unified: bool) -> DataError:
-    """The error where `file` has a column `name`, and `source` has none; nor has another, if they are unified."""
-    has_none = f"{source} has none"
+def unexpected_column_error(file: str, name: str, source: str, *, unified: bool) -> DataError:
+    """The error if `file` has a column that `source` lacks, or that all files lack if they are unified."""
+    lacking = f"{source} has none"
     repair = ", `unify_schemas=True` takes those of all files"
     if unified:
-        has_none, repair = "the files of seed 0 and epoch 0, which fix the columns, have none", ""
-    return DataError(f"{file} has a column {name!r}, and {has_none}; `columns=` names those to read{repair}")
+        lacking, repair = "the files of seed 0 and epoch 0, which fix the columns, have none", ""
+    return DataError(f"{file} has a column {name!r}, and {lacking}; `columns=` names those to read{repair}")
 
 
-def _name(name: object) -> str:
+def _check_name(name: object) -> str:
     if not isinstance(name, str):
         raise ArgumentTypeError(with_call_site(f"`schema` must map names to types but got the name: {name!r}"))
     return name
 
 
-def _type(name: str, kind: Any) -> pa.DataType:
+def _check_type(name: str, kind: Any) -> pa.DataType:
     import pyarrow as pa
 
     if isinstance(kind, pa.DataType):
@@ -169,7 +170,8 @@ def _type(name: str, kind: Any) -> pa.DataType:
     try:
         return cast("pa.DataType", pa.type_for_alias(kind))
     except (ValueError, TypeError, AttributeError):
-        hint = nearest(kind, _COMMON) if isinstance(kind, str) else f"there are {listed(_COMMON)}"
+        there = f"there are {format_names(_FREQUENT_TYPES)}"
+        hint = suggest_name(kind, _FREQUENT_TYPES) if isinstance(kind, str) else there
         raise ArgumentError(
             with_call_site(
                 f"`schema` must give column {name!r} a type of Arrow, or its name, but got: {kind!r}; {hint}"

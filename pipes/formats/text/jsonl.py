@@ -1,228 +1,204 @@
-"""JSON lines: an object on each line, read by Arrow a chunk at a time."""
+"""`Jsonl`: the options of JSON lines, and how Arrow reads them, a chunk at a time."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import chain
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast
 
 import numpy as np
 
-from ...core.checks import check_choice
-from ...core.cursor import Json
 from ...core.rows import BlockRows, Rows
 from ...errors import ArgumentError, DataError
-from ..tables.arrow import HEAD, ONE_BLOCK, as_rows, source
+from ..tables.arrow import BLOCK_BYTES, HEAD_BYTES, arrow_source, to_rows
 from ..tables.arrow_types import text_for
-from ..tables.columns import Schema, check_names, check_schema, nearest
-from ..tables.extra_columns import Added, Lineage, added
-from ..tables.hive import folder_types
-from ..tables.inference import Head, look_at
-from .chunks import Chunk, ChunkReader, Parse, Place, brief, first_failing, whole_lines
+from ..tables.columns import check_schema, suggest_name
+from ..tables.fixed_schema import FixedSchema
+from ..tables.text_table import TextHead, TextTable
+from .chunks import Chunk, ChunkReader, ParseChunk, TextPlace, first_failing, last_line_end, shorten
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-DEEPEST = 100
-"""Objects and lists within each other, at most: Arrow and Python call themselves for each, until a stack is full."""
+MAX_DEPTH = 100
+"""How deep objects and lists may be nested: Arrow and Python parse them by recursion, which may overflow the stack."""
 
-_Others: TypeAlias = Literal["ignore", "error", "infer"]
+_UnknownFields: TypeAlias = Literal["ignore", "error", "infer"]
 
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
-# Up to its closing quote, or to the end of the line.
+# A string up to its closing quote, or to the end of the line.
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 
 
-@dataclass(frozen=True)
-class Types:
-    """Names and types, fixed once for all files."""
-
-    types: dict[str, pa.DataType]
-    source: str
-    """Where they come from."""
-
-
-@dataclass(frozen=True)
-class Jsonl:
-    """The arguments of `parse_jsonl`, and how they read a file."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Jsonl(TextTable):
+    """The arguments of `parse_jsonl`."""
 
     kind: ClassVar[str] = "parse_jsonl"
+    arguments: ClassVar[tuple[str, ...]] = ("schema", "columns", "path_column", "row_column", "unify_schemas")
 
-    schema: Schema | None = None
-    columns: Sequence[str] | None = None
-    path_column: str | None = None
-    row_column: str | None = None
-    unify_schemas: bool = False
-    fixed: Types | None = field(default=None, repr=False)
-    added: Added | None = field(default=None, repr=False)
-
-    def __post_init__(self) -> None:
-        check_schema(self.schema)
-        object.__setattr__(self, "columns", check_names("columns", self.columns))
-        check_choice("unify_schemas", self.unify_schemas, (False, True))
-        self.lineage.check()
-
-    @property
-    def lineage(self) -> Lineage:
-        return Lineage(self.path_column, self.row_column)
-
-    def head(self, reader: ChunkReader) -> Head | None:
-        chunk = reader.peek(Place(), HEAD)
+    def read_head(self, reader: ChunkReader) -> TextHead | None:
+        chunk = reader.peek(TextPlace(), HEAD_BYTES)
         if chunk is None or not chunk.data.strip():
             return None
-        return Head(reader.name, _inferred(chunk.data, check_schema(self.schema)), rows=True)
+        return TextHead(reader.name, _infer_types(chunk.data, check_schema(self.schema)), has_rows=True)
 
-    def fix(self, heads: Iterable[Head | None], paths: Iterable[str]) -> Jsonl:
-        found = look_at(heads, unify=self.unify_schemas) if self.fixed is None else None
-        if found is None:
-            return self
-        source, schema = found
-        names = [*schema]
-        given = folder_types(source, chain([source], paths), names, unify=self.unify_schemas)
-        seen = "all files" if self.unify_schemas else source
-        types: dict[str, pa.DataType] = {}
-        for name in names if self.columns is None else self.columns:
-            if name in names:
-                types[name] = text_for("null", schema.type(name))
-            elif name not in given:
-                raise DataError(
-                    f"the first lines of {seen} have no field {name!r}, which `columns` names; "
-                    f"{nearest(name, [*names, *given])}; where it comes later, `schema=` gives its type"
-                )
-        more = added(names, given, self.columns, self.lineage, source, unified=self.unify_schemas)
-        return replace(self, fixed=Types(types, seen), added=more)
+    def missing_name_error(self, source: str, name: str, names: Sequence[str]) -> DataError:
+        origin = "all files" if self.unify_schemas else source
+        return DataError(
+            f"the first lines of {origin} have no field {name!r}, which `columns` names; {suggest_name(name, names)}; "
+            "if it comes later, `schema=` gives its type"
+        )
 
-    def uncut(self) -> str | None:
+    def require_fixed_schema(self, file: str) -> FixedSchema:
+        """Names and types to read `file` with; those of `schema` if no file had a line."""
+        if self.fixed_schema is not None:
+            return self.fixed_schema
+        types = check_schema(self.schema)
+        return FixedSchema(
+            file_types=types,
+            folder_types={},
+            names=tuple(types),
+            read_columns=None,
+            filter_columns=(),
+            all_columns=tuple(types),
+            source="no file",
+            unified=False,
+        )
+
+    def why_not_split(self) -> str | None:
         return None if self.row_column is None else "`row_column` counts from the beginning of a file"
 
-    def types(self) -> Json:
-        return None if self.fixed is None or self.added is None else self.added.types(self.fixed.types)
+    def last_record_end(self, data: bytes) -> int:
+        return last_line_end(data)
 
-    def cut(self, data: bytes) -> int:
-        return whole_lines(data)
+    def start_reading(self, reader: ChunkReader) -> tuple[TextPlace, ParseChunk]:
+        fixed = self.require_fixed_schema(reader.name)
+        parser = _JsonlParser(self, fixed, reader)
+        return TextPlace(), self.with_extra_columns(parser.parse, reader.name, fixed.file_types, fixed)
 
-    def begin(self, reader: ChunkReader) -> tuple[Place, Parse]:
-        fixed = self.fixed or Types(check_schema(self.schema), "no file")
-        more = self.added or Added(tuple(fixed.types), {}, self.lineage, fixed.source)
-        return Place(), more.after(_Objects(self, fixed, reader).parse, reader.name)
-
-    def lines(self, chunk: Chunk) -> list[int]:
+    def row_lines(self, chunk: Chunk) -> list[int]:
         return [chunk.at.line + i for i, line in enumerate(chunk.data.split(b"\n")) if line.strip()]
 
 
-class _Objects:
-    """The objects of one file."""
+class _JsonlParser:
+    """Parses the chunks of one file."""
 
-    def __init__(self, form: Jsonl, fixed: Types, reader: ChunkReader) -> None:
+    def __init__(self, form: Jsonl, fixed: FixedSchema, reader: ChunkReader) -> None:
         import pyarrow as pa
 
-        self._types = fixed.types
-        self._from = fixed.source
+        self._fixed = fixed
         self._form = form
-        self._schema = pa.schema(list(fixed.types.items()))
-        self._others: _Others = "ignore" if form.columns is not None else "error"
+        self._schema = pa.schema(list(fixed.file_types.items()))
+        self._unknown: _UnknownFields = "ignore" if form.columns is not None else "error"
         self._reader = reader
 
     def parse(self, chunk: Chunk) -> tuple[BlockRows, DataError | None]:
-        """The rows up to the first malformed one, and what is wrong with that."""
+        """The rows up to the first malformed line, and the error of that line."""
         data = chunk.data
         try:
-            return self._rows(data), None
+            return self._read(data), None
         except ValueError:  # Arrow's ArrowInvalid is one
             pass
         ends = _line_ends(data)
-        bad = first_failing(ends, lambda end: self._rows(data[:end]))
+        bad = first_failing(ends, lambda end: self._read(data[:end]))
         start = ends[bad - 1] if bad else 0
-        rows: BlockRows = self._rows(data[:start]) if start else []
-        return rows, self._explain(data[start : ends[bad]], self._reader.where(chunk.place(start)))
+        rows: BlockRows = self._read(data[:start]) if start else []
+        return rows, self._explain(data[start : ends[bad]], self._reader.describe(chunk.place(start)))
 
-    def _rows(self, data: bytes) -> Rows:
-        return as_rows(_read(data, self._schema, self._others))
+    def _read(self, data: bytes) -> Rows:
+        return to_rows(_read_lines(data, self._schema, self._unknown))
 
     def _explain(self, line: bytes, place: str) -> DataError:
-        if _is_deep(line):
+        """What is wrong with a line that cannot be read."""
+        if _is_too_deep(line):
             return DataError(
-                f"{place}: objects and lists are nested more than {DEEPEST} deep: {brief(line)}; `read_lines` gives "
-                "such lines as text"
+                f"{place}: objects and lists are nested more than {MAX_DEPTH} deep: {shorten(line)}; `read_lines` "
+                "gives such lines as text"
             )
         try:
-            self._rows(line)
+            self._read(line)
             reason = "cannot be read"
         except ValueError as error:
             reason = str(error)
         try:
             value: object = json.loads(line)
         except json.JSONDecodeError as error:
-            return DataError(f"{place}: this is not JSON: {error.msg} at character {error.pos + 1}: {brief(line)}")
+            return DataError(f"{place}: this is not JSON: {error.msg} at character {error.pos + 1}: {shorten(line)}")
         except UnicodeDecodeError as error:
-            return DataError(f"{place}: byte 0x{line[error.start]:02x} is not UTF-8: {brief(line)}")
+            return DataError(f"{place}: byte 0x{line[error.start]:02x} is not UTF-8: {shorten(line)}")
         except ValueError as error:
-            return DataError(f"{place}: {error}: {brief(line)}")
+            return DataError(f"{place}: {error}: {shorten(line)}")
         if not isinstance(value, dict):
-            return DataError(f"{place}: each line must hold an object but this one holds: {brief(line)}")
+            return DataError(f"{place}: each line must hold an object but this one holds: {shorten(line)}")
         for name, item in cast("dict[str, Any]", value).items():
-            if name not in self._types:
-                if self._form.columns is not None:
-                    continue
-                repair = "" if self._form.unify_schemas else ", `unify_schemas=True` looks at those of all files"
-                return DataError(
-                    f"{place}: there is a field {name!r}, and the first lines of {self._from} have none; "
-                    f"`schema={{{name!r}: ...}}` gives its type, `columns=` names those to read{repair}"
-                )
-            try:
-                self._rows(json.dumps({name: item}).encode() + b"\n")
-            except ValueError as error:
-                said = brief(json.dumps(item, ensure_ascii=False))
-                return DataError(
-                    f"{place}, field {name!r}: {said} is not {self._types[name]} ({error}); "
-                    f"`schema={{{name!r}: ...}}` gives another type"
-                )
-        return DataError(f"{place}: {reason}: {brief(line)}")
+            if (error_of_field := self._explain_field(name, item, place)) is not None:
+                return error_of_field
+        return DataError(f"{place}: {reason}: {shorten(line)}")
+
+    def _explain_field(self, name: str, value: object, place: str) -> DataError | None:
+        """What is wrong with one field of an object, if anything is."""
+        if name not in self._fixed.file_types:
+            if self._form.columns is not None:
+                return None
+            repair = "" if self._form.unify_schemas else ", `unify_schemas=True` looks at those of all files"
+            return DataError(
+                f"{place}: there is a field {name!r}, and the first lines of {self._fixed.origin} have none; "
+                f"`schema={{{name!r}: ...}}` gives its type, `columns=` names those to read{repair}"
+            )
+        try:
+            self._read(json.dumps({name: value}).encode() + b"\n")
+        except ValueError as error:
+            text = shorten(json.dumps(value, ensure_ascii=False))
+            return DataError(
+                f"{place}, field {name!r}: {text} is not {self._fixed.file_types[name]} ({error}); "
+                f"`schema={{{name!r}: ...}}` gives another type"
+            )
+        return None
 
 
-def _inferred(data: bytes, given: dict[str, pa.DataType]) -> dict[str, pa.DataType]:
-    """Names and types in the head of a file.
+def _infer_types(data: bytes, given: dict[str, pa.DataType]) -> dict[str, pa.DataType]:
+    """Infer names and types from the first lines of a file; `given` types stay.
 
-    Where that is malformed, the lines before count: a run delivers those first, then it tells the error.
+    If a line is malformed, the lines before it count: a run delivers them, then raises the error.
     """
     import pyarrow as pa
 
     schema = pa.schema(list(given.items()))
 
     try:
-        found = _read(data, schema, "infer").schema
+        inferred = _read_lines(data, schema, "infer").schema
     except (pa.ArrowInvalid, UnicodeDecodeError, _LineError):
         ends = _line_ends(data)
-        bad = first_failing(ends, lambda end: _read(data[:end], schema, "infer"))
+        bad = first_failing(ends, lambda end: _read_lines(data[:end], schema, "infer"))
         if not bad:
             return given
-        found = _read(data[: ends[bad - 1]], schema, "infer").schema
-    # What looks like a date is text to JSON.
-    return {part.name: part.type if part.name in given else text_for("timestamp", part.type) for part in found}
+        inferred = _read_lines(data[: ends[bad - 1]], schema, "infer").schema
+    # Arrow takes text that looks like a date for one; JSON has no dates.
+    return {part.name: part.type if part.name in given else text_for("timestamp", part.type) for part in inferred}
 
 
 class _LineError(ValueError):
-    """Some line is no object that Arrow may be given."""
+    """A line is not one object, or is nested too deeply for Arrow."""
 
 
-def _read(data: bytes, schema: pa.Schema, others: _Others) -> pa.Table:
+def _read_lines(data: bytes, schema: pa.Schema, unknown: _UnknownFields) -> pa.Table:
     """The table of some lines, each of which must hold one object."""
     import pyarrow as pa
     from pyarrow.json import ParseOptions, ReadOptions, read_json
 
     if not data.isascii():
-        data.decode()  # Arrow does not look whether names and strings are UTF-8
-    count = _objects(data)
-    if count is None or _any_deep(data, count):
+        data.decode()  # Arrow does not check that names and strings are UTF-8
+    count = _count_objects(data)
+    if count is None or _any_too_deep(data, count):
         raise _LineError("each line must hold one object")
     try:
         table = read_json(
-            source(data),
-            read_options=ReadOptions(use_threads=False, block_size=ONE_BLOCK),
-            parse_options=ParseOptions(explicit_schema=schema, unexpected_field_behavior=others),
+            arrow_source(data),
+            read_options=ReadOptions(use_threads=False, block_size=BLOCK_BYTES),
+            parse_options=ParseOptions(explicit_schema=schema, unexpected_field_behavior=unknown),
         )
     except pa.ArrowNotImplementedError as error:
         raise ArgumentError(f"`schema` gives a type that JSON cannot have: {error}") from None
@@ -231,42 +207,42 @@ def _read(data: bytes, schema: pa.Schema, others: _Others) -> pa.Table:
     return table
 
 
-def _objects(data: bytes) -> int | None:
-    """How many lines of JSON text there are; None where a line is neither empty nor from { to }.
+def _count_objects(data: bytes) -> int | None:
+    """The number of lines with text; None unless all of them begin with { and end with }.
 
-    Where all are, no object reaches from one line to the next: between } and { there would have to be a comma.
+    If they do, no object reaches from one line to the next: between } and { there would have to be a comma.
     """
     if data.startswith(b"{") and data.endswith(b"}\n"):
-        breaks = np.flatnonzero(np.frombuffer(data, np.uint8) == 10)
-        found = np.frombuffer(data, np.uint8)
-        if (found[breaks[:-1] + 1] == ord("{")).all() and (found[breaks - 1] == ord("}")).all():
+        bytes_ = np.frombuffer(data, np.uint8)
+        breaks = np.flatnonzero(bytes_ == ord("\n"))
+        if (bytes_[breaks[:-1] + 1] == ord("{")).all() and (bytes_[breaks - 1] == ord("}")).all():
             return len(breaks)
     lines = [line.strip() for line in data.split(b"\n")]
     objects = [line for line in lines if line]
     return len(objects) if all(line[:1] == b"{" and line[-1:] == b"}" for line in objects) else None
 
 
-def _any_deep(data: bytes, count: int) -> bool:
-    """Whether objects and lists are nested too deeply in one of the `count` lines, each of which is from { to }."""
-    found = np.frombuffer(data, np.uint8)
-    opened = np.count_nonzero(found == ord("{")) + np.count_nonzero(found == ord("["))
-    if opened - (count - 1) <= DEEPEST:  # as each other line has one at least
+def _any_too_deep(data: bytes, count: int) -> bool:
+    """Whether a line is nested too deeply, given `count` lines that each begin with { and end with }."""
+    bytes_ = np.frombuffer(data, np.uint8)
+    opened = np.count_nonzero(bytes_ == ord("{")) + np.count_nonzero(bytes_ == ord("["))
+    if opened - (count - 1) <= MAX_DEPTH:  # each other line opens at least one object
         return False
-    starts = np.concatenate([[0], np.flatnonzero(found[:-1] == ord("\n")) + 1])
+    starts = np.concatenate([[0], np.flatnonzero(bytes_[:-1] == ord("\n")) + 1])
     lengths = np.diff(starts, append=len(data))
-    if lengths.max() <= DEEPEST:
+    if lengths.max() <= MAX_DEPTH:
         return False
-    opening = (found | 0x20) == ord("{")  # [ and { differ in this bit
+    opening = (bytes_ | 0x20) == ord("{")  # [ and { differ in this bit
     counts = np.add.reduceat(opening.view(np.uint8), starts, dtype=np.int32)
-    return any(_is_deep(data[starts[k] : starts[k] + lengths[k]]) for k in np.flatnonzero(counts > DEEPEST))
+    return any(_is_too_deep(data[starts[k] : starts[k] + lengths[k]]) for k in np.flatnonzero(counts > MAX_DEPTH))
 
 
-def _is_deep(line: bytes) -> bool:
+def _is_too_deep(line: bytes) -> bool:
     brackets = np.frombuffer(_STRING.sub(b"", line).translate(None, _NO_BRACKETS), np.uint8)
     steps = (brackets & 2).astype(np.int32) - 1  # 1 for [ and {, which have this bit, and -1 for ] and }
-    return bool((np.cumsum(steps) > DEEPEST).any())
+    return bool((np.cumsum(steps) > MAX_DEPTH).any())
 
 
 def _line_ends(data: bytes) -> list[int]:
-    ends = (np.flatnonzero(np.frombuffer(data, np.uint8) == 10) + 1).tolist()
+    ends = (np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")) + 1).tolist()
     return ends if data.endswith(b"\n") else [*ends, len(data)]

@@ -1,4 +1,4 @@
-"""Lines of text."""
+"""`Lines`: the options of plain text, and how it is split into lines."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from ...core.code import value_code
 from ...core.cursor import Json
 from ...core.rows import BlockRows
 from ...errors import ArgumentError, DataError, with_call_site
-from .chunks import Chunk, ChunkReader, Parse, Place, brief, whole_lines
+from .chunks import Chunk, ChunkReader, ParseChunk, TextPlace, last_line_end, shorten
 
 
 @dataclass(frozen=True)
 class Lines:
-    r"""Text in lines that end with `\n` or `\r\n`; the last may lack its end."""
+    r"""The arguments of `parse_lines`. Lines end with `\n` or `\r\n`; the last may lack its end."""
 
     kind: ClassVar[str] = "parse_lines"
 
@@ -22,12 +23,12 @@ class Lines:
 
     def __post_init__(self) -> None:
         try:
-            fits = "\n".encode(self.encoding) == b"\n"
+            newline = "\n".encode(self.encoding)
         except (LookupError, TypeError):
             raise ArgumentError(
                 with_call_site(f"`encoding` must be a text encoding but got: {self.encoding!r}")
             ) from None
-        if not fits:
+        if newline != b"\n":
             raise ArgumentError(
                 with_call_site(
                     f"`encoding` must be one in which a newline is the byte 0x0A, such as 'utf-8' or 'latin-1', "
@@ -39,28 +40,31 @@ class Lines:
     def unify_schemas(self) -> bool:
         return False
 
-    def head(self, reader: ChunkReader) -> None:
+    def call(self) -> str:
+        return f"{self.kind}({'' if self.encoding == 'utf-8' else f'encoding={value_code(self.encoding)}'})"
+
+    def identity(self) -> dict[str, Json]:
+        return {"call": self.call(), "types": None}
+
+    def read_head(self, reader: ChunkReader) -> None:
         return None
 
     def fix(self, heads: Iterable[None], paths: Iterable[str]) -> Lines:
         return self
 
-    def uncut(self) -> None:
+    def why_not_split(self) -> None:
         return None
 
-    def types(self) -> Json:
-        return None
+    def last_record_end(self, data: bytes) -> int:
+        return last_line_end(data)
 
-    def cut(self, data: bytes) -> int:
-        return whole_lines(data)
-
-    def begin(self, reader: ChunkReader) -> tuple[Place, Parse]:
+    def start_reading(self, reader: ChunkReader) -> tuple[TextPlace, ParseChunk]:
         def parse(chunk: Chunk, before: int) -> tuple[BlockRows, DataError | None]:
             return self._parse(chunk, reader)
 
-        return Place(), parse
+        return TextPlace(), parse
 
-    def lines(self, chunk: Chunk) -> list[int]:
+    def row_lines(self, chunk: Chunk) -> list[int]:
         return list(range(chunk.at.line, chunk.end.line + (not chunk.data.endswith(b"\n"))))
 
     def _parse(self, chunk: Chunk, reader: ChunkReader) -> tuple[BlockRows, DataError | None]:
@@ -68,16 +72,18 @@ class Lines:
             return self._split(chunk.data), None
         except UnicodeDecodeError:
             pass
-        done = 0
+        start = 0
         for line in _lines(chunk.data):
             try:
                 line.decode(self.encoding)
             except UnicodeDecodeError as error:
-                said = f"{reader.where(chunk.place(done))}: byte 0x{line[error.start]:02x} is not {self.encoding}"
-                repair = "`encoding=` says how the file is written"
-                return self._split(chunk.data[:done]), DataError(f"{said}: {brief(line)}; {repair}")
-            done += len(line)
-        raise AssertionError("text that cannot be decoded as a whole has a line that cannot")
+                place = reader.describe(chunk.place(start))
+                return self._split(chunk.data[:start]), DataError(
+                    f"{place}: byte 0x{line[error.start]:02x} is not {self.encoding}: {shorten(line)}; "
+                    "`encoding=` says how the file is written"
+                )
+            start += len(line)
+        raise AssertionError("text that cannot be decoded has a line that cannot be decoded")
 
     def _split(self, data: bytes) -> list[object]:
         text = data.decode(self.encoding)

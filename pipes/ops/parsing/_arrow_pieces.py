@@ -11,10 +11,10 @@ import pyarrow as pa
 from ...core.block import Block
 from ...core.rows import Rows
 from ...engine.readahead import begun_ahead
-from ...errors import DataError, SourceError
-from ...formats.arrow.file import ArrowFile, checked
-from ...formats.arrow.ipc import ArrowIpc, broken_ipc, open_stream, told
-from ...formats.tables.arrow import as_column
+from ...errors import DataError, FeedpipeError, SourceError
+from ...formats.arrow.file import ArrowFile, validated
+from ...formats.arrow.ipc import ArrowIpc, ipc_errors, open_stream
+from ...formats.tables.arrow import read_error, to_column
 from ...storage.file import WHOLE
 from ...storage.tasks import Task
 from ._arrow_rows import arrow_files
@@ -74,7 +74,7 @@ class Pieces:
             if isinstance(opened, OpenTask):
                 yield from self._of_stream(unit.file, opened, number, start)
                 return
-            batch = opened.result().batch(unit.number, unit.rows, unit.compressed)
+            batch = opened.result().read_batch(unit.number, unit.rows, unit.compressed)
             yield Piece(self._rows(unit.file, batch.slice(start), unit.first + start), 0, start, unit.first + start)
         except (SourceError, DataError) as error:
             raise at_call_site(error, self._stage) from error
@@ -91,22 +91,24 @@ class Pieces:
                 for number, batch in enumerate(reader):
                     count = batch.num_rows
                     if number >= begin and count > start:
-                        inside = self._format.known(file.name).inside
-                        chosen = checked(batch.select([name for name in inside if name in batch.schema.names]))
+                        inside = self._format.require_fixed_schema(file.name).file_types
+                        chosen = validated(batch.select([name for name in inside if name in batch.schema.names]))
                         yield Piece(self._rows(file, chosen.slice(start), first + start), number, start, first + start)
                     if number >= begin:
                         start = 0
                     first += count
-            except broken_ipc() as error:
-                raise told(error, f"{file.name}, record batch {number + 1 if first else 0},") from error
+            except FeedpipeError:
+                raise
+            except ipc_errors() as error:
+                raise read_error(error, f"{file.name}, record batch {number + 1 if first else 0},") from error
 
     def _rows(self, file: File, batch: pa.RecordBatch, first: int) -> Rows:
         """Rows of a batch of the file, the first of which has the number `first` there."""
-        fixed = self._format.known(file.name)
+        fixed = self._format.require_fixed_schema(file.name)
         count = batch.num_rows
-        made = fixed.cast_all(batch, file.name)
-        columns = {name: as_column(made.column(place)) for place, name in enumerate(made.schema.names)}
+        made = fixed.cast_batch(batch, file.name)
+        columns = {name: to_column(made.column(place)) for place, name in enumerate(made.schema.names)}
         for name, value in fixed.constants(file.path, columns).items():
             columns[name] = pa.repeat(value, count)
         chosen = {name: columns[name] for name in fixed.names}
-        return Rows({**chosen, **self._format.lineage.of(file.path, range(first, first + count))}, count)
+        return Rows({**chosen, **self._format.lineage.columns_for(file.path, range(first, first + count))}, count)

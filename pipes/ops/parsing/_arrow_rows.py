@@ -13,8 +13,8 @@ import pyarrow as pa
 from ...core.rows import Indices, Rows
 from ...formats.arrow.file import ArrowFile
 from ...formats.arrow.ipc import ArrowIpc
-from ...formats.tables.chunked import Chunks, Window, chosen, window
-from ...formats.tables.typed import Fixed
+from ...formats.tables.chunked import ChunkedTable, ColumnWindow, column_window, take_rows
+from ...formats.tables.fixed_schema import FixedSchema
 from ...storage.filesystem import locate
 from ._open_files import OpenFileCache
 
@@ -50,7 +50,7 @@ class ArrowRows:
     """
 
     def __init__(self, format: ArrowIpc, rows: Sequence[int], handles: Callable[[range], list[RecordBatch]]) -> None:
-        fixed = format.fixed
+        fixed = format.fixed_schema
         assert fixed is not None
         self._handles = handles
         self._lock = threading.Lock()
@@ -58,27 +58,27 @@ class ArrowRows:
         self._kept: OrderedDict[int, tuple[ArrowFile, pa.RecordBatch, int]] = OrderedDict()
         self._bytes = 0
         windows = self._windows(fixed, len(rows))
-        self._others = [name for name in fixed.inside if name not in windows]
-        self._chunks = Chunks(pa.schema(list(fixed.inside.items())), rows, windows, self._part)
+        self._others = [name for name in fixed.file_types if name not in windows]
+        self._chunks = ChunkedTable(pa.schema(list(fixed.file_types.items())), rows, windows, self._part)
 
     def rows(self, indices: Indices) -> Rows:
         """The rows at `indices`."""
         return self._chunks.rows(indices)
 
-    def _windows(self, fixed: Fixed, count: int) -> dict[str, Window]:
+    def _windows(self, fixed: FixedSchema, count: int) -> dict[str, ColumnWindow]:
         """The columns that can be read in place."""
-        numbers = [n for n, k in fixed.inside.items() if pa.types.is_integer(k) or pa.types.is_floating(k)]
+        numbers = [n for n, k in fixed.file_types.items() if pa.types.is_integer(k) or pa.types.is_floating(k)]
         parts: list[pa.RecordBatch] = []
         for handle in self._handles(range(count)) if numbers else ():
             file = self._files.file(handle)
             if handle.compressed or not file.mapped:
                 return {}
-            parts.append(file.batch(handle.number, handle.rows, False, numbers))
-        made: dict[str, Window] = {}
+            parts.append(file.read_batch(handle.number, handle.rows, False, numbers))
+        made: dict[str, ColumnWindow] = {}
         for name in numbers:
             chunks = [part.column(name) for part in parts if name in part.schema.names]
-            alike = len(chunks) == len(parts) and all(chunk.type == fixed.inside[name] for chunk in chunks)
-            found = window(chunks) if alike else None
+            alike = len(chunks) == len(parts) and all(chunk.type == fixed.file_types[name] for chunk in chunks)
+            found = column_window(chunks) if alike else None
             if found is not None:
                 made[name] = found
         return made
@@ -87,7 +87,7 @@ class ArrowRows:
         """Rows of a batch, of the columns that are not read in place."""
         with self._lock:
             file, batch = self._batch(k)
-        return file.settled(chosen(batch, places), self._others, len(places))
+        return file.with_fixed_types(take_rows(batch, places), self._others, len(places))
 
     def _batch(self, k: int) -> tuple[ArrowFile, pa.RecordBatch]:
         if k in self._kept:
@@ -95,7 +95,7 @@ class ArrowRows:
             return self._kept[k][:2]
         (handle,) = self._handles(range(k, k + 1))
         file = self._files.file(handle)
-        batch = file.batch(handle.number, handle.rows, handle.compressed, self._others)
+        batch = file.read_batch(handle.number, handle.rows, handle.compressed, self._others)
         viewed = file.mapped and not handle.compressed
         size = _VIEW * len(self._others) if viewed else batch.nbytes
         while self._kept and self._bytes + size > KEPT:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from ...errors import Origin, SourceError
-from ...formats.text.chunks import TO_END, ChunkReader, Format
+from ...formats.text.chunks import TO_END, ChunkReader, TextFormat
 from ...storage.file import File
 from ...storage.tasks import in_threads
 from ._units import Units
@@ -32,7 +32,7 @@ class ByteRange(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class ByteRanges(Units[Format[Any], ByteRange]):
+class ByteRanges(Units[TextFormat[Any], ByteRange]):
     """A handle for each range of each file; one for the whole where it is small, compressed, or cannot be cut.
 
     It does not declare that it expands. So where files are dealt, of those left over the parser's rows are dealt:
@@ -44,10 +44,10 @@ class ByteRanges(Units[Format[Any], ByteRange]):
 
     def head(self, file: File) -> object:
         with file.open() as stream:
-            return self.format.head(ChunkReader(stream, file.path, self.format.cut))
+            return self.format.read_head(ChunkReader(stream, file.path, self.format.last_record_end))
 
     def units(self, files: Sequence[File]) -> Iterable[Sequence[ByteRange]]:
-        asks = self.format.uncut() is None and any(file.listed is None for file in files)
+        asks = self.format.why_not_split() is None and any(file.listed is None for file in files)
         sizes = in_threads(_size, files) if asks else map(_listed, files)
         return map(self._cut, files, sizes)
 
@@ -58,14 +58,14 @@ class ByteRanges(Units[Format[Any], ByteRange]):
         return Origin(unit.file.path, unit.start, "byte")
 
     def remark(self) -> str | None:
-        reason = self.format.uncut()
+        reason = self.format.why_not_split()
         large = 0 if self.table is None or reason is None else int((self.table.column("size") > RANGE).sum())
         if not large:
             return None
         return f"{large} large file{'s are' if large > 1 else ' is'} not cut: {reason}"
 
     def _cut(self, file: File, size: int) -> list[ByteRange]:
-        if size <= RANGE or self.format.uncut() is not None:
+        if size <= RANGE or self.format.why_not_split() is not None:
             return [ByteRange(file, 0, TO_END, size)]
         count = -(-size // RANGE)
         starts = [size * k // count for k in range(count)]

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, cas
 from ...core.cursor import Json
 from ...core.operator import Columns, Operator, Order
 from ...errors import Origin
-from ...formats.tables.typed import Typed
+from ...formats.tables.table_format import TableFormat
 from ._units import Units
 
 if TYPE_CHECKING:
     from ...engine.stage import Stage
 
-F = TypeVar("F", bound=Typed)
+F = TypeVar("F", bound=TableFormat)
 U = TypeVar("U", bound="tuple[Any, ...]")
 
 UNKNOWN = -1

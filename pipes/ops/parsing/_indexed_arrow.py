@@ -59,12 +59,12 @@ class IndexedArrow(Operator):
         return Origin(handle.file.path, handle.first + index - int(self._bounds()[owner]) + 1)
 
     def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
-        fixed = self.format.fixed
+        fixed = self.format.fixed_schema
         if fixed is None:  # there is no file
             return Rows({}, 0)
         try:
             rows = self._opened(stage).rows(indices)
-            if not fixed.folders and self.format.lineage == (None, None):
+            if not fixed.folder_types and self.format.lineage == (None, None):
                 return rows
             columns = {**rows.columns, **self._added(stage, np.asarray(indices, np.int64))}
         except (SourceError, DataError) as error:
@@ -76,14 +76,14 @@ class IndexedArrow(Operator):
         """The columns that say where rows come from, and those of the names of folders."""
         import pyarrow as pa
 
-        fixed, lineage = self.format.fixed, self.format.lineage
+        fixed, lineage = self.format.fixed_schema, self.format.lineage
         assert fixed is not None
         owners = np.searchsorted(self._bounds(), indices, "right") - 1
         numbers, places = np.unique(owners, return_inverse=True)
         handles = _handles(stage, numbers) if len(numbers) else []
-        folders = [fixed.constants(handle.file.path, fixed.inside) for handle in handles]
+        folders = [fixed.constants(handle.file.path, fixed.file_types) for handle in handles]
         made: dict[str, Column] = {}
-        for name, kind in fixed.folders.items():
+        for name, kind in fixed.folder_types.items():
             values: Any = pa.array([values[name].as_py() for values in folders], kind)
             made[name] = values.take(places)
         if lineage.path_column is not None:

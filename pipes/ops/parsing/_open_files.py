@@ -11,7 +11,7 @@ from ...core.graph import walk
 from ...core.operator import Boundary, Order
 from ...engine.readahead import MOST
 from ...errors import ArgumentTypeError, FeedpipeError, with_call_site
-from ...formats.text.streams import FAILURES, broken
+from ...formats.streams import STREAM_ERRORS, stream_error
 from ...storage.file import WHOLE, File, Stream
 from ...storage.listing import Listing
 from ...storage.tasks import Task, in_threads
@@ -109,8 +109,10 @@ def read_whole(file: File, task: OpenTask | None = None) -> bytes:
     with file.stream(part=WHOLE) if task is None else task.result() as stream:
         try:
             return stream.read()
-        except FAILURES as error:
-            raise broken(stream, file.name, error, 0) from error
+        except FeedpipeError:
+            raise
+        except STREAM_ERRORS as error:
+            raise stream_error(error, file.name, stream, 0) from error
 
 
 def read_whole_files(files: Sequence[File], task: OpenTask | None = None, *, threads: bool) -> Iterator[bytes]:

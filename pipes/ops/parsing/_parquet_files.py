@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from ...core.block import Block
 from ...engine.readahead import begun_ahead
 from ...errors import DataError, SourceError
-from ...formats.parquet.file import ParquetFile, Piece, Width
-from ...formats.parquet.footer import Footer, read_footer
+from ...formats.parquet.file import BatchSize, ParquetFile, RowGroupPart
+from ...formats.parquet.footer import ParquetFooter, read_parquet_footer
 from ...formats.parquet.options import Parquet
 from ...storage.file import Stream
 from ...storage.remote import RemoteRanges
@@ -57,7 +57,7 @@ class OpenFiles:
         self._options = options
         self._stage = stage
         self._threads = threads
-        self._width = Width()
+        self._batch_size = BatchSize()
         self._open = OpenFileCache(partial(_open, options), lambda opened: opened.stream.close())
 
     def __enter__(self) -> OpenFiles:
@@ -73,15 +73,15 @@ class OpenFiles:
         groups = ((block, index, cast("RowGroup", group)) for block in blocks for index, group in enumerate(block.rows))
         return begun_ahead(groups, self._begin, lambda item: self._threads and not item[2].file.is_local())
 
-    def pieces(self, group: RowGroup, source: Task[_Source], inside: int) -> Iterator[Piece]:
+    def pieces(self, group: RowGroup, source: Task[_Source], inside: int) -> Iterator[RowGroupPart]:
         """The rows of a row group without the first `inside`."""
         try:
             file, stream, buffer = source.result()
             if isinstance(stream, RemoteRanges):
                 stream.fetch(needed=True)
             try:
-                yield from file.pieces(
-                    stream, group.number, group.first, inside, self._width, buffer=buffer, threads=self._threads
+                yield from file.read_row_group(
+                    stream, group.number, group.first, inside, self._batch_size, buffer=buffer, threads=self._threads
                 )
             finally:
                 if isinstance(stream, RemoteRanges):
@@ -97,7 +97,7 @@ class OpenFiles:
             file, stream = opened.result()
             if stream.remote is None:
                 return _Source(file, stream.raw, _NEAR)
-            parts = file.parts(group.number)
+            parts = file.byte_ranges(group.number)
             if parts is None:
                 return _Source(file, stream.raw, _FAR)
             ranges = RemoteRanges(stream.remote.file, parts)
@@ -116,11 +116,11 @@ def _open(options: Parquet, group: RowGroup) -> _Open:
         raise
 
 
-def _same(stream: Stream, group: RowGroup) -> Footer:
+def _same(stream: Stream, group: RowGroup) -> ParquetFooter:
     """The footer of the file, if it is the one that told of the row group."""
     reason = "it is another one now"
     try:
-        footer = read_footer(stream, group.file.path)
+        footer = read_parquet_footer(stream, group.file.path)
         if footer.seal == group.seal:
             return footer
     except DataError as error:

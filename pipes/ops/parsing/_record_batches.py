@@ -10,7 +10,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from ...errors import DataError
-from ...formats.arrow.ipc import ArrowIpc, Batch, Footer, Names, read_names
+from ...formats.arrow.ipc import ArrowFooter, ArrowHead, ArrowIpc, BatchHead, read_arrow_head
 from ...storage.file import File, Stream
 from ...storage.retry import Cancellation
 from ...storage.tasks import in_threads
@@ -47,9 +47,9 @@ class RecordBatches(CountedUnits[ArrowIpc, RecordBatch]):
     kind: ClassVar[str] = "record_batches"
     fields: ClassVar[tuple[str, ...]] = RecordBatch._fields
 
-    def head(self, file: File) -> Names:
+    def head(self, file: File) -> ArrowHead:
         with file.open() as stream:
-            return read_names(stream, file.name)
+            return read_arrow_head(stream, file.name)
 
     def units(self, files: Sequence[File]) -> Iterable[Sequence[RecordBatch]]:
         return in_threads(self._batches, files)
@@ -60,31 +60,31 @@ class RecordBatches(CountedUnits[ArrowIpc, RecordBatch]):
 
     def _batches(self, file: File) -> list[RecordBatch]:
         with file.open() as stream:
-            names = read_names(stream, file.name)
-            fixed = self.format.known(file.name)
-            fixed.constants(file.path, fixed.has(names))
-            if not isinstance(names, Footer):
+            head = read_arrow_head(stream, file.name)
+            fixed = self.format.require_fixed_schema(file.name)
+            fixed.constants(file.path, fixed.columns_in(head))
+            if not isinstance(head, ArrowFooter):
                 if self.format.indexed:
                     raise DataError(
                         f"{file.name} is a stream or is compressed as a whole, and so has no rows by position; "
                         "`list_files(...).open_files().parse_arrow()` reads it in order"
                     )
                 return [RecordBatch(file, STREAM, UNKNOWN, 0, 0, False)]
-            batches = _batches(names, stream)
+            batches = _batches(head, stream)
         firsts = np.cumsum([0, *(batch.rows for batch in batches)]).tolist()
         return [
-            RecordBatch(file, k, batch.rows, firsts[k], names.seal, batch.compressed)
+            RecordBatch(file, k, batch.rows, firsts[k], head.seal, batch.compressed)
             for k, batch in enumerate(batches)
             if batch.rows
         ]
 
 
-def _batches(footer: Footer, stream: Stream) -> list[Batch]:
+def _batches(footer: ArrowFooter, stream: Stream) -> list[BatchHead]:
     if stream.remote is not None:
-        return footer.batches(partial(stream.remote.file.read, cancellation=Cancellation()), in_threads)
+        return footer.batch_heads(partial(stream.remote.file.read, cancellation=Cancellation()), in_threads)
 
     def read(offset: int, size: int) -> bytes:
         stream.seek(offset)
         return stream.read(size)
 
-    return footer.batches(read)
+    return footer.batch_heads(read)

@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from ...formats.parquet.file import ParquetFile
-from ...formats.parquet.footer import Footer, read_footer
+from ...formats.parquet.footer import ParquetFooter, read_parquet_footer
 from ...formats.parquet.options import Parquet
 from ...storage.file import File
 from ...storage.tasks import in_threads
@@ -41,9 +41,9 @@ class RowGroups(CountedUnits[Parquet, RowGroup]):
     kind: ClassVar[str] = "row_groups"
     fields: ClassVar[tuple[str, ...]] = RowGroup._fields
 
-    def head(self, file: File) -> Footer:
+    def head(self, file: File) -> ParquetFooter:
         with file.open(None) as stream:
-            return read_footer(stream, file.path)
+            return read_parquet_footer(stream, file.path)
 
     def units(self, files: Sequence[File]) -> Iterable[Sequence[RowGroup]]:
         return in_threads(self._matching, files)
@@ -54,7 +54,7 @@ class RowGroups(CountedUnits[Parquet, RowGroup]):
     def _matching(self, file: File) -> list[RowGroup]:
         """The row groups of a file in which rows may match the filter."""
         footer = self.head(file)
-        rows = footer.rows()
+        rows = footer.row_counts()
         firsts = np.cumsum([0, *rows]).tolist()
-        wanted = ParquetFile(self.format, footer).matching()
+        wanted = ParquetFile(self.format, footer).matching_row_groups()
         return [RowGroup(file, k, rows[k], firsts[k], footer.seal) for k in wanted]

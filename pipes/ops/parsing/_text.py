@@ -7,14 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
 from ...core.block import Block, split_block
-from ...core.code import call_code
 from ...core.context import Context
 from ...core.cursor import Cursor, Json
 from ...core.operator import Operator, Order
 from ...core.rows import BlockRows
 from ...engine.readahead import begun_ahead
 from ...errors import DataError, Origin, SourceError
-from ...formats.text.chunks import Chunk, ChunkReader, Format, Growth, Place
+from ...formats.text.chunks import Chunk, ChunkReader, ChunkSize, TextFormat, TextPlace
 from ._byte_ranges import ByteRange, ByteRanges
 from ._open_files import OpenTask, at_call_site
 
@@ -46,61 +45,63 @@ class Parse(Operator):
     order: ClassVar[Order] = Order.ROW_LOCAL
     expands: ClassVar[bool] = True
 
-    format: Format[Any] = field(repr=False)
+    format: TextFormat[Any] = field(repr=False)
 
     def call(self) -> str:
-        return call_code(cast("Operator", self.format))  # the fields of the format are the arguments
+        return self.format.call()
 
     def identity(self) -> Json:
-        return {"call": self.call(), "types": self.format.types()}
+        return self.format.identity()
 
     def resolve(self, stage: Stage) -> Operator:
         return replace(self, format=cast("ByteRanges", stage.input.op).format)
 
     def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
-        source, *place, before = cast("list[Any]", at.token) or (None, *Place(), 0)
+        source, *place, before = cast("list[Any]", at.token) or (None, *TextPlace(), 0)
         row = at.row
-        block_size, growth = context.block_size(), Growth()
+        block_size, chunk_size = context.block_size(), ChunkSize()
         blocks = stage.input.blocks(Cursor.of(source), context)
         parts = ((block, index, cast("ByteRange", part)) for block in blocks for index, part in enumerate(block.rows))
         with begun_ahead(parts, _begin, lambda item: context.threads and not item[2].file.is_local()) as begun:
             for (block, index, part), opened in begun:
                 here = block.at.advance(index).plain
                 after = block.at.advance(index + 1) if index + 1 < len(block) else block.end
-                for piece in self._pieces(stage, part, opened, Place(*place), before, growth, origins=context.origins):
+                for piece in self._pieces(
+                    stage, part, opened, TextPlace(*place), before, chunk_size, origins=context.origins
+                ):
                     count = len(piece.rows)
                     if count:
                         start = Cursor([here, *piece.chunk.at, piece.before], 0, row)
                         token: Json = [here, *piece.chunk.end, piece.before + count]
                         if piece.chunk.last:
-                            token = [after.plain, *Place(), 0]
+                            token = [after.plain, *TextPlace(), 0]
                         row += count
                         end = start.advance(count) if piece.error is not None else Cursor(token, 0, row)
                         yield from split_block(Block(piece.rows, start, end, piece.origins), block_size)
                     if piece.error is not None:
                         raise at_call_site(piece.error, stage) from piece.error
-                place, before = [*Place()], 0
+                place, before = [*TextPlace()], 0
 
     def _pieces(
         self,
         stage: Stage,
         part: ByteRange,
         opened: OpenTask,
-        place: Place,
+        place: TextPlace,
         before: int,
-        growth: Growth,
+        chunk_size: ChunkSize,
         *,
         origins: bool,
     ) -> Iterator[_Piece]:
         """A range from `place` on, with `before` rows of it before that."""
         try:
             with opened.result() as stream:
-                reader = ChunkReader(stream, part.file.path, self.format.cut, part.start, part.stop)
-                begin, parse = self.format.begin(reader)
-                at = place if place.offset > part.start else reader.first(begin)
-                for chunk in reader.chunks(at, growth):
+                reader = ChunkReader(stream, part.file.path, self.format.last_record_end, part.start, part.stop)
+                begin, parse = self.format.start_reading(reader)
+                at = place if place.offset > part.start else reader.first_record(begin)
+                for chunk in reader.chunks(at, chunk_size):
                     rows, error = parse(chunk, before)
-                    found = reader.origins(chunk, self.format.lines(chunk)[: len(rows)]) if origins else None
+                    found = reader.origins(chunk, self.format.row_lines(chunk)[: len(rows)]) if origins else None
                     yield _Piece(chunk, before, rows, error, found)
                     before += len(rows)
         except (SourceError, DataError) as error:

@@ -106,7 +106,13 @@ def parse_arrow(
         >>> list(fp.list_files("a.arrow").open_files().parse_arrow(columns=["said"], row_column="row"))
         [{'said': 'well', 'row': 0}, {'said': 'yes', 'row': 1}, {'said': None, 'row': 2}]
     """
-    options = ArrowIpc(columns, path_column, row_column, unify_schemas, indexed=bool(indexed))
+    options = ArrowIpc(
+        columns=columns,
+        path_column=path_column,
+        row_column=row_column,
+        unify_schemas=unify_schemas,
+        indexed=bool(indexed),
+    )
     if indexed and not has_fixed_order(pipe):
         raise ArgumentError(
             with_call_site(

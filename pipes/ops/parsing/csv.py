@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ...core.operator import Columns
 from ...core.rows import Row
-from ...formats.csv.options import NULLS, Csv
+from ...formats.csv.options import NULL_VALUES, Csv
 from ...formats.tables.columns import Schema
 from ._byte_ranges import ByteRanges
 from ._open_files import has_fixed_order
@@ -35,7 +35,7 @@ def parse_csv(
     header: bool | None = None,
     column_names: Sequence[str] | None = None,
     quote: str | None = '"',
-    null_values: Sequence[str] = NULLS,
+    null_values: Sequence[str] = NULL_VALUES,
     newlines_in_values: bool = True,
     path_column: str | None = None,
     row_column: str | None = None,
@@ -87,16 +87,16 @@ def parse_csv(
         [{'id': 1, 'said': 'well, yes'}, {'id': 2, 'said': 'no'}]
     """
     options = Csv(
-        schema,
-        columns,
-        delimiter,
-        header,
-        column_names,
-        quote,
-        null_values,
-        newlines_in_values,
-        path_column,
-        row_column,
-        unify_schemas,
+        schema=schema,
+        columns=columns,
+        delimiter=delimiter,
+        header=header,
+        column_names=column_names,
+        quote=quote,
+        null_values=null_values,
+        newlines_in_values=newlines_in_values,
+        path_column=path_column,
+        row_column=row_column,
+        unify_schemas=unify_schemas,
     )
     return pipe.then(ByteRanges(options, has_fixed_order(pipe))).then(ParseCsv(options))

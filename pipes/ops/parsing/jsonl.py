@@ -77,5 +77,7 @@ def parse_jsonl(
         >>> list(fp.list_files("a.jsonl").open_files().parse_jsonl())
         [{'id': 1, 'tags': ['x']}, {'id': 2, 'tags': None}]
     """
-    options = Jsonl(schema, columns, path_column, row_column, unify_schemas)
+    options = Jsonl(
+        schema=schema, columns=columns, path_column=path_column, row_column=row_column, unify_schemas=unify_schemas
+    )
     return pipe.then(ByteRanges(options, has_fixed_order(pipe))).then(ParseJsonl(options))

@@ -11,7 +11,7 @@ from ...core.context import Context
 from ...core.cursor import Cursor, Json
 from ...core.rows import Row
 from ...errors import Origin
-from ...formats.parquet.file import Piece
+from ...formats.parquet.file import RowGroupPart
 from ...formats.parquet.options import Parquet
 from ._counted_units import ParseCounted
 from ._open_files import has_fixed_order
@@ -56,7 +56,7 @@ class ParseParquet(ParseCounted[Parquet]):
                 inside = 0
 
 
-def _origins(group: RowGroup, piece: Piece) -> list[Origin | None]:
+def _origins(group: RowGroup, piece: RowGroupPart) -> list[Origin | None]:
     return [Origin(group.file.path, int(number) + 1) for number in piece.numbers]
 
 
@@ -112,5 +112,7 @@ def parse_parquet(
         >>> list(fp.list_files("a.parquet").open_files().parse_parquet(filter=pc.field("id") > 1, row_column="row"))
         [{'id': 2, 'said': 'yes', 'row': 1}, {'id': 3, 'said': None, 'row': 2}]
     """
-    options = Parquet(columns, path_column, row_column, unify_schemas, filter=filter)
+    options = Parquet(
+        columns=columns, filter=filter, path_column=path_column, row_column=row_column, unify_schemas=unify_schemas
+    )
     return pipe.then(RowGroups(options, has_fixed_order(pipe))).then(ParseParquet(options))

@@ -13,7 +13,7 @@ from ...core.cursor import Cursor, Json
 from ...core.operator import Columns, Operator, Order
 from ...engine.readahead import begun_ahead
 from ...errors import ArgumentError, ArgumentTypeError, DataError, Origin, SourceError, with_call_site
-from ...formats.tar import KEY, Group, TarReader
+from ...formats.tar import KEY, TarGroup, TarReader
 from ...storage.file import WHOLE, File
 from ._open_files import OpenTask, at_call_site, check_file
 
@@ -63,9 +63,9 @@ class ParseTar(Operator):
 
     def _parts(
         self, stage: Stage, opened: OpenTask, offset: int, block_size: BlockSize
-    ) -> Iterator[tuple[list[Group], bool]]:
+    ) -> Iterator[tuple[list[TarGroup], bool]]:
         """The groups of a file from `offset` on, as many at a time as make a block, and whether the file ends there."""
-        groups: list[Group] = []
+        groups: list[TarGroup] = []
         size, most = 0, block_size.rows()
         beside = {} if self.path_column is None else {self.path_column: opened.file.path}
         try:
@@ -90,7 +90,7 @@ def _begin(item: tuple[Block, int, File], ahead: bool) -> OpenTask:
     return OpenTask(item[2], WHOLE if ahead else None)  # the first file of a run may be all that is looked at
 
 
-def _origins(file: File, groups: list[Group]) -> list[Origin | None]:
+def _origins(file: File, groups: list[TarGroup]) -> list[Origin | None]:
     return [Origin(file.path, group.at, f"{group.row[KEY]} at byte") for group in groups]
 
 

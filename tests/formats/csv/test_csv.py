@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError
 from feedpipe.formats.csv.options import Csv
-from feedpipe.formats.csv.quotes import last_end, record_ends
+from feedpipe.formats.csv.quotes import last_record_end, record_ends
 
 from ..reading import fixed, read_all
 
@@ -57,7 +57,7 @@ class TestRoundTrip:
         if data.startswith(b"\xef\xbb\xbf"):  # a byte order mark, which is no part of the text
             return
         names = [f"c{i}" for i in range(len(table[0]))]
-        form = Csv(dict.fromkeys(names, "string"), column_names=names, delimiter=delimiter)
+        form = Csv(schema=dict.fromkeys(names, "string"), column_names=names, delimiter=delimiter)
         # A line with nothing on it is no row: what csv writes for a row of one empty value is `""`.
         rows, lines, error = read(data, form, size)
         assert error is None
@@ -69,7 +69,7 @@ class TestRoundTrip:
         # Not only text that a writer makes: quotes inside of fields, and line breaks of all kinds.
         data = "\n".join(",".join(row) for row in table).encode()
         names = [f"c{i}" for i in range(len(table[0]))]
-        form = Csv(dict.fromkeys(names, "string"), column_names=names)
+        form = Csv(schema=dict.fromkeys(names, "string"), column_names=names)
         whole, lines, wrong = read(data, form, 10_000)
         assert _said(read(data, form, size)) == _said((whole, lines, wrong))
 
@@ -85,7 +85,7 @@ def _said(found: tuple[list[Any], list[int], DataError | None]) -> tuple[list[An
 class TestAnyBytes:
     @given(st.binary(max_size=80), st.integers(1, 90))
     def test_give_rows_or_an_error(self, data: bytes, size: int) -> None:
-        form = Csv({"a": "int64"}, column_names=["a", "b"])
+        form = Csv(schema={"a": "int64"}, column_names=["a", "b"])
         found = read(data, form, size, first=[b"1,x\n"])
         assert _said(found) == _said(read(data, form, 1000, first=[b"1,x\n"]))
 
@@ -125,9 +125,11 @@ class TestTypes:
         assert list(rows[0]) == ["a", "b"]
 
     def test_may_be_given(self) -> None:
-        form = Csv({"a": "float32", "b": pa.string()})
+        form = Csv(schema={"a": "float32", "b": pa.string()})
         assert read(b"a,b,c\n1,2,3\n", form)[0] == [{"a": 1.0, "b": "2", "c": 3}]
-        assert fixed(Csv(pa.schema([("a", pa.int8())])), [b"a\n1\n"], "csv").types() == [["a", "int8"]]
+        assert fixed(Csv(schema=pa.schema([("a", pa.int8())])), [b"a\n1\n"], "csv").identity()["types"] == [
+            ["a", "int8"]
+        ]
 
     def test_only_some_columns(self) -> None:
         assert read(b"a,b,c\n1,2,3\n", Csv(columns=["c", "a"]))[0] == [{"c": 3, "a": 1}]
@@ -196,8 +198,8 @@ class TestMalformed:
     @pytest.mark.parametrize(
         ("data", "count", "said"),
         [
-            (b"a,b\n1,2\n3\n4,5\n", 1, "a.csv, line 3: 1 value where there are 2 columns: '3'"),
-            (b'a,b\n1,"x\ny"\n3,4,5\n', 1, "a.csv, line 4: 3 values where there are 2 columns: '3,4,5'"),
+            (b"a,b\n1,2\n3\n4,5\n", 1, "a.csv, line 3: 1 value for 2 columns: '3'"),
+            (b'a,b\n1,"x\ny"\n3,4,5\n', 1, "a.csv, line 4: 3 values for 2 columns: '3,4,5'"),
             (b"a,b\n1,2\n3,4\n\n5,x\n", 2, "a.csv, line 5, column 'b': 'x' is not int64"),
             (b"a,b\n1,2\n3,4.5\n", 1, "`schema={'b': 'float64'}`"),
             (b'a,b\n1,2\n3,"4\n5,6\n', 1, "a.csv, line 3: a quote is opened"),
@@ -227,7 +229,7 @@ class TestMalformed:
         ],
     )
     def test_a_type_that_fits_is_named(self, kind: str, value: str, said: str) -> None:
-        _, _, error = read(f"a\n{value}\n".encode(), Csv({"a": kind}))
+        _, _, error = read(f"a\n{value}\n".encode(), Csv(schema={"a": kind}))
         assert f"`schema={{'a': {said}}}`" in str(error)
 
     def test_an_inferred_type_says_so(self) -> None:
@@ -242,11 +244,11 @@ class TestMalformed:
         rows, _, error = read(b"a\nok\ncaf\xe9\n")
         assert rows == [{"a": "ok"}]
         assert "a.csv, line 3, column 'a': 'caf\\\\xe9' is not UTF-8; `schema={'a': 'binary'}`" in str(error)
-        assert read(b"a\ncaf\xe9\n", Csv({"a": "binary"}))[0] == [{"a": b"caf\xe9"}]
+        assert read(b"a\ncaf\xe9\n", Csv(schema={"a": "binary"}))[0] == [{"a": b"caf\xe9"}]
 
     def test_a_type_that_text_cannot_have(self) -> None:
         with pytest.raises(ArgumentError, match="`schema` gives a type that text cannot have"):
-            read(b"a\n1\n", Csv({"a": pa.list_(pa.int64())}))
+            read(b"a\n1\n", Csv(schema={"a": pa.list_(pa.int64())}))
 
 
 class TestQuotes:
@@ -264,8 +266,8 @@ class TestQuotes:
         found = record_ends(data, b",", b'"')
         assert (found.ends.tolist(), found.unclosed) == (ends, unclosed)
         plain = record_ends(data, b",", None).ends
-        assert sorted([*found.ends, *found.within]) == plain.tolist()
-        assert last_end(data, b",", b'"') == ends[-1]
+        assert sorted([*found.ends, *found.quoted_breaks]) == plain.tolist()
+        assert last_record_end(data, b",", b'"') == ends[-1]
 
     def test_quotes_as_plain_characters(self) -> None:
         assert read(b'a,b\n"1,2\n', Csv(quote=None))[0] == [{"a": '"1', "b": 2}]

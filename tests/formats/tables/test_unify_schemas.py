@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 import feedpipe as fp
 from feedpipe.engine.stage import bind, resolve
 from feedpipe.errors import ArgumentError, DataError
-from feedpipe.formats.parquet.footer import read_footer
-from feedpipe.formats.tables.arrow_types import common
+from feedpipe.formats.parquet.footer import read_parquet_footer
+from feedpipe.formats.tables.arrow_types import common_type
 from feedpipe.testing import check_operator
 
 VALUES = {
@@ -90,10 +90,10 @@ def test_rows_are_those_of_the_tables_together(tmp_path_factory, form, data):
 
 @given(KINDS, KINDS)
 def test_a_common_type_takes_both(one, other):
-    both = common(one, other)
-    assert (both is None) == (common(other, one) is None)
+    both = common_type(one, other)
+    assert (both is None) == (common_type(other, one) is None)
     if both is not None:
-        assert common(both, one) == common(both, other) == both
+        assert common_type(both, one) == common_type(both, other) == both
 
 
 @pytest.mark.parametrize("form", ["parquet", "arrow"])
@@ -329,10 +329,10 @@ def test_files_in_an_order_drawn_anew(tmp_path, form):
 def test_a_file_that_nobody_has_looked_at(tmp_path, other, said):
     paths = write(tmp_path, [pa.table({"x": [1]}), pa.table({"x": [0.5], "y": [1]})], "parquet")
     pipe = resolve(read_all("parquet", paths).skip(0))
-    fixed = pipe.inputs[0].op.format.fixed
+    fixed = pipe.inputs[0].op.format.fixed_schema
     paths = write(tmp_path, [pa.table(other)], "parquet")
     with open(paths[0], "rb") as stream, pytest.raises(DataError, match=said):
-        fixed.has(read_footer(stream, paths[0]))
+        fixed.columns_in(read_parquet_footer(stream, paths[0]))
 
 
 @pytest.mark.parametrize("form", ["parquet", "arrow"])

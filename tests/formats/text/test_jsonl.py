@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feedpipe.errors import ArgumentError, DataError
-from feedpipe.formats.text.jsonl import DEEPEST, Jsonl
+from feedpipe.formats.text.jsonl import MAX_DEPTH, Jsonl
 
 from ..reading import fixed, read_all
 
@@ -44,7 +44,7 @@ SCHEMA = {
 )
 def test_what_python_writes_comes_back(objects: list[dict[str, Any]], size: int, escaped: bool, end: str) -> None:
     data = "".join(json.dumps(one, ensure_ascii=escaped) + end for one in objects).encode()
-    rows, lines, error = read(data, Jsonl(SCHEMA), size)
+    rows, lines, error = read(data, Jsonl(schema=SCHEMA), size)
     assert error is None
     assert rows == objects
     step = end.count("\n")
@@ -66,7 +66,7 @@ def test_a_mutated_file_gives_rows_or_an_error(data: st.DataObject, size: int) -
 
 @given(st.binary(max_size=60), st.integers(1, 70))
 def test_any_bytes_give_rows_or_an_error(data: bytes, size: int) -> None:
-    _, _, error = read(data, Jsonl({"a": "int64"}), size, first=b'{"a": 1}\n')
+    _, _, error = read(data, Jsonl(schema={"a": "int64"}), size, first=b'{"a": 1}\n')
     assert error is None or "a.jsonl, line" in str(error)
 
 
@@ -81,7 +81,7 @@ class TestTypes:
         ]  # fmt: skip
 
     def test_may_be_given(self) -> None:
-        rows, _, _ = read(b'{"a": 1}\n{"a": 2, "later": 1.5}\n', Jsonl({"a": "float32", "later": "float64"}))
+        rows, _, _ = read(b'{"a": 1}\n{"a": 2, "later": 1.5}\n', Jsonl(schema={"a": "float32", "later": "float64"}))
         assert rows == [{"a": 1.0, "later": None}, {"a": 2.0, "later": 1.5}]
 
     def test_only_some_fields(self) -> None:
@@ -107,7 +107,7 @@ class TestTypes:
 
     def test_a_type_that_json_cannot_have(self) -> None:
         with pytest.raises(ArgumentError, match="`schema` gives a type that JSON cannot have"):
-            read(b'{"a": 1}\n', Jsonl({"a": pa.duration("s")}))
+            read(b'{"a": 1}\n', Jsonl(schema={"a": pa.duration("s")}))
 
 
 class TestMalformed:
@@ -160,13 +160,20 @@ def nested(depth: int, kind: str = "[") -> str:
 
 
 @pytest.mark.parametrize("kind", ["[", "{"])
-@pytest.mark.parametrize("depth", [DEEPEST + 1, 1_000, 100_000])
+@pytest.mark.parametrize("depth", [MAX_DEPTH + 1, 1_000, 100_000])
 def test_what_is_nested_too_deeply_is_an_error_of_its_line(depth: int, kind: str) -> None:
     deep = nested(depth, kind).encode()
-    for form in (Jsonl(), Jsonl(columns=["y"]), Jsonl({"x": "int64"}), Jsonl({"x": "int64"}, unify_schemas=True)):
+    for form in (
+        Jsonl(),
+        Jsonl(columns=["y"]),
+        Jsonl(schema={"x": "int64"}),
+        Jsonl(schema={"x": "int64"}, unify_schemas=True),
+    ):
         rows, _, error = read(b'{"y": 1, "x": 2}\n' + deep + b"\n", form)
         assert [row["y"] for row in rows] == [1]
-        assert str(error).startswith(f'a.jsonl, line 2: objects and lists are nested more than {DEEPEST} deep: \'{{"x"')
+        assert str(error).startswith(
+            f'a.jsonl, line 2: objects and lists are nested more than {MAX_DEPTH} deep: \'{{"x"'
+        )
     rows, _, error = read(b"\n" * 2 * depth + deep + b"\n", first=b'{"x": 1}\n')
     assert not rows and "nested more than" in str(error)
     rows, _, error = read(deep + b'\n{"x": 1}\n')
@@ -176,14 +183,14 @@ def test_what_is_nested_too_deeply_is_an_error_of_its_line(depth: int, kind: str
 
 
 def test_what_is_not_nested_too_deeply_is_read() -> None:
-    at_most = nested(DEEPEST)
-    wide = json.dumps({"x": [[[1]]] * 2 * DEEPEST, "s": "{[" * DEEPEST + '\\"' + "[" * DEEPEST, "\\": '"['})
+    at_most = nested(MAX_DEPTH)
+    wide = json.dumps({"x": [[[1]]] * 2 * MAX_DEPTH, "s": "{[" * MAX_DEPTH + '\\"' + "[" * MAX_DEPTH, "\\": '"['})
     for line in (at_most, wide):
         rows, _, error = read(f"{line}\n{line}\n".encode())
         assert error is None and rows == [json.loads(line)] * 2
 
 
 def test_no_object_goes_on_in_the_next_line_however_deep() -> None:
-    lines = ('{"x":' * DEEPEST + "{}\n") * 1000
+    lines = ('{"x":' * MAX_DEPTH + "{}\n") * 1000
     rows, _, error = read(lines.encode())
     assert not rows and "a.jsonl, line 1: " in str(error)

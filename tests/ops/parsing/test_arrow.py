@@ -349,13 +349,13 @@ def test_numbers_of_mapped_files_are_read_in_place(tmp_path: Path) -> None:
 def test_batches_are_decompressed_once_while_there_is_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = counted(tmp_path, [40, 40], 10, compression="zstd")
     asked: list[int] = []
-    of_file = ArrowFile.batch
+    of_file = ArrowFile.read_batch
 
     def batch(self: ArrowFile, number: int, *others: Any) -> pa.RecordBatch:
         asked.append(number)
         return of_file(self, number, *others)
 
-    monkeypatch.setattr(ArrowFile, "batch", batch)
+    monkeypatch.setattr(ArrowFile, "read_batch", batch)
     pipe = parsed(files, indexed=True)
     for _ in range(2):
         assert [pipe[i]["id"] for i in (70, *range(80))] == [70, *range(80)]
@@ -474,9 +474,12 @@ def test_a_state_knows_the_batches(tmp_path: Path) -> None:
 WHOLE = encoded({"x": range(20), "t": [f"row {i}" for i in range(20)]}, 6)
 
 BAD: dict[str, tuple[bytes, str]] = {
-    "empty": (b"", "a.arrow is empty: it has not a byte"),
-    "another format": (b"PAR1 and so on", r"a.arrow is neither a file nor a stream of Arrow's: it begins with b'PAR1"),
-    "text": (b"x", r"neither a file nor a stream of Arrow's: it begins with b'x'"),
+    "empty": (b"", "a.arrow is empty, but Arrow's formats begin with a head"),
+    "another format": (
+        b"PAR1 and so on",
+        r"a.arrow is neither an Arrow file nor an Arrow stream: .* b'PAR1",
+    ),
+    "text": (b"x", r"neither an Arrow file nor an Arrow stream: it begins with b'x'"),
     "magic alone": (b"ARROW1", "a.arrow is damaged: its footer would have"),
     "cut": (WHOLE[:-1], "a.arrow is cut short: it does not end with 'ARROW1'"),
     "cut in the middle": (WHOLE[:700], "a.arrow is cut short"),

@@ -233,7 +233,7 @@ def test_an_error_far_behind_names_the_byte_and_reads_nothing_before(tmp_path, m
         assert not reader._start
         return counting(reader)
 
-    monkeypatch.setattr(chunks, "COUNTED", 100)
+    monkeypatch.setattr(chunks, "MAX_COUNTED_BYTES", 100)
     monkeypatch.setattr(chunks.ChunkReader, "_lines_before", never)
     said = rf"a\.jsonl, byte {begins} \(lines are counted in .*\): this is not JSON: .*'bad'"
     with pytest.raises(DataError, match=said):

@@ -122,7 +122,7 @@ def test_rows_before_a_malformed_one_come_first(tmp_path):
     path.write_text("id,text\n" + "".join(f"{i},x\n" for i in range(5000)) + "oops\n" + "1,x\n" * 10)
     rows = []
     run = iter(parsed([path]))
-    with pytest.raises(DataError, match=r"a\.csv, line 5002: 1 value where there are 2 columns: 'oops'") as error:
+    with pytest.raises(DataError, match=r"a\.csv, line 5002: 1 value for 2 columns: 'oops'") as error:
         rows.extend(run)
     assert rows == [{"id": i, "text": "x"} for i in range(5000)]
     assert "test_csv.py" in str(error.value)

@@ -64,7 +64,7 @@ def test_law_where_a_filter_leaves_rows_out(tmp_path):
 
 def test_law_beyond_one_batch(tmp_path, monkeypatch):
     # A row group is read in batches: the first of 256 rows, then of as many as 4 MiB hold.
-    monkeypatch.setattr(parquet_file.Width, "MOST", 9000)
+    monkeypatch.setattr(parquet_file.BatchSize, "MAX_ROWS", 9000)
     files = counted(tmp_path, [40_000, 300], rows=30_000)
     got = check_operator(parsed(files, columns=["id"]), samples=6)
     assert got == [{"id": i} for i in range(40_300)]
@@ -233,7 +233,7 @@ def test_columns(tmp_path):
     assert both == [{"home": people["home"][0], "id": 1}]
     assert list(parsed([path], columns=["id"], filter=column("home", "zip") == 2)) == [{"id": 2}]
     assert list(parsed([path], columns=["home.zip"], filter=column("home", "zip") == 2)) == [{"home": {"zip": 2}}]
-    with pytest.raises(DataError, match="`filter` looks at a part of a column that `columns` leaves out"):
+    with pytest.raises(DataError, match="`filter` needs a part of a column that `columns` leaves out"):
         list(parsed([path], columns=["home.city"], filter=column("home", "zip") == 2))
 
 
@@ -408,7 +408,11 @@ def test_what_the_files_do_not_have(tmp_path, options, said):
         ({"columns": []}, ArgumentError, "`columns` must name at least one column"),
         ({"columns": "id"}, ArgumentTypeError, "`columns` must be a list of names"),
         ({"filter": lambda row: True}, ArgumentTypeError, "`filter` must be an expression of `pyarrow.compute`"),
-        ({"filter": column(0) > 3}, ArgumentError, "`filter` must name its columns, and one stands there by number"),
+        (
+            {"filter": column(0) > 3},
+            ArgumentError,
+            "`filter` must name its columns but got an expression with a column by number",
+        ),
         ({"path_column": 3}, ArgumentTypeError, "`path_column` must be the name of a column but got: 3"),
         ({"path_column": "x", "row_column": "x"}, ArgumentError, "`path_column` and `row_column` must differ"),
     ],
@@ -528,7 +532,7 @@ def data_of(table, rows=None, **options):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", "is empty: it has not a byte"),
+        (b"", "is empty, but a Parquet file has a footer"),
         (b"PAR1", r"is damaged: its footer would be longer than the file"),
         (b"id,t\n1,x\n", "is no Parquet file, or is cut short: it does not end with 'PAR1'"),
         (data_of({"id": range(99)})[:-7], "is no Parquet file, or is cut short"),
@@ -649,7 +653,7 @@ def test_a_page_that_fails_its_checksum(tmp_path):
 
 @pytest.mark.parametrize("filesystem", ["local", "memory"])
 def test_a_large_row_group_is_read_bit_by_bit(tmp_path, monkeypatch, filesystem):
-    monkeypatch.setattr(parquet_file, "AT_ONCE", 2**20)
+    monkeypatch.setattr(parquet_file, "MAX_FETCH_BYTES", 2**20)
     rows = 2_000_000
     path = write(tmp_path / "a.parquet", {f"x{k}": np.random.default_rng(k).normal(size=rows) for k in range(4)}, rows)
     files = fp.from_sequence([str(path)]).open_files()
