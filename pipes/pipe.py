@@ -1,4 +1,4 @@
-"""`Pipe`: a lazy graph of operators, made by chaining. One alias line for each operator; no bodies, no registry."""
+"""`Pipe`: a lazy graph of operators, made by chaining. Each operator is one line that names its chain function."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ P = ParamSpec("P")
 class Pipe(Node, Generic[T_co]):
     """A lazy, immutable graph of operators that gives elements of type `T_co`.
 
-    Chaining an operator makes a new pipe. `for x in pipe` runs it here: unsharded, seed 0, epoch 0; `Loader` runs it
-    for training. `len(pipe)` and `pipe[i]` work where it is indexed; `print(pipe)` shows it as code, `pipe.explain()`
-    as a plan.
+    Each operator is a method that returns a new pipe. `for x in pipe` runs the pipe in this process, without shards,
+    with seed 0 and epoch 0; a `Loader` runs it for training. `len(pipe)` and `pipe[i]` work if the pipe is indexed.
+    `print(pipe)` shows it as code, `pipe.explain()` as a plan.
 
     Example:
         >>> import feedpipe as fp
@@ -64,25 +64,27 @@ class Pipe(Node, Generic[T_co]):
     _bound: Stage
 
     def _stage(self) -> Stage:
-        # Listings and headers are read once for a pipe, at the first look.
+        # Binding reads listings and headers, once for each pipe.
         if not hasattr(self, "_bound"):
             object.__setattr__(self, "_bound", bind(resolve(self)))
         return self._bound
 
-    def then(self, op: Operator, *others: Pipe[object]) -> Pipe[U]:  # pyright: ignore[reportInvalidTypeVarUse]
-        """This pipe with `op` behind it; `others` are further inputs. For authors of operators."""
+    def then(self, operator: Operator, *others: Pipe[object]) -> Pipe[U]:  # pyright: ignore[reportInvalidTypeVarUse]
+        """A pipe in which `operator` follows this pipe and `others`, its further inputs. For authors of operators."""
         for other in others:
             if not isinstance(other, Pipe):
-                raise ArgumentTypeError(with_call_site(f"`{op.kind}` joins pipes but got: {other!r}"))
-        return cast("Pipe[U]", Pipe(op, (self, *others), call_site()))
+                raise ArgumentTypeError(
+                    with_call_site(f"the inputs of `{operator.kind}` must be pipes but got: {other!r}")
+                )
+        return cast("Pipe[U]", Pipe(operator, (self, *others), call_site()))
 
     @staticmethod
-    def source(op: Operator) -> Pipe[U]:  # pyright: ignore[reportInvalidTypeVarUse]
-        """A pipe that begins with `op`. For authors of sources."""
-        return cast("Pipe[U]", Pipe(op, (), call_site()))
+    def source(operator: Operator) -> Pipe[U]:  # pyright: ignore[reportInvalidTypeVarUse]
+        """A pipe that begins with `operator`. For authors of sources."""
+        return cast("Pipe[U]", Pipe(operator, (), call_site()))
 
     def pipe(self, function: Callable[Concatenate[Pipe[T_co], P], U], *args: P.args, **kwargs: P.kwargs) -> U:
-        """`function(self, *args, **kwargs)`: chains a function that takes a pipe, with its types.
+        """Call `function(self, *args, **kwargs)`: chains a function that takes a pipe, and keeps its types.
 
         Example:
             >>> import feedpipe as fp
@@ -115,14 +117,14 @@ class Pipe(Node, Generic[T_co]):
         return self.slice(start, stop, step)
 
     def head(self, count: int = 5) -> list[T_co]:
-        """The first `count` elements."""
+        """Return the first `count` elements."""
         return list(self.take(count))
 
     def explain(self, *, world_size: int = 1, workers: int = 0, shards: int | None = None) -> None:
-        """Prints the plan: operators, lengths, where the work is dealt, what a resume runs again.
+        """Print the plan: operators, lengths, where rows are divided among shards, what a resume runs again.
 
         Args:
-            world_size, workers, shards: as for `Loader`.
+            world_size, workers, shards: as for `Loader`; the ranks and workers need not exist.
 
         Example:
             >>> import feedpipe as fp

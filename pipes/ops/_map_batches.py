@@ -1,4 +1,4 @@
-"""What operators share that map whole batches."""
+"""The base of the operators that map whole batches: `collate`, `map_columns`, `to_arrow`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .map import Map
 
 @dataclass(frozen=True)
 class MapBatches(Map):
-    """A `map` over batches. Where a batch does not fit, the error is one of the data, not of a user's function."""
+    """A `map` over batches. A batch that does not fit is a `DataError`, not a failure of the user's function."""
 
     columns: ClassVar[Columns] = Columns.KEEPS
 
@@ -27,17 +27,18 @@ class MapBatches(Map):
         try:
             return super().rows(stage, indices, context)
         except RowError as error:
-            raise self._told(error) from error.__cause__
+            raise self._data_error(error) from error.__cause__
 
     def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
         try:
             yield from super().blocks(stage, at, context)
         except RowError as error:
-            raise self._told(error) from error.__cause__
+            raise self._data_error(error) from error.__cause__
 
-    def _told(self, error: RowError) -> Exception:
+    def _data_error(self, error: RowError) -> Exception:
+        """The `DataError` in place of `error`, if the batch was at fault; else `error` itself."""
         if not isinstance(error.__cause__, UnfitError):
             return error
-        begin = f"\n  in the batch that begins at {error.origin}" if error.origin else ""
+        batch = f"\n  in the batch that begins at {error.origin}" if error.origin else ""
         line = f"\n  at {error.where.file}:{error.where.line}" if error.where else ""
-        return DataError(f"`{step_code(self, source=False)}`: {error.__cause__}{begin}{line}")
+        return DataError(f"`{step_code(self, source=False)}`: {error.__cause__}{batch}{line}")

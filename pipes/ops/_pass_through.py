@@ -1,4 +1,4 @@
-"""What operators share that hand rows through as they are."""
+"""The base of the operators that pass rows on unchanged: `prefetch`, `shard_by_rank`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class PassThrough(Operator):
-    """The base: each row of the input, in its place."""
+    """Gives the rows of its input, each at its position."""
 
     seeks: ClassVar[bool] = True
 

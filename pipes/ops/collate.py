@@ -1,4 +1,4 @@
-"""`collate`: batches of rows to tensors."""
+"""`collate`: turns batches of rows into tensors."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Collate(MapBatches):
 
     @property
     def _by_rules(self) -> bool:
-        """Whether torch's default rules make the tensors, and no function of the user's."""
+        """Whether torch's default rules make the tensors, not a function of the user."""
         return self.function in (tensors, tensor_data)
 
     @property
@@ -109,23 +109,25 @@ def collate(
 ) -> Pipe[Any]:
     """Turn each batch of rows into tensors, or into what `function(batch)` returns.
 
-    Element: by the rules of torch's `default_collate`: numbers, arrays and tensors become one tensor with the batch as
-    its first dimension; dicts, tuples and lists become one of tensors; text and bytes stay lists. A batch of table rows
-    becomes a dict of tensors, column by column, without a dict for any row: dtypes are the columns' own, a column of
-    lists of one length, or of arrays, becomes a tensor of more dimensions. Tensors can be written to and share memory
-    with nothing. Order and length are the input's; indexed where the input is. State: none.
+    Element: by the rules of torch's `default_collate`, numbers, arrays and tensors become one tensor whose first
+    dimension is the batch; dicts, tuples and lists become one dict or list of tensors; text and bytes stay lists. A
+    batch of table rows becomes a dict of tensors, column by column, without a dict for any row: a tensor has the dtype
+    of its column, and a column of arrays, or of lists of one length, becomes a tensor of more dimensions. Tensors can
+    be written to and share no memory. Order and length are the input's. Indexed if the input is. State: none.
 
     Args:
-        function: called with each batch, a list of rows or a `Rows`; its errors name file, line and row (`RowError`).
-        nulls: "nan" makes NaN of a null among numbers, also inside lists and structs. Floats keep their dtype; of
-            integers and bools, those fields become float64 in which a null stands in that batch. A null in place of a
-            whole list or struct stays an error; among text a null stays None.
+        function: called with each batch, a list of rows or a `feedpipe.Rows`; its errors come with file, line and row
+            (`RowError`).
+        nulls: "nan" turns a null among numbers into NaN, also inside lists and structs. Floats keep their dtype;
+            integers and bools become float64 in the batches and fields that have a null. A null in place of a whole
+            list or struct stays an error; a null among text becomes None.
 
     Raises:
-        DataError: the rows of a batch do not fit together, or a null stands where a number should; names field and row.
+        DataError: the rows of a batch do not fit together, or a null stands in place of a number; the error names the
+            field and the row.
         ArgumentError: both `function` and `nulls="nan"` are given.
 
-    Source: `torch.utils.data.default_collate`, whose results it gives.
+    Source: `torch.utils.data.default_collate`, which gives the same results.
 
     Example:
         >>> import feedpipe as fp

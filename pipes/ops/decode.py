@@ -1,4 +1,4 @@
-"""`decode`: values in place of bytes."""
+"""`decode`: replaces bytes with the values that they encode."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Decode(Map):
-    """A `map` of a `Decoder`, whose fields are the arguments."""
+    """A `map` whose function is a `Decoder`; the fields of that are the arguments."""
 
     kind: ClassVar[str] = "decode"
 
@@ -41,33 +41,36 @@ def decode(
     mode: Mode = "RGB",
     decoders: Mapping[str, Function] | None = None,
 ) -> Pipe[dict[str, object]]:
-    """Give images, text and numbers in place of the bytes in each row, by their extension.
+    """Replace the bytes in each row with the images, text and numbers that they encode, by extension.
 
-    Element: the row, a dict, with decoded values. In rows of `read_tar` each key is an extension; in those of
-    `read_bytes` that of `path` says what `bytes` are. Of `seg.png` the last part counts. Bytes of other extensions, and
-    what is no bytes, stay as they are. Order and length are the input's; indexed where the input is. State: none.
+    Element: the row, a dict, with decoded values. In rows of `read_tar` each key is an extension, and in `seg.png` the
+    last part counts. In rows of `read_bytes` the extension of `path` applies to `bytes`. Bytes with other extensions,
+    and values that are not bytes, stay as they are. Order and length are the input's. Indexed if the input is. State:
+    none.
 
     | extension | becomes |
     | --- | --- |
-    | `jpg`, `jpeg`, `png`, `ppm`, `pgm`, `pbm`, `pnm`, `bmp`, `webp`, `gif`, `tif`, `tiff` | an image, the first one |
+    | `jpg`, `jpeg`, `png`, `ppm`, `pgm`, `pbm`, `pnm`, `bmp`, `webp`, `gif`, `tif`, `tiff` | the first image |
     | `txt`, `text`, `transcript` | `str`, from UTF-8 |
     | `cls`, `cls2`, `index`, `inx`, `id` | `int` |
-    | `json`, `jsn` | what the JSON says |
-    | `npy` | an array; Python objects are refused |
+    | `json`, `jsn` | the value of the JSON |
+    | `npy` | an array; Python objects are an error |
 
-    Images are read by Pillow, which has to be installed. They lie as in the file: an orientation that EXIF asks for is
-    not applied. `PIL.ImageOps.exif_transpose` does that, in a decoder of your own.
+    Pillow reads the images and must be installed. An orientation in EXIF is not applied; a decoder of your own can do
+    that with `PIL.ImageOps.exif_transpose`.
 
     Args:
-        images: "numpy" makes uint8 arrays of height x width x channels, "pil" Pillow's images.
-        mode: "RGB", "L" (grey, one channel) or "RGBA": what images are converted to.
-        decoders: functions of bytes by extension in lower case, such as "wav" or "seg.png"; they come before those
+        images: "numpy" makes uint8 arrays of height x width x channels, "pil" makes `PIL.Image.Image` objects.
+        mode: what images are converted to: "RGB", "L" (grey, one channel) or "RGBA".
+        decoders: functions of bytes by extension in lower case, such as "wav" or "seg.png"; they replace the decoders
             above.
 
     Raises:
-        RowError: names the row, the extension and the reason: an image that is truncated, has more pixels than
-            `PIL.Image.MAX_IMAGE_PIXELS` or more than 8 bits a channel; text that is not UTF-8; malformed JSON; an error
-            of a function in `decoders`. The rows before come first.
+        RowError: a value cannot be decoded: an image is truncated, has more pixels than `PIL.Image.MAX_IMAGE_PIXELS` or
+            more than 8 bits a channel; text is not UTF-8; JSON is malformed; a function in `decoders` fails. The error
+            names the row, the extension and the reason, and comes after the rows before it.
+        ArgumentError: `images` or `mode` is none of the values above.
+        ArgumentTypeError: `decoders` is not a dict of functions by extension.
 
     Example:
         >>> import feedpipe as fp

@@ -1,4 +1,4 @@
-"""`dispatch`: where one process produces for all workers."""
+"""`dispatch`: one process produces the rows for all workers of a rank."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Dispatch(Operator):
-    """Hands everything through; a plan deals the rows only behind it, and a service reads them in one process."""
+    """Passes all rows on. A plan shards only after it, and a service runs what stands before it in one process."""
 
     kind: ClassVar[str] = "dispatch"
     order: ClassVar[Order] = Order.GLOBAL
@@ -34,15 +34,16 @@ class Dispatch(Operator):
         return stage.input.blocks(at, context)
 
     def remark(self) -> str:
-        return "made in one process for all workers of a rank"
+        return "runs in one process for all workers of a rank"
 
 
 def dispatch(pipe: Pipe[T], /) -> Pipe[T]:
-    """Run everything up to here once, in one process, and deal its rows to the workers in order.
+    """Run everything before this operator in one process, which sends each worker its rows.
 
-    For a source that cannot be cut, such as one huge gzip file, a socket or a generator: without this operator each
-    worker reads all of it and keeps its share. With `MultiProcess` one more process reads for all workers of the rank;
-    each rank still reads by itself. In this process nothing changes. Element, order, length and state are the input's.
+    It is meant for a source that cannot be split, such as one huge gzip file, a socket or a generator. Without it, each
+    worker reads the whole source and keeps only its own rows. With it, `MultiProcess` starts one more process, which
+    reads the source once for all workers of the rank; each rank still reads by itself. Without workers it does nothing.
+    Element, order, length and state are the input's; streamed.
 
     Example:
         >>> import feedpipe as fp

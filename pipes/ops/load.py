@@ -1,4 +1,4 @@
-"""`load`: a pipe's rows in memory, so that they can be had in any order."""
+"""`load`: keeps all rows in memory, so that they can be read in any order."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class _Loaded(NamedTuple):
-    """All rows: the blocks as they came, at least one, and where each begins and the last one ends."""
+    """All rows: the blocks in which they came, at least one, and the positions at which they begin and end."""
 
     blocks: list[BlockRows]
     bounds: npt.NDArray[np.int64]
@@ -71,30 +71,32 @@ class Load(Operator):
             if used > limit:
                 raise LimitError(
                     with_call_site(
-                        f"`load(limit={self.limit!r})` is full after {sum(map(len, blocks))} rows: "
-                        "give a larger `limit`, or shuffle with `window=` and hold less",
+                        f"`load(limit={self.limit!r})` is full after {sum(map(len, blocks))} rows; give a larger "
+                        "`limit`, or use `.shuffle(window=...)`, which keeps fewer rows in memory",
                         stage.node.call_site,
                     )
                 )
             blocks.append(block.rows)
         if len({signature(block) for block in blocks}) > 1:
-            blocks = [list(block) for block in blocks]  # all of them as columns, or none
-        blocks = blocks or [[]]  # a look at the rows of no position needs a block
+            blocks = [list(block) for block in blocks]  # all blocks are columns, or none is
+        blocks = blocks or [[]]  # reading the rows at no positions needs a block too
         return _Loaded(blocks, np.cumsum([0, *map(len, blocks)], dtype=np.int64))
 
 
 def load(pipe: Pipe[T], /, limit: int | str = "1GiB") -> Pipe[T]:
-    """Read the pipe into memory once, as columns where it is a table, and make it indexed.
+    """Read the pipe into memory once, as columns if it is a table, and make it indexed.
 
-    Element, order and length are the input's, as `for x in pipe` gives them: random draws upstream are those of seed 0
-    and epoch 0 in every epoch. Each process that runs the pipe reads it for itself. State: a position.
+    Element, order and length are the input's, as in `for x in pipe`: random draws before this operator are those of
+    seed 0 and epoch 0 in every epoch. Each process that runs the pipe loads all rows. State: a position.
 
     Args:
-        limit: how many bytes it may take, as an int or such as "500MB".
+        limit: the number of bytes that the rows may take, as an int or a string such as "500MB".
 
     Raises:
-        PlanError: the pipe is dealt already, by `shard_by_rank()`.
-        LimitError: the rows take more than `limit`, by an estimate from the first row of each block.
+        PlanError: `shard_by_rank()` stands before it.
+        ArgumentError: `limit` is not a size in bytes.
+        LimitError: the rows take more than `limit`, by an estimate from the first row of each block. It is raised when
+            the rows are read.
 
     Example:
         >>> import feedpipe as fp
@@ -105,7 +107,8 @@ def load(pipe: Pipe[T], /, limit: int | str = "1GiB") -> Pipe[T]:
     if any(node.op.boundary is Boundary.SHARD for node in walk(pipe)):
         raise PlanError(
             with_call_site(
-                "`load()` holds all rows, and behind `shard_by_rank()` there are only some; put it before that"
+                "`load()` must stand before `shard_by_rank()`, because it loads all rows and a shard has only its "
+                "part of them; swap the two"
             )
         )
     return pipe.then(Load(limit))

@@ -1,4 +1,4 @@
-"""`map_columns`: a function of the columns of each batch."""
+"""`map_columns`: calls a function with the columns of each batch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..pipe import Pipe
 
 Arrays: TypeAlias = Mapping[str, Union["npt.NDArray[Any]", list[Any]]]
-"""Columns as a function may return them: arrays whose first axis counts rows, or lists."""
+"""The columns that a function may return: arrays whose first axis counts the rows, or lists."""
 Tensors: TypeAlias = Mapping[str, Union["torch.Tensor", list[Any]]]
 Batches: TypeAlias = "Pipe[Sequence[Mapping[str, object]]]"
 
@@ -110,24 +110,26 @@ def map_columns(
     rng: Literal[False, True, "global"] = False,
     name: str | None = None,
 ) -> Pipe[Rows]:
-    """Give a batch with the columns `function(columns)` in place of those of each batch.
+    """Replace the columns of each batch with `function(columns)`.
 
-    Element: a `Rows` again, with the columns that were returned; no row becomes a Python object, and `collate`,
-    `unbatch` and further functions of columns follow as for any batch. Order and length are the input's: one batch for
-    each, of as many rows as were returned, even none; indexed where the input is. State: none.
+    Element: a `feedpipe.Rows` with the columns that `function` returned. No row becomes a Python object; `collate`,
+    `unbatch` or another `map_columns` may follow as after any batch. Order and length are the input's: each batch
+    becomes one batch, with as many rows as the columns that were returned, even none. Indexed if the input is. State:
+    none.
 
     Args:
-        function: called with the columns of each batch; returns columns of one length, in the same form: those it was
-            given, others, fewer rows. Its errors come with file, line and row (`RowError`).
-        format: what the columns are. "numpy": a dict of arrays, which cannot be written to; what NumPy has no type for,
-            such as text, lists and nulls of these, is an array of Python objects, and a column that is handed on keeps
-            its type. "arrow": a `pyarrow.RecordBatch`, which holds all types and nulls. "torch": a dict of tensors as
+        function: called with the columns of each batch; returns columns of one length in the same form. They may be the
+            columns that it was called with or new ones, and may have fewer rows. Its errors come with file, line and
+            row (`RowError`).
+        format: the form of the columns. "numpy": a dict of read-only arrays. Values that NumPy has no type for, such as
+            text, lists and their nulls, are in arrays of Python objects; a column that is returned unchanged keeps its
+            type. "arrow": a `pyarrow.RecordBatch`, which has all types and nulls. "torch": a dict of tensors as
             `collate` makes them, copies that can be written to; text is a list.
-        rng, name: as in `map`; with `rng=True` it is `function(columns, rng)`.
+        rng, name: as in `map`; with `rng=True` the call is `function(columns, rng)`.
 
     Raises:
-        DataError: an element is no batch of rows, what is returned are no columns of one length, or a null stands among
-            numbers, for which NumPy and torch have none; names the column.
+        DataError: an element is not a batch of rows, `function` did not return columns of one length, or there is a
+            null among numbers, and the format is not "arrow". The error names the column.
 
     Example:
         >>> import feedpipe as fp, pyarrow as pa, pyarrow.compute as pc

@@ -1,4 +1,4 @@
-"""`prefetch`: a thread that works ahead."""
+"""`prefetch`: a thread that makes elements before they are asked for."""
 
 from __future__ import annotations
 
@@ -33,15 +33,19 @@ class Prefetch(PassThrough):
         object.__setattr__(self, "buffer", check_int("count", self.buffer, least=1))
 
     def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
-        # Where the rows can be had by index, the engine runs the whole indexed part ahead; here is the rest.
+        # Only for streamed inputs: the engine itself runs an indexed chain in a thread.
         return ahead(lambda inner: stage.input.blocks(at, inner), 0 if stage.main_thread else self.buffer, context)
 
 
 def prefetch(pipe: Pipe[T], /, count: int) -> Pipe[T]:
-    """Let a thread make up to `count` elements (and the block in work) before they are asked for.
+    """Let a thread make elements before they are asked for.
 
-    Element, order and length are the input's; indexed where the input is. State: the input's; what the thread has made
-    and nobody has taken is made again after a resume. The thread ends when the iterator is closed or dropped.
+    Element, order and length are the input's. Indexed if the input is. State: the input's; after a resume the thread
+    makes those elements again that it had made and nobody had taken. The thread ends when the iterator is closed or
+    dropped.
+
+    Args:
+        count: the number of finished elements that the thread keeps ready, besides the block that it is making.
 
     Raises:
         ArgumentError: `count` is below 1.

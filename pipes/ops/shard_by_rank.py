@@ -1,4 +1,4 @@
-"""`shard_by_rank`: where the work is dealt."""
+"""`shard_by_rank`: sets the place where the rows are divided among the shards."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class ShardByRank(PassThrough):
-    """Where nothing is dealt, it hands everything through; a plan puts `Deal` in its place."""
+    """Passes all rows on. A plan with several shards puts the operator in its place that gives a shard its rows."""
 
     kind: ClassVar[str] = "shard_by_rank"
     order: ClassVar[Order] = Order.ROW_LOCAL
@@ -26,14 +26,15 @@ class ShardByRank(PassThrough):
 
 
 def shard_by_rank(pipe: Pipe[T], /) -> Pipe[T]:
-    """Deal the rows to the virtual shards here; what follows works on one shard's rows.
+    """Divide the rows among the virtual shards here; the operators after it see the rows of one shard.
 
-    A loader deals by itself at the earliest place that does not change what the pipe means; this operator is your own
-    word on it. `take(5)` behind it takes five rows of each shard. Where nothing is dealt (`for x in pipe`) it does
-    nothing. Element and order are the input's.
+    A loader finds the place by itself: the earliest that does not change what the pipe means. `shard_by_rank()` sets
+    the place yourself: after it, `take(5)` takes five rows of each shard. In `for x in pipe`, which has no shards, it
+    does nothing. Element and order are the input's. Length: in a loader, that of the shard. Indexed if the input is.
+    State: the input's.
 
     Raises:
-        PlanError: the pipe is dealt twice on one path.
+        PlanError: it stands twice on one path.
 
     Example:
         >>> import feedpipe as fp
@@ -44,7 +45,8 @@ def shard_by_rank(pipe: Pipe[T], /) -> Pipe[T]:
     if any(node.op.boundary is Boundary.SHARD for node in walk(pipe)):
         raise PlanError(
             with_call_site(
-                "`shard_by_rank()` stands twice on this path, and rows can be dealt only once; remove one of them"
+                "`shard_by_rank()` must not stand twice on one path, because rows can be sharded only once; remove one "
+                "of the two"
             )
         )
     return pipe.then(ShardByRank())

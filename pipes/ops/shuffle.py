@@ -1,4 +1,4 @@
-"""`shuffle`: rows in a random order, whole or within a window."""
+"""`shuffle`: all rows in a random order, or rows in a random order within a window."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_NONE = np.zeros(0, np.int64)
+_NO_ROWS = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -61,75 +61,75 @@ class Shuffle(Operator):
     def _permutation(self, stage: Stage, context: Context) -> Permutation:
         length = stage.input.length
         assert length is not None, "an indexed pipe knows its length"
-        made_for = (context.seed, context.epoch, context.rounds, context.shard)
-        return stage.memo(made_for, lambda: Permutation(context.key(stage.name, seed=self.seed), length))
+        run = (context.seed, context.epoch, context.rounds, context.shard)
+        return stage.memo(run, lambda: Permutation(context.key(stage.name, seed=self.seed), length))
 
-    # The window: the input is cut into halves of window/2 rows. A generator keyed by the number of the half splits it
-    # into rows given out now and rows carried to the next half; what is given out is permuted. So what comes out of a
-    # half depends on that half and the one before it, and a resume reads no further back.
+    # A windowed shuffle cuts the input into halves of `window / 2` rows. For each half, a generator keyed by its number
+    # chooses the rows that leave at once; the others wait for the next half. The rows that leave are permuted. So what
+    # comes out with a half depends only on that half and the one before it, and a resume reads no further back.
 
     def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
-        number, origin = at.numbered()
+        number, source = at.numbered()
         key = context.key(stage.name, seed=self.seed)
         row = at.row
-        halves = groups(stage.input.blocks(origin, context), max(1, (self.window or 1) // 2))
-        before: list[Block] = []
-        carried = _NONE
+        halves = groups(stage.input.blocks(source, context), max(1, (self.window or 1) // 2))
+        previous: list[Block] = []
+        waiting = _NO_ROWS
         if number:
-            before = next(halves)
-            carried = np.flatnonzero(~_now(generator(key, number - 1), before))
+            previous = next(halves)
+            waiting = np.flatnonzero(~_leaves_at_once(generator(key, number - 1), previous))
         while True:
             half = next(halves, [])
             random = generator(key, number)
-            now = _now(random, half)
-            given = np.concatenate([carried, np.flatnonzero(now) + _length(before)])
-            if len(given):
-                here = Cursor([number, (before or half)[0].at.plain], 0, row)
-                row += len(given)
-                end = Cursor([number + 1, half[0].at.plain], 0, row) if half else here.advance(len(given))
-                order = random.choice(given, len(given), replace=False)  # all of them: `permutation` takes longer
-                yield _chosen([*before, *half], order, here, end)
+            at_once = _leaves_at_once(random, half)
+            leaving = np.concatenate([waiting, np.flatnonzero(at_once) + _count(previous)])
+            if len(leaving):
+                start = Cursor([number, (previous or half)[0].at.plain], 0, row)
+                row += len(leaving)
+                end = Cursor([number + 1, half[0].at.plain], 0, row) if half else start.advance(len(leaving))
+                order = random.choice(leaving, len(leaving), replace=False)  # faster than `permutation`
+                yield _permuted([*previous, *half], order, start, end)
             if not half:
                 return
-            before, carried = half, np.flatnonzero(~now)
+            previous, waiting = half, np.flatnonzero(~at_once)
             number += 1
 
 
-def _chosen(blocks: list[Block], order: npt.NDArray[np.int64], at: Cursor, end: Cursor) -> Block:
+def _leaves_at_once(random: np.random.Generator, half: list[Block]) -> npt.NDArray[np.bool_]:
+    return random.integers(0, 2, _count(half), dtype=bool)
+
+
+def _count(half: list[Block]) -> int:
+    return sum(map(len, half))
+
+
+def _permuted(blocks: list[Block], order: npt.NDArray[np.int64], at: Cursor, end: Cursor) -> Block:
     origins = [origin for block in blocks for origin in block.origins or ()]
     rows = take_joined([block.rows for block in blocks], order)
     return Block(rows, at, end, [origins[i] for i in order] if origins else None)
 
 
-def _length(half: list[Block]) -> int:
-    return sum(map(len, half))
-
-
-def _now(random: np.random.Generator, half: list[Block]) -> npt.NDArray[np.bool_]:
-    return random.integers(0, 2, _length(half), dtype=bool)
-
-
 def shuffle(
     pipe: Pipe[T], /, window: int | None = None, *, seed: int | None = None, name: str | None = None
 ) -> Pipe[T]:
-    """Put the rows into a random order, another in each epoch.
+    """Put the rows into a random order, a new one in each epoch.
 
-    Element and length are the input's. The order depends on seed, epoch and the operator's name, not on ranks or
-    workers. Without `window` the input must be indexed: any order of all rows is equally likely, no rows are held, and
-    a resume costs nothing. With `window` rows move by about half a window to either side, at most `window` rows are
-    held, and a resume reads at most `window` rows again. State: a position.
+    Element and length are the input's. Order: it depends on the seed, the epoch and the operator's name, not on ranks
+    or workers. Without `window` the input must be indexed: every order of all rows is equally likely, no rows are kept
+    in memory, and a resume runs nothing again. With `window` a row moves by about half a window in either direction, at
+    most `window` rows are kept in memory, and a resume reads at most `window` rows again. State: a position.
 
     Args:
-        window: rows among which to shuffle; None shuffles all. Each virtual shard has a window of its own.
-        seed: in place of the loader's.
-        name: names the operator for its key, in place of its kind and count.
+        window: number of rows to shuffle among; None shuffles all rows. Each virtual shard has its own window.
+        seed: used in place of the loader's seed.
+        name: identifies the operator in the key of its random order, in place of its kind and count.
 
     Raises:
-        PlanError: no `window` on a streamed pipe.
-        ArgumentError: `window` is below 1.
+        PlanError: the pipe is streamed and `window` is not given.
+        ArgumentError: `window` is below 1, or `seed` below 0.
 
-    Source: the permutation is drawn while it is small, else a Feistel network with cycle walking (Black and Rogaway,
-    "Ciphers with Arbitrary Finite Domains", 2002).
+    Source: a small permutation is drawn; a large one is computed by a Feistel network with cycle walking (Black and
+    Rogaway, "Ciphers with Arbitrary Finite Domains", 2002).
 
     Example:
         >>> import feedpipe as fp
@@ -141,8 +141,8 @@ def shuffle(
     if window is None and not pipe.indexed:
         raise PlanError(
             with_call_site(
-                "`shuffle()` without a window needs a pipe whose rows can be had in any order, and this one is "
-                "streamed; give `window=10_000`, or put `.load()` before it to hold its rows in memory"
+                "`shuffle()` without a `window` must follow an indexed pipe, because it reads rows in any order, and "
+                "this pipe is streamed; give `window=10_000`, or put `.load()` before it to keep the rows in memory"
             )
         )
     return pipe.then(Shuffle(window, seed, name))

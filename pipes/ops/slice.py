@@ -1,4 +1,4 @@
-"""`take`, `skip` and `slice`: a part of the rows, by position."""
+"""`take`, `skip` and `slice`: some of the rows, by position."""
 
 from __future__ import annotations
 
@@ -55,9 +55,13 @@ class Slice(SliceBase):
 
 
 def take(pipe: Pipe[T], /, count: int) -> Pipe[T]:
-    """Give the first `count` rows, of all rows of the pipe.
+    """Give only the first `count` rows of the pipe, across all shards.
 
-    Element and order are the input's; length is at most `count`; indexed where the input is. State: a position.
+    Element and order are the input's. Length: `count`, or the input's if that is less. Indexed if the input is. State:
+    a position.
+
+    Args:
+        count: the number of rows to give.
 
     Raises:
         ArgumentError: `count` is below 0.
@@ -71,9 +75,13 @@ def take(pipe: Pipe[T], /, count: int) -> Pipe[T]:
 
 
 def skip(pipe: Pipe[T], /, count: int) -> Pipe[T]:
-    """Leave out the first `count` rows, of all rows of the pipe.
+    """Leave out the first `count` rows of the pipe, across all shards.
 
-    Element and order are the input's; indexed where the input is. State: a position.
+    Element and order are the input's. Length: the input's less `count`, at least 0. Indexed if the input is. State: a
+    position.
+
+    Args:
+        count: the number of rows to leave out.
 
     Raises:
         ArgumentError: `count` is below 0.
@@ -87,9 +95,14 @@ def skip(pipe: Pipe[T], /, count: int) -> Pipe[T]:
 
 
 def slice(pipe: Pipe[T], /, start: int, stop: int | None, step: int = 1) -> Pipe[T]:
-    """Give rows `start`, `start + step`, ... before `stop`, by position among all rows of the pipe.
+    """Give rows `start`, `start + step`, ... before `stop` of the pipe, across all shards.
 
-    Element and order are the input's; indexed where the input is. State: a position.
+    Element and order are the input's. Length: as of a slice of a list. Indexed if the input is. State: a position.
+
+    Args:
+        start: the position of the first row to give, from 0.
+        stop: the position before which the slice ends; None for the end of the pipe.
+        step: the distance between two rows to give.
 
     Raises:
         ArgumentError: `start` or `stop` is below 0, or `step` below 1.

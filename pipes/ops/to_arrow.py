@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def record_batch(batch: object) -> pa.RecordBatch:
-    """`batch` in Arrow's terms; what is held so already is not copied."""
+    """`batch` as an Arrow record batch; columns that are Arrow arrays already are not copied."""
     return as_rows(batch).arrow
 
 
@@ -36,13 +36,12 @@ class ToArrow(MapBatches):
 def to_arrow(pipe: Pipe[Sequence[Mapping[str, object]]], /) -> Pipe[pa.RecordBatch]:
     """Turn each batch of rows into an Arrow record batch.
 
-    Element: a `pyarrow.RecordBatch` with the rows of the batch. Of table rows it has the columns as they are held,
-    without a copy; columns of more than one dimension become fixed-shape tensors. Of lists of dicts, Arrow infers the
-    types from the values of that batch; a name that a row lacks is a null there. Order and length are the input's;
-    indexed where the input is. State: none.
+    Element: a `pyarrow.RecordBatch` with the rows of the batch. Columns of a table are not copied; columns of more than
+    one dimension become fixed-shape tensors. For lists of dicts, Arrow infers the types from the values of the batch,
+    and a name that a row lacks is a null there. Order and length are the input's. Indexed if the input is. State: none.
 
     Raises:
-        DataError: an element is no batch of rows, or values of one name make no column; names it.
+        DataError: an element is not a batch of rows, or the values of a name cannot form a column; the error names it.
 
     Example:
         >>> import feedpipe as fp, numpy as np

@@ -22,5 +22,5 @@ def test_length_and_index():
 
 
 def test_only_pipes():
-    with pytest.raises(ArgumentTypeError, match="`concat` joins pipes but got: "):
+    with pytest.raises(ArgumentTypeError, match="the inputs of `concat` must be pipes but got: "):
         fp.from_sequence("ab").concat([1, 2])

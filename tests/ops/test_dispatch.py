@@ -145,5 +145,5 @@ def test_a_worker_that_is_killed_reads_on():
 def test_explain(capsys: pytest.CaptureFixture[str]):
     fp.from_iterable(numbers).dispatch().batch(2).explain(workers=2)
     said = capsys.readouterr().out
-    assert "made in one process for all workers of a rank" in said
+    assert "runs in one process for all workers of a rank" in said
     assert "it is read once, for all workers, by one process" in said

@@ -27,5 +27,5 @@ def test_beside_a_dealt_input_the_other_is_read_whole():
 
 
 def test_only_pipes():
-    with pytest.raises(ArgumentTypeError, match="`zip` joins pipes"):
+    with pytest.raises(ArgumentTypeError, match="the inputs of `zip` must be pipes but got: 'ab'"):
         fp.from_sequence("ab").zip("ab")
