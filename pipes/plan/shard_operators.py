@@ -29,7 +29,7 @@ class Deal(Operator):
     """
 
     kind: ClassVar[str] = "deal"
-    order: ClassVar[Order] = Order.ROW_LOCAL
+    order: ClassVar[Order] = Order.GLOBAL
 
     shards: int
     shard: int
@@ -100,7 +100,7 @@ class DealRows(Operator):
     """
 
     kind: ClassVar[str] = "deal_rows"
-    order: ClassVar[Order] = Order.ROW_LOCAL
+    order: ClassVar[Order] = Order.GLOBAL
     seeks: ClassVar[bool] = True
 
     shards: int
@@ -134,7 +134,7 @@ class Leftover(Operator):
     """
 
     kind: ClassVar[str] = "leftover"
-    order: ClassVar[Order] = Order.ROW_LOCAL
+    order: ClassVar[Order] = Order.GLOBAL
     seeks: ClassVar[bool] = True
 
     shard: int

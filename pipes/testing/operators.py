@@ -18,6 +18,7 @@ from ..core.rows import BlockRows
 from ..engine.stage import Stage, bind, resolve
 from ..pipe import Pipe
 from .elements import same
+from .sharding import RowsOf, check_shards
 
 
 class _RandomPace:
@@ -77,22 +78,30 @@ def trace(stage: Stage, at: Cursor, context: Context) -> Trace:
     return found
 
 
-def check_operator(pipe: Pipe[object], *, samples: int = 12, seed: int = 0, epoch: int = 0) -> list[object]:
+def check_operator(
+    pipe: Pipe[object], *, samples: int = 12, seed: int = 0, epoch: int = 0, rows_of: RowsOf | None = None
+) -> list[object]:
     """Checks that `pipe` keeps the law of cursors, and gives its rows.
 
     Runs it with blocks cut at random; then, from cursors before and after rows (all of them, or `samples` drawn at
     random), through JSON, resumes it, and resumes it again from the resumed run; each time the rows must be exactly
-    those that follow. Rows beyond the end give nothing. Where the pipe is indexed, `rows` must agree with `blocks`, and
-    where its length is known, that many rows must come.
+    those that follow. Rows beyond the end give nothing. If the pipe is indexed, `rows` must agree with `blocks`; if its
+    length is known, that many rows must come.
+
+    Unless the last operator is `Order.GLOBAL`, 2 and 3 shards of the pipe together must give the same rows, in any
+    order. The rows of `Order.REGROUPS` are those of its groups. If the operator draws at random by key, or leaves out
+    rows, only their number must be the same.
 
     Args:
         pipe: ends with the operator to check; its rows must be the same in each run.
         samples: how many positions to resume from.
         seed: of the run and of the random cuts.
         epoch: of the run.
+        rows_of: of an operator that regroups: a function from one of its groups to the rows in it; by default the group
+            is iterated.
 
     Raises:
-        AssertionError: with the operator, the cursor and the first row that differs.
+        AssertionError: with the operator, the cursor or the number of shards, and the first row that differs.
 
     Example:
         >>> import feedpipe as fp
@@ -101,8 +110,9 @@ def check_operator(pipe: Pipe[object], *, samples: int = 12, seed: int = 0, epoc
         [1, 3]
     """
     chance = random.Random(seed)
-    stage = bind(resolve(pipe))
-    name = node_code(stage.node)
+    root = resolve(pipe)
+    stage = bind(root)
+    name = node_code(root)
 
     def run(at: Cursor) -> Trace:
         return trace(stage, Cursor.of(json.loads(json.dumps(at.plain))), random_blocks(chance, seed=seed, epoch=epoch))
@@ -128,6 +138,7 @@ def check_operator(pipe: Pipe[object], *, samples: int = 12, seed: int = 0, epoc
         chosen = np.array([chance.randrange(count) for _ in range(samples)], np.int64)
         _agree(name, "rows", list(stage.rows(chosen, context)), [whole.rows[i] for i in chosen])
         _agree(name, "rows", list(stage.rows(range(count), context)), whole.rows)
+    check_shards(root, whole.rows, seed=seed, epoch=epoch, rows_of=rows_of)
     return whole.rows
 
 

@@ -1,0 +1,176 @@
+"""`check_operator` refuses operators whose shards together do not give the rows of one run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+import feedpipe as fp
+from feedpipe.core.block import Block
+from feedpipe.core.context import Context
+from feedpipe.core.cursor import Cursor
+from feedpipe.core.operator import Operator, Order
+from feedpipe.core.rows import Indices
+from feedpipe.engine.stage import Stage
+from feedpipe.testing import check_operator
+
+
+@dataclass(frozen=True)
+class Difference(Operator):
+    """Subtracts the row before, which it looks up by position: right for an indexed pipe that is not sharded."""
+
+    kind: ClassVar[str] = "difference"
+    order: ClassVar[Order] = Order.ROW_LOCAL
+
+    def length(self, stage: Stage) -> int | None:
+        return stage.input.length
+
+    def rows(self, stage: Stage, indices: Indices, context: Context) -> list[int]:
+        here = stage.input.rows(indices, context)
+        before = stage.input.rows(np.maximum(np.asarray(indices) - 1, 0), context)
+        return [a - b for a, b in zip(here, before, strict=True)]
+
+
+@dataclass(frozen=True)
+class StreamedDifference(Operator):
+    """Subtracts the row before; the token holds that row."""
+
+    kind: ClassVar[str] = "difference"
+    order: ClassVar[Order] = Order.ROW_LOCAL
+
+    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+        source, last = (Cursor.of(at.token[0]), at.token[1]) if isinstance(at.token, list) else (Cursor.of(None), 0)
+        row = at.row
+        for block in stage.input.blocks(source, context):
+            for k, value in enumerate(block.rows):
+                here = Cursor([block.at.advance(k).plain, last], 0, row)
+                row, before, last = row + 1, last, value
+                after = block.at.advance(k + 1) if k + 1 < len(block) else block.end
+                yield Block([value - before], here, Cursor([after.plain, last], 0, row))
+
+
+@dataclass(frozen=True)
+class GlobalDifference(StreamedDifference):
+    order: ClassVar[Order] = Order.GLOBAL
+
+
+@dataclass(frozen=True)
+class SumPairs(Operator):
+    """Groups two rows into their sum, which has no inverse."""
+
+    kind: ClassVar[str] = "sum_pairs"
+    order: ClassVar[Order] = Order.REGROUPS
+
+    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+        row = at.row
+        held: list[int] = []
+        start = Cursor.of(at.token)
+        for block in stage.input.blocks(start, context):
+            for k, value in enumerate(block.rows):
+                held.append(value)
+                if len(held) == 2:
+                    after = block.at.advance(k + 1) if k + 1 < len(block) else block.end
+                    yield Block([tuple(held) if self.kept else sum(held)], *self._ends(start, after, row))
+                    start, row, held = after, row + 1, []
+        if held:
+            yield Block([tuple(held) if self.kept else sum(held)], *self._ends(start, start.advance(1), row))
+
+    kept: bool = False
+
+    @staticmethod
+    def _ends(start: Cursor, after: Cursor, row: int) -> tuple[Cursor, Cursor]:
+        return Cursor(start.plain, 0, row), Cursor(after.plain, 0, row + 1)
+
+
+def numbers() -> fp.Pipe[int]:
+    return fp.from_sequence([k * k for k in range(20)])
+
+
+def streamed() -> fp.Pipe[int]:
+    return numbers().filter(lambda x: True)
+
+
+def draw(x: int, rng: np.random.Generator) -> tuple[int, int]:
+    return x, int(rng.integers(10**9))
+
+
+@pytest.mark.parametrize(
+    "pipe", [streamed().then(StreamedDifference()), numbers().then(Difference())], ids=["streamed", "indexed"]
+)
+def test_an_operator_that_looks_at_its_neighbours_and_says_row_local_is_refused(pipe):
+    with pytest.raises(
+        AssertionError,
+        match=r"Difference\(\)\)?` declares `Order.ROW_LOCAL`, but 2 shards together give the row .* where one run "
+        r"without shards gives .*; .* must declare `Order.GLOBAL`",
+    ):
+        check_operator(pipe)
+
+
+def test_the_same_operator_passes_if_it_says_global():
+    assert check_operator(streamed().then(GlobalDifference()))[:3] == [0, 1, 3]
+
+
+def test_a_wrong_number_of_rows_is_refused_even_where_rows_are_drawn():
+    @dataclass(frozen=True)
+    class First(Operator):
+        kind: ClassVar[str] = "first"
+        order: ClassVar[Order] = Order.ROW_LOCAL
+
+        def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+            context.key(stage.name)
+            if at.row == 0:
+                block = next(iter(stage.input.blocks(Cursor.of(None), context)))
+                yield Block([block.rows[0]], Cursor(None, 0, 0), Cursor(None, 0, 1))
+
+    with pytest.raises(AssertionError, match="2 shards together give 2 rows, and one run without shards gives 1"):
+        check_operator(streamed().then(First()))
+
+
+@pytest.mark.parametrize("source", [numbers, streamed])
+def test_keyed_draws_may_differ_between_shards(source):
+    assert len(check_operator(source().map(draw, rng=True))) == 20
+    assert len(check_operator(source().map(lambda x: (x, np.random.rand()), rng="global"))) == 20
+
+
+@pytest.mark.parametrize("source", [numbers, streamed])
+def test_an_operator_behind_keyed_draws_is_checked_on_their_rows(source):
+    check_operator(source().map(draw, rng=True).filter(lambda row: row[1] % 2))
+    check_operator(source().map(draw, rng=True).repeat(2))
+    with pytest.raises(AssertionError, match=r"must declare `Order.GLOBAL`"):
+        check_operator(
+            source().map(draw, rng=True).map(lambda row: row[1]).filter(lambda x: True).then(StreamedDifference())
+        )
+
+
+@pytest.mark.parametrize("source", [numbers, streamed])
+def test_an_operator_behind_groups_is_checked_on_these_groups(source):
+    check_operator(source().shuffle().batch(3).map(sum) if source is numbers else source().batch(3).map(sum))
+    check_operator(source().batch(3).unbatch())
+    with pytest.raises(AssertionError, match=r"must declare `Order.GLOBAL`"):
+        check_operator(source().batch(3).map(sum).filter(lambda x: True).then(StreamedDifference()))
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 30])
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("source", [numbers, streamed])
+def test_groups_are_compared_by_their_rows(source, size, drop_last):
+    check_operator(source().batch(size, drop_last=drop_last), samples=2)
+    if source is streamed:
+        check_operator(source().shuffle(window=4).batch(size, drop_last=drop_last), samples=2)
+
+
+def test_rows_of_says_what_the_rows_of_a_group_are():
+    with pytest.raises(AssertionError, match=r"cannot be iterated.*rows_of"):
+        check_operator(streamed().then(SumPairs()))
+    with pytest.raises(AssertionError, match=r"`Order.REGROUPS`.*a group must not change the rows"):
+        check_operator(streamed().then(SumPairs()), rows_of=lambda total: [total // 2, total - total // 2])
+    check_operator(streamed().then(SumPairs(kept=True)))
+    check_operator(streamed().then(SumPairs(kept=True)), rows_of=list)
+
+
+def test_behind_shard_by_rank_a_global_operator_is_not_compared():
+    check_operator(streamed().shard_by_rank().take(3).map(str))
