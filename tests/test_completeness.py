@@ -89,6 +89,13 @@ class TestSource:
         assert calls(path, "check_operator")
 
 
+def test_the_reference_lists_every_operator_and_source() -> None:
+    text = (TESTS.parent / "docs" / "reference.md").read_text(encoding="utf-8")
+    methods = [name for name, value in vars(Pipe).items() if inspect.isfunction(value) and ".ops." in value.__module__]
+    functions = [f"fp.{name}" for name in feedpipe.__all__ if inspect.isfunction(getattr(feedpipe, name))]
+    assert not [name for name in methods + functions if f"`{name}(" not in text]
+
+
 def test_there_are_operators_and_sources() -> None:
     assert OPERATORS
     assert SOURCES
