@@ -1,9 +1,10 @@
-"""What holds for every test: no thread is left behind, and the machine's settings change nothing."""
+"""What holds for every test: no thread is left behind, and settings of the machine or the shell change nothing."""
 
 from __future__ import annotations
 
 import gc
 import os
+import signal
 import threading
 from collections.abc import Iterator
 
@@ -37,6 +38,14 @@ def one_process_job(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run each test as rank 0 of 1, whatever the shell that started it says."""
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def interrupts() -> Iterator[None]:
+    """Handle SIGINT as in a terminal: children of a shell in the background would ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(autouse=True)

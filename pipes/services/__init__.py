@@ -1,1 +1,1 @@
-"""Where plans run, one reading service a file. A service knows plans, never operators."""
+"""Where plans run, one reading service per file. A service knows plans and not operators."""

@@ -1,4 +1,4 @@
-"""What a reading service is: a description, of which each loader starts an executor that runs its plans."""
+"""The contract of a reading service: it describes where plans run, and starts an executor for each loader."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from ..plan.plan import Plan, Position
 
 
 class Step(NamedTuple):
-    """One element, the shard it belongs to, and the shard's cursor after it, plain."""
+    """One element.
+
+    Attributes:
+        element: what the pipe gives.
+        shard: the shard that it belongs to.
+        cursor: where the shard continues after it, as plain values.
+    """
 
     element: object
     shard: int
@@ -19,7 +25,13 @@ class Step(NamedTuple):
 
 
 class ShardEnd(NamedTuple):
-    """A shard has no more elements; where its leftover begins, if it has one, and its rows where they are at hand."""
+    """A shard has no more elements.
+
+    Attributes:
+        shard: its number.
+        leftover: where its leftover begins, as plain values; None if it has none.
+        rows: the rows of the leftover, if they are at hand.
+    """
 
     shard: int
     leftover: Json = None
@@ -27,30 +39,30 @@ class ShardEnd(NamedTuple):
 
 
 class Session(Protocol):
-    """One run of a plan: iterate it, close it."""
+    """One run of a plan: iterate it, then close it."""
 
     def __iter__(self) -> Iterator[Step | ShardEnd]: ...
     def close(self) -> None: ...
 
 
 class Executor(Protocol):
-    """What one loader has of a service, such as processes; it has one session at a time."""
+    """What a service holds for one loader, such as processes. It has one session at a time."""
 
     def open(self, plan: Plan, position: Position, epoch: int) -> Session: ...
     def close(self) -> None: ...
 
 
 class ReadingService(Protocol):
-    """Describes where a plan runs; several loaders may use one."""
+    """Describes where plans run. Several loaders may share one."""
 
     @property
     def workers(self) -> int:
-        """How many worker processes; 0 for none."""
+        """How many workers run the plan beside this thread; 0 if the consumer itself runs it."""
         ...
 
     @property
     def ordered(self) -> bool:
-        """Whether elements come in the order of the plan; else there is no position to save."""
+        """Whether elements come in the order of the plan. Without an order there is no position to save."""
         ...
 
     def start(self) -> Executor: ...

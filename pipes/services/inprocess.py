@@ -16,7 +16,8 @@ class InProcess:
     """Runs a pipe in this process.
 
     Args:
-        debug: everything in the calling thread, one row at a time: breakpoints work, and an error comes at its row.
+        debug: run everything in the calling thread, one row at a time. Breakpoints work, and an error comes exactly
+            at its row.
 
     Example:
         >>> import feedpipe as fp
@@ -39,7 +40,7 @@ class InProcess:
 
 
 class InProcessExecutor:
-    """Opens sessions in this process; has nothing of its own to end."""
+    """Opens sessions in this process. It holds nothing, so there is nothing to close."""
 
     def __init__(self, mode: Mode) -> None:
         self._mode = mode
@@ -52,28 +53,28 @@ class InProcessExecutor:
 
 
 class InProcessSession:
-    """One run in this process. It ends when it is closed or dropped; closing waits for its threads."""
+    """One run in this process. It ends when it is closed or dropped; `close` waits for its threads."""
 
     def __init__(self, plan: Plan, position: Position, epoch: int, mode: Mode) -> None:
-        self._shared = ProcessResources()
-        self._steps = _steps(plan, position, epoch, mode, self._shared)
+        self._resources = ProcessResources()
+        self._items = _items(plan, position, epoch, mode, self._resources)
 
     def __iter__(self) -> Iterator[Step | ShardEnd]:
-        return self._steps
+        return self._items
 
     def close(self) -> None:
-        self._steps.close()
-        self._shared.join()
+        self._items.close()
+        self._resources.join()
 
 
-def _steps(
-    plan: Plan, position: Position, epoch: int, mode: Mode, shared: ProcessResources
-) -> Generator[Step | ShardEnd]:  # no method: a session that is dropped is freed at once
+def _items(
+    plan: Plan, position: Position, epoch: int, mode: Mode, resources: ProcessResources
+) -> Generator[Step | ShardEnd]:  # no method: without a reference to the session, a dropped session is freed at once
     try:
-        ended = yield from run_shards(plan, plan.parts(position), epoch, mode, shared)
-        position = position.after({one.shard: one.leftover for one in ended})
-        tail = plan.tail(position, {one.shard: one.rows for one in ended if one.rows is not None})
+        ends = yield from run_shards(plan, plan.parts(position), epoch, mode, resources)
+        position = position.after({end.shard: end.leftover for end in ends})
+        tail = plan.tail(position, {end.shard: end.rows for end in ends if end.rows is not None})
         if tail is not None:
-            yield from run_shards(plan, [tail], epoch, mode, shared)
+            yield from run_shards(plan, [tail], epoch, mode, resources)
     finally:
-        shared.close()
+        resources.close()

@@ -6,38 +6,37 @@ import os
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 from ..core.checks import check_bytes, check_callable, check_choice, check_int, check_seconds
-
-if TYPE_CHECKING:
-    from .processes.executor import MultiProcessExecutor
+from .base import Executor
 
 StartMethod: TypeAlias = Literal["forkserver", "spawn", "fork"]
 
 
 @dataclass(frozen=True)
 class MultiProcess:
-    """Runs a pipe in worker processes of this machine.
+    """Runs a pipe in worker processes on this machine.
 
-    The order of elements is the plan's, whatever the number of workers. Arrays, tensors and Arrow tables come through
-    shared memory and are the consumer's own, to keep and to write to. Functions and classes travel by value: no
-    `if __name__ == "__main__"` is needed, and workers never import the script. The processes last as long as the
-    loader.
+    Elements come in the order of the plan, whatever the number of workers. Arrays, tensors and Arrow tables arrive in
+    shared memory; the consumer may keep them and write to them. Functions and classes travel by value: the script
+    needs no `if __name__ == "__main__"`, and workers never import it. The processes live as long as the loader.
 
     Args:
-        workers: how many processes.
-        start_method: "forkserver" forks them from a clean process, "spawn" starts interpreters, "fork" copies this
-            process, which is safe only while it has no threads.
-        prefetch: finished elements that each worker keeps ready; by default two, and up to 64, but not beyond 32 MiB,
-            where they are made in bursts, as a windowed shuffle does.
-        memory: bytes for all elements on their way or still in use, such as "4GiB"; by default a quarter of what the
-            machine, or its control group, has, divided by `LOCAL_WORLD_SIZE`. Elements beyond that go a slower way.
+        workers: the number of processes.
+        start_method: "forkserver" forks the workers from a clean process, "spawn" starts an interpreter for each, and
+            "fork" copies this process, which is safe only while it has no threads.
+        prefetch: finished elements that each worker keeps ready. By default two; up to 64, but at most 32 MiB, if
+            elements are produced in bursts, as by a windowed shuffle.
+        memory: bytes for all elements that are on their way or still in use, such as "4GiB". By default a quarter of
+            the memory of the machine or its control group, divided by `LOCAL_WORLD_SIZE`. Further elements take a
+            slower way.
         init: called once in each worker process, with the worker's number.
-        timeout: seconds without any element after which a worker counts as stuck; the error shows its stack.
-        ordered: False hands out elements as they come, so that a slow one holds back no other; there is then no state.
-        threads: of torch, OpenMP, BLAS and Arrow's calculations, in each worker.
-        io_threads: of Arrow's readers, in each worker.
+        timeout: seconds without any element after which a worker counts as stuck. The error shows its stack.
+        ordered: False hands out elements as they arrive, so that a slow one does not delay the others. There is no
+            state then.
+        threads: threads of torch, OpenMP, BLAS and Arrow's computations in each worker.
+        io_threads: threads of Arrow's readers in each worker.
 
     Raises:
         ArgumentError, ArgumentTypeError: an argument is out of its range or of the wrong type.
@@ -74,12 +73,21 @@ class MultiProcess:
         if self.timeout is not None:
             check_seconds("timeout", self.timeout)
 
-    def start(self) -> MultiProcessExecutor:
+    def start(self) -> Executor:
         from .processes.executor import MultiProcessExecutor
-        from .processes.pool import Pool
+        from .processes.pool import PoolSettings
 
-        memory = default_memory() if self.memory is None else check_bytes("memory", self.memory)
-        return MultiProcessExecutor(Pool(self, memory), ordered=self.ordered)
+        settings = PoolSettings(
+            workers=self.workers,
+            memory=default_memory() if self.memory is None else check_bytes("memory", self.memory),
+            start_method=self.start_method,
+            prefetch=self.prefetch,
+            init=self.init,
+            timeout=self.timeout,
+            threads=self.threads,
+            io_threads=self.io_threads,
+        )
+        return MultiProcessExecutor(settings, ordered=self.ordered)
 
 
 def default_memory() -> int:
@@ -88,6 +96,6 @@ def default_memory() -> int:
     for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         try:
             available = min(available, int(Path(name).read_text()))
-        except (OSError, ValueError):  # no such control group, or one without a limit: "max"
+        except (OSError, ValueError):  # there is no such control group, or it has no limit ("max")
             continue
     return available // 4 // max(1, int(os.environ.get("LOCAL_WORLD_SIZE", 1)))

@@ -1,4 +1,4 @@
-"""Shards take turns: how one process runs its parts of a plan."""
+"""`run_shards`: how one process or thread runs its parts of a plan, one element of each shard in turn."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .base import ShardEnd, Step
 
 
 class Mode(NamedTuple):
-    """How to run: what a context says beside the plan."""
+    """How to run, as far as the plan does not say it; `Context` explains the values."""
 
     block_sizes: Callable[[Clock], BlockSize] = AdaptiveBlockSize
     threads: bool = True
@@ -27,44 +27,47 @@ DEFAULT = Mode()
 DEBUG = Mode(OneRow, threads=False)
 
 
-def turn_order(places: Mapping[int, Cursor]) -> list[int]:
-    """Shards in the order of their turns: the one that has given fewest comes first, by number where several have."""
-    return sorted(places, key=lambda shard: (places[shard].position, shard))
+def turn_order(cursors: Mapping[int, Cursor]) -> list[int]:
+    """The shards in the order of their turns: fewest elements first, then by number."""
+    return sorted(cursors, key=lambda shard: (cursors[shard].position, shard))
 
 
 def run_shards(
-    plan: Plan, parts: Sequence[Part], epoch: int, mode: Mode, shared: ProcessResources
+    plan: Plan, parts: Sequence[Part], epoch: int, mode: Mode, resources: ProcessResources
 ) -> Generator[Step | ShardEnd, None, list[ShardEnd]]:
-    """The elements of all parts, `in_turn`.
+    """The elements of all parts, one of each in turn, and the end of each shard.
 
-    The caller closes `shared`, of which all shards make use. Returns what the shards said when they ended.
+    The shards use `resources` together, and the caller closes them.
+
+    Returns:
+        The ends of all shards.
     """
     numbers = tuple(part.shard for part in parts)
-    running: list[_Shard] = []
-    ended: list[ShardEnd] = []
+    shards: list[_Shard] = []
+    ends: list[ShardEnd] = []
     try:
         for number in turn_order({part.shard: part.at for part in parts}):
             part = parts[numbers.index(number)]
-            running.append(_Shard(part, _context(plan, part, numbers, epoch, mode, shared)))
-        waiting = deque(running)
-        while waiting:
-            shard = waiting.popleft()
+            shards.append(_Shard(part, _context(plan, part, numbers, epoch, mode, resources)))
+        turns = deque(shards)
+        while turns:
+            shard = turns.popleft()
             step = shard.step()
             if step is not None:
                 yield step
                 del step
-                waiting.append(shard)
+                turns.append(shard)
                 continue
-            ended.append(shard.ended(plan.tail_name))
-            yield ended[-1]
+            ends.append(shard.end(plan.tail_name))
+            yield ends[-1]
     finally:
-        for shard in running:
+        for shard in shards:
             shard.close()
-    return ended
+    return ends
 
 
 def _context(
-    plan: Plan, part: Part, shards: tuple[int, ...], epoch: int, mode: Mode, shared: ProcessResources
+    plan: Plan, part: Part, shards: tuple[int, ...], epoch: int, mode: Mode, resources: ProcessResources
 ) -> Context:
     return Context(
         seed=plan.seed,
@@ -78,11 +81,11 @@ def _context(
         dispatched=mode.dispatched,
         origins=mode.note is not None,
         leftovers={},
-        shared=shared,
+        shared=resources,
     )
 
 
-_NONE = object()
+_NO_ROW = object()
 
 
 class _Shard:
@@ -100,15 +103,18 @@ class _Shard:
     def close(self) -> None:
         close(self._blocks)
 
-    def ended(self, tail_name: str | None) -> ShardEnd:
-        """What to say when there is no further step."""
-        left = self._context.leftovers.get(tail_name or "")
-        return ShardEnd(self._number) if left is None else ShardEnd(self._number, left.at.plain, left.rows)
+    def end(self, tail_name: str | None) -> ShardEnd:
+        """The end of the shard, after the last step."""
+        leftover = self._context.leftovers.get(tail_name or "")
+        if leftover is None:
+            return ShardEnd(self._number)
+        return ShardEnd(self._number, leftover.at.plain, leftover.rows)
 
     def step(self) -> Step | None:
-        row = next(self._rows, _NONE)
-        if row is _NONE:
-            self._block, self._rows = None, iter(())  # free the old block before a new one is made
+        """The next element, or None after the last one."""
+        row = next(self._rows, _NO_ROW)
+        if row is _NO_ROW:
+            self._block, self._rows = None, iter(())  # frees the old block before there is a new one
             self._context.clock.enter()
             self._block = next(self._blocks, None)
             self._context.clock.leave()
@@ -118,7 +124,7 @@ class _Shard:
             self._rows = iter(self._block.rows)
             row = next(self._rows)
         block = self._block
-        assert block is not None, "there are rows"
+        assert block is not None, "a row belongs to a block"
         self._taken += 1
         if self._taken == len(block.rows):
             return Step(row, self._number, block.end.plain)

@@ -1,4 +1,4 @@
-"""What a process was doing when it died."""
+"""`CrashNote`: what a process was running when it died."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..transport.arena import Arena
 
 
 class CrashNote:
-    """Keeps a note of the operator that runs, and of its row, in memory that survives the process."""
+    """Notes the operator that runs, and its row, in memory that survives the process."""
 
     def __init__(self, arena: Arena) -> None:
         self._arena = arena
@@ -21,7 +21,7 @@ class CrashNote:
         self._write()
 
     def leave(self, origin: Origin | None) -> None:
-        """It has made it; the operator that asked for it goes on, with a row from `origin`."""
+        """The operator has made a row from `origin`, and the operator that asked for it continues."""
         self._running.pop()
         if self._running:
             stage, before = self._running.pop()

@@ -1,14 +1,14 @@
-"""The process that runs what stands before `dispatch`, for all workers.
+"""`Dispatcher`: the process that runs the operators before `dispatch`, for all workers.
 
-    worker to dispatcher            dispatcher to worker
-    ("open", number, run, share)
-    ("next", number)                ("block", number, at, end, sizes)    some rows
-                                    ("end", number)                      no more
-                                    ("failed", number, sizes)            no more, because of an error
+    worker to dispatcher              dispatcher to worker
+    ("open", number, run, request)
+    ("next", number)                  ("block", number, at, end, sizes)    some rows
+                                      ("end", number)                      no more rows
+                                      ("failed", number, sizes)            no more rows, because of an error
     ("close", number)
 
-`open` is also the first `next`. Each is answered at once, by what is at hand or by reading on; `end` answers one that
-is of an earlier run.
+`open` asks for the first block, each `next` for one more. The dispatcher answers each at once: with rows that are at
+hand, or by reading on. It answers `end` to a request that belongs to an earlier run.
 """
 
 from __future__ import annotations
@@ -18,49 +18,54 @@ import pickle
 import select
 import socket
 from collections.abc import Iterator
-from typing import cast
+from typing import Literal, TypeAlias, cast
 
 from ...core.block import Block, close
 from ...core.context import Context, ProcessResources, RowsRequest
+from ...core.cursor import Json
 from ...core.graph import Node
 from ...plan.plan import Plan
 from ...plan.shared_reading import shared_rows
-from ..transport.bundle import bundled
 from ..transport.channel import Channel, GoneError, Head
 from ..transport.class_registry import adopt
-from ..transport.graph_file import read_parcel
+from ..transport.graph_file import read_graph_file
 from ..transport.packing import Packer
-from ..transport.remote_error import packed_failure
-from .parent_watch import end_with_owner
-from .protocol import Program, plan_of
+from ..transport.remote_error import pack_error
+from .parent_watch import exit_with_owner
+from .protocol import DispatchRequest, Sizes
+
+BlockHead: TypeAlias = tuple[Literal["block"], int, list[Json], list[Json], Sizes]
+"""Rows: kind, number of the request, cursor before them, cursor after them, sizes."""
 
 
-def dispatch(control: int, parcel: int) -> None:
+def dispatch(control: int, graph_file: int) -> None:
     """Serves the workers whose sockets come through `control`, until that is closed."""
-    end_with_owner(control)
-    content, classes = read_parcel(parcel)
+    exit_with_owner(control)
+    content, classes = read_graph_file(graph_file)
     adopt(classes)
     root, _ = cast("tuple[Node, object]", content)
     with socket.socket(fileno=control) as end:
         os.register_at_fork(after_in_child=end.close)
-        dispatcher = _Dispatcher(root, end, Packer(classes, root.call_site))
+        dispatcher = Dispatcher(root, end, Packer(classes, root.call_site))
         while dispatcher.serve():
             pass
 
 
 class _Client:
-    """A worker, and the shares that it reads."""
+    """A worker, and the blocks of each of its requests."""
 
     def __init__(self, end: socket.socket) -> None:
         self.channel = Channel(end)
-        self.shares: dict[int, Iterator[Block]] = {}
+        self.blocks: dict[int, Iterator[Block]] = {}
 
-    def drop(self) -> None:
-        while self.shares:
-            close(self.shares.popitem()[1])
+    def close_requests(self) -> None:
+        while self.blocks:
+            close(self.blocks.popitem()[1])
 
 
-class _Dispatcher:
+class Dispatcher:
+    """The dispatcher's side of both connections: to its owner, through `control`, and to the workers."""
+
     def __init__(self, root: Node, control: socket.socket, packer: Packer) -> None:
         self._root = root
         self._control = control
@@ -71,70 +76,70 @@ class _Dispatcher:
         self._context = Context()
 
     def serve(self) -> bool:
-        """Does what is asked; False once the owner is gone."""
+        """Waits for messages and answers them; False once the owner is gone."""
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
         for client in self._clients.values():
             poll.register(client.channel, select.POLLIN | (0 if client.channel.flush() else select.POLLOUT))
-        asking = {fd for fd, _ in poll.poll()}
-        if self._control.fileno() in asking and not self._told():
+        ready = {fd for fd, _ in poll.poll()}
+        if self._control.fileno() in ready and not self._receive_control():
             return False
-        for fd in asking.intersection(self._clients):
+        for fd in ready.intersection(self._clients):
             self._answer(fd)
         return True
 
-    def _told(self) -> bool:
-        """Takes a new worker, or the plan of the next run; False once the owner is gone."""
-        told, fds, _, _ = socket.recv_fds(self._control, 2**16, 1)
-        if not told:
+    def _receive_control(self) -> bool:
+        """Receives a new worker, or the next run; False once the owner is gone."""
+        data, fds, _, _ = socket.recv_fds(self._control, 2**16, 1)
+        if not data:
             return False
         for fd in fds:
             self._clients[fd] = _Client(socket.socket(fileno=fd))
-        program = cast("Program | None", pickle.loads(told))
-        if program is not None:
+        request = cast("DispatchRequest | None", pickle.loads(data))
+        if request is not None:
             for client in self._clients.values():
-                client.drop()
+                client.close_requests()
             self._context.shared.close()
-            self._run, terms, epoch = program
-            self._plan = plan_of(self._root, terms)
-            self._context = Context(seed=terms.seed, epoch=epoch, shared=ProcessResources())
+            self._run = request.run
+            self._plan = request.arguments.plan(self._root)
+            self._context = Context(seed=request.arguments.seed, epoch=request.epoch, shared=ProcessResources())
         return True
 
     def _answer(self, fd: int) -> None:
         client = self._clients[fd]
         try:
             while (message := client.channel.receive(wait=False)) is not None:
-                self._do(client, message.head)
+                self._answer_message(client, message.head)
         except GoneError:
-            client.drop()
+            client.close_requests()
             client.channel.close()
             del self._clients[fd]
 
-    def _do(self, client: _Client, head: Head) -> None:
-        kind, number, *asked = cast("tuple[str, int, object]", head)
+    def _answer_message(self, client: _Client, head: Head) -> None:
+        kind, number, *arguments = cast("tuple[str, int, object]", head)
         if kind == "close":
-            if number in client.shares:
-                close(client.shares.pop(number))
+            if number in client.blocks:
+                close(client.blocks.pop(number))
             return
         try:
             if kind == "open":
-                run, share = cast("tuple[int, RowsRequest]", asked)
-                while run > self._run and self._told():
-                    pass  # the owner has spoken since it was last heard: before it gave this worker its orders
+                run, request = cast("tuple[int, RowsRequest]", arguments)
+                while run > self._run and self._receive_control():
+                    pass  # the owner announces a run here before it asks the workers to run it
                 if run == self._run:
-                    client.shares[number] = self._opened(share)
-            block = next(client.shares.get(number, iter(())), None)
+                    client.blocks[number] = self._open(request)
+            block = next(client.blocks.get(number, iter(())), None)
             if block is None:
                 client.channel.post(("end", number))
             else:
                 packed = self._packer.pack((block.rows, block.origins))
-                where = ("block", number, block.at.plain, block.end.plain, packed.sizes)
-                client.channel.post(where, bundled(packed))
+                answer = ("block", number, block.at.plain, block.end.plain, packed.sizes)
+                client.channel.post(answer, packed.body())
         except Exception as error:
-            failed = packed_failure(error, f"the dispatcher, process {os.getpid()}", self._packer)
-            client.channel.post(("failed", number, failed.sizes), bundled(failed))
+            packed = pack_error(error, f"the dispatcher, process {os.getpid()}", self._packer)
+            client.channel.post(("failed", number, packed.sizes), packed.body())
 
-    def _opened(self, share: RowsRequest) -> Iterator[Block]:
-        assert self._plan is not None, "the owner speaks of a run before any worker does"
-        context = self._context.reading(share)
-        return shared_rows(self._plan.stage_named(share.source), share, self._plan.mine, context)
+    def _open(self, request: RowsRequest) -> Iterator[Block]:
+        assert self._plan is not None, "the owner announces a run before any worker asks for its rows"
+        context = self._context.reading(request)
+        return shared_rows(self._plan.stage_named(request.source), request, self._plan.mine, context)

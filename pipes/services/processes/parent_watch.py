@@ -1,4 +1,4 @@
-"""What every process of a pool does about its own end."""
+"""What ends a process of a pool when its owner is gone."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import os
 import select
 import threading
 
+GRACE_SECONDS = 0.5
 
-def end_with_owner(control: int) -> None:
-    """Ends this process soon after the other end of `control` is closed, whatever it is doing then."""
+
+def exit_with_owner(control: int) -> None:
+    """Ends this process soon after the other end of `control` is closed, whatever the process is doing."""
     poll = select.poll()
-    poll.register(control, 0)  # nothing but the other end's closing
+    poll.register(control, 0)  # without events, `poll` reports only that the other end is closed
 
     def watch() -> None:
         poll.poll()
-        threading.Event().wait(0.5)  # one that waits for its owner has seen it too, and ends by itself
+        threading.Event().wait(GRACE_SECONDS)  # a process that waits for its owner notices too, and ends by itself
         os._exit(1)
 
     threading.Thread(target=watch, name="feedpipe-watch", daemon=True).start()

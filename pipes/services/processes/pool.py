@@ -1,4 +1,4 @@
-"""The worker processes of one loader."""
+"""`Pool`: the worker processes of one loader."""
 
 from __future__ import annotations
 
@@ -7,42 +7,57 @@ import mmap
 import os
 import select
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from ...core.graph import Node, walk
 from ...core.operator import Boundary
 from ...errors import LoaderError, WorkerError, WorkerWarning, warn
 from ..transport.channel import GoneError
-from ..transport.graph_file import write_parcel
-from ..transport.shared_memory import shared_memory
-from ..transport.spin_wait import Waiting
-from .protocol import Program
+from ..transport.graph_file import write_graph_file
+from ..transport.shared_memory import create_shared_memory
+from ..transport.spin_wait import SpinWait
+from .dispatcher_handle import DispatcherHandle
+from .protocol import DispatchRequest
 from .start_methods import STARTERS, Starter
-from .worker_handle import Dispatcher, Worker
-
-if TYPE_CHECKING:
-    from ..multiprocess import MultiProcess
+from .worker_handle import WorkerHandle
 
 log = logging.getLogger("feedpipe")
 
-TRIES = 3
-"""How often one element may end its worker."""
+MAX_DEATHS = 3
+"""How many processes in a row may die at one element."""
+
+
+class PoolSettings(NamedTuple):
+    """How many workers a pool has, and how they run. `MultiProcess` explains the values.
+
+    Attributes:
+        memory: bytes of all arenas together.
+    """
+
+    workers: int
+    memory: int
+    start_method: str = "forkserver"
+    prefetch: int | None = None
+    init: Callable[[int], object] | None = None
+    timeout: float | None = None
+    threads: int = 1
+    io_threads: int = 4
 
 
 @dataclass
-class _Owned:
+class _Resources:
     """What a pool has to end."""
 
     starter: Starter
-    parcel: int = -1
-    workers: list[Worker] = field(default_factory=list)
-    dispatcher: Dispatcher | None = None
+    graph_file: int = -1
+    workers: list[WorkerHandle] = field(default_factory=list)
+    dispatcher: DispatcherHandle | None = None
     owner: int = field(default_factory=os.getpid)
 
     def disown(self) -> None:
-        """In a copy of the owner, made by a fork: lets go of its connections, which would outlive it here."""
+        """Closes the connections in a forked copy of the owner; else they would stay open as long as the copy lives."""
         for worker in self.workers:
             worker.disown()
         if self.dispatcher is not None:
@@ -51,187 +66,185 @@ class _Owned:
 
     def end(self) -> None:
         if os.getpid() != self.owner:
-            return  # a copy of the owner, made by a fork: nothing here is its own
+            return  # a forked copy of the owner owns none of this
         for worker in self.workers:
             worker.close()
         if self.dispatcher is not None:
             self.dispatcher.close()
-        if self.parcel >= 0:
-            os.close(self.parcel)
+        if self.graph_file >= 0:
+            os.close(self.graph_file)
         self.starter.close()
 
 
 class Pool:
-    """Starts worker processes, listens to them, replaces those that die, and ends them.
+    """Starts worker processes, receives their messages, replaces those that die, and ends them."""
 
-    Args:
-        service: how many, and how they are to be.
-        memory: bytes of all arenas together.
-    """
-
-    def __init__(self, service: MultiProcess, memory: int) -> None:
-        self._service = service
-        self._arena = memory // service.workers
-        self._waiting = Waiting()
-        self._program: Program | None = None
-        self._told_crowded = False
+    def __init__(self, settings: PoolSettings) -> None:
+        self._settings = settings
+        self._arena_bytes = settings.memory // settings.workers
+        self._spin_wait = SpinWait()
+        self._request: DispatchRequest | None = None
+        self._warned_of_full_memory = False
         self._orphans: set[int] = set()  # numbers of workers whose dispatcher has died
-        self._owned = _Owned(STARTERS[service.start_method](service.threads, service.io_threads))
-        self._end = weakref.finalize(self, self._owned.end)
+        self._resources = _Resources(STARTERS[settings.start_method](settings.threads, settings.io_threads))
+        self._end = weakref.finalize(self, self._resources.end)
         _pools.add(self)
 
-    def ready(self, root: Node) -> list[Worker]:
-        """The workers, which have the graph below `root`; the first call starts them.
+    def ready(self, root: Node) -> list[WorkerHandle]:
+        """The workers, which have the graph of `root`. The first call starts them.
 
         Raises:
             ArgumentTypeError: something in the graph cannot be sent to them.
         """
         self._check_owner()
-        if not self._owned.workers:
-            self._make(root)
+        if not self._resources.workers:
+            self._create(root)
         self._start_missing()
-        return self._owned.workers
+        return self._resources.workers
 
-    def begin(self, program: Program) -> None:
-        """Says what is run next; then the workers get their orders."""
-        self._program = program
-        if self._owned.dispatcher is not None:
-            self._owned.dispatcher.deaths = 0
-            self._owned.dispatcher.begin(program)
+    def begin(self, request: DispatchRequest) -> None:
+        """Announces the next run to the dispatcher, before the workers get their requests."""
+        self._request = request
+        if self._resources.dispatcher is not None:
+            self._resources.dispatcher.deaths = 0
+            self._resources.dispatcher.begin(request)
 
-    def listen(self, waited_for: Sequence[Worker]) -> list[Worker]:
-        """Waits until some worker has something to say, and takes it; those that have died instead are returned.
+    def listen(self, handles: Sequence[WorkerHandle]) -> list[WorkerHandle]:
+        """Waits until one of `handles` has a message in its inbox, or until a worker has died.
+
+        Returns:
+            The workers that have died.
 
         Raises:
-            WorkerError: a worker could not begin, or all have been silent for too long.
+            WorkerError: a worker cannot run, or none has sent anything for too long.
         """
         self._check_owner()
 
-        def heard() -> list[Worker] | None:
-            dead = _heard(waited_for)
-            return dead if dead or any(worker.inbox for worker in waited_for) else None
+        def check() -> list[WorkerHandle] | None:
+            dead = _collect(handles)
+            return dead if dead or any(handle.inbox for handle in handles) else None
 
-        if (dead := heard()) is not None:  # mostly it is there already
+        if (dead := check()) is not None:  # mostly the next message has arrived already
             return dead
-        for worker in self._owned.workers:
-            worker.tell()
-        return self._waiting.until(heard, lambda: self._slept(waited_for))
+        for handle in self._resources.workers:
+            handle.notify()
+        return self._spin_wait.wait(check, lambda: self._sleep(handles))
 
-    def _slept(self, waited_for: Sequence[Worker]) -> list[Worker]:
-        """As `listen`, for the system to wake this process."""
-        poll = select.poll()
-        for worker in self._owned.workers:
-            poll.register(worker, select.POLLIN if worker.tell() else select.POLLIN | select.POLLOUT)
-        dispatcher = self._owned.dispatcher
-        if dispatcher is not None:
-            poll.register(dispatcher, 0)  # its end
-        timeout = self._service.timeout
-        answered = {fd for fd, _ in poll.poll(None if timeout is None else min(timeout * 1000, 2**31 - 1))}
-        if timeout is not None and not answered:
-            raise _silent(waited_for, timeout)
-        if dispatcher is not None and dispatcher.fileno() in answered:
-            self._replace_dispatcher(dispatcher)
-            return self._owned.workers
-        return _heard(worker for worker in self._owned.workers if worker.fileno() in answered)
-
-    def replace(self, worker: Worker, doing: str) -> None:
+    def replace(self, handle: WorkerHandle, doing: str) -> None:
         """Starts a new process in place of one that has died while it made `doing`.
 
         Raises:
-            WorkerError: the same element has ended it too often.
+            WorkerError: too many processes have died at this element.
         """
-        death = worker.end(self._owned.starter)
-        if worker.number in self._orphans:
-            self._orphans.discard(worker.number)
+        death = handle.end(self._resources.starter)
+        if handle.number in self._orphans:
+            self._orphans.discard(handle.number)
         else:
-            if self._owned.dispatcher is not None:
-                self._owned.dispatcher.progress |= worker.progress
-            note = worker.note() if worker.deaths > 1 else ""  # else it is of an earlier run
-            worker.deaths = 1 if worker.progress else worker.deaths + 1
-            said = f"worker {worker.number} (process {worker.pid}) {death}, while it made {doing}"
-            _bear(worker.deaths, f"{said}, in {note}" if note else said)
-        self._start(worker)
+            if self._resources.dispatcher is not None:
+                self._resources.dispatcher.progress |= handle.progress
+            note = handle.crash_note() if handle.deaths > 1 else ""  # else the note is of an earlier run
+            handle.deaths = 1 if handle.progress else handle.deaths + 1
+            message = f"worker {handle.number} (process {handle.pid}) {death}, while it made {doing}"
+            _report_death(handle.deaths, f"{message}, in {note}" if note else message)
+        self._start(handle)
 
     def distrust(self) -> None:
-        """After an interrupt, which may have cut a message in two: the next run begins with new processes."""
-        for worker in self._owned.workers:
-            worker.broken = True
+        """Starts new processes for the next run: an interrupt may have cut a message in two."""
+        for handle in self._resources.workers:
+            handle.broken = True
 
-    def close(self) -> None:
-        """Ends all processes, and waits until they have ended."""
-        self._end()
-
-    def _make(self, root: Node) -> None:
-        """Writes the graph, and makes the places for processes."""
-        owned, service = self._owned, self._service
-        self._check_memory()
-        owned.parcel = write_parcel((root, service.init), root)
-        if any(node.op.boundary is Boundary.ONE_PROCESS for node in walk(root)):
-            owned.dispatcher = Dispatcher()
-        owned.workers += [
-            Worker(number, self._arena, service.prefetch, stacks=service.timeout is not None)
-            for number in range(service.workers)
-        ]
-
-    def _start_missing(self) -> None:
-        """Starts all processes, or those that an error or an interrupt has kept from being started again."""
-        owned = self._owned
-        if owned.dispatcher is not None and not owned.dispatcher.running:
-            for worker in owned.workers:
-                if worker.running:
-                    worker.end(owned.starter)
-            owned.dispatcher.start(owned.starter, owned.parcel)
-        for worker in owned.workers:
-            if worker.running and (worker.broken or worker.number in self._orphans):
-                worker.end(owned.starter)
-            if not worker.running:
-                self._start(worker)
-        self._orphans.clear()
-
-    def _start(self, worker: Worker) -> None:
-        owned = self._owned
-        worker.start(owned.starter, owned.parcel, owned.dispatcher)
-
-    def _replace_dispatcher(self, dispatcher: Dispatcher) -> None:
-        """Starts a new one; the workers, which hang on the old one, are to be replaced too."""
-        owned = self._owned
-        progress = dispatcher.progress or any(worker.progress for worker in owned.workers)
-        death = dispatcher.end(owned.starter)
-        dispatcher.deaths = 1 if progress else dispatcher.deaths + 1
-        _bear(dispatcher.deaths, f"the process that runs what stands before `dispatch` {death}")
-        dispatcher.start(owned.starter, owned.parcel)
-        if self._program is not None:
-            dispatcher.begin(self._program)
-        self._orphans.update(worker.number for worker in owned.workers)
-
-    def tell_crowded(self) -> None:
-        """Says, once, that an element has come without the shared memory, because that is full."""
-        if self._arena and not self._told_crowded:
-            self._told_crowded = True
+    def warn_of_full_memory(self) -> None:
+        """Logs, once, that an element has arrived without shared memory because that is full."""
+        if self._arena_bytes and not self._warned_of_full_memory:
+            self._warned_of_full_memory = True
             log.warning(
                 "the elements that are kept fill what `memory` allows to share, so others come by a slower way; "
                 "allow more, or keep copies of the parts that are needed"
             )
 
+    def close(self) -> None:
+        """Ends all processes, and waits until they have ended."""
+        self._end()
+
     def disown(self) -> None:
-        self._owned.disown()
+        self._resources.disown()
+
+    def _sleep(self, handles: Sequence[WorkerHandle]) -> list[WorkerHandle]:
+        """As `listen`, but the system wakes this process."""
+        poll = select.poll()
+        for handle in self._resources.workers:
+            poll.register(handle, select.POLLIN if handle.notify() else select.POLLIN | select.POLLOUT)
+        dispatcher = self._resources.dispatcher
+        if dispatcher is not None:
+            poll.register(dispatcher, 0)  # its end
+        timeout = self._settings.timeout
+        ready = {fd for fd, _ in poll.poll(None if timeout is None else min(timeout * 1000, 2**31 - 1))}
+        if timeout is not None and not ready:
+            raise _timeout_error(handles, timeout)
+        if dispatcher is not None and dispatcher.fileno() in ready:
+            self._replace_dispatcher(dispatcher)
+            return self._resources.workers
+        return _collect(handle for handle in self._resources.workers if handle.fileno() in ready)
+
+    def _create(self, root: Node) -> None:
+        """Writes the graph, and creates a handle for each process."""
+        resources, settings = self._resources, self._settings
+        self._check_memory()
+        resources.graph_file = write_graph_file((root, settings.init), root)
+        if any(node.op.boundary is Boundary.ONE_PROCESS for node in walk(root)):
+            resources.dispatcher = DispatcherHandle()
+        resources.workers += [
+            WorkerHandle(number, self._arena_bytes, settings.prefetch, stacks=settings.timeout is not None)
+            for number in range(settings.workers)
+        ]
+
+    def _start_missing(self) -> None:
+        """Starts the processes that do not run: all of them at first, later those that an error has ended."""
+        resources = self._resources
+        if resources.dispatcher is not None and not resources.dispatcher.running:
+            for handle in resources.workers:
+                if handle.running:
+                    handle.end(resources.starter)
+            resources.dispatcher.start(resources.starter, resources.graph_file)
+        for handle in resources.workers:
+            if handle.running and (handle.broken or handle.number in self._orphans):
+                handle.end(resources.starter)
+            if not handle.running:
+                self._start(handle)
+        self._orphans.clear()
+
+    def _start(self, handle: WorkerHandle) -> None:
+        resources = self._resources
+        handle.start(resources.starter, resources.graph_file, resources.dispatcher)
+
+    def _replace_dispatcher(self, dispatcher: DispatcherHandle) -> None:
+        """Starts a new dispatcher. All workers were connected to the old one, so they have to be replaced too."""
+        resources = self._resources
+        progress = dispatcher.progress or any(handle.progress for handle in resources.workers)
+        death = dispatcher.end(resources.starter)
+        dispatcher.deaths = 1 if progress else dispatcher.deaths + 1
+        _report_death(dispatcher.deaths, f"the process that runs what stands before `dispatch` {death}")
+        dispatcher.start(resources.starter, resources.graph_file)
+        if self._request is not None:
+            dispatcher.begin(self._request)
+        self._orphans.update(handle.number for handle in resources.workers)
 
     def _check_owner(self) -> None:
-        if os.getpid() != self._owned.owner:
+        if os.getpid() != self._resources.owner:
             raise LoaderError("the workers of a loader belong to the process that made it; make a loader in this one")
 
     def _check_memory(self) -> None:
-        if not self._arena:
+        if not self._arena_bytes:
             return
-        size = self._arena * self._service.workers
+        size = self._arena_bytes * self._settings.workers
         try:
-            fd = shared_memory(size)
+            fd = create_shared_memory(size)
             try:
-                mmap.mmap(fd, size).close()  # there may be a limit on what a process maps
+                mmap.mmap(fd, size).close()  # the address space may be limited
             finally:
                 os.close(fd)
         except OSError as error:
-            self._arena = 0
+            self._arena_bytes = 0
             log.warning("elements come from the workers by a slower way, for there is no shared memory: %s", error)
 
 
@@ -244,26 +257,27 @@ _pools: weakref.WeakSet[Pool] = weakref.WeakSet()
 os.register_at_fork(after_in_child=_disown)
 
 
-def _heard(workers: Iterable[Worker]) -> list[Worker]:
-    """Takes what has come from workers; those that have died."""
-    dead: list[Worker] = []
-    for worker in workers:
+def _collect(handles: Iterable[WorkerHandle]) -> list[WorkerHandle]:
+    """Puts what has arrived into the inboxes; returns the workers that have died."""
+    dead: list[WorkerHandle] = []
+    for handle in handles:
         try:
-            worker.hear()
+            handle.collect()
         except GoneError:
-            dead.append(worker)
+            dead.append(handle)
     return dead
 
 
-def _bear(deaths: int, said: str) -> None:
-    """Warns of a death, which is mended; too many in one place are an error."""
-    if deaths >= TRIES:
-        raise WorkerError(f"{said}; it has died there {deaths} times, so it is not started again")
-    warn(f"{said}; it is started again from there, nothing is lost", WorkerWarning)
+def _report_death(deaths: int, message: str) -> None:
+    """Warns of a death, or raises an error if too many processes have died in this place."""
+    if deaths >= MAX_DEATHS:
+        raise WorkerError(f"{message}; it has died there {deaths} times, so it is not started again")
+    warn(f"{message}; it is started again from there, nothing is lost", WorkerWarning)
 
 
-def _silent(workers: Iterable[Worker], seconds: float) -> WorkerError:
-    said = [
-        f"worker {one.number} (process {one.pid}) is here:\n{one.stack() or 'still at its start'}" for one in workers
+def _timeout_error(handles: Iterable[WorkerHandle], seconds: float) -> WorkerError:
+    stacks = [
+        f"worker {handle.number} (process {handle.pid}) is here:\n{handle.stack() or 'still at its start'}"
+        for handle in handles
     ]
-    return WorkerError(f"no element has come for {seconds:g} seconds, which is the `timeout`; " + "\n".join(said))
+    return WorkerError(f"no element has come for {seconds:g} seconds, which is the `timeout`; " + "\n".join(stacks))

@@ -1,48 +1,48 @@
-"""How many finished elements a worker keeps ready."""
+"""`PrefetchLimit`: how many finished elements a worker keeps ready."""
 
 from __future__ import annotations
 
 
-class Backlog:
-    """The elements that the consumer has not taken.
+class PrefetchLimit:
+    """Counts the elements that the consumer has not taken yet, and limits them.
 
-    Two are enough while elements are made as evenly as they are taken. Where many come at once, of a shuffled window,
-    say, and then none for long, a worker that waits for its consumer will be waited for soon. So whenever the consumer
-    has taken all, though the worker had stood still before, twice as many may wait from then on.
+    Two are enough if elements are produced as evenly as they are consumed. A windowed shuffle, however, produces many
+    at once and then none for a while: if its worker waits for the consumer, the consumer soon waits for the worker. So
+    the limit doubles whenever the consumer has taken all elements although the worker had reached the limit.
 
     Args:
-        prefetch: how many may wait, if the user has said so.
+        prefetch: a fixed limit, or None to adapt it.
 
     Attributes:
-        waiting: how many there are.
+        waiting: elements that the consumer has not taken yet.
     """
 
-    FIRST, MOST = 2, 64
-    BYTES = 2**25
-    """Beyond which more elements are not for the better: to have them ready, memory leaves the cache."""
+    MIN_ELEMENTS, MAX_ELEMENTS = 2, 64
+    MAX_BYTES = 2**25
+    """More bytes do not pay: the elements would no longer fit into the processor's cache."""
 
     def __init__(self, prefetch: int | None) -> None:
         self.waiting = 0
-        self._limit = prefetch or self.FIRST
-        self._grows = prefetch is None
-        self._stood = False
-        self._bytes = 0  # of the largest
+        self._limit = prefetch or self.MIN_ELEMENTS
+        self._adapts = prefetch is None
+        self._was_full = False
+        self._largest_bytes = 0
 
     def is_full(self) -> bool:
-        """Whether no more is to be made now."""
+        """Whether the worker has to wait for the consumer."""
         return self.waiting >= self._limit
 
-    def made(self, nbytes: int) -> None:
-        """One more waits."""
+    def add(self, nbytes: int) -> None:
+        """Counts one finished element."""
         self.waiting += 1
-        self._bytes = max(self._bytes, nbytes)
-        self._stood |= self.is_full()
+        self._largest_bytes = max(self._largest_bytes, nbytes)
+        self._was_full |= self.is_full()
 
-    def took(self, count: int) -> None:
-        """The consumer has taken so many."""
+    def remove(self, count: int) -> None:
+        """Counts elements that the consumer has taken."""
         self.waiting -= count
-        if self._grows and self._stood and not self.waiting:
-            more = min(2 * self._limit, self.MOST)
-            if more * self._bytes <= self.BYTES:
-                self._limit = more
-            self._stood = False
+        if self._adapts and self._was_full and not self.waiting:
+            doubled = min(2 * self._limit, self.MAX_ELEMENTS)
+            if doubled * self._largest_bytes <= self.MAX_BYTES:
+                self._limit = doubled
+            self._was_full = False

@@ -1,54 +1,62 @@
-"""What a worker and its owner say to each other: the heads of messages.
+"""The messages between a worker and its owner.
 
     owner to worker                          worker to owner
-    Begin(...)                 once          ("ready",) or ("broken", doing, sizes)         begun, or not
-    Order(...)                 a run         ("step", run, shard, cursor, places, sizes)    an element
-    ("took", count, offsets)   go on         ("ended", run, shard, leftover, (), sizes)     a shard's end
-    ("stop",)                  end the run   ("failed", run, sizes)                         the end, by an error
+    WorkerSettings(...)        once          ("ready",) or ("broken", doing, sizes)         the worker can run, or not
+    RunRequest(...)            each run      ("step", run, shard, cursor, places, sizes)    an element
+    ("took", count, offsets)   go on         ("ended", run, shard, leftover, (), sizes)     the end of a shard
+    ("stop",)                  end the run   ("failed", run, sizes)                         an error ends the run
 
-A body is what `bundled` makes, of parts that have the `sizes` at the end of its head. Where there are `places`, the
-first part alone is sent: the others, which are memory for `unpack`, lie at those places of the arena.
+A body holds one packed element, whose parts have the `sizes` that stand last in the head. If a message has `places`,
+its body is the stream alone, and the regions of the element lie at these places of the arena. Heads of elements stay
+plain tuples: pickling a named tuple takes several times as long.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple, cast
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, TypeAlias, cast
 
+from ...core.cursor import Json
 from ...core.graph import Node
-from ...plan.plan import Plan, Position
-from ..transport.bundle import unbundled
+from ...plan.plan import Plan
+from ..merge import Assignment
 from ..transport.channel import Message
-from ..transport.remote_error import Failure
+from ..transport.packing import unpack_body
+from ..transport.remote_error import RemoteFailure
 
-Place = tuple[int, int]
+ArenaPlace: TypeAlias = tuple[int, int]
 """A region of the arena: offset and bytes."""
-Sizes = tuple[int, ...]
-"""Of the parts of a body: bytes."""
-Bundle = tuple[bytes, Sizes]
-"""A body and its sizes: what one worker has packed and another is to unpack."""
+Sizes: TypeAlias = tuple[int, ...]
+"""The bytes of each part of a body."""
+PackedBody: TypeAlias = tuple[bytes, Sizes]
+"""A body and its sizes, to be unpacked by another worker."""
+ItemHead: TypeAlias = tuple[Literal["step", "ended"], int, int, Json, Sequence[ArenaPlace], Sizes]
+"""An element or the end of a shard: kind, run, shard, cursor (or the leftover's), places, sizes."""
+TakenHead: TypeAlias = tuple[Literal["took"], int, list[int]]
+"""What the consumer has taken: kind, number of elements, offsets of regions that are free again."""
 
 
-class Begin(NamedTuple):
-    """What a worker has to know at its beginning.
+class WorkerSettings(NamedTuple):
+    """What a worker needs to know before its first run.
 
     Attributes:
         number: of the worker.
-        prefetch: how many finished elements may wait for the consumer; None for as many as are of use.
-        arena: bytes of the arena; 0 where there is none.
-        held: regions that the consumer has from a process before this one.
-        stacks: whether it is to write stacks when asked for them.
-        dispatched: whether another process runs what stands before `dispatch`.
+        prefetch: how many finished elements may wait for the consumer; None to adapt it.
+        arena_bytes: the size of the arena; 0 if there is none.
+        leased: regions that the consumer still has from an earlier process.
+        stacks: whether it writes its stacks on request.
+        dispatched: whether another process runs the operators before `dispatch`.
     """
 
     number: int
     prefetch: int | None
-    arena: int
-    held: list[Place]
+    arena_bytes: int
+    leased: list[ArenaPlace]
     stacks: bool
     dispatched: bool = False
 
 
-class Terms(NamedTuple):
+class PlanArguments(NamedTuple):
     """What makes a plan of the graph."""
 
     seed: int
@@ -56,52 +64,46 @@ class Terms(NamedTuple):
     world_size: int
     shards: int
 
+    def plan(self, root: Node) -> Plan:
+        seed, rank, world_size, shards = self
+        return Plan(root, seed=seed, rank=rank, world_size=world_size, workers=0, shards=shards or None)
 
-class Program(NamedTuple):
-    """What a dispatcher runs."""
+
+class DispatchRequest(NamedTuple):
+    """What the dispatcher runs."""
 
     run: int
-    terms: Terms
+    arguments: PlanArguments
     epoch: int
 
 
-class Order(NamedTuple):
-    """What to run, and from where on.
+class RunRequest(NamedTuple):
+    """What a worker runs.
 
     Attributes:
-        run: its number, which comes back with each answer.
-        terms: of the plan.
+        run: its number, which each answer repeats.
+        arguments: of the plan.
         epoch: the pass over the data.
-        position: where this worker's part begins.
-        worker, workers: which share of the rank's part.
-        given: of an indexed pipe, how many elements of this share have come.
-        waiting: elements that have come from a process before this one and are not taken.
-        leftovers: None for the shards themselves; for the tail, the rows of those shards that had theirs at hand.
-        careful: note each row before it is run, to learn which one ends the process.
+        assignment: what of the plan to run, and where to start.
+        waiting: elements that an earlier process has sent and the consumer has not taken.
+        leftovers: for the tail, the packed rows of shards that had theirs at hand.
+        careful: whether to note each row before it runs, to learn which one ends the process.
     """
 
     run: int
-    terms: Terms
+    arguments: PlanArguments
     epoch: int
-    position: Position
-    worker: int
-    workers: int
-    given: int = 0
-    waiting: int = 0
-    leftovers: dict[int, Bundle] | None = None
-    careful: bool = False
+    assignment: Assignment
+    waiting: int
+    leftovers: dict[int, PackedBody]
+    careful: bool
 
 
-def plan_of(root: Node, terms: Terms) -> Plan:
-    seed, rank, world_size, shards = terms
-    return Plan(root, seed=seed, rank=rank, world_size=world_size, workers=0, shards=shards or None)
+def unpack_message(message: Message) -> object:
+    """The content of a message that came without the arena."""
+    return unpack_body(message.body, cast("Sizes", message.head[-1]))
 
 
-def content(message: Message) -> object:
-    """What the body of a message holds that came without the arena."""
-    return unbundled(message.body, cast("Sizes", message.head[-1]))
-
-
-def failure(message: Message) -> BaseException:
+def unpack_error(message: Message) -> BaseException:
     """The error that a message brings."""
-    return cast("Failure", content(message)).error()
+    return cast("RemoteFailure", unpack_message(message)).to_exception()

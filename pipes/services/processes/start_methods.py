@@ -1,4 +1,4 @@
-"""The ways to start a worker process. None imports the user's `__main__`."""
+"""The ways to start a worker process. None of them imports the user's `__main__`."""
 
 from __future__ import annotations
 
@@ -15,14 +15,24 @@ from collections.abc import Callable, Generator, Sequence
 from typing import NamedTuple, Protocol, cast
 
 from ...errors import WorkerError
-from .fork_server import GRACE, INTERRUPTS, Role, die_with_parent, end_all, ended, flush, ignore_interrupts, run
+from .fork_server import (
+    GRACE_SECONDS,
+    INTERRUPTS,
+    Role,
+    die_with_parent,
+    flush,
+    ignore_interrupts,
+    kill_and_wait,
+    run,
+    wait_or_kill,
+)
 
 
 class Death(NamedTuple):
     """How a process ended.
 
     Attributes:
-        code: its exit status; the negative number of the signal that killed it; None where that is not known.
+        code: its exit status, or the negative number of the signal that killed it; None if it is not known.
         peak: the most bytes of memory that it had in use.
     """
 
@@ -41,25 +51,29 @@ class Death(NamedTuple):
 
 
 class Starter(Protocol):
-    """Starts processes, and ends them.
+    """Starts processes, and ends them."""
 
-    `start` makes a process for a role. The descriptors that it hands over stay the caller's; `own` is one that the
-    process must not keep open. `close` is called when all know that they are to end, and returns when they have.
-    `disown` is called in a copy of this process, made by a fork, whose processes they are not.
-    """
+    def start(self, role: Role, fds: Sequence[int], own: int) -> int:
+        """Starts a process, which gets copies of `fds` and must not keep `own` open."""
+        ...
 
-    def start(self, role: Role, fds: Sequence[int], own: int) -> int: ...
     def end(self, pid: int) -> Death: ...
-    def close(self) -> None: ...
-    def disown(self) -> None: ...
+
+    def close(self) -> None:
+        """Waits until all processes have ended. They have been told to end."""
+        ...
+
+    def disown(self) -> None:
+        """Forgets all processes, in a forked copy of this process that is not their parent."""
+        ...
 
 
 class ForkServer:
-    """Workers are forked by a process that has no threads and has imported what they need.
+    """Has workers forked by a process that has no threads and has imported what they need.
 
     Args:
-        threads: of the libraries that calculate, in each worker.
-        io_threads: of Arrow's readers, in each worker.
+        threads: threads of numeric libraries in each worker.
+        io_threads: threads of Arrow's readers in each worker.
     """
 
     def __init__(self, threads: int, io_threads: int) -> None:
@@ -67,37 +81,38 @@ class ForkServer:
         with theirs:
             command = f"from feedpipe.services.processes.fork_server import main; main({theirs.fileno()})"
             self._server = _interpreter(command, [theirs.fileno()], threads, io_threads)
-        self._asked = 0
+        self._requests = 0
 
     def start(self, role: Role, fds: Sequence[int], own: int) -> int:
-        # Imported once, before the fork: what this process has found that its pipes need.
+        # The server imports once what this process has imported for its pipes.
         preload: list[str] = [name for name in ("pyarrow", "pyarrow.fs") if name in sys.modules]
-        return cast("int", self._ask((role, preload), fds))
+        return cast("int", self._send((role, preload), fds))
 
     def end(self, pid: int) -> Death:
-        return Death(*cast("tuple[int | None, int]", self._ask(pid, ())))
+        return Death(*cast("tuple[int | None, int]", self._send(pid, ())))
 
     def close(self) -> None:
         with self._control:
             self._control.shutdown(socket.SHUT_WR)
-            # It closes its end by ending. `Popen.wait` with a timeout would sleep and look, again and again.
-            ended = select.poll()
-            ended.register(self._control, select.POLLIN)
-            if not ended.poll(GRACE * 3000):
+            # The server closes its end when it ends. `Popen.wait` with a timeout would check at intervals.
+            end = select.poll()
+            end.register(self._control, select.POLLIN)
+            if not end.poll(GRACE_SECONDS * 3000):
                 self._server.kill()
         self._server.wait()
 
     def disown(self) -> None:
         self._control.close()
-        self._server.returncode = 0  # no child of this process
+        self._server.returncode = 0  # not a child of this process
 
-    def _ask(self, what: tuple[Role, list[str]] | int, fds: Sequence[int]) -> object:
-        self._asked += 1
+    def _send(self, request: tuple[Role, list[str]] | int, fds: Sequence[int]) -> object:
+        """Sends a request, and waits for its answer."""
+        self._requests += 1
         try:
-            socket.send_fds(self._control, [pickle.dumps((self._asked, what))], fds)
+            socket.send_fds(self._control, [pickle.dumps((self._requests, request))], fds)
             while answer := self._control.recv(4096):
                 number, result = pickle.loads(answer)
-                if number == self._asked:  # else it answers a call that an interrupt has ended
+                if number == self._requests:  # else it answers a request that an interrupt has cut short
                     return result
         except ConnectionError:
             pass
@@ -106,14 +121,14 @@ class ForkServer:
 
 
 class Spawn:
-    """Each worker is an interpreter of its own."""
+    """Starts an interpreter for each worker."""
 
     def __init__(self, threads: int, io_threads: int) -> None:
         self._threads = threads, io_threads
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
     def start(self, role: Role, fds: Sequence[int], own: int) -> int:
-        call = f"run_alone({role!r}, {list(fds)!r}, {_to_die_with()})"
+        call = f"run_alone({role!r}, {list(fds)!r}, {_parent_to_die_with()})"
         command = f"from feedpipe.services.processes.fork_server import run_alone; {call}"
         process = _interpreter(command, fds, *self._threads)
         self._processes[process.pid] = process
@@ -121,30 +136,30 @@ class Spawn:
 
     def end(self, pid: int) -> Death:
         process = self._processes.pop(pid)
-        code, peak = ended(pid)
-        process.returncode = code or 0  # it has been waited for
+        code, peak = kill_and_wait(pid)
+        process.returncode = code or 0  # `Popen` must not wait for it again
         return Death(code, peak)
 
     def close(self) -> None:
-        end_all(set(self._processes))
+        wait_or_kill(set(self._processes))
         self.disown()
 
     def disown(self) -> None:
         while self._processes:
-            self._processes.popitem()[1].returncode = 0  # no child of this process
+            self._processes.popitem()[1].returncode = 0  # not a child of this process
 
 
 class Fork:
-    """Each worker is a copy of this process: at once there, and only safe while this process has no other threads."""
+    """Copies this process for each worker: fast, and safe only while this process has no other threads."""
 
     def __init__(self, threads: int, io_threads: int) -> None:
         self._threads = threads, io_threads
         self._pids: set[int] = set()
 
     def start(self, role: Role, fds: Sequence[int], own: int) -> int:
-        parent = _to_die_with()
-        flush()  # what waits to be written would be written by the copy as well
-        with _interrupts_held():
+        parent = _parent_to_die_with()
+        flush()  # else the copy would write buffered output as well
+        with _interrupts_blocked():
             pid = os.fork()
             if not pid:
                 try:
@@ -153,17 +168,17 @@ class Fork:
                     die_with_parent(parent)
                     _limit_threads(*self._threads)
                     run(role, fds)
-                finally:  # nothing gets out into the program that this is a copy of
+                finally:  # the copy never returns into the program
                     os._exit(1)
             self._pids.add(pid)
         return pid
 
     def end(self, pid: int) -> Death:
         self._pids.discard(pid)
-        return Death(*ended(pid))
+        return Death(*kill_and_wait(pid))
 
     def close(self) -> None:
-        end_all(self._pids)
+        wait_or_kill(self._pids)
 
     def disown(self) -> None:
         self._pids.clear()
@@ -172,19 +187,17 @@ class Fork:
 STARTERS: dict[str, Callable[[int, int], Starter]] = {"forkserver": ForkServer, "spawn": Spawn, "fork": Fork}
 
 
-def _to_die_with() -> int:
-    """This process, for one that it is about to start; 0 outside the main thread, where the system means the thread."""
+def _parent_to_die_with() -> int:
+    """The parent for `die_with_parent`; 0 outside the main thread, whose end the system would take for the parent's."""
     return os.getpid() if threading.current_thread() is threading.main_thread() else 0
 
 
 def _interpreter(command: str, fds: Sequence[int], threads: int, io_threads: int) -> subprocess.Popen[bytes]:
-    """A new interpreter that finds what this one finds, and runs `command`."""
+    """Runs `command` in a new interpreter that has the `sys.path` of this one."""
     flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    path = [
-        entry for entry in cast("list[object]", sys.path) if isinstance(entry, str)
-    ]  # Python, too, skips the others
+    path = [entry for entry in cast("list[object]", sys.path) if isinstance(entry, str)]  # Python skips the others, too
     code = f"import sys; sys.path[:] = {path!r}; {command}"
-    with _interrupts_held():
+    with _interrupts_blocked():
         return subprocess.Popen(
             [sys.executable, *flags, "-c", code],
             pass_fds=fds,
@@ -194,8 +207,8 @@ def _interpreter(command: str, fds: Sequence[int], threads: int, io_threads: int
 
 
 @contextlib.contextmanager
-def _interrupts_held() -> Generator[None]:
-    """Ctrl-C waits meanwhile, and is held in a process started here until that decides to ignore it."""
+def _interrupts_blocked() -> Generator[None]:
+    """Delays Ctrl-C meanwhile; a process that starts here inherits that until it ignores Ctrl-C."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTS)
     try:
         yield
@@ -209,7 +222,7 @@ def _thread_variables(threads: int, io_threads: int) -> dict[str, str]:
 
 
 def _limit_threads(threads: int, io_threads: int) -> None:
-    """For a copy of this process, in which libraries are loaded already."""
+    """Limits the threads of a copy of this process, which has loaded its libraries already."""
     os.environ.update(_thread_variables(threads, io_threads))
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(threads)

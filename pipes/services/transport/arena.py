@@ -1,7 +1,7 @@
-"""The memory through which one worker's elements travel.
+"""The arena: shared memory through which the elements of one worker travel.
 
-The worker chooses where an element goes, since it knows the size; the consumer makes arrays right on that memory, and
-says when the last of them is gone. The file is sparse: only what was written to takes memory.
+The worker chooses the place of an element, since it knows the size. The consumer makes arrays directly on that memory,
+and reports when the last of them is gone. The file is sparse: a page takes memory once it is written to.
 """
 
 from __future__ import annotations
@@ -15,44 +15,44 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
-PAGE = mmap.PAGESIZE
-NOTE = PAGE
-"""Bytes at the beginning in which the worker notes what it is about to do."""
+PAGE_BYTES = mmap.PAGESIZE
+NOTE_BYTES = PAGE_BYTES
+"""The beginning of the arena, where the worker notes what it is about to run."""
 
 
-def rounded(size: int) -> int:
-    """The bytes that `size` bytes take: whole pages, and few different sizes, so that freed regions fit again."""
-    step = max(PAGE, 1 << max(0, size.bit_length() - 5))
+def rounded_bytes(size: int) -> int:
+    """The bytes that a region of `size` bytes takes: whole pages, in few different sizes, so that holes fit again."""
+    step = max(PAGE_BYTES, 1 << max(0, size.bit_length() - 5))
     return -(-size // step) * step
 
 
 class Arena:
-    """The worker's side: finds room for elements, the lowest first, so that the same pages are used again.
+    """The worker's side. It reserves the lowest free memory, so that the same pages are used again.
 
     Args:
         fd: the shared memory.
         size: its bytes.
-        held: regions that the consumer still has from a worker before this one: offset and bytes.
+        leased: regions that the consumer still has from an earlier worker: offset and bytes.
     """
 
-    def __init__(self, fd: int, size: int, held: Iterable[tuple[int, int]]) -> None:
+    def __init__(self, fd: int, size: int, leased: Iterable[tuple[int, int]]) -> None:
         self._map = mmap.mmap(fd, size)
         self._memory = memoryview(self._map)
-        self._taken = {offset: rounded(count) for offset, count in sorted(held)}
-        ends = [NOTE, *(offset + taken for offset, taken in self._taken.items())]
-        # From where to where nothing is taken. What is kept for long lies side by side, so there are few of them.
-        self._holes = list(zip(ends, [*self._taken, size], strict=True))
+        self._reserved = {offset: rounded_bytes(count) for offset, count in sorted(leased)}
+        ends = [NOTE_BYTES, *(offset + count for offset, count in self._reserved.items())]
+        # Start and end of each free range. Regions that are kept for long lie side by side, so there are few ranges.
+        self._holes = list(zip(ends, [*self._reserved, size], strict=True))
 
     @property
-    def room(self) -> int:
+    def capacity(self) -> int:
         """The bytes of the largest element that could ever fit."""
-        return len(self._map) - NOTE
+        return len(self._map) - NOTE_BYTES
 
     def reserve(self, sizes: Iterable[int]) -> list[int] | None:
-        """The offsets of regions of these sizes, or None where there is no room now for all of them."""
+        """The offsets of regions of these sizes, or None if there is no room for all of them now."""
         offsets: list[int] = []
         for size in sizes:
-            offset = self._reserve(rounded(size))
+            offset = self._reserve(rounded_bytes(size))
             if offset is None:
                 for reserved in offsets:
                     self.free(reserved)
@@ -61,33 +61,33 @@ class Arena:
         return offsets
 
     def _reserve(self, size: int) -> int | None:
-        for at, (start, stop) in enumerate(self._holes):
+        for i, (start, stop) in enumerate(self._holes):
             if stop - start >= size:
-                self._holes[at : at + 1] = [(start + size, stop)] if stop - start > size else []
-                self._taken[start] = size
+                self._holes[i : i + 1] = [(start + size, stop)] if stop - start > size else []
+                self._reserved[start] = size
                 return start
         return None
 
     def free(self, offset: int) -> None:
-        start, stop = offset, offset + self._taken.pop(offset)
-        at = bisect(self._holes, (start, stop))
-        left = [hole for hole in self._holes[at - 1 : at] if hole[1] == start]
-        right = [hole for hole in self._holes[at : at + 1] if hole[0] == stop]
+        start, stop = offset, offset + self._reserved.pop(offset)
+        i = bisect(self._holes, (start, stop))
+        left = [hole for hole in self._holes[i - 1 : i] if hole[1] == start]
+        right = [hole for hole in self._holes[i : i + 1] if hole[0] == stop]
         joined = [*left, (start, stop), *right]
-        self._holes[at - len(left) : at + len(right)] = [(joined[0][0], joined[-1][1])]
+        self._holes[i - len(left) : i + len(right)] = [(joined[0][0], joined[-1][1])]
 
     def region(self, offset: int, size: int) -> memoryview:
         return self._memory[offset : offset + size]
 
     def note(self, text: bytes) -> None:
         """Leaves a note that survives this process."""
-        text = text[: NOTE - 2]
+        text = text[: NOTE_BYTES - 2]
         self._memory[2 : 2 + len(text)] = text
         self._memory[:2] = len(text).to_bytes(2, "little")
 
 
 class _Lease(weakref.ref[Any]):
-    """Watches a region that was handed over."""
+    """Watches a region that the consumer uses."""
 
     __slots__ = ("offset", "size")
     offset: int
@@ -95,32 +95,32 @@ class _Lease(weakref.ref[Any]):
 
 
 class Window:
-    """The consumer's side: hands over regions, and learns when nobody uses them any more."""
+    """The consumer's side. It leases regions, and knows when nobody uses them any more."""
 
     def __init__(self, fd: int, size: int) -> None:
         self._map = mmap.mmap(fd, size)
         self._leases: dict[int, _Lease] = {}
-        self._dead: deque[_Lease] = deque()  # appended to by the garbage collector, at any moment, in any thread
+        self._ended: deque[_Lease] = deque()  # the garbage collector appends to it at any moment, in any thread
 
     def lease(self, offset: int, size: int) -> ctypes.Array[ctypes.c_char]:
-        """The region; it is free again when the object returned, and with it each view of it, is gone."""
-        owner = _exporter(rounded(size)).from_buffer(self._map, offset)
-        lease = _Lease(owner, self._dead.append)
+        """The region. It is free again when the returned object, and so each view of it, is gone."""
+        owner = _exporter(rounded_bytes(size)).from_buffer(self._map, offset)
+        lease = _Lease(owner, self._ended.append)
         lease.offset, lease.size = offset, size
         self._leases[offset] = lease
         return owner
 
-    def freed(self) -> list[int]:
-        """Offsets of the regions that have become free since the last call."""
-        found: list[int] = []
-        while self._dead:
-            offset = self._dead.popleft().offset
+    def take_freed(self) -> list[int]:
+        """The offsets of regions that have become free since the last call."""
+        offsets: list[int] = []
+        while self._ended:
+            offset = self._ended.popleft().offset
             del self._leases[offset]
-            found.append(offset)
-        return found
+            offsets.append(offset)
+        return offsets
 
-    def held(self) -> list[tuple[int, int]]:
-        """Offset and size of the regions in use."""
+    def leased(self) -> list[tuple[int, int]]:
+        """Offset and bytes of each region in use."""
         return [(lease.offset, lease.size) for lease in self._leases.values()]
 
     def note(self) -> bytes:
@@ -130,5 +130,5 @@ class Window:
 
 @lru_cache(256)
 def _exporter(size: int) -> type[ctypes.Array[ctypes.c_char]]:
-    # A new object for each hand-over: a finalizer on a memoryview of the map would run while arrays still use it.
+    # Each lease needs an object of its own: a finalizer on a memoryview of the map would run while arrays still use it.
     return ctypes.c_char * size

@@ -1,4 +1,4 @@
-"""Arrow data that crosses from one process to another: in Arrow's stream format, written straight to its place.
+"""How Arrow data travels to another process: in Arrow's stream format, written directly to its place.
 
 Arrow's own pickling would send the whole table that a slice was cut from.
 """
@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-# Of these Arrow writes all the text that a slice was cut from, unless it is turned into the other kind and back.
-_VIEWS: dict[Any, Any] = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+# Of a slice of these types, Arrow writes the text of the whole array. A cast to the other type and back cuts it.
+_VIEW_TYPES: dict[Any, Any] = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
 
 
 class ArrowStream:
@@ -35,54 +35,54 @@ class ArrowStream:
                 writer.write_batch(batch)
 
 
-def reducer(place: Callable[[ArrowStream], tuple[object, ...]]) -> Callable[[Any], tuple[object, ...]]:
-    """What a pickler calls for all that Arrow holds; `place` keeps a stream and says where it will be."""
+def reducer(add: Callable[[ArrowStream], tuple[object, ...]]) -> Callable[[Any], tuple[object, ...]]:
+    """A pickle reducer for all Arrow data; `add` keeps a stream and returns the arguments to read it with."""
 
     def reduce(data: Any) -> tuple[object, ...]:
         if isinstance(data, pa.RecordBatch):
-            return batch_at, place(ArrowStream(data.schema, [data]))
+            return read_batch, add(ArrowStream(data.schema, [data]))
         if isinstance(data, pa.Table):
-            return table_at, place(ArrowStream(data.schema, data.to_batches()))
+            return read_table, add(ArrowStream(data.schema, data.to_batches()))
         if isinstance(data, pa.ChunkedArray):
             table = pa.Table.from_arrays([data], [""])
-            return chunked_at, place(ArrowStream(table.schema, table.to_batches()))
+            return read_chunked_array, add(ArrowStream(table.schema, table.to_batches()))
         batch = pa.RecordBatch.from_arrays([data], [""])
-        return array_at, place(ArrowStream(batch.schema, [batch]))
+        return read_array, add(ArrowStream(batch.schema, [batch]))
 
     return reduce
 
 
-def batch_at(memory: memoryview, start: int, size: int) -> pa.RecordBatch:
-    """The one batch of the stream at `start`; its columns are views of `memory`, and so they are below."""
-    return _opened(memory, start, size).read_next_batch()
+def read_batch(memory: memoryview, start: int, size: int) -> pa.RecordBatch:
+    """The only batch of the stream at `start`; like those of the functions below, its columns are views of `memory`."""
+    return _open_stream(memory, start, size).read_next_batch()
 
 
-def table_at(memory: memoryview, start: int, size: int) -> pa.Table:
-    return _opened(memory, start, size).read_all()
+def read_table(memory: memoryview, start: int, size: int) -> pa.Table:
+    return _open_stream(memory, start, size).read_all()
 
 
-def chunked_at(memory: memoryview, start: int, size: int) -> pa.ChunkedArray[Any]:
-    return table_at(memory, start, size).column(0)
+def read_chunked_array(memory: memoryview, start: int, size: int) -> pa.ChunkedArray[Any]:
+    return read_table(memory, start, size).column(0)
 
 
-def array_at(memory: memoryview, start: int, size: int) -> pa.Array[Any]:
-    return batch_at(memory, start, size).column(0)
+def read_array(memory: memoryview, start: int, size: int) -> pa.Array[Any]:
+    return read_batch(memory, start, size).column(0)
 
 
-def _opened(memory: memoryview, start: int, size: int) -> pa.RecordBatchStreamReader:
+def _open_stream(memory: memoryview, start: int, size: int) -> pa.RecordBatchStreamReader:
     return pa.ipc.open_stream(pa.py_buffer(memory[start : start + size]))
 
 
 def _cut(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with no more text than it shows."""
-    if not any(kind in _VIEWS for kind in batch.schema.types):
+    """The batch without text that it does not show."""
+    if not any(kind in _VIEW_TYPES for kind in batch.schema.types):
         return batch
-    columns = [_cut_view(column) if column.type in _VIEWS else column for column in batch.columns]
+    columns = [_cut_view(column) if column.type in _VIEW_TYPES else column for column in batch.columns]
     return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
 
 def _cut_view(column: Any) -> Any:
-    views = column.buffers()[1]  # of 16 bytes each, before the buffers with the text
+    views = column.buffers()[1]  # 16 bytes per value; the buffers with the text follow
     if views is None or views.size < 32 * len(column):
         return column
-    return column.cast(_VIEWS[column.type]).cast(column.type)
+    return column.cast(_VIEW_TYPES[column.type]).cast(column.type)

@@ -1,7 +1,7 @@
 """`Channel`: messages between two processes, over a socket.
 
-A message is a head, a small tuple of plain values, and a body, bytes that are sent as they lie. On the wire: the
-lengths of both, the head's pickle, the body. Both ends are ours, so to unpickle is safe here.
+A message has a head, a small tuple of plain values, and a body, bytes that are sent as they are. On the wire it is the
+lengths of both, the pickle of the head, and the body. Both processes are ours, so unpickling is safe.
 """
 
 from __future__ import annotations
@@ -10,39 +10,39 @@ import pickle
 import socket
 import struct
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
-from .spin_wait import Waiting
+from .spin_wait import SpinWait
 
 _LENGTHS = struct.Struct("<IQ")
-_CHUNK = 2**16  # bytes read at once
-_MOST = 1024  # buffers in one call, the least that POSIX systems allow
+_READ_BYTES = 2**16
+_MAX_BUFFERS = 1024  # in one call: the least that POSIX systems allow
 
-Head = tuple[object, ...]
+Head: TypeAlias = tuple[object, ...]
 
 
 class Message(NamedTuple):
-    """What arrived; the body can be written to."""
+    """A message that has arrived. Its body is writable."""
 
     head: Head
     body: memoryview
 
 
 class GoneError(Exception):
-    """The process at the other end is gone, whichever way it went."""
+    """The process at the other end has ended, or has closed its end."""
 
 
 class Channel:
-    """One end. `GoneError` says that the other is closed."""
+    """One end of a connection."""
 
     def __init__(self, end: socket.socket) -> None:
         self._socket = end
-        self._read = bytearray()  # bytes of messages that have not begun to be taken apart
-        self._head = 0
-        self._message: memoryview | None = None  # one that is being received
+        self._read = bytearray()  # bytes of messages that are not parsed yet
+        self._head_bytes = 0
+        self._message: memoryview | None = None  # head and body of the message that is being received
         self._filled = 0
         self._unsent = bytearray()
-        self._waiting = Waiting()
+        self._spin_wait = SpinWait()
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -51,11 +51,15 @@ class Channel:
         self._socket.close()
 
     def send(self, head: Head, body: Sequence[bytes | memoryview] = ()) -> None:
-        """Sends a message, and waits until it is on its way."""
-        views = [memoryview(part).cast("B") for part in (*_begin(head, body), *body)]
+        """Sends a message, and waits until the system has taken it.
+
+        Raises:
+            GoneError: the other end is closed.
+        """
+        views = [memoryview(part).cast("B") for part in (*_prefix(head, body), *body)]
         try:
             while views:
-                sent = self._socket.sendmsg(views[:_MOST])
+                sent = self._socket.sendmsg(views[:_MAX_BUFFERS])
                 while views and sent >= len(views[0]):
                     sent -= len(views.pop(0))
                 if sent:
@@ -64,12 +68,16 @@ class Channel:
             raise GoneError from None
 
     def post(self, head: Head, body: Sequence[bytes | memoryview] = ()) -> None:
-        """Sends a message as far as there is room on the way; `flush` sends the rest."""
-        self._unsent += b"".join((*_begin(head, body), *body))
+        """Sends a message without waiting; `flush` sends what the system does not take now."""
+        self._unsent += b"".join((*_prefix(head, body), *body))
         self.flush()
 
     def flush(self) -> bool:
-        """Sends what `post` could not, and says whether all is sent. A dead receiver is found by `receive`."""
+        """Sends what `post` has left over.
+
+        Returns:
+            Whether all of it is sent. If the receiver is gone, it is discarded, and `receive` reports that.
+        """
         while self._unsent:
             try:
                 sent = self._socket.send(self._unsent, socket.MSG_DONTWAIT)
@@ -81,17 +89,21 @@ class Channel:
         return True
 
     def receive(self, *, wait: bool = True) -> Message | None:
-        """The next message, or None where it is not here yet and `wait` is False."""
-        if wait:
-            return self._waiting.until(lambda: self.receive(wait=False), lambda: self._received(0))
-        return self._received(socket.MSG_DONTWAIT)
+        """The next message, or None if it has not arrived and `wait` is False.
 
-    def _received(self, flags: int) -> Message | None:
+        Raises:
+            GoneError: the other end is closed.
+        """
+        if wait:
+            return self._spin_wait.wait(lambda: self.receive(wait=False), lambda: self._receive(0))
+        return self._receive(socket.MSG_DONTWAIT)
+
+    def _receive(self, flags: int) -> Message | None:
         try:
             while True:
                 if self._message is None:
-                    if not self._begun():
-                        data = self._socket.recv(_CHUNK, flags)
+                    if not self._start_message():
+                        data = self._socket.recv(_READ_BYTES, flags)
                         if not data:
                             raise GoneError
                         self._read += data
@@ -102,26 +114,27 @@ class Channel:
                     self._filled += count
                 else:
                     message, self._message = self._message, None
-                    return Message(pickle.loads(message[: self._head]), message[self._head :])
+                    return Message(pickle.loads(message[: self._head_bytes]), message[self._head_bytes :])
         except BlockingIOError:
             return None
         except ConnectionError:
             raise GoneError from None
 
-    def _begun(self) -> bool:
-        """Whether enough is read to begin the next message."""
+    def _start_message(self) -> bool:
+        """Allocates the next message and fills it with what is read; False if its lengths have not arrived."""
         if len(self._read) < _LENGTHS.size:
             return False
-        self._head, body = _LENGTHS.unpack_from(self._read)
-        whole = bytearray(self._head + body)
-        self._filled = min(len(whole), len(self._read) - _LENGTHS.size)
+        self._head_bytes, body_bytes = _LENGTHS.unpack_from(self._read)
+        message = bytearray(self._head_bytes + body_bytes)
+        self._filled = min(len(message), len(self._read) - _LENGTHS.size)
         stop = _LENGTHS.size + self._filled
-        whole[: self._filled] = memoryview(self._read)[_LENGTHS.size : stop]
+        message[: self._filled] = memoryview(self._read)[_LENGTHS.size : stop]
         del self._read[:stop]
-        self._message = memoryview(whole)
+        self._message = memoryview(message)
         return True
 
 
-def _begin(head: Head, body: Sequence[bytes | memoryview]) -> tuple[bytes, bytes]:
-    packed = pickle.dumps(head, 5)
-    return _LENGTHS.pack(len(packed), sum(memoryview(part).nbytes for part in body)), packed
+def _prefix(head: Head, body: Sequence[bytes | memoryview]) -> tuple[bytes, bytes]:
+    """What goes before the body: the lengths, and the pickle of the head."""
+    pickled = pickle.dumps(head, 5)
+    return _LENGTHS.pack(len(pickled), sum(memoryview(part).nbytes for part in body)), pickled

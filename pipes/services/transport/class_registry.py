@@ -1,7 +1,7 @@
-"""Numbers for classes of this process that another one holds a copy of, so that what comes back is of the very class.
+"""Numbers for classes that travel by value, so that elements come back as instances of the very same class.
 
-A class of the user's `__main__`, or one made inside a function, reaches a worker by value, as a class of its own there.
-With the copy goes a number; an element names its class by that number, and finds here the class that was sent.
+A class of the user's `__main__`, or one that was made inside a function, reaches a worker as a copy. A number travels
+with the copy. An element names its class by that number, and the consumer finds its own class by it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 from ...errors import LoaderError
 
 _lock = Lock()
-_count = itertools.count(secrets.randbits(48))  # unlike those of another process, whose numbers this one may adopt
+_count = itertools.count(secrets.randbits(48))  # unlike the numbers of other processes, which this one may adopt
 _classes: WeakValueDictionary[int, type] = WeakValueDictionary()
 _numbers: WeakKeyDictionary[type, int] = WeakKeyDictionary()
 
@@ -34,7 +34,7 @@ def class_of(number: int) -> type:
     """The class with that number.
 
     Raises:
-        LoaderError: this process gave out no such number, or has dropped the class since.
+        LoaderError: this process has given out no such number, or has dropped the class since.
     """
     cls = _classes.get(number)
     if cls is None:
@@ -43,7 +43,7 @@ def class_of(number: int) -> type:
 
 
 def adopt(classes: Mapping[type, int]) -> None:
-    """In a worker: knows the classes that it was sent by the numbers they came with."""
+    """Registers classes that another process has sent, under the numbers of that process."""
     with _lock:
         _numbers.update(classes)
         _classes.update({number: cls for cls, number in classes.items()})

@@ -1,4 +1,4 @@
-"""Which modules another process can import by their name; what is in others travels by value."""
+"""`Importable`: which modules another process can import by name. The content of others travels by value."""
 
 from __future__ import annotations
 
@@ -8,38 +8,38 @@ from types import ModuleType
 
 
 class Importable:
-    """Whether a fresh interpreter with this one's `sys.path` finds the very module that this one has; asked by name."""
+    """Tells, by name, whether a fresh interpreter with the same `sys.path` imports the very module that is here."""
 
     def __init__(self) -> None:
-        self._known: dict[str, bool] = {"__main__": False, "__mp_main__": False}
+        self._answers: dict[str, bool] = {"__main__": False, "__mp_main__": False}
 
     def __call__(self, name: str) -> bool:
-        if name not in self._known:
+        if name not in self._answers:
             module = sys.modules.get(name)
             try:
-                self._known[name] = module is not None and self._found(name, module)
-            except Exception:  # a finder of somebody else's; by value is right in any case
-                self._known[name] = False
-        return self._known[name]
+                self._answers[name] = module is not None and self._can_import(name, module)
+            except Exception:  # a third party's finder failed; to send by value is always right
+                self._answers[name] = False
+        return self._answers[name]
 
-    def _found(self, name: str, module: ModuleType) -> bool:
+    def _can_import(self, name: str, module: ModuleType) -> bool:
         parent = name.rpartition(".")[0]
         if parent and not self(parent):
             return False
         file = getattr(module, "__file__", None)
         if file is None and getattr(module, "__spec__", None) is None:
-            # Some packages make modules of their own, such as six.moves; else somebody has run `exec`.
+            # A package may create modules by itself, as six.moves; a module without a package comes from `exec`.
             return bool(parent)
-        # `importlib.util.find_spec` would ask the module that is there, not look for one.
+        # `importlib.util.find_spec` would ask the module that is loaded, and not search for one.
         path = sys.modules[parent].__path__ if parent else None
-        found = (finder.find_spec(name, path) for finder in sys.meta_path if hasattr(finder, "find_spec"))
-        spec = next((spec for spec in found if spec is not None), None)
+        specs = (finder.find_spec(name, path) for finder in sys.meta_path if hasattr(finder, "find_spec"))
+        spec = next((spec for spec in specs if spec is not None), None)
         if spec is None:
             return file is None and bool(parent)
-        return file is None or spec.origin in ("built-in", "frozen") or _same(spec.origin, file)
+        return file is None or spec.origin in ("built-in", "frozen") or _is_same_file(spec.origin, file)
 
 
-def _same(origin: str | None, file: str) -> bool:
+def _is_same_file(origin: str | None, file: str) -> bool:
     if origin is None:
         return False
     if os.path.abspath(origin) == os.path.abspath(file):

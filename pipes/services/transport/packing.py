@@ -1,21 +1,19 @@
-"""How an element crosses from its worker to the consumer: a small pickle stream, and its arrays in shared memory.
+"""How an element travels from its worker to the consumer: as a small pickle stream and regions of memory.
 
-The stream says of each array, tensor and Arrow table where its bytes lie in which region of memory, and `unpack` makes
-views of the regions. A large array has a region of its own, so that who keeps a label does not keep its image; small
-ones share one. The rest is in the stream; a long one, with an image file in it, say, lies in a region too. So each byte
-is copied once, by `Region.write`.
+The bytes of arrays, tensors and Arrow tables go into regions. The stream says where they are, and `unpack` makes views
+of the regions. A large array has a region of its own, so that keeping a label does not keep its image alive; small
+arrays share a region. All else is in the stream. A long stream, such as one with an image file in it, goes into a
+region too. So `Region.write` copies each byte once.
 """
 
 from __future__ import annotations
 
 import copyreg
-import dataclasses
 import io
 import operator
 import pickle
-import reprlib
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -25,9 +23,10 @@ import numpy as np
 
 from ...core.rows import Array, Column, Rows
 from ...core.tensor_data import Stack, TensorData
-from ...errors import CallSite, DataError, with_call_site
+from ...errors import CallSite, DataError
 from .class_registry import class_of
 from .region import Region, in_stream
+from .unpackable import describe_unpackable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,27 +34,26 @@ if TYPE_CHECKING:
 
     from .arrow_tables import ArrowStream
 
-Place: TypeAlias = tuple[object, ...]
-"""What a function of the consumer takes to make an array of a part of a region."""
+Arguments: TypeAlias = tuple[object, ...]
+"""The arguments with which a function of the consumer makes a view of a part of a region."""
 Reduced: TypeAlias = str | tuple[object, ...]
 Reducer: TypeAlias = Callable[[Any], Reduced]
 
-LARGE = 1 << 20
-"""Bytes from which on a part has a region of its own."""
+MIN_OWN_REGION_BYTES = 1 << 20
+"""A part of this size or more has a region of its own."""
 
 _PROTOCOL = 5
-_DEEPEST = 20  # steps on the way to what cannot be packed
 
-# Letters for the usual dtypes in this machine's byte order: a dtype takes a pickler much longer.
-_LETTERS = {np.dtype(letter): letter for letter in "?bBhHiIqQlLefdFD"}
+# Letters for the usual dtypes in the byte order of this machine: pickling a dtype takes much longer.
+_DTYPE_LETTERS = {np.dtype(letter): letter for letter in "?bBhHiIqQlLefdFD"}
 
 
-class Packed(NamedTuple):
-    """An element ready to leave.
+class PackedElement(NamedTuple):
+    """An element that is ready to travel.
 
     Attributes:
-        stream: what `unpack` reads; never long.
-        regions: the memory that it needs there, in the order in which the stream speaks of them.
+        stream: a short pickle stream, which `unpack` reads.
+        regions: the memory that the stream refers to, in the order in which it does.
     """
 
     stream: bytes
@@ -66,37 +64,60 @@ class Packed(NamedTuple):
         """The bytes of the stream, and of each region."""
         return len(self.stream), *(region.nbytes for region in self.regions)
 
+    def body(self) -> list[bytes | memoryview]:
+        """The stream and the content of each region, to send the element without shared memory."""
+        return [self.stream, *map(_content, self.regions)]
+
+
+def _content(region: Region) -> memoryview:
+    memory = memoryview(bytearray(region.nbytes))
+    region.write(memory)
+    return memory
+
 
 def unpack(stream: bytes | bytearray | memoryview, memories: Iterable[WriteableBuffer]) -> object:
-    """The element; `memories` are the regions, each as it was written.
+    """The element.
 
-    Arrays and tensors are views of them, and keep those very objects alive.
+    Args:
+        stream: of its `PackedElement`.
+        memories: the written regions. Arrays and tensors are views of these objects, and keep them alive.
     """
     return pickle.loads(stream, buffers=memories)
+
+
+def unpack_body(body: memoryview | bytes, sizes: Sequence[int]) -> object:
+    """The element whose body arrived in one piece; `sizes` are those of its `PackedElement`."""
+    parts: list[memoryview | bytes] = []
+    start = 0
+    for size in sizes:
+        parts.append(body[start : start + size])
+        start += size
+    stream, *regions = parts
+    return unpack(stream, map(bytearray, regions))  # copies, because arrays need aligned memory
 
 
 class Packer:
     """Packs the elements of one worker.
 
-    What an element holds twice arrives as one object; two arrays over the same memory arrive as two.
+    An object that an element holds twice arrives as one object. Two arrays over the same memory arrive as two.
 
     Args:
-        classes: classes that the consumer sent here by value, each with the consumer's number for it.
-        where: the line of the user's code that elements come from, for errors.
+        classes: classes that the consumer has sent here by value, each with the consumer's number for it.
+        call_site: the line of the user's code that elements come from, for errors.
     """
 
-    def __init__(self, classes: Mapping[type, int] = MappingProxyType({}), where: CallSite | None = None) -> None:
+    def __init__(self, classes: Mapping[type, int] = MappingProxyType({}), call_site: CallSite | None = None) -> None:
         self._classes = classes
-        self._where = where
+        self._call_site = call_site
         self._reducers = _Reducers(self._reducer, copyreg.dispatch_table)
         self._reducers_by_value = _Reducers(self._reducer, cloudpickle.Pickler.dispatch_table)
-        # Set by the first element with something that no name leads to. Those after it will mostly have the same, and
+        # Set by the first element that holds something that cannot be imported. Later elements mostly do, too, and
         # need not fail first.
         self._by_value = False
-        self._begin()
+        self._start()
 
-    def pack(self, element: object) -> Packed:
-        """The element's stream and regions; arrays are copied by `Region.write`, and must not change before.
+    def pack(self, element: object) -> PackedElement:
+        """The element's stream and regions. `Region.write` copies the arrays, which must not change before.
 
         Raises:
             DataError: the element holds something that cannot leave its process.
@@ -104,104 +125,90 @@ class Packer:
         try:
             if not self._by_value:
                 try:
-                    return self._packed(element)
+                    return self._pack_fast(element)
                 except (pickle.PicklingError, AttributeError, TypeError):
                     pass
-            packed = self._packed_by_value(element)
+            packed = self._pack_by_value(element)
         except MemoryError:
             raise
         except Exception as error:
-            raise DataError(self._refusal(element, error)) from error
+            message = describe_unpackable(element, error, self._can_pack, self._call_site)
+            self._start()
+            raise DataError(message) from error
         self._by_value = True
         return packed
 
-    def _packed(self, element: object) -> Packed:
-        """By C alone, but for arrays and the like."""
-        chunks = self._begin()
+    def _pack_fast(self, element: object) -> PackedElement:
+        """Packs with the pickler in C, which calls Python only for arrays, tensors and tables."""
+        chunks = self._start()
         pickler: Any = pickle.Pickler(chunks, _PROTOCOL, buffer_callback=in_stream)
         pickler.dispatch_table = self._reducers
         pickler.dump(element)
-        return self._ended(chunks)
+        return self._finish(chunks)
 
-    def _packed_by_value(self, element: object) -> Packed:
-        """With what no name leads to: some microseconds slower."""
-        chunks = self._begin()
+    def _pack_by_value(self, element: object) -> PackedElement:
+        """Packs also what cannot be imported; takes some microseconds more."""
+        chunks = self._start()
         _ByValue(chunks, self._classes, self._reducers_by_value).dump(element)
-        return self._ended(chunks)
+        return self._finish(chunks)
 
-    def _begin(self) -> _Chunks:
+    def _start(self) -> _Chunks:
         self._regions: list[Region] = []
         self._small: Region | None = None  # the one that small parts share
         return _Chunks()
 
-    def _ended(self, chunks: _Chunks) -> Packed:
+    def _finish(self, chunks: _Chunks) -> PackedElement:
         regions = self._regions
         if len(chunks) > 1:
-            # A pickler writes in pieces of 64 KiB, and a longer value by itself, uncopied. So the pieces are parts.
+            # A pickler writes pieces of 64 KiB, and a longer value as a piece of its own, without a copy.
             pieces = [piece.raw() if isinstance(piece, pickle.PickleBuffer) else memoryview(piece) for piece in chunks]
             regions = [Region([*pieces], sum(map(len, pieces))), *regions]
             chunks = _Chunks()
-            pickle.Pickler(chunks, _PROTOCOL, buffer_callback=in_stream).dump(_Elsewhere(regions))
-        self._begin()
-        return Packed(b"".join(chunks), regions)
+            pickle.Pickler(chunks, _PROTOCOL, buffer_callback=in_stream).dump(_RegionStream(regions))
+        self._start()
+        return PackedElement(b"".join(chunks), regions)
 
-    def _refusal(self, element: object, error: Exception) -> str:
-        path, culprit = "element", element
-        for _ in range(_DEEPEST):
-            found = next(((step, part) for step, part in _parts_of(culprit) if self._refuses(part)), None)
-            if found is None:
-                break
-            path, culprit = path + found[0], found[1]
-        self._begin()
-        cls = type(culprit)
-        name = cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
-        said = (
-            f"an element cannot leave its worker: `{path}`, of type {name}, cannot be packed "
-            f"({str(error) or type(error).__name__}); {_repair(culprit)}"
-        )
-        return said if self._where is None else with_call_site(said, self._where)
-
-    def _refuses(self, part: object) -> bool:
+    def _can_pack(self, part: object) -> bool:
         try:
-            self._packed_by_value(part)
+            self._pack_by_value(part)
         except Exception:
-            return True
-        return False
+            return False
+        return True
 
     def _reducer(self, cls: type) -> Reducer | None:
-        """What a pickler calls for objects of `cls`; None where that is up to `cls`."""
+        """The function with which a pickler reduces objects of `cls`; None if `cls` itself decides."""
         if cls is np.ndarray or cls is np.memmap:
-            return self._array
+            return self._reduce_array
         if cls is TensorData:
-            return self._tensor_data
+            return self._reduce_tensor_data
         if cls is Rows:
-            return _reduced_rows
+            return _reduce_rows
         if cls is io.TextIOWrapper:
-            return _by_itself  # an error; cloudpickle would send what is in the file
+            return _default_reducer  # fails; cloudpickle would send the content of the file
         if hasattr(cls, "__slots__") and any(base in self._classes for base in cls.__mro__):
-            return _reduced_slots
-        # Who has not imported them has none of their objects.
+            return _reduce_slots
+        # A process that has not imported them has none of their objects.
         torch, arrow = sys.modules.get("torch"), sys.modules.get("pyarrow")
         if torch and cls is getattr(torch, "Tensor", None):
             from ...torch import tensors
 
-            return tensors.reducer(self._place)
+            return tensors.reducer(self._add_array)
         if arrow and issubclass(cls, (arrow.RecordBatch, arrow.Table, arrow.Array, arrow.ChunkedArray)):
-            from . import arrow_tables as tables
+            from . import arrow_tables
 
-            return tables.reducer(self._stream)
+            return arrow_tables.reducer(self._add_stream)
         return None
 
-    def _array(self, array: Array) -> Reduced:
+    def _reduce_array(self, array: Array) -> Reduced:
         if array.dtype.hasobject:
             return array.__reduce_ex__(_PROTOCOL)
-        return np.ndarray, self._place(array)
+        return np.ndarray, self._add_array(array)
 
-    def _tensor_data(self, data: TensorData) -> Reduced:
+    def _reduce_tensor_data(self, data: TensorData) -> Reduced:
         array = data.array
         if not (isinstance(array, Stack) or array.dtype.isnative):
             array = array.astype(array.dtype.newbyteorder("="))
-        letter = _LETTERS.get(array.dtype)
+        letter = _DTYPE_LETTERS.get(array.dtype)
         if letter is None:
             raise ValueError(f"torch has no dtype for {array.dtype}")
         if not array.nbytes:
@@ -209,11 +216,11 @@ class Packer:
         region = self._region(array.nbytes)
         joinable = not isinstance(array, Stack) and array.flags.c_contiguous
         start = region.add(array, array.nbytes, joinable)
-        return _tensor_at, (array.shape, letter, region, start)  # without strides: contiguous, as all that is collated
+        return _tensor_at, (array.shape, letter, region, start)  # no strides: it becomes contiguous
 
-    def _place(self, array: Array) -> Place:
-        """Makes a part of `array`; gives the arguments with which `np.ndarray` makes it again."""
-        dtype: object = _LETTERS.get(array.dtype) or array.dtype
+    def _add_array(self, array: Array) -> Arguments:
+        """Adds `array` to a region; returns the arguments with which `np.ndarray` makes a view of it."""
+        dtype: object = _DTYPE_LETTERS.get(array.dtype) or array.dtype
         size = array.nbytes
         if not size:
             return array.shape, dtype
@@ -223,18 +230,18 @@ class Packer:
         block, strides = _block(array)
         return array.shape, dtype, region, region.add(block, size, strides is not None), strides
 
-    def _stream(self, stream: ArrowStream) -> Place:
-        """Makes a part of `stream`; gives the arguments with which it is opened."""
+    def _add_stream(self, stream: ArrowStream) -> Arguments:
+        """Adds `stream` to a region; returns the arguments with which it is opened."""
         region = self._region(stream.nbytes)
         return region, region.add(stream, stream.nbytes, False), stream.nbytes
 
     def _region(self, size: int) -> Region:
-        """Where a part of `size` bytes goes."""
-        if size < LARGE and self._small is not None:
+        """The region for a part of `size` bytes."""
+        if size < MIN_OWN_REGION_BYTES and self._small is not None:
             return self._small
         region = Region([], 0)
-        self._regions.append(region)  # as the pickler comes upon it next, this is the order of the stream
-        if size < LARGE:
+        self._regions.append(region)  # the pickler meets it next, so this is the order of the stream
+        if size < MIN_OWN_REGION_BYTES:
             self._small = region
         return region
 
@@ -246,7 +253,7 @@ class _Chunks(list[Any]):
 
 
 class _Reducers(dict[type, Reducer]):
-    """The table in which a pickler looks up the class of each object; filled as classes turn up."""
+    """The table in which a pickler looks up the class of each object. It fills as classes appear."""
 
     def __init__(self, find: Callable[[type], Reducer | None], others: Mapping[type, Reducer]) -> None:
         super().__init__()
@@ -255,17 +262,17 @@ class _Reducers(dict[type, Reducer]):
 
     def __missing__(self, cls: type) -> Reducer:
         if issubclass(cls, type):
-            raise KeyError(cls)  # the object is itself a class, which goes by its name
-        reducer = self[cls] = self._find(cls) or self._others.get(cls) or _by_itself
+            raise KeyError(cls)  # the object is itself a class, which is pickled by name
+        reducer = self[cls] = self._find(cls) or self._others.get(cls) or _default_reducer
         return reducer
 
 
-# What a pickler calls for a class that is in no table.
-_by_itself: Reducer = operator.methodcaller("__reduce_ex__", _PROTOCOL)
+# What a pickler does with a class that is in no table.
+_default_reducer: Reducer = operator.methodcaller("__reduce_ex__", _PROTOCOL)
 
 
 class _ByValue(cloudpickle.Pickler):  # type: ignore[misc]
-    """Sends the classes that the consumer knows as numbers, and by value what cannot be imported."""
+    """Sends classes that the consumer knows as numbers, and what cannot be imported by value."""
 
     def __init__(self, chunks: _Chunks, classes: Mapping[type, int], reducers: _Reducers) -> None:
         self.dispatch_table: Any = reducers
@@ -278,34 +285,34 @@ class _ByValue(cloudpickle.Pickler):  # type: ignore[misc]
         return super().reducer_override(obj)
 
 
-class _Elsewhere:
-    """Stands for what a stream in the first of some regions holds."""
+class _RegionStream:
+    """Stands in a short stream for the long stream in the first of `regions`."""
 
     def __init__(self, regions: list[Region]) -> None:
         self._regions = regions
 
     def __reduce__(self) -> Reduced:
-        return _unpacked, tuple(self._regions)
+        return _unpack_regions, tuple(self._regions)
 
 
-def _unpacked(stream: memoryview, *memories: memoryview) -> object:
+def _unpack_regions(stream: memoryview, *memories: memoryview) -> object:
     return unpack(stream, memories)
 
 
-def _tensor_at(*place: object) -> object:
-    # Not torch's own function, as for tensors: a worker need not have torch to send `TensorData`.
-    return _maker()(*place)
+def _tensor_at(*arguments: object) -> object:
+    # A function of this module, so that a worker can send `TensorData` without torch.
+    return _tensor_maker()(*arguments)
 
 
 @cache
-def _maker() -> Callable[..., object]:
+def _tensor_maker() -> Callable[..., object]:
     from ...torch import tensors
 
     return tensors.tensor_at
 
 
-def _reduced_slots(value: object) -> Reduced:
-    # A class that came here by value has become one with a `__dict__`; the consumer's has its slots alone.
+def _reduce_slots(value: object) -> Reduced:
+    # The copy of a class that travelled by value has a `__dict__`; the consumer's class has only its slots.
     reduced: Any = value.__reduce_ex__(_PROTOCOL)
     match reduced:
         case (make, arguments, (dict(attributes), dict()), *more) if not hasattr(value, "__setstate__"):
@@ -314,51 +321,26 @@ def _reduced_slots(value: object) -> Reduced:
             return reduced  # type: ignore[no-any-return]
 
 
-def _reduced_rows(rows: Rows) -> Reduced:
+def _reduce_rows(rows: Rows) -> Reduced:
     columns = rows.columns
     arrow = {name: column for name, column in columns.items() if not isinstance(column, np.ndarray)}
     if not arrow:
         return Rows, (dict(columns), len(rows))
     import pyarrow as pa
 
-    # One stream for all of them, and a gap in the place of each.
+    # All Arrow columns travel in one stream, and None takes the place of each.
     batch = pa.RecordBatch.from_arrays(list(arrow.values()), names=list(arrow))
-    return _rows_at, ({name: None if name in arrow else column for name, column in columns.items()}, batch, len(rows))
+    return _make_rows, ({name: None if name in arrow else column for name, column in columns.items()}, batch, len(rows))
 
 
-def _rows_at(columns: dict[str, Column | None], batch: pa.RecordBatch, length: int) -> Rows:
+def _make_rows(columns: dict[str, Column | None], batch: pa.RecordBatch, length: int) -> Rows:
     arrow = iter(batch.columns)
     return Rows({name: next(arrow) if column is None else column for name, column in columns.items()}, length)
 
 
-def _block(array: Array) -> tuple[Array, Place | None]:
-    """`array` without gaps, and the strides it has so; or as it is and None, where that takes a copy."""
+def _block(array: Array) -> tuple[Array, Arguments | None]:
+    """The transpose of `array` that is contiguous, and the strides to undo it; or `array` and None if there is none."""
     axes = sorted(range(array.ndim), key=lambda axis: -array.strides[axis])
     block = array.transpose(axes)
-    # Else only its axes are in another order: Fortran's, or channels last.
+    # Fortran's order and "channels last", for example, are contiguous apart from the order of axes.
     return (block, array.strides) if block.flags.c_contiguous else (array, None)
-
-
-def _repair(culprit: object) -> str:
-    """What to return in its place."""
-    if isinstance(culprit, io.IOBase):
-        return "return what is in the file, or its path"
-    if isinstance(culprit, Iterator):
-        return "return a list of what it gives"
-    return "keep such things out of elements"
-
-
-def _parts_of(value: object) -> Iterator[tuple[str, object]]:
-    """What an object holds, each part with the step that leads to it."""
-    if isinstance(value, dict):
-        for key, part in value.items():
-            yield f"[{reprlib.repr(key)}]", part
-    elif isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
-        for at, part in enumerate(value):
-            yield f"[{at}]", part
-    elif not isinstance(value, type):
-        names: Iterable[str] = getattr(value, "_fields", ()) or getattr(value, "__dict__", ())
-        if dataclasses.is_dataclass(value):
-            names = [field.name for field in dataclasses.fields(value)]
-        for name in names:
-            yield f".{name}", getattr(value, name)

@@ -1,4 +1,4 @@
-"""The memory that an element takes with it."""
+"""`Region`: memory that travels with an element."""
 
 from __future__ import annotations
 
@@ -15,45 +15,48 @@ from ...core.tensor_data import Stack
 if TYPE_CHECKING:
     from .arrow_tables import ArrowStream
 
-Part: TypeAlias = "Array | bytes | memoryview | ArrowStream | Stack"
+RegionPart: TypeAlias = "Array | bytes | memoryview | ArrowStream | Stack"
 
 ALIGNMENT = 64
-"""Each part begins at a multiple of so many bytes."""
+"""Bytes; each part begins at a multiple of it."""
 
-_JOINED = 1 << 14  # parts of up to so many bytes on average are put together first: one call for all
+_MAX_JOINED_BYTES = 1 << 14  # parts that are smaller on average are joined first, and copied by one call
 
 _BUFFER = pickle.PickleBuffer(bytearray())
 in_stream = partial(is_not, _BUFFER)
-"""What a pickler asks of each buffer: all are part of its stream, but those that stand for regions."""
+"""The callback of a pickler: its stream takes in all buffers but those that stand for regions."""
 
 
 class Region:
-    """Memory that belongs together, and what is to be written there.
+    """One piece of memory, and the parts that will be written to it.
 
-    In a stream, a region stands for itself: who reads it finds a memoryview of what was written.
+    A region can be pickled: its place in the stream becomes a memoryview of what was written.
 
     Args:
-        parts: the first ones.
-        nbytes: theirs.
+        parts: the first parts.
+        nbytes: their bytes.
 
     Attributes:
-        nbytes: how many bytes `write` fills.
+        nbytes: the bytes that `write` fills.
     """
 
     __slots__ = ("_joinable", "_parts", "nbytes")
 
-    def __init__(self, parts: list[Part], nbytes: int) -> None:
+    def __init__(self, parts: list[RegionPart], nbytes: int) -> None:
         self.nbytes = nbytes
         self._parts = parts
         self._joinable = True
 
-    def add(self, part: Part, size: int, joinable: bool = True) -> int:
-        """The place of a part of `size` bytes, behind those that are there.
+    def add(self, part: RegionPart, size: int, joinable: bool = True) -> int:
+        """Appends a part.
 
         Args:
-            part: copied by `write`, and must not change before.
+            part: copied by `write`; it must not change before.
             size: its bytes.
-            joinable: whether its bytes lie in memory as they will in the region.
+            joinable: whether its bytes are contiguous, in the order that the region will have.
+
+        Returns:
+            The offset of the part in the region.
         """
         start = self.nbytes
         self._parts.append(part)
@@ -65,8 +68,8 @@ class Region:
         return start
 
     def write(self, target: memoryview) -> None:
-        """Copies the parts to the beginning of `target`, which should be a multiple of `ALIGNMENT`."""
-        if self._joinable and self.nbytes <= _JOINED * len(self._parts):
+        """Copies the parts to `target`, whose address should be a multiple of `ALIGNMENT`."""
+        if self._joinable and self.nbytes <= _MAX_JOINED_BYTES * len(self._parts):
             target[: self.nbytes] = b"".join(self._parts)  # type: ignore[arg-type]
             return
         start = 0

@@ -1,4 +1,4 @@
-"""Errors that cross: they keep their type and their cause, and tell where in the worker they came from."""
+"""Errors that travel to another process. They keep their type and their causes, and show the worker's traceback."""
 
 from __future__ import annotations
 
@@ -6,52 +6,51 @@ import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .bundle import bundled
-from .packing import Packed, Packer, unpack
+from .packing import PackedElement, Packer, unpack
 
 
 class RemoteError(Exception):
-    """The traceback of an error, from the process where it was raised; the cause of the error here."""
+    """The traceback of an error in the process that raised it. It is the last cause of the error here."""
 
     def __str__(self) -> str:
         return f"\n{self.args[0]}"
 
 
 @dataclass(frozen=True)
-class _Bare:
-    """An exception without what its class does when it is made."""
+class _ErrorParts:
+    """The parts of an exception, to make it again without its `__init__`."""
 
-    kind: type[BaseException]
+    cls: type[BaseException]
     args: tuple[object, ...]
     state: dict[str, object]
 
-    def made(self) -> BaseException:
-        error = self.kind.__new__(self.kind, *self.args)
+    def to_exception(self) -> BaseException:
+        error = self.cls.__new__(self.cls, *self.args)
         error.args = self.args
         error.__dict__.update(self.state)
         return error
 
 
 @dataclass(frozen=True)
-class Failure:
-    """An error and its causes, and the worker's traceback of them."""
+class RemoteFailure:
+    """An error and its causes, and the traceback of all of them."""
 
-    errors: list[BaseException | _Bare]
-    text: str
+    errors: list[BaseException | _ErrorParts]
+    traceback: str
 
-    def error(self) -> BaseException:
-        """The error, caused by what caused it."""
-        cause: BaseException = RemoteError(self.text)
+    def to_exception(self) -> BaseException:
+        """The error with its causes; the last cause is a `RemoteError`."""
+        cause: BaseException = RemoteError(self.traceback)
         for link in reversed(self.errors):
-            error = link.made() if isinstance(link, _Bare) else link
+            error = link.to_exception() if isinstance(link, _ErrorParts) else link
             error.__cause__, cause = cause, error
         return cause
 
 
-def packed_failure(error: BaseException, where: str, packer: Packer) -> Packed:
-    """As much of `error`, raised in the process `where`, as can be sent."""
+def pack_error(error: BaseException, process: str, packer: Packer) -> PackedElement:
+    """As much of `error` as can be packed; `process` says where it was raised."""
     text = "".join(traceback.format_exception(error)).rstrip()
-    return packer.pack(Failure([_sendable(one, packer) for one in _causes(error)], f"in {where}:\n{text}"))
+    return packer.pack(RemoteFailure([_packable(link, packer) for link in _causes(error)], f"in {process}:\n{text}"))
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -62,20 +61,23 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__
 
 
-def _sendable(error: BaseException, packer: Packer) -> BaseException | _Bare:
-    """`error` as it is, or as much of it as can be sent: without `__init__`, with its text alone, as a base class."""
-    if _crosses(error, type(error), packer):
+def _packable(error: BaseException, packer: Packer) -> BaseException | _ErrorParts:
+    """`error`, or what of it can be packed: its parts, its class with its text, or a base class with its text."""
+    if _survives(error, type(error), packer):
         return error
     text = (str(error),)
-    bare = [_Bare(type(error), error.args, vars(error))]
-    bare += [_Bare(kind, text, {}) for kind in type(error).__mro__ if issubclass(kind, BaseException)]
-    return next(one for one in bare if _crosses(one, _Bare, packer))
+    parts = [_ErrorParts(type(error), error.args, vars(error))]
+    parts += [_ErrorParts(cls, text, {}) for cls in type(error).__mro__ if issubclass(cls, BaseException)]
+    return next(candidate for candidate in parts if _survives(candidate, _ErrorParts, packer))
 
 
-def _crosses(value: object, kind: type, packer: Packer) -> bool:
+def _survives(value: object, cls: type, packer: Packer) -> bool:
+    """Whether `value` can be packed, and unpacked as a `cls`."""
     try:
-        stream, *memories = bundled(packer.pack(value))
-        back = unpack(stream, memories)
-        return type(back) is kind and (not isinstance(back, _Bare) or isinstance(back.made(), BaseException))
-    except Exception:  # whatever a user's class does when it is taken apart and put together
+        stream, *memories = packer.pack(value).body()
+        copy = unpack(stream, memories)
+        return type(copy) is cls and (
+            not isinstance(copy, _ErrorParts) or isinstance(copy.to_exception(), BaseException)
+        )
+    except Exception:  # a user's class may do anything here
         return False

@@ -1,4 +1,4 @@
-"""Memory that processes share: an anonymous file, gone with the last process that has it open."""
+"""Memory that processes share: an anonymous file, which is gone when no process has it open any more."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import os
 import tempfile
 
 
-def shared_memory(size: int) -> int:
-    """The descriptor of an anonymous file of `size` bytes; its pages take memory once they are written to.
+def create_shared_memory(size: int) -> int:
+    """The descriptor of an anonymous file of `size` bytes. A page takes memory once it is written to.
 
     Raises:
-        OSError: the machine has no such files, or no room for one.
+        OSError: the system has no such files, or no room for one.
     """
     if not hasattr(os, "memfd_create"):
         raise OSError("this system has no `memfd_create`")
@@ -23,10 +23,10 @@ def shared_memory(size: int) -> int:
     return fd
 
 
-def shared_file() -> int:
-    """The descriptor of an empty file that has no name: in memory, or on disk where the system has no such files."""
+def create_shared_file() -> int:
+    """The descriptor of an empty file without a name: in memory, or on disk if the system has no such files."""
     try:
-        return shared_memory(0)
+        return create_shared_memory(0)
     except OSError:
         with tempfile.TemporaryFile() as file:
             return os.dup(file.fileno())

@@ -1,4 +1,4 @@
-"""How to wait for another process that may answer at once."""
+"""`SpinWait`: how to wait for another process that may answer at once."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-SOON = 0.0002
-"""Seconds. To be woken by the system costs a third of that; who waits for less asks again and again."""
+MAX_SPIN_SECONDS = 0.0002
+"""Checking again and again pays for so long: to be woken by the system costs a third of that."""
 
 
-class Waiting:
-    """Waits: as long as the last answer came soon, for the first moments by asking again and again."""
+class SpinWait:
+    """Waits for answers. While they come fast, it checks again and again before it sleeps."""
 
     def __init__(self) -> None:
-        self._soon = False
+        self._fast = False
 
-    def until(self, ask: Callable[[], T | None], sleep: Callable[[], T]) -> T:
-        """What `ask` gives once that is not None, or what `sleep` gives, which waits for it."""
+    def wait(self, check: Callable[[], T | None], sleep: Callable[[], T]) -> T:
+        """What `check` returns once that is not None, or what `sleep` returns, which waits for the answer."""
         begin = perf_counter()
-        while self._soon and perf_counter() - begin < SOON:
-            if (answer := ask()) is not None:
+        while self._fast and perf_counter() - begin < MAX_SPIN_SECONDS:
+            if (answer := check()) is not None:
                 return answer
             os.sched_yield()
-        slept = sleep()
-        self._soon = perf_counter() - begin < SOON * (2 if self._soon else 1)
-        return slept
+        answer = sleep()
+        self._fast = perf_counter() - begin < MAX_SPIN_SECONDS * (2 if self._fast else 1)
+        return answer

@@ -1,4 +1,4 @@
-"""What of a pipe cannot be sent to a worker: the operator, its line, and the way to the culprit."""
+"""What in a pipe cannot be sent to a worker: the operator, its line, and the way to the culprit."""
 
 from __future__ import annotations
 
@@ -17,84 +17,84 @@ from ...core.graph import Node, node_code, walk
 from ...core.operator import Operator
 from ...errors import ArgumentTypeError, CallSite, with_call_site
 
-Failure = Callable[[object], "Exception | None"]
-"""Pickles a value alone and says why it cannot be."""
+PickleError: TypeAlias = "Callable[[object], Exception | None]"
+"""Tries to pickle a value alone; returns the error, if there is one."""
 
 _Part: TypeAlias = tuple[str, object]
-_DEEPEST = 16
+_MAX_STEPS = 16
 
 
-def unpicklable(content: object, root: Node, error: Exception, failure: Failure) -> ArgumentTypeError:
+def unpicklable_error(content: object, root: Node, error: Exception, pickle_error: PickleError) -> ArgumentTypeError:
     """The error for `content`, which could not be pickled.
 
     Args:
-        content: the graph and what was to travel with it.
+        content: the graph, and what should travel with it.
         root: the graph.
-        error: of pickle.
-        failure: asked of the parts, to find the one.
+        error: the error of pickling all of it.
+        pickle_error: called for the parts, to find the culprit.
     """
     for node in walk(root):
-        found = failure(node.op)
-        if found is not None:
-            said = _operator(node.op, found, failure)
-            return _error(node_code(node), said, node.call_site)
+        node_error = pickle_error(node.op)
+        if node_error is not None:
+            problem = _operator_problem(node.op, node_error, pickle_error)
+            return _error(node_code(node), problem, node.call_site)
     for part in content if isinstance(content, tuple) else ():
-        found = None if part is root else failure(part)
-        if found is not None:
-            return _error("init", _argument("init", part, found, failure), None)
-    return ArgumentTypeError(with_call_site(f"the pipe cannot be sent to a worker process: {_reason(error)}"))
+        part_error = None if part is root else pickle_error(part)
+        if part_error is not None:
+            return _error("init", _argument_problem("init", part, part_error, pickle_error), None)
+    return ArgumentTypeError(with_call_site(f"the pipe cannot be sent to a worker process: {_error_text(error)}"))
 
 
-def _error(what: str, said: str, where: CallSite | None) -> ArgumentTypeError:
-    return ArgumentTypeError(with_call_site(f"`{what}` cannot be sent to a worker process: {said}", where))
+def _error(culprit: str, problem: str, call_site: CallSite | None) -> ArgumentTypeError:
+    return ArgumentTypeError(with_call_site(f"`{culprit}` cannot be sent to a worker process: {problem}", call_site))
 
 
-def _operator(op: Operator, error: Exception, failure: Failure) -> str:
+def _operator_problem(op: Operator, error: Exception, pickle_error: PickleError) -> str:
     if type(op).__reduce__ is object.__reduce__:
         for field in dataclasses.fields(op):  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
             value = getattr(op, field.name)
-            found = failure(value)
-            if found is not None:
-                return _argument(field.name, value, found, failure)
-    return _reason(error)
+            field_error = pickle_error(value)
+            if field_error is not None:
+                return _argument_problem(field.name, value, field_error, pickle_error)
+    return _error_text(error)
 
 
-def _argument(name: str, value: object, error: Exception, failure: Failure) -> str:
+def _argument_problem(name: str, value: object, error: Exception, pickle_error: PickleError) -> str:
     """What is wrong with an argument, and its repair."""
     if _too_deep(error):
         return f"`{name}` is nested too deeply to be pickled; make it flat, or make it inside a function"
-    steps, culprit, error = _way(value, error, failure)
-    kind = _kind(culprit)
+    steps, culprit, error = _find_culprit(value, error, pickle_error)
+    type_name = _type_name(culprit)
     if not callable(value):
         path = _path([name, *steps])
-        return f"`{path}` is {kind}, and that cannot be pickled{_own_words(error)}; {_repair(culprit, 'a function')}"
+        return f"`{path}` is {type_name}, and that cannot be pickled{_detail(error)}; {_repair(culprit, 'a function')}"
     if not steps:
-        return f"{kind} cannot be pickled{_own_words(error)}; give a plain function, or an object of a class of yours"
+        return f"{type_name} cannot be pickled{_detail(error)}; give a plain function, or an object of a class of yours"
     path = _path(steps if isinstance(value, (FunctionType, MethodType, functools.partial, type)) else ["self", *steps])
     repair = _repair(culprit, "the function")
-    return f"`{value_code(value)}` uses `{path}`, and {kind} cannot be pickled{_own_words(error)}; {repair}"
+    return f"`{value_code(value)}` uses `{path}`, and {type_name} cannot be pickled{_detail(error)}; {repair}"
 
 
-def _repair(culprit: object, where: str) -> str:
+def _repair(culprit: object, place: str) -> str:
     if isinstance(culprit, GeneratorType):
-        return f"make it inside {where}"
+        return f"make it inside {place}"
     if isinstance(culprit, io.IOBase):
-        return f"open it inside {where}"
+        return f"open it inside {place}"
     if isinstance(culprit, socket.socket) or type(culprit).__name__.endswith(("Connection", "Cursor", "Client")):
-        return f"connect inside {where}"
-    return f"make it inside {where}, or keep it in a module"
+        return f"connect inside {place}"
+    return f"make it inside {place}, or keep it in a module"
 
 
-def _way(value: object, error: Exception, failure: Failure) -> tuple[list[str], object, Exception]:
-    """The names that lead from `value` to what in it cannot be pickled, that, and why."""
+def _find_culprit(value: object, error: Exception, pickle_error: PickleError) -> tuple[list[str], object, Exception]:
+    """The steps from `value` to the innermost part that cannot be pickled, that part, and its error."""
     steps: list[str] = []
     seen = {id(value)}
-    while len(steps) < _DEEPEST:
-        for name, part in _narrowed(_parts(value), failure):
-            found = None if id(part) in seen else failure(part)
-            if found is not None:
+    while len(steps) < _MAX_STEPS:
+        for name, part in _narrow(_parts(value), pickle_error):
+            part_error = None if id(part) in seen else pickle_error(part)
+            if part_error is not None:
                 steps.append(name)
-                value, error = part, found
+                value, error = part, part_error
                 seen.add(id(part))
                 break
         else:
@@ -102,26 +102,26 @@ def _way(value: object, error: Exception, failure: Failure) -> tuple[list[str], 
     return steps, value, error
 
 
-def _narrowed(parts: list[_Part], failure: Failure) -> list[_Part]:
-    """Some of `parts`, one of which fails: a list may have millions, too many to ask for each."""
+def _narrow(parts: list[_Part], pickle_error: PickleError) -> list[_Part]:
+    """At most 64 of `parts`, with one that fails: a list may have millions, too many to try each."""
     while len(parts) > 64:
         half = parts[: len(parts) // 2]
-        parts = half if failure([value for _, value in half]) is not None else parts[len(half) :]
+        parts = half if pickle_error([value for _, value in half]) is not None else parts[len(half) :]
     return parts
 
 
 def _parts(value: Any) -> list[_Part]:
-    """What pickle would look into, by name."""
+    """What pickle would look into, each part with its name."""
     if isinstance(value, dict):
         return [(f"[{key!r}]", item) for key, item in value.items()] + [(f"<key {key!r}>", key) for key in value]
     if isinstance(value, (list, tuple)) and type(value).__reduce__ is object.__reduce__:
         return [(f"[{i}]", item) for i, item in enumerate(value)]
-    return list(_inside(value))
+    return list(_named_parts(value))
 
 
-def _inside(value: Any) -> Iterator[_Part]:
+def _named_parts(value: Any) -> Iterator[_Part]:
     if isinstance(value, FunctionType):
-        yield from zip(value.__code__.co_freevars, map(_content, value.__closure__ or ()), strict=True)
+        yield from zip(value.__code__.co_freevars, map(_cell_content, value.__closure__ or ()), strict=True)
         yield from ((name, value.__globals__[name]) for name in _globals(value.__code__) if name in value.__globals__)
         names = value.__code__.co_varnames[: value.__code__.co_argcount]
         defaults = value.__defaults__ or ()
@@ -153,15 +153,15 @@ def _attributes(value: object) -> Iterator[tuple[str, object]]:
                 yield name, getattr(value, name)
 
 
-def _content(cell: Any) -> object:
+def _cell_content(cell: Any) -> object:
     try:
         return cell.cell_contents
-    except ValueError:  # not yet assigned
+    except ValueError:  # the variable has no value yet
         return None
 
 
 def _globals(code: CodeType) -> Iterator[str]:
-    """The names that a function looks up in its module, those of functions inside it as well."""
+    """The names that a function, or a function inside it, looks up in its module."""
     yield from dict.fromkeys(step.argval for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL")
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
@@ -172,8 +172,8 @@ def _path(steps: Sequence[str]) -> str:
     return "".join(step if step.startswith("[") or not i else f".{step}" for i, step in enumerate(steps))
 
 
-def _kind(value: object) -> str:
-    """Its type with an article: "a _thread.lock"."""
+def _type_name(value: object) -> str:
+    """The type of `value` with an article: "a _thread.lock"."""
     cls = type(value)
     name = cls.__qualname__ if cls.__module__ == builtins.__name__ else f"{cls.__module__}.{cls.__qualname__}"
     return f"{'an' if name.lstrip('_')[:1].lower() in tuple('aeiou') else 'a'} {name}"
@@ -183,10 +183,10 @@ def _too_deep(error: BaseException) -> bool:
     return isinstance(error, RecursionError) or isinstance(error.__cause__, RecursionError)
 
 
-def _own_words(error: Exception) -> str:
-    """What the error says, where it says more than that something cannot be pickled."""
-    return "" if str(error).lower().startswith(("cannot pickle", "can't pickle")) else f" ({_reason(error)})"
+def _detail(error: Exception) -> str:
+    """What the error says beyond that something cannot be pickled."""
+    return "" if str(error).lower().startswith(("cannot pickle", "can't pickle")) else f" ({_error_text(error)})"
 
 
-def _reason(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"

@@ -11,7 +11,7 @@ import pytest
 
 import feedpipe as fp
 from feedpipe.errors import WorkerError
-from feedpipe.services.processes.worker_handle import Worker
+from feedpipe.services.processes.worker_handle import WorkerHandle
 
 DEADLY = 137
 
@@ -102,13 +102,13 @@ def test_the_iterator_raises_it_again_and_the_next_epoch_tries_anew(tmp_path, de
 
 
 def test_a_run_begins_without_the_care_that_the_last_one_ended_with(monkeypatch, deaths):
-    careful, order = {}, Worker.order
+    careful, send = {}, WorkerHandle.request
 
-    def noted(worker, what):
-        careful.setdefault(what.run, []).append(what.careful)
-        order(worker, what)
+    def record(handle, request):
+        careful.setdefault(request.run, []).append(request.careful)
+        send(handle, request)
 
-    monkeypatch.setattr(Worker, "order", noted)
+    monkeypatch.setattr(WorkerHandle, "request", record)
     with deaths(least=4), fp.Loader(numbers().map(lethal), workers=1) as loader:
         for _ in range(2):
             given(loader)

@@ -1,52 +1,52 @@
-"""How many finished elements a worker keeps ready."""
+"""A worker keeps two finished elements ready, and more if its consumer takes them in bursts."""
 
 from __future__ import annotations
 
-from feedpipe.services.processes.prefetch_limit import Backlog
+from feedpipe.services.processes.prefetch_limit import PrefetchLimit
 
 
-def filled(backlog: Backlog, nbytes: int = 1) -> int:
-    """How many elements wait once it is full."""
-    while not backlog.is_full():
-        backlog.made(nbytes)
-    return backlog.waiting
+def fill(limit: PrefetchLimit, nbytes: int = 1) -> int:
+    """Adds elements until the limit is reached; returns how many wait then."""
+    while not limit.is_full():
+        limit.add(nbytes)
+    return limit.waiting
 
 
-def test_what_the_user_says_is_kept_to() -> None:
-    backlog = Backlog(3)
+def test_a_fixed_limit_stays() -> None:
+    limit = PrefetchLimit(3)
     for _ in range(4):
-        assert filled(backlog) == 3
-        backlog.took(3)
+        assert fill(limit) == 3
+        limit.remove(3)
 
 
 def test_it_grows_when_the_consumer_takes_all_of_a_burst() -> None:
-    backlog = Backlog(None)
-    found = []
+    limit = PrefetchLimit(None)
+    limits = []
     for _ in range(8):
-        found.append(filled(backlog))
-        backlog.took(backlog.waiting)
-    assert found == [2, 4, 8, 16, 32, 64, 64, 64]
+        limits.append(fill(limit))
+        limit.remove(limit.waiting)
+    assert limits == [2, 4, 8, 16, 32, 64, 64, 64]
 
 
-def test_a_consumer_that_never_takes_all_is_slower_and_needs_no_more() -> None:
-    backlog = Backlog(None)
+def test_it_stays_when_the_consumer_is_slower() -> None:
+    limit = PrefetchLimit(None)
     for _ in range(8):
-        assert filled(backlog) == 2
-        backlog.took(1)
+        assert fill(limit) == 2
+        limit.remove(1)
 
 
-def test_a_worker_that_never_stands_still_is_slower_and_has_no_more() -> None:
-    backlog = Backlog(None)
+def test_it_stays_when_the_worker_is_slower() -> None:
+    limit = PrefetchLimit(None)
     for _ in range(8):
-        backlog.made(1)
-        assert not backlog.is_full()
-        backlog.took(1)
-    assert filled(backlog) == 2
+        limit.add(1)
+        assert not limit.is_full()
+        limit.remove(1)
+    assert fill(limit) == 2
 
 
-def test_large_elements_are_not_piled_up() -> None:
-    backlog = Backlog(None)
+def test_large_elements_do_not_pile_up() -> None:
+    limit = PrefetchLimit(None)
     for _ in range(4):
-        waiting = filled(backlog, Backlog.BYTES // 4)
-        backlog.took(waiting)
+        waiting = fill(limit, PrefetchLimit.MAX_BYTES // 4)
+        limit.remove(waiting)
     assert waiting == 4

@@ -24,15 +24,15 @@ import feedpipe as fp
 from feedpipe.core.context import Context
 from feedpipe.errors import ArgumentTypeError
 from feedpipe.plan.plan import Plan
-from feedpipe.services.processes.protocol import Terms
+from feedpipe.services.processes.protocol import PlanArguments
 from feedpipe.services.transport.class_registry import class_of
-from feedpipe.services.transport.graph_file import read_parcel, write_parcel
+from feedpipe.services.transport.graph_file import read_graph_file, write_graph_file
 
 READ = """
 import sys
 sys.path[:] = {path!r}
-from feedpipe.services.transport.graph_file import read_parcel
-content, classes = read_parcel({fd})
+from feedpipe.services.transport.graph_file import read_graph_file
+content, classes = read_graph_file({fd})
 """
 
 SMAPS = """
@@ -45,8 +45,8 @@ def smaps():
 
 
 def elsewhere(content: Any, code: str, root: Any = None) -> str:
-    """What `code` prints in another process that has read `content` from a parcel."""
-    fd = write_parcel(content, root or fp.from_sequence([0]))
+    """What `code` prints in another process that has read `content` from a graph file."""
+    fd = write_graph_file(content, root or fp.from_sequence([0]))
     try:
         return in_child(fd, code)
     finally:
@@ -64,10 +64,10 @@ def run_script(tmp_path: Path, code: str, *, piped: bool = False) -> list[str]:
     """Runs a user's script: from a file, or from standard input."""
     (tmp_path / "elsewhere.py").write_text(
         "import os, subprocess, sys\n"
-        "from feedpipe.services.transport.graph_file import write_parcel\n"
+        "from feedpipe.services.transport.graph_file import write_graph_file\n"
         f"READ = {READ!r}\n"
         "def elsewhere(pipe, code):\n"
-        "    fd = write_parcel((pipe, None), pipe)\n"
+        "    fd = write_graph_file((pipe, None), pipe)\n"
         "    code = READ.format(path=sys.path, fd=fd) + 'pipe, init = content\\n' + code\n"
         "    subprocess.run([sys.executable, '-c', code], pass_fds=[fd], check=True)\n"
         "    os.close(fd)\n"
@@ -190,7 +190,7 @@ def test_a_module_loaded_by_path_travels_by_value(tmp_path: Path, monkeypatch: p
     pipe = fp.from_sequence([1]).map(module.function).map(lambda row: (row, module.function(5)[0]))
     there = elsewhere(pipe, "print(list(content), sorted(c.__name__ for c in classes))")
     assert there == f"{list(pipe)} ['Known', 'Thing']"
-    pickle.dumps(module.Thing)  # goes by name again, after the parcel as before
+    pickle.dumps(module.Thing)  # goes by name again, after the file is written as before
 
 
 def test_a_module_made_by_exec_travels_by_value(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,16 +235,16 @@ def test_nodes_that_are_read_twice_stay_one() -> None:
 
 
 @pytest.mark.parametrize("shards", [None, 6])
-def test_a_plan_travels_as_its_terms(shards: int | None) -> None:
+def test_a_plan_travels_as_its_arguments(shards: int | None) -> None:
     pipe = fp.from_sequence(range(10)) if shards is None else fp.from_iterable([1, 2, 3]).shuffle(window=2)
     plan = Plan(pipe, seed=3, rank=1, world_size=2, workers=4, shards=shards)
-    terms = Terms(plan.seed, plan.rank, plan.world_size, plan.shards)
+    arguments = PlanArguments(plan.seed, plan.rank, plan.world_size, plan.shards)
     code = """
-    from feedpipe.services.processes.protocol import plan_of
-    plan = plan_of(*content)
+    root, arguments = content
+    plan = arguments.plan(root)
     print([getattr(plan, name) for name in ('seed', 'rank', 'world_size', 'shards', 'indexed')])
     """
-    assert elsewhere((plan.root, terms), code) == str([3, 1, 2, shards or 0, shards is None])
+    assert elsewhere((plan.root, arguments), code) == str([3, 1, 2, shards or 0, shards is None])
 
 
 # Shared, not copied
@@ -254,7 +254,7 @@ def test_arrays_are_views_of_the_shared_file() -> None:
     arrays = {"x": np.arange(1_000_000), "y": np.arange(2_000_000).reshape(2, -1).T, "z": np.arange(2_000_000)[::2]}
     pipe = fp.from_arrays(arrays)
     scratch = np.zeros(3)
-    fd = write_parcel((pipe, scratch), pipe)
+    fd = write_graph_file((pipe, scratch), pipe)
     assert os.fstat(fd).st_size < 34_000_000
     code = """
     pipe, scratch = content
@@ -280,7 +280,7 @@ def test_arrow_is_shared_and_a_slice_leaves_its_parent_behind() -> None:
     for part, most in ((table, table.nbytes + 100_000), (table.slice(500_000, 1000), 100_000)):
         pipe = fp.from_table(part)
         before = pa.total_allocated_bytes()
-        fd = write_parcel(pipe, pipe)
+        fd = write_graph_file(pipe, pipe)
         assert pa.total_allocated_bytes() - before < 100_000
         assert os.fstat(fd).st_size < most
         assert in_child(fd, code).startswith(f"{pipe[77]} {len(pipe)} ")
@@ -297,7 +297,7 @@ def test_tensors_are_shared_too() -> None:
         "none": torch.zeros(0, 4),
         "leaf": torch.ones(2, requires_grad=True),
     }
-    fd = write_parcel(tensors, fp.from_sequence([0]))
+    fd = write_graph_file(tensors, fp.from_sequence([0]))
     assert os.fstat(fd).st_size < 10_100_000
     look = "[(str(t.dtype), tuple(t.shape), float(t.detach().sum()), t.requires_grad) for t in content.values()]"
     assert in_child(fd, f"print({look})") == str(eval(look, {"content": tensors}))
@@ -352,7 +352,7 @@ def test_rows_of_a_list_are_equal_there(rows: Any) -> None:
     parts += [[items[i] for i in (0, -1, {N - 1})], list(items), list(items[5:9]), len(items), op.call()]
     sys.stdout.buffer.write(pickle.dumps(parts))
     """
-    fd = write_parcel(pipe, pipe)
+    fd = write_graph_file(pipe, pipe)
     code = READ.format(path=sys.path, fd=fd) + textwrap.dedent(code)
     parts = pickle.loads(subprocess.check_output([sys.executable, "-c", code], pass_fds=[fd]))
     os.close(fd)
@@ -378,7 +378,7 @@ def test_a_long_list_costs_a_worker_little() -> None:
     count = 500_000
     rows = [f"/data/imagenet/train/n{i % 1000:08d}/class_{i % 1000:04d}/img_{i:012d}.JPEG" for i in range(count)]
     pipe = fp.from_sequence(rows)
-    fd = write_parcel(pipe, pipe)
+    fd = write_graph_file(pipe, pipe)
     shared = os.fstat(fd).st_size
     assert 40 * count < shared < 80 * count
     code = (
@@ -406,7 +406,7 @@ def test_a_list_of_files_is_shared(tmp_path: Path) -> None:
         Path(name).touch()
     pipe = fp.list_files(names)
     root = pipe._stage().node
-    fd = write_parcel(root, root)
+    fd = write_graph_file(root, root)
     code = """
     from feedpipe.engine.run import Run
     from feedpipe.engine.stage import bind
@@ -419,16 +419,16 @@ def test_a_list_of_files_is_shared(tmp_path: Path) -> None:
 def test_the_descriptor_may_be_closed_and_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     pipe = fp.from_sequence(LISTS["text"])
     before = os.listdir("/proc/self/fd")
-    fd = write_parcel(pipe, pipe)
+    fd = write_graph_file(pipe, pipe)
     content: Any
-    content, _ = read_parcel(fd)
+    content, _ = read_graph_file(fd)
     os.close(fd)
     assert content.op.rows(content._stage(), np.array([3]), Context()) == ["/data/3.jpg"]
     del content
     gc.collect()
     assert len(os.listdir("/proc/self/fd")) == len(before)
     with pytest.raises(ArgumentTypeError):
-        write_parcel(threading.Lock(), pipe)
+        write_graph_file(threading.Lock(), pipe)
     assert len(os.listdir("/proc/self/fd")) == len(before)
 
 
@@ -439,7 +439,7 @@ def test_no_room_is_no_fault_of_the_pipe(monkeypatch: pytest.MonkeyPatch) -> Non
     pipe = fp.from_arrays({"x": np.arange(10)})
     monkeypatch.setattr(os, "pwrite", full)
     with pytest.raises(OSError, match="No space left"):
-        write_parcel(pipe, pipe)
+        write_graph_file(pipe, pipe)
 
 
 def test_large_buffers_are_written_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -501,7 +501,7 @@ class Refuses:
 
 def refusal(pipe: Any, init: Any = None) -> str:
     with pytest.raises(ArgumentTypeError) as caught:
-        write_parcel((pipe, init), pipe)
+        write_graph_file((pipe, init), pipe)
     assert caught.value.__cause__ is not None
     return str(caught.value)
 

@@ -32,9 +32,8 @@ from PIL import Image
 from feedpipe.core.rows import Rows
 from feedpipe.core.tensor_data import Stack, TensorData
 from feedpipe.errors import CallSite, DataError, LoaderError
-from feedpipe.services.transport.bundle import bundled, unbundled
 from feedpipe.services.transport.class_registry import class_of, number_of
-from feedpipe.services.transport.packing import LARGE, Packed, Packer, unpack
+from feedpipe.services.transport.packing import MIN_OWN_REGION_BYTES, PackedElement, Packer, unpack, unpack_body
 from feedpipe.services.transport.region import ALIGNMENT
 
 
@@ -43,7 +42,7 @@ def region(size: int) -> Any:
     return (ctypes.c_char * max(size, 1)).from_buffer(mmap.mmap(-1, max(size, 1)))
 
 
-def written(packed: Packed) -> list[Any]:
+def written(packed: PackedElement) -> list[Any]:
     memories = [region(one.nbytes) for one in packed.regions]
     for one, memory in zip(packed.regions, memories, strict=True):
         one.write(memoryview(memory).cast("B"))
@@ -73,7 +72,7 @@ class Crossed:
         return any(self.used)
 
 
-def nbytes(packed: Packed) -> int:
+def nbytes(packed: PackedElement) -> int:
     return sum(one.nbytes for one in packed.regions)
 
 
@@ -508,17 +507,22 @@ def test_tables_of_others() -> None:
 
 def test_without_shared_memory() -> None:
     packed = Packer().pack(
-        {"x": torch.arange(5.0), "big": np.arange(LARGE), "t": pa.table({"a": [1, 2]}), "b": bytes(100_000)}
+        {
+            "x": torch.arange(5.0),
+            "big": np.arange(MIN_OWN_REGION_BYTES),
+            "t": pa.table({"a": [1, 2]}),
+            "b": bytes(100_000),
+        }
     )
     assert len(packed.regions) == 3
-    body = b"".join(bundled(packed))
+    body = b"".join(packed.body())
     for start in range(4):  # cut from a message, it may begin anywhere
         message = bytearray(start) + body
-        there: Any = unbundled(memoryview(message)[start:], packed.sizes)
+        there: Any = unpack_body(memoryview(message)[start:], packed.sizes)
         assert there["x"].data_ptr() % 16 == 0 and there["t"]["a"].to_pylist() == [1, 2]
         there["x"] += 1
         assert there["x"].tolist() == [1, 2, 3, 4, 5] and len(there["b"]) == 100_000
-        assert (there["big"] == np.arange(LARGE)).all() and there["big"].flags.writeable
+        assert (there["big"] == np.arange(MIN_OWN_REGION_BYTES)).all() and there["big"].flags.writeable
 
 
 def test_one_packer_packs_many() -> None:
@@ -597,7 +601,7 @@ def test_a_region_ends_with_the_last_of_arrow() -> None:
 
 
 def test_large_parts_have_regions_of_their_own() -> None:
-    image, table = np.zeros(LARGE, np.uint8), pa.table({"a": range(LARGE // 8)})
+    image, table = np.zeros(MIN_OWN_REGION_BYTES, np.uint8), pa.table({"a": range(MIN_OWN_REGION_BYTES // 8)})
     crossing = Crossed({"n": np.arange(3), "image": image, "m": torch.ones(3), "table": table, "turned": image[::-1]})
     assert crossing.used == [True] * 4
     kept = crossing.element.pop("m")
@@ -609,7 +613,7 @@ def test_large_parts_have_regions_of_their_own() -> None:
 
 
 def test_a_long_stream_has_a_region_of_its_own() -> None:
-    crossing = Crossed([np.zeros(LARGE), bytes(100_000), np.arange(3)])
+    crossing = Crossed([np.zeros(MIN_OWN_REGION_BYTES), bytes(100_000), np.arange(3)])
     assert crossing.used == [False, True, True]
     large, small = crossing.element.pop(0), crossing.element.pop()
     del crossing.element
@@ -618,7 +622,7 @@ def test_a_long_stream_has_a_region_of_its_own() -> None:
 
 
 def test_many_large_parts() -> None:
-    there = crossed([np.full(LARGE, n, np.uint8) for n in range(40)])
+    there = crossed([np.full(MIN_OWN_REGION_BYTES, n, np.uint8) for n in range(40)])
     assert all((part == n).all() for n, part in enumerate(there))
 
 
@@ -642,7 +646,6 @@ WORKER = """
     import pickle, sys
     import cloudpickle
     from cloudpickle import cloudpickle as inner
-    from feedpipe.services.transport.bundle import bundled
     from feedpipe.services.transport.packing import Packer
 
     sent, numbers = cloudpickle.loads(sys.stdin.buffer.read())
@@ -653,7 +656,7 @@ WORKER = """
     answers = []
     for _ in range(2):
         packed = packer.pack(make(sent))
-        answers.append((b"".join(bundled(packed)), packed.sizes))
+        answers.append((b"".join(packed.body()), packed.sizes))
     assert packer._by_value
     sys.stdout.buffer.write(pickle.dumps(answers))
 """
@@ -664,8 +667,8 @@ MAIN = """
     import cloudpickle
     import numpy as np
     import torch
-    from feedpipe.services.transport.bundle import unbundled
     from feedpipe.services.transport.class_registry import class_of, number_of
+    from feedpipe.services.transport.packing import unpack_body
 
     @dataclasses.dataclass
     class Sample:
@@ -722,7 +725,7 @@ MAIN = """
     worker = subprocess.run([sys.executable, "-c", textwrap.dedent(WORKER)], input=given, stdout=subprocess.PIPE)
     assert worker.returncode == 0
     for body, sizes in pickle.loads(worker.stdout):
-        sample, red, problem, inside, cls, new, function, x, slotted = unbundled(body, sizes)
+        sample, red, problem, inside, cls, new, function, x, slotted = unpack_body(body, sizes)
         assert type(sample) is Sample and type(sample.more) is Pair and sample.more.a.tolist() == [1, 1]
         assert sample.x is x is sample.more.b and x.tolist() == [0, 1, 2] and x.flags.writeable
         assert red is Color.RED and type(problem) is Problem and problem.args == ("no",)
@@ -816,7 +819,7 @@ def test_an_error_of_the_users_own(tmp_path: pathlib.Path) -> None:
             DataError, match=r"`element\['file'\]`, of type _io.TextIOWrapper.*; return what is in the file"
         ) as caught,
     ):
-        Packer(where=CallSite("train.py", 7)).pack({"file": file})
+        Packer(call_site=CallSite("train.py", 7)).pack({"file": file})
     assert str(caught.value).endswith("\n  at train.py:7")
 
 
