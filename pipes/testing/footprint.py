@@ -1,4 +1,4 @@
-"""What a process holds of the system, to see that nothing is left behind."""
+"""`Footprint`: the threads, files and child processes of a process, to check that nothing is left behind."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-PATIENCE = 5.0
-"""Seconds in which a thread that was told to end has to do so."""
+MAX_WAIT_SECONDS = 60.0
+"""A thread that was told to end must end within this time."""
 
 
 class Process(NamedTuple):
-    """A process, as no other will ever be: numbers are used again."""
+    """A process, identified also by its start, because the system uses numbers again."""
 
     pid: int
     started: str
 
 
 class Footprint(NamedTuple):
-    """Threads of this process, how many files it has open, and the processes below it (where there is `/proc`)."""
+    """The threads of this process, how many files it has open, and its descendants (if there is `/proc`)."""
 
     threads: frozenset[threading.Thread]
     files: int
@@ -34,7 +34,7 @@ class Footprint(NamedTuple):
         return Footprint(frozenset(threading.enumerate()), files, frozenset(_descendants()))
 
     def beyond(self, before: Footprint, seen: Iterable[Process]) -> list[str]:
-        """What there is now that was not there before, or has been seen since."""
+        """What is there now and was not `before`; processes that were `seen` meanwhile count without a parent, too."""
         left = [f"thread {thread.name}" for thread in self.threads - before.threads]
         orphans = {process for process in seen if _started(process.pid) == process.started}
         left += [f"process {process.pid}" for process in (self.processes | orphans) - before.processes]
@@ -45,9 +45,9 @@ class Footprint(NamedTuple):
 
 @contextmanager
 def nothing_left(what: str) -> Generator[set[Process]]:
-    """Raises an `AssertionError` if after the block more is there than before.
+    """Raises an `AssertionError` if more is there after the block than before.
 
-    The block may add processes that it has seen: these must be gone, whoever their parent is by now.
+    The block may add processes that it has seen. They must be gone, even if they have lost their parent.
     """
     before = Footprint.now()
     seen: set[Process] = set()
@@ -56,25 +56,25 @@ def nothing_left(what: str) -> Generator[set[Process]]:
     if left:
         gc.collect()
         for thread in set(threading.enumerate()) - before.threads:
-            thread.join(PATIENCE)
+            thread.join(MAX_WAIT_SECONDS)
         left = Footprint.now().beyond(before, seen)
     assert not left, f"{what} has left behind: {', '.join(left)}"
 
 
 def _descendants() -> set[Process]:
-    """The processes below this one."""
+    """All descendants of this process."""
     children: dict[int, list[Process]] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         fields = _fields(int(folder.name))
         if fields:
             children.setdefault(int(fields[1]), []).append(Process(int(folder.name), fields[19]))
-    found: set[Process] = set()
-    waiting = [os.getpid()]
-    while waiting:
-        below = children.get(waiting.pop(), [])
-        found.update(below)
-        waiting += [process.pid for process in below]
-    return found
+    descendants: set[Process] = set()
+    parents = [os.getpid()]
+    while parents:
+        processes = children.get(parents.pop(), [])
+        descendants.update(processes)
+        parents += [process.pid for process in processes]
+    return descendants
 
 
 def _started(pid: int) -> str | None:
@@ -83,7 +83,7 @@ def _started(pid: int) -> str | None:
 
 
 def _fields(pid: int) -> list[str]:
-    """What the system says of a process, from its state on; nothing where it has ended."""
+    """The fields of `/proc/<pid>/stat` from the state on; none if the process has ended."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -1,4 +1,4 @@
-"""`check_service`: proves that a reading service gives what the plan promises."""
+"""`check_service`: checks that a reading service gives what the plan promises."""
 
 from __future__ import annotations
 
@@ -21,23 +21,25 @@ from .unordered import check_unordered
 
 
 def check_service(service: ReadingService, *, others: Sequence[ReadingService] = ()) -> None:
-    """Checks that `service` keeps what a loader promises.
+    """Checks that `service` does all that a loader promises.
 
-    Runs small pipes of every kind, indexed and streamed, of rows and of files, on 1, 2 and 3 ranks, and compares with
-    `InProcess`: the same elements in the same order, with the same `info`; the same errors with the same words and
-    causes, after the same elements. From the state after each element, and before the first, through JSON, it goes on:
-    in the same service, here, in each of `others`, from a state taken here, and once more from the resumed run; each
-    time the elements must be exactly those that follow. Then come the rules of epochs, `steps`, `even` and `peek`, two
-    loaders of one service, and that after a close, an error or a `del` no thread, process or open file is left.
+    It runs small pipes of every kind, indexed and streamed, of rows and of files, on 1, 2 and 3 ranks, and compares
+    them with `InProcess`:
 
-    A service whose `ordered` is False has to give the same elements, each worker's own in their order, and no state.
+    - elements, their order and their `info` are the same, and so are errors, their text and their causes;
+    - the state before each element and after the last one, saved as JSON, leads to exactly the elements that follow:
+      in the same service, in this process, in each of `others`, and again from the state of a resumed run;
+    - epochs, `steps`, `even` and `peek` follow their rules, also with two loaders of one service;
+    - after a close, an error or a `del`, no thread, process or open file is left.
+
+    A service whose `ordered` is False must give the same elements, those of each worker in their order, and no state.
 
     Args:
-        service: what to check. It must be able to import `feedpipe`, and read local files.
-        others: ordered services that must go on from its states, such as the same with more workers.
+        service: what to check. It must be able to import `feedpipe` and to read local files.
+        others: ordered services that must continue from its states, such as the same one with more workers.
 
     Raises:
-        AssertionError: with the pipe, the options of the loader, and the first element that differs.
+        AssertionError: names the pipe, the options of the loader, and the first element that differs.
 
     Example:
         >>> import feedpipe as fp
@@ -47,7 +49,7 @@ def check_service(service: ReadingService, *, others: Sequence[ReadingService] =
     with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
         warnings.simplefilter("ignore", PlanWarning)
         good, bad = samples(Path(folder)), failing(Path(folder))
-        for sample in good:  # does here all that leaves something for good, such as to import torch
+        for sample in good:  # whatever leaves something behind for good, such as importing torch, happens here
             with Case(service, sample).here() as loader:
                 list(loader)
         with nothing_left(repr(service)):
@@ -56,7 +58,7 @@ def check_service(service: ReadingService, *, others: Sequence[ReadingService] =
                     _check_ranks(service, sample, lambda case: _check_runs(case, others))
                 else:
                     _check_ranks(service, sample, check_unordered)
-            for case in (Case(service, bad[0], ranks=2), *(Case(service, one) for one in bad[1:])):
+            for case in (Case(service, bad[0], ranks=2), *(Case(service, sample) for sample in bad[1:])):
                 _check_failure(case)
             if service.ordered:
                 for case in _uneven(service):
@@ -66,16 +68,16 @@ def check_service(service: ReadingService, *, others: Sequence[ReadingService] =
 
 
 def _check_ranks(service: ReadingService, sample: Sample, check: Callable[[Case], list[Taken]]) -> None:
-    """Checks each case of a sample, and that several ranks have the rows of one."""
-    found: dict[int, Counter[str]] = {}
+    """Checks each case of a sample, and that several ranks together have the rows of a single one."""
+    rows_by_ranks: dict[int, Counter[str]] = {}
     for case in cases(service, sample):
-        found.setdefault(case.ranks, Counter()).update(rows(check(case)))
-    for ranks, got in found.items():
-        assert got == found[1], f"{ranks} ranks together do not have the rows of {sample.name}"
+        rows_by_ranks.setdefault(case.ranks, Counter()).update(rows(check(case)))
+    for ranks, union in rows_by_ranks.items():
+        assert union == rows_by_ranks[1], f"{ranks} ranks together do not have the rows of {sample.name}"
 
 
 def _uneven(service: ReadingService) -> Iterator[Case]:
-    """Runs of pipes of known length that no two ranks can share evenly."""
+    """Cases whose length is known, and which ranks cannot share evenly."""
     indexed, streamed = uneven()
     yield Case(service, indexed, rank=0, ranks=2, even="drop")
     for sample in (indexed, streamed):
@@ -84,27 +86,29 @@ def _uneven(service: ReadingService) -> Iterator[Case]:
 
 
 def _check_runs(case: Case, others: Sequence[ReadingService]) -> list[Taken]:
-    """Whole epochs, and what follows each state; gives the first epoch."""
+    """Checks whole epochs, and what follows each state; returns the first epoch."""
     with ExitStack() as stack:
         here, loader, *more = (
-            stack.enter_context(one) for one in (case.here(), case.loader(), *(case.on(other) for other in others))
+            stack.enter_context(loader)
+            for loader in (case.here(), case.loader(), *(case.on(other) for other in others))
         )
         assert _length(loader) == _length(here), f"{case}: `len` is {_length(loader)} and should be {_length(here)}"
         epochs: list[list[Taken]] = []
         states: list[tuple[int, int, State, State]] = []
         for epoch in range(2):
             before = saved(loader), saved(here)
-            expected, known = with_states(here)
-            found, own = with_states(loader)
-            agree(f"{case}: epoch {epoch}", found, expected)
+            expected, expected_states = with_states(here)
+            elements, own_states = with_states(loader)
+            agree(f"{case}: epoch {epoch}", elements, expected)
             epochs.append(expected)
             states += [(epoch, 0, *before)]
-            states += [(epoch, place, one, two) for place, (one, two) in enumerate(zip(own, known, strict=True), 1)]
+            pairs = zip(own_states, expected_states, strict=True)
+            states += [(epoch, place, own, other) for place, (own, other) in enumerate(pairs, 1)]
         epochs.append(taken(here.with_info()))
-        for epoch, place, own_state, known_state in states:
+        for epoch, place, own_state, state_here in states:
             for target in (loader, here, *more):
                 _check_rest(case, target, own_state, epochs, epoch, place)
-            _check_rest(case, loader, known_state, epochs, epoch, place)
+            _check_rest(case, loader, state_here, epochs, epoch, place)
             if place < len(epochs[epoch]):
                 loader.load_state_dict(own_state)
                 _, info = next(loader.with_info())
@@ -115,35 +119,35 @@ def _check_runs(case: Case, others: Sequence[ReadingService]) -> list[Taken]:
 def _check_rest(
     case: Case, loader: Loader[object], state: State, epochs: list[list[Taken]], epoch: int, place: int
 ) -> None:
-    """Checks that a loader goes on behind element `place` of an epoch, or with the next one after the last."""
+    """Checks that a loader continues after element `place` of an epoch; after the last one, with the next epoch."""
     if epochs[epoch] and place == len(epochs[epoch]):
         epoch, place = epoch + 1, 0
     loader.load_state_dict(state)
-    stands = loader.epoch, loader.step
-    assert stands == (epoch, place) or not epochs[epoch], (
-        f"{case}: a loaded state stands at {stands} and should at {(epoch, place)}"
+    position = loader.epoch, loader.step
+    assert position == (epoch, place) or not epochs[epoch], (
+        f"{case}: a loaded state stands at {position} and should at {(epoch, place)}"
     )
     agree(f"{case}: what follows element {place} of epoch {epoch}", taken(loader.with_info()), epochs[epoch][place:])
 
 
 def _check_failure(case: Case) -> None:
+    """Checks the elements before an error, the error, and that a state after it leads to the same error."""
     with case.here() as here, case.loader() as loader:
         for epoch in range(2):
-            expected, wanted = failed(here)
-            found, error = failed(loader)
-            what = f"{case}: epoch {epoch}"
-            agree_errors(what, error, wanted)
+            expected, expected_error = failed(here)
+            elements, error = failed(loader)
+            agree_errors(f"{case}: epoch {epoch}", error, expected_error)
             if not case.service.ordered:
                 continue
-            agree(what, found, expected)
+            agree(f"{case}: epoch {epoch}", elements, expected)
             if epoch:
                 continue
             state = saved(loader)
             for target in (here, loader):
                 target.load_state_dict(state)
-                found, error = failed(target)
-                agree(f"{case}: what follows the elements before an error", found, [])
-                agree_errors(f"{case}: after a resume", error, wanted)
+                elements, error = failed(target)
+                agree(f"{case}: what follows the elements before an error", elements, [])
+                agree_errors(f"{case}: after a resume", error, expected_error)
 
 
 def _length(loader: Loader[object]) -> int | str:

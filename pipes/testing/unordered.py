@@ -1,4 +1,4 @@
-"""What a reading service keeps that hands out elements as they come."""
+"""The checks of a reading service that hands out elements as they arrive."""
 
 from __future__ import annotations
 
@@ -16,15 +16,19 @@ from .runs import Case, Taken, check_raises, saved, taken
 
 
 def check_unordered(case: Case) -> list[Taken]:
-    """The same elements as here, those of one worker in their order; and no state."""
+    """Checks for the elements of this process, those of each worker in their order, and for no state."""
     with case.here() as here, case.loader() as loader:
-        expected, found = taken(here.with_info()), taken(loader.with_info())
-        _check_elements(f"{case}: the first epoch", [x.element for x in found], [x.element for x in expected])
-        assert [x[1:3] for x in found] == [x[1:3] for x in expected], f"{case}: epoch and step count the elements"
+        expected, run = taken(here.with_info()), taken(loader.with_info())
+        _check_elements(f"{case}: the first epoch", [x.element for x in run], [x.element for x in expected])
+        assert [x[1:3] for x in run] == [x[1:3] for x in expected], f"{case}: epoch and step count the elements"
         owners = _owners(case)
         for owner in set(owners.values()):
-            order, wanted = ([x for x in map(_text, run) if owners[x] == owner] for run in (found, expected))
-            assert order == wanted, f"{case}: part {owner} has the order {order} and should have {wanted}"
+            order, expected_order = (
+                [text for x in elements if owners[text := plain(x.element)] == owner] for elements in (run, expected)
+            )
+            assert order == expected_order, (
+                f"{case}: part {owner} has the order {order} and should have {expected_order}"
+            )
         _check_elements(f"{case}: the second epoch", list(loader), list(here))
         for _, info in loader.with_info():
             for state_dict in (loader.state_dict, info.state_dict):
@@ -39,17 +43,13 @@ def check_unordered(case: Case) -> list[Taken]:
         return expected
 
 
-def _check_elements(what: str, got: list[object], expected: list[object]) -> None:
-    one, other = Counter(map(plain, got)), Counter(map(plain, expected))
-    assert one == other, f"{what} lacks {list(other - one)} and has {list(one - other)} in excess"
-
-
-def _text(one: Taken) -> str:
-    return plain(one.element)
+def _check_elements(what: str, elements: list[object], expected: list[object]) -> None:
+    actual, wanted = Counter(map(plain, elements)), Counter(map(plain, expected))
+    assert actual == wanted, f"{what} lacks {list(wanted - actual)} and has {list(actual - wanted)} in excess"
 
 
 def _owners(case: Case) -> dict[str, int]:
-    """For each element of the first epoch, the worker or the shard that makes it."""
+    """The worker or shard of each element of the first epoch."""
     plan = Plan(
         resolve(case.sample.pipe),
         seed=0,
@@ -66,7 +66,7 @@ def _owners(case: Case) -> dict[str, int]:
 
 
 def plain(element: object) -> str:
-    """An element as text that says all of it."""
+    """An element as text, with all of its values."""
     if isinstance(element, Mapping):
         return str({key: plain(value) for key, value in element.items()})
     if hasattr(element, "__array__"):

@@ -1,4 +1,4 @@
-"""`check_service` finds what a reading service does wrong."""
+"""`check_service` finds the faults of a reading service."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Items = Iterator[Any]
 
 @dataclass(frozen=True)
 class Broken:
-    """`InProcess`, whose sessions give what `change` makes of theirs."""
+    """`InProcess` with `change` applied to the items of its sessions."""
 
     change: Callable[[Items], Items]
     workers: int = 0
@@ -153,24 +153,24 @@ kept: list[Any] = []
         (with_a_file, "open files"),
     ],
 )
-def test_what_is_wrong_is_found(change, words):
-    with pytest.raises(AssertionError) as found:
+def test_faults_are_found(change, words):
+    with pytest.raises(AssertionError) as caught:
         check_service(Broken(change))
-    assert words in str(found.value)
+    assert words in str(caught.value)
     while kept:
         kept.pop().close()
 
 
 @pytest.mark.slow
-def test_a_thread_that_is_left_is_found(monkeypatch):
-    monkeypatch.setattr("feedpipe.testing.footprint.PATIENCE", 0.001)
+def test_a_thread_that_stays_is_found(monkeypatch):
+    monkeypatch.setattr("feedpipe.testing.footprint.MAX_WAIT_SECONDS", 0.001)
     with pytest.raises(AssertionError, match="thread"):
         check_service(Broken(with_a_thread))
     stop.set()
 
 
 @pytest.mark.slow
-def test_what_is_right_passes():
+def test_a_service_without_faults_passes():
     check_service(Broken(whole))
 
 
@@ -187,5 +187,5 @@ def test_without_order(change, words):
         check_service(Broken(change, ordered=False))
 
 
-def test_what_is_right_without_order_passes():
+def test_a_service_without_order_passes():
     check_service(Broken(whole, ordered=False))

@@ -1,4 +1,4 @@
-"""Every reading service keeps what a loader promises."""
+"""Every reading service does all that a loader promises."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_services(workers):
 
 
 @pytest.mark.slow
-def test_states_go_on_with_other_numbers_of_workers():
+def test_states_continue_with_other_numbers_of_workers():
     check_service(fp.InProcess(), others=[fp.MultiProcess(3, prefetch=1)])
 
 
@@ -30,23 +30,23 @@ def test_without_order():
 
 @pytest.mark.parametrize("streamed", [False, True])
 def test_a_state_taken_while_elements_wait_does_not_count_them(tmp_path, streamed):
-    fifo = tmp_path / "made"
+    fifo = tmp_path / "produced"
     os.mkfifo(fifo)
 
-    def told(row: int) -> int:
+    def report(row: int) -> int:
         with open(fifo, "wb", buffering=0) as file:
             file.write(b".")
         return row
 
-    pipe = fp.from_sequence(range(40)).map(told)
+    pipe = fp.from_sequence(range(40)).map(report)
     if streamed:
         pipe = pipe.filter(lambda row: row >= 0)
-    made = os.open(fifo, os.O_RDWR)
+    produced = os.open(fifo, os.O_RDWR)
     with fp.Loader(pipe, fp.MultiProcess(1, prefetch=4)) as loader:
         iterator = iter(loader)
         assert [next(iterator) for _ in range(3)] == [0, 1, 2]
-        for _ in range(3 + 4):  # waits until so many were made
-            os.read(made, 1)
+        for _ in range(3 + 4):  # waits until the worker has produced so many
+            os.read(produced, 1)
         state = json.loads(json.dumps(loader.state_dict()))
         assert loader.peek() == 3
         assert loader.state_dict() == state
@@ -55,7 +55,7 @@ def test_a_state_taken_while_elements_wait_does_not_count_them(tmp_path, streame
             with fp.Loader(pipe, service) as other:
                 other.load_state_dict(state)
                 assert list(other) == list(range(3, 40))
-    os.close(made)
+    os.close(produced)
 
 
 class TestWithoutOrder:
@@ -83,7 +83,7 @@ class TestWithoutOrder:
                 info.state_dict()
             assert (loader.epoch, loader.step) == (0, 1)
 
-    def test_steps_need_a_place_to_go_on_from(self):
+    def test_steps_need_a_position_to_continue_from(self):
         service = fp.MultiProcess(2, ordered=False)
         with (
             fp.Loader(fp.from_sequence(range(20)), service, steps=3) as loader,

@@ -1,4 +1,4 @@
-"""What the tests of worker processes share: the processes there are, scripts, and that nothing stays behind."""
+"""Fixtures for tests of worker processes: list and kill processes, run scripts, check that nothing stays behind."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from feedpipe.errors import WorkerWarning
 
 from ...servers.process import await_end
 
-LONG = 30.0
-"""Seconds in which a process ends that is to end."""
+HANG_SECONDS = 300.0
+"""A process that takes longer hangs. The limit is generous, because a busy machine must not fail a test."""
 
 
 class Process(NamedTuple):
-    """A process, and when it was born, so that another one with its number is told apart."""
+    """A process. The time of its birth distinguishes it from a later one with the same number."""
 
     pid: int
     born: int
 
     @property
     def alive(self) -> bool:
-        """Whether it is there and no zombie."""
-        found = _stat(self.pid)
-        return found is not None and found.state != "Z" and found.born == self.born
+        """Whether it exists and is no zombie."""
+        stat = _stat(self.pid)
+        return stat is not None and stat.state != "Z" and stat.born == self.born
 
 
 class Stat(NamedTuple):
-    """What the system says of a process."""
+    """What the system knows about a process."""
 
     state: str
     parent: int
@@ -56,52 +56,50 @@ def _stat(pid: int) -> Stat | None:
 
 def _all(*, zombies: bool) -> Iterator[tuple[Process, Stat]]:
     for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))):
-        found = _stat(pid)
-        if found is not None and (zombies or found.state != "Z"):
-            yield Process(pid, found.born), found
+        stat = _stat(pid)
+        if stat is not None and (zombies or stat.state != "Z"):
+            yield Process(pid, stat.born), stat
 
 
-def ended(those: Iterable[Process]) -> None:
+def ended(processes: Iterable[Process]) -> None:
     """Waits until processes have ended."""
-    for one in those:
-        if one.alive:
-            await_end(one.pid, LONG)
+    for process in processes:
+        if process.alive:
+            await_end(process.pid, HANG_SECONDS)
 
 
 def below(pid: int | None = None, *, zombies: bool = False) -> list[Process]:
     """All descendants of a process, by default of this one, in the order of their birth."""
     parents: dict[int, list[Process]] = {}
-    for process, found in _all(zombies=zombies):
-        parents.setdefault(found.parent, []).append(process)
-    made, new = [], [os.getpid() if pid is None else pid]
-    while new:
-        new = [child.pid for one in new for child in made_of(parents, one, made)]
-    return sorted(made, key=lambda process: (process.born, process.pid))
-
-
-def made_of(parents: dict[int, list[Process]], pid: int, made: list[Process]) -> list[Process]:
-    made += parents.get(pid, [])
-    return parents.get(pid, [])
+    for process, stat in _all(zombies=zombies):
+        parents.setdefault(stat.parent, []).append(process)
+    descendants: list[Process] = []
+    pids = [os.getpid() if pid is None else pid]
+    while pids:
+        children = parents.get(pids.pop(), [])
+        descendants += children
+        pids += [child.pid for child in children]
+    return sorted(descendants, key=lambda process: (process.born, process.pid))
 
 
 def workers() -> list[Process]:
-    """The workers of the one loader that this process has: the ends of the tree."""
-    everybody = below()
-    parents = {found.parent for one in everybody if (found := _stat(one.pid))}
-    return [one for one in everybody if one.pid not in parents]
+    """The workers, if this process has a single loader: the leaves of the tree of processes."""
+    descendants = below()
+    parents = {stat.parent for process in descendants if (stat := _stat(process.pid))}
+    return [process for process in descendants if process.pid not in parents]
 
 
 def descriptors() -> list[str]:
-    """What this process has open that could be a worker's: sockets, pipes, shared memory."""
-    found = []
+    """Open descriptors of this process that may belong to a worker: sockets, pipes, shared memory."""
+    targets = []
     for name in os.listdir("/proc/self/fd"):
         try:
             target = os.readlink(f"/proc/self/fd/{name}")
-        except FileNotFoundError:  # the listing's own
+        except FileNotFoundError:  # the descriptor of the listing itself
             continue
         if target.startswith(("socket:", "pipe:", "/memfd:")):
-            found.append(target)
-    return sorted(found)
+            targets.append(target)
+    return sorted(targets)
 
 
 def mapped() -> int:
@@ -111,25 +109,25 @@ def mapped() -> int:
 
 @contextmanager
 def deaths(*, least: int = 1) -> Iterator[list[str]]:
-    """Takes the warnings of workers that die; any other is an error, and so are fewer than `least`."""
-    said: list[str] = []
+    """Collects the warnings of workers that die. Any other warning is an error, and so are fewer than `least`."""
+    messages: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("error")
         warnings.simplefilter("always", WorkerWarning)
-        yield said
-    said += [str(one.message) for one in caught]
-    assert len(said) >= least, "no worker has died"
+        yield messages
+    messages += [str(warning.message) for warning in caught]
+    assert len(messages) >= least, "no worker has died"
 
 
-def kill(those: list[Process]) -> None:
-    """Kills processes, and waits until they are dead: the system takes its time."""
-    for one in those:
-        os.kill(one.pid, signal.SIGKILL)
-    ended(those)
+def kill(processes: list[Process]) -> None:
+    """Kills processes, and waits until they are dead."""
+    for process in processes:
+        os.kill(process.pid, signal.SIGKILL)
+    ended(processes)
 
 
 class Processes(NamedTuple):
-    """The functions above, for tests to use."""
+    """The functions above, for tests."""
 
     ended: Callable[[Iterable[Process]], None] = ended
     below: Callable[..., list[Process]] = below
@@ -151,7 +149,7 @@ def _deaths():
 
 @pytest.fixture(autouse=True)
 def nothing_left() -> Iterator[None]:
-    """Fails a test that leaves a process, a zombie, an open descriptor, or shared memory."""
+    """Fails a test that leaves a process, a zombie, an open descriptor or shared memory behind."""
     gc.collect()
     before = set(below(zombies=True)), len(descriptors()), mapped()
     yield
@@ -162,18 +160,18 @@ def nothing_left() -> Iterator[None]:
 
 
 class Script(NamedTuple):
-    """Runs Python programs, as a user does."""
+    """Runs Python programs as a user does."""
 
     folder: Path
 
     def start(self, source: str, *options: str, **settings: object) -> subprocess.Popen[str]:
-        """Starts `source` as a file, in a session of its own; its output can be read."""
+        """Starts `source` as a file, in a session of its own, with its output in pipes."""
         file = self.folder / "script.py"
         file.write_text(textwrap.dedent(source))
         return self.command(str(file), *options, **settings)
 
     def command(self, *arguments: str, **settings: object) -> subprocess.Popen[str]:
-        # Unbuffered output would hide what is written twice.
+        # Without a buffer, a fork could not write buffered output twice.
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
         return subprocess.Popen(
             [sys.executable, *arguments],
@@ -187,14 +185,14 @@ class Script(NamedTuple):
         )
 
     def run(self, source: str, *options: str) -> str:
-        """What `source` prints; it must say nothing else, and leave no process."""
+        """What `source` prints. It must write no errors, and leave no process behind."""
         return self.said(self.start(source, *options))
 
     def said(self, process: subprocess.Popen[str], text: str | None = None) -> str:
         with process:
-            out, err = process.communicate(text, timeout=60)
+            out, err = process.communicate(text, timeout=HANG_SECONDS)
         assert (process.returncode, err) == (0, ""), err
-        while left := [one for one, found in _all(zombies=False) if found.session == process.pid]:
+        while left := [one for one, stat in _all(zombies=False) if stat.session == process.pid]:
             ended(left)
         return out
 

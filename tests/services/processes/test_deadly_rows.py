@@ -1,4 +1,4 @@
-"""A row that ends its worker each time becomes an error that names it; one that does so once is no loss."""
+"""A row that ends its worker each time is named in an error. If it ends its worker once, nothing is lost."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ctypes
 import os
 import signal
 
-import pyarrow.fs  # noqa: F401  # so that workers have it from their server
+import pyarrow.fs  # noqa: F401  # the fork server imports it once for all workers
 import pytest
 
 import feedpipe as fp
@@ -22,8 +22,8 @@ def lethal(row):
     return int(row)
 
 
-def given(loader):
-    """The rows up to the error, and the error."""
+def run_to_error(loader):
+    """The rows before the error, and the text of the error."""
     got = []
     with pytest.raises(WorkerError) as caught:
         for element in loader:
@@ -55,17 +55,17 @@ PIPES = {
 @pytest.mark.parametrize("name", PIPES)
 def test_the_error_names_source_and_row(name, deaths):
     with deaths(least=2), fp.Loader(PIPES[name](numbers()), workers=2) as loader:
-        _, said = given(loader)
-    assert f"on from_sequence, row {DEADLY + 1}" in said
-    assert "died there 3 times" in said and f"at {__file__}:" in said
+        _, text = run_to_error(loader)
+    assert f"on from_sequence, row {DEADLY + 1}" in text
+    assert "died there 3 times" in text and f"at {__file__}:" in text
 
 
 @pytest.mark.parametrize("name", ["in a batch", "flat_map", "ahead"])
 def test_the_error_names_file_and_row(name, tmp_path, deaths):
     pipe = PIPES[name](files(tmp_path).open_files().parse_lines())
     with deaths(least=2), fp.Loader(pipe, workers=1) as loader:
-        _, said = given(loader)
-    assert f"on {tmp_path}/2.txt, line 38" in said
+        _, text = run_to_error(loader)
+    assert f"on {tmp_path}/2.txt, line 38" in text
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -75,14 +75,14 @@ def test_what_comes_before_is_delivered(workers, deaths):
         (numbers().map(lethal).batch(10), [list(range(row, row + 10)) for row in range(0, 130, 10)]),
     ):
         with deaths(least=2), fp.Loader(pipe, workers=workers) as loader:
-            assert given(loader)[0] == before
+            assert run_to_error(loader)[0] == before
 
 
 def test_the_whole_story_in_one_message(deaths):
     with deaths(least=2), fp.Loader(numbers().map(lethal), workers=2) as loader:
-        _, said = given(loader)
+        _, text = run_to_error(loader)
     for part in ("worker 1 (process ", "SIGKILL", "MiB of memory", f"element {DEADLY} of the epoch", "`.map(lethal)`"):
-        assert part in said
+        assert part in text
 
 
 def test_the_iterator_raises_it_again_and_the_next_epoch_tries_anew(tmp_path, deaths):
@@ -94,9 +94,9 @@ def test_the_iterator_raises_it_again_and_the_next_epoch_tries_anew(tmp_path, de
     with fp.Loader(numbers().map(unless_mended), workers=2) as loader:
         iterator = iter(loader)
         with deaths(least=2):
-            first = given(iterator)
+            first = run_to_error(iterator)
         assert len(first[0]) == DEADLY
-        assert given(iterator) == ([], first[1])
+        assert run_to_error(iterator) == ([], first[1])
         mend.touch()
         assert list(loader) == list(range(400))
 
@@ -111,12 +111,12 @@ def test_a_run_begins_without_the_care_that_the_last_one_ended_with(monkeypatch,
     monkeypatch.setattr(WorkerHandle, "request", record)
     with deaths(least=4), fp.Loader(numbers().map(lethal), workers=1) as loader:
         for _ in range(2):
-            given(loader)
+            run_to_error(loader)
     assert [(run[0], run[-1]) for run in careful.values()] == [(False, True)] * 2
 
 
 def once(how):
-    """A function that ends its process in some way, at one row and once."""
+    """A function that ends its process once, at one row, by calling `how`."""
 
     def function(row, flag):
         if row == DEADLY and not flag.exists():
@@ -135,22 +135,22 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize("said", ENDS)
-def test_once_is_no_loss(said, tmp_path, deaths):
-    flag, function = tmp_path / "flag", once(ENDS[said])
-    with deaths() as warned, fp.Loader(numbers().map(lambda row: function(row, flag)).batch(6), workers=2) as loader:
+@pytest.mark.parametrize("text", ENDS)
+def test_once_is_no_loss(text, tmp_path, deaths):
+    flag, function = tmp_path / "flag", once(ENDS[text])
+    with deaths() as warnings, fp.Loader(numbers().map(lambda row: function(row, flag)).batch(6), workers=2) as loader:
         assert sum(loader, []) == list(range(400))
-    assert len(warned) == 1 and said in warned[0]
+    assert len(warnings) == 1 and text in warnings[0]
 
 
 def test_a_death_says_nothing_of_an_earlier_run(tmp_path, processes, deaths):
     mend = tmp_path / "mend"
     with fp.Loader(numbers().map(lambda row: row if mend.exists() else lethal(row)), workers=1) as loader:
         with deaths(least=2):
-            given(loader)
+            run_to_error(loader)
         mend.touch()
-        with deaths() as warned:
+        with deaths() as warnings:
             for row in loader:
                 if row == 50:
                     processes.kill(processes.workers())
-    assert not any("from_sequence" in text for text in warned)
+    assert not any("from_sequence" in text for text in warnings)

@@ -1,4 +1,4 @@
-"""Errors of users' functions arrive as they were raised, with all that helps to find their cause."""
+"""Errors of users' functions arrive as they were raised, with all that helps to find the cause."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def failed(pipe, kind=RowError, **options):
 
 
 class OddError(Exception):
-    """Its arguments are not those it was made with."""
+    """Its `args` are not the arguments of its `__init__`."""
 
     def __init__(self, row, *, unit="rows"):
         super().__init__(f"{row} {unit}")
@@ -187,7 +187,7 @@ def test_the_state_after_an_error_goes_on_at_the_row(tmp_path):
 
 @pytest.mark.parametrize(("raised", "code"), [(SystemExit, 3), (KeyboardInterrupt, "now")])
 def test_what_is_to_end_a_program(raised, code):
-    """As in one process: it goes all the way, and the iterator says so afterwards."""
+    """As in one process: the exception reaches the program, and the iterator reports it afterwards."""
 
     def leave(row):
         if row == 9:
@@ -253,7 +253,7 @@ def test_without_order_an_error_waits_for_no_other_worker(tmp_path):
             failing.touch()
         return raising(ValueError)(row)
 
-    with fp.Loader(numbers().map(function), fp.MultiProcess(2, ordered=False, timeout=30)) as loader:
+    with fp.Loader(numbers().map(function), fp.MultiProcess(2, ordered=False, timeout=300)) as loader:
         got = []
         with pytest.raises(RowError):
             got.extend(loader)

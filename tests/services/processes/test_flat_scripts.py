@@ -1,4 +1,4 @@
-"""A script needs no `if __name__ == "__main__"`: no worker runs it again, and what it defines works there."""
+"""A script needs no `if __name__ == "__main__"`: no worker runs it again, and its definitions work in workers."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_module_of_a_package(source, script):
     (package / "other.py").write_text("offset = 100")
     (package / "module.py").write_text(source.replace("offset = 100", "from .other import offset"))
     said = script.said(script.command("-m", "package.module"))
-    # A worker imports the package where it is needed, as any module that can be imported; the module itself never.
+    # A worker may import the package, as any module that can be imported, but never the module itself.
     assert said.replace("package\n", "") == "body\nend\n"
 
 

@@ -1,4 +1,4 @@
-"""A program that forks: the child has a copy of the loader, and the workers stay the parent's."""
+"""A program forks: the child has a copy of the loader, and the workers still belong to the parent."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ CHILDREN = {
     [*(("forkserver", child) for child in CHILDREN), ("spawn", "closes it"), ("fork", "goes on with it")],
 )
 def test_a_child_that(start_method, child, script):
-    # Warnings on, for what an object says when it is dropped.
+    # With warnings, which an object may issue when it is dropped.
     source = FORKED.format(start_method=start_method, child=CHILDREN[child].strip())
     assert script.said(script.command("-X", "dev", "-c", source)) == ""
 
@@ -108,7 +108,7 @@ with fp.Loader(fp.from_sequence(range(60)).map(leave), workers=2) as loader:
 """
     process = script.start(source)
     try:
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=300) == 0
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
@@ -134,5 +134,5 @@ with fp.Loader(fp.from_sequence(range(60)).map(die), fp.MultiProcess(2, start_me
     (warning,) = caught
     print(re.search(r"SIGKILL|has ended", str(warning.message))[0])
 """
-    # The server of a fork server can wait for its children all the same.
+    # The fork server can wait for its children in spite of that.
     assert script.run(source) == ("SIGKILL\n" if start_method == "forkserver" else "has ended\n")

@@ -1,4 +1,4 @@
-"""Workers are killed at random moments: rows and order stay those of an undisturbed run."""
+"""Workers are killed at random moments: rows and their order are those of an undisturbed run."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ def undisturbed(pipe, shards, epochs):
 @pytest.mark.parametrize("turn", range(2))
 @pytest.mark.parametrize("pipe", PIPES)
 def test_one_or_all_killed_in_each_epoch(pipe, turn, processes, deaths):
-    made, chance = PIPES[pipe](), random.Random(f"{pipe} {turn}")
+    chain, chance = PIPES[pipe](), random.Random(f"{pipe} {turn}")
     workers, prefetch = chance.choice([1, 2]) + turn, chance.choice([1, 2, 4])
-    expected = undisturbed(made, 6, EPOCHS)
-    with deaths(), fp.Loader(made, fp.MultiProcess(workers, prefetch=prefetch), seed=3, shards=6) as loader:
+    expected = undisturbed(chain, 6, EPOCHS)
+    with deaths(), fp.Loader(chain, fp.MultiProcess(workers, prefetch=prefetch), seed=3, shards=6) as loader:
         for epoch in range(EPOCHS):
             moment, got = chance.randrange(len(expected[epoch])), []
             for place, element in enumerate(loader):
@@ -177,11 +177,11 @@ def test_a_state_taken_after_a_death_is_exact(processes, deaths):
 
 
 def test_the_warning_says_how_and_where(processes, deaths):
-    with deaths() as said, fp.Loader(numbers(40), fp.MultiProcess(1, prefetch=2)) as loader:
+    with deaths() as messages, fp.Loader(numbers(40), fp.MultiProcess(1, prefetch=2)) as loader:
         for row in loader:
             if row == 20:
                 kill_some(processes, random.Random(0))
-    (text,) = said
+    (text,) = messages
     for part in ("worker 0 (process ", "SIGKILL", "out of memory", " MiB of memory", "element 2", "nothing is lost"):
         assert part in text
 

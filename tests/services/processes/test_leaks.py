@@ -1,4 +1,4 @@
-"""Nothing stays behind a loader, however it ends: no process, no memory, no descriptor (see `nothing_left`)."""
+"""A loader leaves nothing behind, however it ends: no process, memory or descriptor (see `nothing_left`)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def same_number_of_files():
     def open_files():
         return len(os.listdir("/proc/self/fd"))
 
-    with fp.Loader(arrays(4), workers=1) as loader:  # what is opened once, in the first run
+    with fp.Loader(arrays(4), workers=1) as loader:  # the first run opens some files for good
         list(loader)
     before = open_files()
     yield
@@ -73,7 +73,7 @@ def test_dropped_halfway(start_method, processes):
         iterator = iter(loader)
         next(iterator)
         del loader
-        assert len(list(iterator)) == 59  # it needs the workers still
+        assert len(list(iterator)) == 59  # it still needs the workers
         del iterator
         assert not processes.below(zombies=True)
     finally:
@@ -133,7 +133,7 @@ def test_descriptors_do_not_grow_with_the_elements_that_are_kept(processes):
 
 def test_many_loaders_one_after_the_other(processes):
     for _ in range(4):
-        with fp.Loader(arrays(6), fp.MultiProcess(2, timeout=30)) as loader:
+        with fp.Loader(arrays(6), fp.MultiProcess(2, timeout=300)) as loader:
             assert len(list(loader)) == 6
 
 

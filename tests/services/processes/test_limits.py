@@ -1,4 +1,4 @@
-"""Bad arguments, stuck workers, an `init` that fails, and memory that is short: clear errors, nothing hangs."""
+"""Bad arguments, stuck workers, a failing `init` and scarce memory lead to clear errors, and nothing hangs."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class TestStuck:
                 threading.Event().wait()
             return row
 
-        # On a machine that is busy now, the first epochs may find the worker at its start.
+        # On a busy machine, the worker may not have started yet in the first epochs.
         service, said = fp.MultiProcess(2, start_method=start_method, timeout=0.4), ""
         with fp.Loader(numbers().map(wait_for_ever), service) as loader:
             while "in wait_for_ever" not in said:
@@ -258,7 +258,7 @@ with fp.Loader(pipe, fp.MultiProcess(2, memory="32GiB")) as loader:
         assert all((array == place % 100).all() for place, array in enumerate(kept))
         assert caplog.text.count("fill what `memory` allows") == 1
 
-    def test_who_keeps_labels_keeps_no_images(self, caplog):
+    def test_keeping_labels_does_not_keep_images(self, caplog):
         image = 2 * 2**20
         pipe = numbers(100).map(lambda row: {"image": np.full(image, row, np.uint8), "label": np.full(8, row)})
         with fp.Loader(pipe, fp.MultiProcess(1, memory="64MiB", prefetch=2)) as loader:

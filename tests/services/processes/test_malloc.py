@@ -1,4 +1,4 @@
-"""What a worker frees it has again without asking the system for it, page by page."""
+"""A worker reuses freed memory, and does not get it from the system again, page by page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="mallo
 
 
 def faults(row):
-    """Takes memory and frees it; how often the process has asked for a page so far."""
+    """Allocates memory and frees it; returns the number of page faults of the process so far."""
     parts = [bytearray(SIZE) for _ in range(PARTS)]
     del parts
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -24,8 +24,8 @@ def faults(row):
 
 def later_faults(start_method):
     with fp.Loader(fp.from_sequence(range(ROWS)).map(faults), fp.MultiProcess(1, start_method=start_method)) as loader:
-        found = list(loader)
-    return found[-1] - found[ROWS // 2]
+        counts = list(loader)
+    return counts[-1] - counts[ROWS // 2]
 
 
 @pytest.mark.parametrize("start_method", ["forkserver", "spawn", "fork"])

@@ -1,4 +1,4 @@
-"""Workers take little from others on the machine, and what is random in them is known beforehand."""
+"""Workers use few threads and ignore interrupts; their global random generators are seeded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many epochs: memory, descriptors and threads stay as they are after the first ones."""
+"""Over many epochs, memory, descriptors and threads stay as they are after the first ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MEBIBYTE = 2**20
 
 
 def memory(pid):
-    """Private bytes, the ones that a leak makes more."""
+    """Private bytes, which a leak would increase."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(("Private_Dirty:", "Swap:")))
 
@@ -49,7 +49,7 @@ def test_epochs(pipe, processes, record_property):
         seen, kept = [], []
         for epoch in range(EPOCHS):
             if epoch % 5 == 3:
-                next(iter(loader))  # given up
+                next(iter(loader))  # abandons the epoch
             for batch in loader:
                 kept = [*kept[-3:], batch]
             if epoch % 4 == 3:
