@@ -1,4 +1,4 @@
-"""Graphs on their way to other processes; the other side of each test is an interpreter of its own."""
+"""Graphs travel to other processes; in each test, the reader is an interpreter of its own."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ SMAPS = """
 def smaps():
     with open("/proc/self/smaps_rollup") as file:
         lines = [line.split() for line in file][1:]
-    found = {words[0]: int(words[1]) * 1024 for words in lines}
-    return found["Pss:"], found["Private_Clean:"] + found["Private_Dirty:"]
+    values = {words[0]: int(words[1]) * 1024 for words in lines}
+    return values["Pss:"], values["Private_Clean:"] + values["Private_Dirty:"]
 """
 
 
-def elsewhere(content: Any, code: str, root: Any = None) -> str:
+def other_process(content: Any, code: str, root: Any = None) -> str:
     """What `code` prints in another process that has read `content` from a graph file."""
     fd = write_graph_file(content, root or fp.from_sequence([0]))
     try:
@@ -62,11 +62,11 @@ def in_child(fd: int, code: str) -> str:
 
 def run_script(tmp_path: Path, code: str, *, piped: bool = False) -> list[str]:
     """Runs a user's script: from a file, or from standard input."""
-    (tmp_path / "elsewhere.py").write_text(
+    (tmp_path / "other_process.py").write_text(
         "import os, subprocess, sys\n"
         "from feedpipe.services.transport.graph_file import write_graph_file\n"
         f"READ = {READ!r}\n"
-        "def elsewhere(pipe, code):\n"
+        "def other_process(pipe, code):\n"
         "    fd = write_graph_file((pipe, None), pipe)\n"
         "    code = READ.format(path=sys.path, fd=fd) + 'pipe, init = content\\n' + code\n"
         "    subprocess.run([sys.executable, '-c', code], pass_fds=[fd], check=True)\n"
@@ -84,7 +84,7 @@ def run_script(tmp_path: Path, code: str, *, piped: bool = False) -> list[str]:
 
 SCRIPT = """
 import dataclasses, enum, functools, typing
-from elsewhere import elsewhere
+from other_process import other_process
 import feedpipe as fp
 
 print("main runs")
@@ -125,7 +125,7 @@ def make(x, offset=1):
 pipe = fp.from_sequence([1, 2, 10]).map(make).map(lambda row: (*row, SCALE))
 for row in pipe:
     print(row, flush=True)
-elsewhere(pipe, "for row in pipe: print(row)\\nprint(sorted(cls.__name__ for cls in classes))")
+other_process(pipe, "for row in pipe: print(row)\\nprint(sorted(cls.__name__ for cls in classes))")
 """
 
 
@@ -133,12 +133,12 @@ elsewhere(pipe, "for row in pipe: print(row)\\nprint(sorted(cls.__name__ for cls
 def test_a_script_without_a_guard_travels_by_value(tmp_path: Path, piped: bool) -> None:
     lines = run_script(tmp_path, SCRIPT, piped=piped)
     assert lines.count("main runs") == 1
-    there, classes, here = lines[-4:-1], lines[-1], lines[-7:-4]
-    assert there == here
+    remote, classes, local = lines[-4:-1], lines[-1], lines[-7:-4]
+    assert remote == local
     assert classes == "['Base', 'Colour', 'Example', 'Pair', 'Wrong']"
 
 
-def test_the_worker_is_told_the_numbers_of_classes() -> None:
+def test_the_worker_receives_the_numbers_of_classes() -> None:
     class Example:
         pass
 
@@ -151,15 +151,17 @@ def test_the_worker_is_told_the_numbers_of_classes() -> None:
         return Example()
 
     pipe = fp.from_sequence([1]).map(make)
-    told = elsewhere(
+    output = other_process(
         (pipe, None),
         "row = list(content[0])[0]\nprint({c.__name__: n for c, n in classes.items()}, classes[type(row)])",
     )
-    numbers = {class_of(number): name for name, number in eval(told.rpartition(" ")[0]).items()}
+    numbers = {class_of(number): name for name, number in eval(output.rpartition(" ")[0]).items()}
     assert numbers == {Example: "Example", ReachedError: "ReachedError"}
-    assert class_of(int(told.rpartition(" ")[2])) is Example
+    assert class_of(int(output.rpartition(" ")[2])) is Example
     # The same class keeps its number.
-    assert elsewhere((pipe, None), "print({c.__name__: n for c, n in classes.items()})") == told.rpartition(" ")[0]
+    assert (
+        other_process((pipe, None), "print({c.__name__: n for c, n in classes.items()})") == output.rpartition(" ")[0]
+    )
 
 
 def load(path: Path, name: str) -> ModuleType:
@@ -188,17 +190,17 @@ def test_a_module_loaded_by_path_travels_by_value(tmp_path: Path, monkeypatch: p
     monkeypatch.setitem(sys.modules, "odd name", ModuleType("odd name"))
     module: Any = load(tmp_path / "loaded.py", "odd name")
     pipe = fp.from_sequence([1]).map(module.function).map(lambda row: (row, module.function(5)[0]))
-    there = elsewhere(pipe, "print(list(content), sorted(c.__name__ for c in classes))")
-    assert there == f"{list(pipe)} ['Known', 'Thing']"
-    pickle.dumps(module.Thing)  # goes by name again, after the file is written as before
+    output = other_process(pipe, "print(list(content), sorted(c.__name__ for c in classes))")
+    assert output == f"{list(pipe)} ['Known', 'Thing']"
+    pickle.dumps(module.Thing)  # pickled by name again, as before the file was written
 
 
 def test_a_module_made_by_exec_travels_by_value(monkeypatch: pytest.MonkeyPatch) -> None:
-    module: Any = ModuleType("made")
+    module: Any = ModuleType("synthetic")
     exec(MODULE, vars(module))
-    monkeypatch.setitem(sys.modules, "made", module)
+    monkeypatch.setitem(sys.modules, "synthetic", module)
     pipe = fp.from_sequence([1]).map(module.function)
-    assert elsewhere(pipe, "print(list(content))") == str(list(pipe))
+    assert other_process(pipe, "print(list(content))") == str(list(pipe))
 
 
 def test_a_module_that_was_moved_since_travels_by_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,15 +209,15 @@ def test_a_module_that_was_moved_since_travels_by_value(tmp_path: Path, monkeypa
     monkeypatch.setitem(sys.modules, "moved_since", ModuleType("moved_since"))
     module: Any = load(tmp_path / "moved_since.py", "moved_since")
     pipe = fp.from_sequence([1]).map(module.function)
-    found = "print(list(content), 'moved_since' in sys.modules)"
-    assert elsewhere(pipe, found) == f"{list(pipe)} True"
-    (tmp_path / "moved_since.py").rename(tmp_path / "elsewhere.py")
-    assert elsewhere(pipe, found) == f"{list(pipe)} False"
+    code = "print(list(content), 'moved_since' in sys.modules)"
+    assert other_process(pipe, code) == f"{list(pipe)} True"
+    (tmp_path / "moved_since.py").rename(tmp_path / "other_process.py")
+    assert other_process(pipe, code) == f"{list(pipe)} False"
 
 
 def test_what_can_be_imported_goes_by_name() -> None:
     pipe = fp.from_sequence([[1.5]]).map(np.mean).map(os.path.abspath).map(textwrap.dedent)
-    assert elsewhere(pipe, "print(content.op.function.__module__, classes)") == "textwrap {}"
+    assert other_process(pipe, "print(content.op.function.__module__, classes)") == "textwrap {}"
 
 
 def test_a_long_chain_fits() -> None:
@@ -223,7 +225,7 @@ def test_a_long_chain_fits() -> None:
     for _ in range(2000):
         pipe = pipe.map(abs)
     code = "from feedpipe.core.graph import walk\nprint(sum(1 for _ in walk(content)), type(content).__name__)"
-    assert elsewhere(pipe, code) == "2001 Pipe"
+    assert other_process(pipe, code) == "2001 Pipe"
 
 
 def test_nodes_that_are_read_twice_stay_one() -> None:
@@ -231,7 +233,7 @@ def test_nodes_that_are_read_twice_stay_one() -> None:
     pipe = first.map(abs).zip(first)
     code = "print(content.inputs[0].inputs[0] is content.inputs[1], list(content), content.call_site.line)"
     assert pipe.call_site is not None
-    assert elsewhere(pipe, code) == f"True [(1, 1), (2, 2)] {pipe.call_site.line}"
+    assert other_process(pipe, code) == f"True [(1, 1), (2, 2)] {pipe.call_site.line}"
 
 
 @pytest.mark.parametrize("shards", [None, 6])
@@ -244,10 +246,10 @@ def test_a_plan_travels_as_its_arguments(shards: int | None) -> None:
     plan = arguments.plan(root)
     print([getattr(plan, name) for name in ('seed', 'rank', 'world_size', 'shards', 'indexed')])
     """
-    assert elsewhere((plan.root, arguments), code) == str([3, 1, 2, shards or 0, shards is None])
+    assert other_process((plan.root, arguments), code) == str([3, 1, 2, shards or 0, shards is None])
 
 
-# Shared, not copied
+# Shared, and not copied
 
 
 def test_arrays_are_views_of_the_shared_file() -> None:
@@ -264,7 +266,7 @@ def test_arrays_are_views_of_the_shared_file() -> None:
         while not isinstance(column, memoryview):
             column = column.base
         assert isinstance(column.obj, mmap.mmap)
-    scratch[:] = 1  # of this process alone
+    scratch[:] = 1  # changes only this process
     print(scratch, pipe[5])
     """
     sums = {name: int(array.sum()) for name, array in arrays.items()}
@@ -335,8 +337,8 @@ class Text(str):
 
 
 @pytest.mark.parametrize("rows", LISTS.values(), ids=LISTS.keys())
-def test_rows_of_a_list_are_equal_there(rows: Any) -> None:
-    # The way back is pickle, from the child's standard output.
+def test_rows_of_a_list_are_equal_in_the_other_process(rows: Any) -> None:
+    # The child returns the rows as a pickle on its standard output.
     pipe = fp.from_sequence(rows)
     positions = [0, 1, N - 1, 2047, 2048, 7, 7]
     code = f"""
@@ -366,7 +368,10 @@ def test_rows_of_a_list_are_equal_there(rows: Any) -> None:
 
 def test_subclasses_of_str_keep_their_class() -> None:
     pipe = fp.from_sequence(["a"] * N + [Text("b")])
-    assert elsewhere(pipe, "rows = list(content)\nprint(type(rows[0]).__name__, type(rows[-1]).__name__)") == "str Text"
+    assert (
+        other_process(pipe, "rows = list(content)\nprint(type(rows[0]).__name__, type(rows[-1]).__name__)")
+        == "str Text"
+    )
 
 
 def test_a_long_list_leaves_pickle_alone() -> None:
@@ -446,7 +451,7 @@ def test_large_buffers_are_written_in_parts(monkeypatch: pytest.MonkeyPatch) -> 
     real = os.pwrite
     monkeypatch.setattr(os, "pwrite", lambda fd, data, at: real(fd, data[:1000], at))
     pipe = fp.from_arrays({"x": np.arange(10_000)})
-    assert elsewhere(pipe, "print(int(content.op.arrays['x'].sum()))") == str(sum(range(10_000)))
+    assert other_process(pipe, "print(int(content.op.arrays['x'].sum()))") == str(sum(range(10_000)))
 
 
 # What cannot be sent
@@ -554,14 +559,14 @@ def test_one_bad_row_of_many_is_found() -> None:
     )
 
 
-def test_what_is_nested_deeply_is_said_to_be() -> None:
+def test_an_error_says_that_a_value_is_nested_too_deeply() -> None:
     deep: list[object] = []
     for _ in range(200_000):
         deep = [deep]
     assert "`value` is nested too deeply to be pickled" in mapped(closing(deep)) or "nested too deeply" in refusal(
         fp.from_sequence(deep)
     )
-    while deep:  # Python's own way to drop it would go as deep
+    while deep:  # to free it at once, Python would recurse as deep
         deep = deep[0]  # type: ignore[assignment]
 
 

@@ -1,4 +1,4 @@
-"""What a worker packs arrives as it was, as views of the memory it was written to, and gives that memory back."""
+"""Elements arrive as they were packed, as views of the memory they were written to, and free that memory."""
 
 from __future__ import annotations
 
@@ -38,28 +38,28 @@ from feedpipe.services.transport.region import ALIGNMENT
 
 
 def region(size: int) -> Any:
-    """Shared memory as a consumer hands it over: an exporter whose end is the end of all views."""
+    """Shared memory as a consumer leases it: the object lives as long as any view of it."""
     return (ctypes.c_char * max(size, 1)).from_buffer(mmap.mmap(-1, max(size, 1)))
 
 
-def written(packed: PackedElement) -> list[Any]:
+def write_regions(packed: PackedElement) -> list[Any]:
     memories = [region(one.nbytes) for one in packed.regions]
     for one, memory in zip(packed.regions, memories, strict=True):
         one.write(memoryview(memory).cast("B"))
     return memories
 
 
-def crossed(element: Any, packer: Packer | None = None) -> Any:
+def round_trip(element: Any, packer: Packer | None = None) -> Any:
     packed = (packer or Packer()).pack(element)
-    return unpack(packed.stream, written(packed))
+    return unpack(packed.stream, write_regions(packed))
 
 
-class Crossed:
-    """An element that has crossed, and which of its regions are still in use."""
+class Transfer:
+    """An element that has been packed and unpacked; tells which of its regions are still in use."""
 
     def __init__(self, element: object) -> None:
         packed = Packer().pack(element)
-        memories = written(packed)
+        memories = write_regions(packed)
         self._memories = [weakref.ref(memory) for memory in memories]
         self.element: Any = unpack(packed.stream, memories)
 
@@ -95,13 +95,13 @@ arrays = dtypes.flatmap(
 
 
 @given(st.lists(st.tuples(arrays, st.sampled_from(sorted(LAYOUTS))), max_size=4))
-def test_arrays_of_every_dtype_shape_and_layout(made: list[tuple[Any, str]]) -> None:
-    sent = [LAYOUTS[layout](array) for array, layout in made]
-    for array, there in zip(sent, crossed(sent), strict=True):
-        assert type(there) is np.ndarray
-        assert there.dtype == array.dtype and there.shape == array.shape
-        assert repr(there.tolist()) == repr(array.tolist())
-        assert there.flags.writeable
+def test_arrays_of_every_dtype_shape_and_layout(layouts: list[tuple[Any, str]]) -> None:
+    sent = [LAYOUTS[layout](array) for array, layout in layouts]
+    for array, arrived in zip(sent, round_trip(sent), strict=True):
+        assert type(arrived) is np.ndarray
+        assert arrived.dtype == array.dtype and arrived.shape == array.shape
+        assert repr(arrived.tolist()) == repr(array.tolist())
+        assert arrived.flags.writeable
 
 
 @pytest.mark.parametrize("size", [1, 63, 64, 65, 40_000])
@@ -109,47 +109,50 @@ def test_arrays_of_every_dtype_shape_and_layout(made: list[tuple[Any, str]]) -> 
 def test_arrays_small_and_big(size: int, dtype: Any) -> None:
     array = np.arange(2 * size).astype("i8").astype(dtype if isinstance(dtype, str) else "i1").astype(dtype)
     sent = {"whole": array, "every other": array[::2], "fortran": array.reshape(2, size).T, "one": array[3 % size]}
-    there = crossed(sent)
+    arrived = round_trip(sent)
     for name, value in sent.items():
-        assert there[name].dtype == value.dtype and there[name].shape == value.shape
-        np.testing.assert_array_equal(there[name], value)
+        assert arrived[name].dtype == value.dtype and arrived[name].shape == value.shape
+        np.testing.assert_array_equal(arrived[name], value)
 
 
 def test_each_array_is_aligned() -> None:
-    there = crossed([np.zeros(n, "u1") for n in range(1, 200)])
-    assert all(array.ctypes.data % ALIGNMENT == 0 for array in there)
+    arrived = round_trip([np.zeros(n, "u1") for n in range(1, 200)])
+    assert all(array.ctypes.data % ALIGNMENT == 0 for array in arrived)
 
 
 def test_the_order_of_axes_stays() -> None:
     array = np.arange(24.0).reshape(2, 3, 4)
-    there = crossed([np.asfortranarray(array), array.transpose(0, 2, 1), array[:, :, ::2]])
-    assert there[0].flags.f_contiguous
-    assert there[1].transpose(0, 2, 1).flags.c_contiguous
-    assert there[2].flags.c_contiguous
+    arrived = round_trip([np.asfortranarray(array), array.transpose(0, 2, 1), array[:, :, ::2]])
+    assert arrived[0].flags.f_contiguous
+    assert arrived[1].transpose(0, 2, 1).flags.c_contiguous
+    assert arrived[2].flags.c_contiguous
 
 
 def test_arrays_of_objects() -> None:
     array = np.array([{"a": 1}, None, "x"], dtype=object)
     mixed = np.array([(1, "x")], [("n", "i4"), ("o", "O")])
-    there = crossed([array, mixed])
-    assert there[0].tolist() == array.tolist() and there[1].tolist() == mixed.tolist()
-    assert crossed(np.array(["text", "of any length"], np.dtypes.StringDType())).tolist() == ["text", "of any length"]
+    arrived = round_trip([array, mixed])
+    assert arrived[0].tolist() == array.tolist() and arrived[1].tolist() == mixed.tolist()
+    assert round_trip(np.array(["text", "of any length"], np.dtypes.StringDType())).tolist() == [
+        "text",
+        "of any length",
+    ]
 
 
 def test_kinds_of_arrays(tmp_path: pathlib.Path) -> None:
     masked = np.ma.MaskedArray([1, 2, 3], [False, True, False])
-    assert crossed(masked).tolist() == [1, None, 3]
+    assert round_trip(masked).tolist() == [1, None, 3]
     records = np.rec.array([(1, 2.0)], dtype=[("a", "i4"), ("b", "f4")])
-    assert crossed(records).a.tolist() == [1]
+    assert round_trip(records).a.tolist() == [1]
     np.save(tmp_path / "a.npy", np.arange(10))
-    there = crossed(np.load(tmp_path / "a.npy", mmap_mode="r")[2:5])
-    assert type(there) is np.ndarray and there.tolist() == [2, 3, 4]
-    assert crossed(np.float32(1.5)) == np.float32(1.5)
+    arrived = round_trip(np.load(tmp_path / "a.npy", mmap_mode="r")[2:5])
+    assert type(arrived) is np.ndarray and arrived.tolist() == [2, 3, 4]
+    assert round_trip(np.float32(1.5)) == np.float32(1.5)
 
 
 def test_what_is_there_twice_arrives_as_one() -> None:
     array, tensor = np.zeros(3), torch.zeros(3)
-    a, b, (c, d), e = crossed([array, array, (tensor, {"x": tensor}), array[:2]])
+    a, b, (c, d), e = round_trip([array, array, (tensor, {"x": tensor}), array[:2]])
     assert a is b and c is d["x"] and a is not e
 
 
@@ -170,16 +173,16 @@ def same_tensor(a: torch.Tensor, b: torch.Tensor) -> bool:
 @pytest.mark.parametrize("shape", [(), (0,), (5,), (3, 0, 2), (2, 3, 4)], ids=str)
 def test_tensors_of_every_dtype(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
     tensor = torch.randint(0, 2, shape).to(dtype)
-    there = crossed({"x": tensor, "t": tensor.T if tensor.ndim == 2 else tensor.mT if tensor.ndim > 2 else tensor})
-    assert type(there["x"]) is torch.Tensor and same_tensor(there["x"], tensor)
-    assert there["t"].stride() == (tensor.mT if tensor.ndim > 1 else tensor).stride() or not tensor.numel()
+    arrived = round_trip({"x": tensor, "t": tensor.T if tensor.ndim == 2 else tensor.mT if tensor.ndim > 2 else tensor})
+    assert type(arrived["x"]) is torch.Tensor and same_tensor(arrived["x"], tensor)
+    assert arrived["t"].stride() == (tensor.mT if tensor.ndim > 1 else tensor).stride() or not tensor.numel()
 
 
 def test_a_dtype_that_is_half_a_complex_number() -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # torch calls it an experiment
-        there = crossed(torch.tensor([1 + 2j], dtype=torch.complex32))
-        assert there.dtype is torch.complex32 and there[0].item() == 1 + 2j
+        warnings.simplefilter("ignore", UserWarning)  # torch warns that the type is experimental
+        arrived = round_trip(torch.tensor([1 + 2j], dtype=torch.complex32))
+        assert arrived.dtype is torch.complex32 and arrived[0].item() == 1 + 2j
 
 
 @pytest.mark.parametrize(
@@ -196,10 +199,10 @@ def test_a_dtype_that_is_half_a_complex_number() -> None:
     ids=["strided", "transposed", "channels last", "expanded", "big", "conjugate", "negated"],
 )
 def test_layouts_of_tensors(tensor: torch.Tensor) -> None:
-    there = crossed(tensor)
-    assert same_tensor(there, tensor)
+    arrived = round_trip(tensor)
+    assert same_tensor(arrived, tensor)
     if tensor.ndim == 4:
-        assert there.is_contiguous(memory_format=torch.channels_last)
+        assert arrived.is_contiguous(memory_format=torch.channels_last)
 
 
 @dataclasses.dataclass
@@ -223,7 +226,7 @@ class Color(enum.Enum):
 
 def test_tensors_inside_other_things() -> None:
     x = torch.arange(3)
-    sample, pair, mapping, plain = crossed(
+    sample, pair, mapping, plain = round_trip(
         [Sample(x, 1, [x + 1]), Pair(x, (x + 2,)), OrderedDict(x=x), Plain(x=[Sample(x + 3, 2)])]
     )
     assert sample.image.tolist() == [0, 1, 2] and sample.more[0].tolist() == [1, 2, 3]
@@ -235,51 +238,51 @@ def test_tensors_of_autograd() -> None:
     leaf = torch.ones(3, requires_grad=True)
     half = torch.ones(3, dtype=torch.bfloat16, requires_grad=True)
     weights = torch.nn.Parameter(torch.ones(2, 2))
-    there = crossed([leaf, half, weights, leaf.detach()])
-    assert there[0].requires_grad and there[0].is_leaf and torch.equal(there[0], leaf)
-    assert there[1].requires_grad and there[1].is_leaf and there[1].dtype is torch.bfloat16
-    assert type(there[2]) is torch.nn.Parameter and there[2].requires_grad and torch.equal(there[2], weights)
-    assert not there[3].requires_grad
-    (there[0] * 2).sum().backward()
-    assert there[0].grad.tolist() == [2, 2, 2]
+    arrived = round_trip([leaf, half, weights, leaf.detach()])
+    assert arrived[0].requires_grad and arrived[0].is_leaf and torch.equal(arrived[0], leaf)
+    assert arrived[1].requires_grad and arrived[1].is_leaf and arrived[1].dtype is torch.bfloat16
+    assert type(arrived[2]) is torch.nn.Parameter and arrived[2].requires_grad and torch.equal(arrived[2], weights)
+    assert not arrived[3].requires_grad
+    (arrived[0] * 2).sum().backward()
+    assert arrived[0].grad.tolist() == [2, 2, 2]
     with pytest.raises(DataError, match=r"`element\['x'\]`, of type torch.Tensor.* `tensor.detach\(\)`"):
-        crossed({"x": leaf * 2})
+        round_trip({"x": leaf * 2})
 
 
-@pytest.mark.filterwarnings("ignore")  # torch's own, about some of these
+@pytest.mark.filterwarnings("ignore")  # torch warns about some of these
 def test_other_tensors_go_as_torch_pickles_them() -> None:
     x = torch.arange(6.0).reshape(2, 3)
-    assert crossed(x.to_sparse()).to_dense().tolist() == x.tolist()
-    assert crossed(x.to_sparse_csr()).to_dense().tolist() == x.tolist()
-    assert crossed(torch.nested.nested_tensor([x[0], x[1, :2]])).unbind()[1].tolist() == [3, 4]
+    assert round_trip(x.to_sparse()).to_dense().tolist() == x.tolist()
+    assert round_trip(x.to_sparse_csr()).to_dense().tolist() == x.tolist()
+    assert round_trip(torch.nested.nested_tensor([x[0], x[1, :2]])).unbind()[1].tolist() == [3, 4]
     quantized = torch.quantize_per_tensor(x, 0.5, 0, torch.qint8)
-    assert crossed(quantized).dequantize().tolist() == x.tolist()
-    assert crossed(torch.ones(2, device="meta")).device.type == "meta"
+    assert round_trip(quantized).dequantize().tolist() == x.tolist()
+    assert round_trip(torch.ones(2, device="meta")).device.type == "meta"
 
 
 def test_a_tensor_keeps_what_was_set_on_it() -> None:
     tensor = torch.ones(2)
     tensor.label = "ones"  # type: ignore[attr-defined]
-    assert crossed(tensor).label == "ones"
+    assert round_trip(tensor).label == "ones"
 
 
 def test_no_descriptor_is_opened() -> None:
     before = len(list(pathlib.Path("/proc/self/fd").iterdir()))
-    there = crossed([torch.ones(1000), torch.ones(2, requires_grad=True)])
+    arrived = round_trip([torch.ones(1000), torch.ones(2, requires_grad=True)])
     assert len(list(pathlib.Path("/proc/self/fd").iterdir())) == before
-    assert not any(tensor.is_shared() for tensor in there)
+    assert not any(tensor.is_shared() for tensor in arrived)
 
 
 def test_an_arrays_content_becomes_a_tensor() -> None:
     x = np.arange(6).reshape(2, 3)
-    there = crossed(
+    arrived = round_trip(
         [TensorData(x), TensorData(x.T), TensorData(x.astype(">f4")), TensorData(x[:0]), TensorData(x == 1)]
     )
-    assert [tensor.tolist() for tensor in there] == [x.tolist(), x.T.tolist(), x.tolist(), [], (x == 1).tolist()]
-    assert all(tensor.is_contiguous() for tensor in there)
-    assert there[2].dtype is torch.float32 and there[3].shape == (0, 3) and there[4].dtype is torch.bool
+    assert [tensor.tolist() for tensor in arrived] == [x.tolist(), x.T.tolist(), x.tolist(), [], (x == 1).tolist()]
+    assert all(tensor.is_contiguous() for tensor in arrived)
+    assert arrived[2].dtype is torch.float32 and arrived[3].shape == (0, 3) and arrived[4].dtype is torch.bool
     with pytest.raises(DataError, match=r"`element`, of type feedpipe\.core.*TensorData.*no dtype for datetime64"):
-        crossed(TensorData(np.array(["2020"], "M8[s]")))
+        round_trip(TensorData(np.array(["2020"], "M8[s]")))
 
 
 @pytest.mark.parametrize("dtype", ["u1", ">f4", "c8", "?"])
@@ -287,17 +290,17 @@ def test_an_arrays_content_becomes_a_tensor() -> None:
 @pytest.mark.parametrize("layout", ["c", "transposed", "backwards", "read-only"])
 def test_arrays_to_be_stacked_become_one_tensor(dtype: str, shape: tuple[int, ...], layout: str) -> None:
     arrays = [LAYOUTS[layout](np.full(shape, n).astype(dtype)) for n in range(3)]
-    first, there, last = crossed([np.arange(5), TensorData(Stack(arrays)), torch.arange(3)])
+    first, arrived, last = round_trip([np.arange(5), TensorData(Stack(arrays)), torch.arange(3)])
     expected = np.stack(arrays)
-    assert there.dtype == torch.from_numpy(expected.astype(expected.dtype.newbyteorder("="))).dtype
-    assert there.is_contiguous() and there.shape == expected.shape
-    np.testing.assert_array_equal(there.numpy(), expected)
+    assert arrived.dtype == torch.from_numpy(expected.astype(expected.dtype.newbyteorder("="))).dtype
+    assert arrived.is_contiguous() and arrived.shape == expected.shape
+    np.testing.assert_array_equal(arrived.numpy(), expected)
     assert first.tolist() == [0, 1, 2, 3, 4] and last.tolist() == [0, 1, 2]
     np.testing.assert_array_equal(np.asarray(Stack(arrays)), expected)
 
 
 def test_a_worker_without_torch() -> None:
-    """Packs in a process that has imported neither torch nor pyarrow, and does not come to import them."""
+    """Packs in a process that has imported neither torch nor pyarrow, and does not import them either."""
     code = """
         import pickle, sys
         import numpy as np
@@ -312,15 +315,15 @@ def test_a_worker_without_torch() -> None:
         region.write(memoryview(memory))
         sys.stdout.buffer.write(pickle.dumps((packed.stream, [memory])))
     """
-    there: Any = unpack(*pickle.loads(python(code)))
-    assert torch.equal(there["x"], torch.arange(3.0, dtype=torch.float64)) and there["y"].tolist() == [0, 1, 2, 3]
+    arrived: Any = unpack(*pickle.loads(python(code)))
+    assert torch.equal(arrived["x"], torch.arange(3.0, dtype=torch.float64)) and arrived["y"].tolist() == [0, 1, 2, 3]
 
 
 def python(code: str) -> bytes:
-    """What a process of its own prints; there its code is `__main__`."""
-    found = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, check=False)
-    assert found.returncode == 0, found.stderr.decode()
-    return found.stdout
+    """What `code` prints as the `__main__` of another process."""
+    process = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, check=False)
+    assert process.returncode == 0, process.stderr.decode()
+    return process.stdout
 
 
 # ---- Arrow
@@ -352,14 +355,15 @@ ARROW = {
 @pytest.mark.parametrize("cut", [slice(None), slice(500, 523), slice(7, 7)], ids=["whole", "slice", "empty"])
 def test_arrow_arrays(name: str, cut: slice) -> None:
     array = ARROW[name][cut]
-    there = crossed([array, pa.chunked_array([array, array])])
-    there[0].validate(full=True)
-    assert there[0].type == array.type and there[0].equals(array)
-    assert there[1].type == array.type and there[1].equals(pa.chunked_array([array, array]))
+    arrived = round_trip([array, pa.chunked_array([array, array])])
+    arrived[0].validate(full=True)
+    assert arrived[0].type == array.type and arrived[0].equals(array)
+    assert arrived[1].type == array.type and arrived[1].equals(pa.chunked_array([array, array]))
     columns = pa.RecordBatch.from_arrays([array, array], ["a", "b"])
-    assert crossed(columns).equals(columns)
+    assert round_trip(columns).equals(columns)
     assert (
-        crossed(pa.Table.from_batches([columns] * 2)).to_batches() == pa.Table.from_batches([columns] * 2).to_batches()
+        round_trip(pa.Table.from_batches([columns] * 2)).to_batches()
+        == pa.Table.from_batches([columns] * 2).to_batches()
     )
 
 
@@ -368,15 +372,15 @@ def test_what_belongs_to_a_schema() -> None:
     batch = pa.RecordBatch.from_arrays([NUMBERS], schema=schema)
     table = pa.Table.from_batches([batch, batch[:5]])
     for sent in (batch, table, table[:0], schema.empty_table(), pa.Table.from_batches([], schema)):
-        there = crossed(sent)
-        assert there.schema.equals(schema, check_metadata=True) and there.equals(sent)
-    assert crossed(batch.select([])).num_rows == len(NUMBERS)
+        arrived = round_trip(sent)
+        assert arrived.schema.equals(schema, check_metadata=True) and arrived.equals(sent)
+    assert round_trip(batch.select([])).num_rows == len(NUMBERS)
 
 
 def test_chunks_with_dictionaries_of_their_own() -> None:
     column = pa.chunked_array([pa.array(["a", "b"]).dictionary_encode(), pa.array(["c", "a"]).dictionary_encode()])
-    assert crossed(column).to_pylist() == ["a", "b", "c", "a"]
-    assert crossed(pa.table({"d": column}))["d"].to_pylist() == ["a", "b", "c", "a"]
+    assert round_trip(column).to_pylist() == ["a", "b", "c", "a"]
+    assert round_trip(pa.table({"d": column}))["d"].to_pylist() == ["a", "b", "c", "a"]
 
 
 @pytest.mark.parametrize("name", ["numbers", "text", "text views", "byte views"])
@@ -390,10 +394,10 @@ def test_a_slice_leaves_its_parent_behind(name: str) -> None:
 def test_arrow_data_is_written_once_and_not_copied_on_arrival() -> None:
     batch = pa.RecordBatch.from_arrays([NUMBERS, NUMBERS.cast(pa.float32())], ["a", "b"])
     packed = Packer().pack(batch)
-    memories = written(packed)
-    there: Any = unpack(packed.stream, memories)
+    memories = write_regions(packed)
+    arrived: Any = unpack(packed.stream, memories)
     [start] = map(ctypes.addressof, memories)
-    for column in there.columns:
+    for column in arrived.columns:
         assert start < column.buffers()[1].address < start + nbytes(packed)
 
 
@@ -412,13 +416,13 @@ def test_rows(how: str) -> None:
         "chosen": lambda: Rows.chosen({"text": text, "x": x, "grid": grid.T.copy().T}, np.array([5, 0, 2])),
         "no columns": lambda: Rows({}, 3),
     }[how]()
-    there = crossed(rows)
-    assert type(there) is Rows and len(there) == len(rows)
-    assert list(there.columns) == list(rows.columns)
-    for a, b in zip(there.columns.values(), rows.columns.values(), strict=True):
+    arrived = round_trip(rows)
+    assert type(arrived) is Rows and len(arrived) == len(rows)
+    assert list(arrived.columns) == list(rows.columns)
+    for a, b in zip(arrived.columns.values(), rows.columns.values(), strict=True):
         assert isinstance(a, np.ndarray) == isinstance(b, np.ndarray)
         assert a.dtype == b.dtype if isinstance(a, np.ndarray) else a.type == b.type
-    assert repr(list(there)) == repr(list(rows))
+    assert repr(list(arrived)) == repr(list(rows))
 
 
 def test_rows_leave_the_source_behind() -> None:
@@ -452,28 +456,28 @@ def test_rows_leave_the_source_behind() -> None:
     ids=lambda element: type(element).__name__,
 )
 def test_what_pickle_knows(element: Any) -> None:
-    there = crossed(element)
-    assert type(there) is type(element)
-    assert there == element or repr(there) == repr(element)
+    arrived = round_trip(element)
+    assert type(arrived) is type(element)
+    assert arrived == element or repr(arrived) == repr(element)
 
 
 def test_small_elements_need_no_memory() -> None:
     packed = Packer().pack({"a": 1, "empty": np.zeros((0, 3)), "tensor": torch.zeros(0)})
     assert not packed.regions
-    there: Any = unpack(packed.stream, ())
-    assert there["empty"].shape == (0, 3) and there["tensor"].shape == (0,)
+    arrived: Any = unpack(packed.stream, ())
+    assert arrived["empty"].shape == (0, 3) and arrived["tensor"].shape == (0,)
 
 
 def test_a_long_stream_lies_in_the_region() -> None:
     image, small = bytes(range(256)) * 4000, np.arange(5)
     packed = Packer().pack({"image": image, "small": small, "text": "x" * 100_000})
     assert len(packed.stream) < 200 and nbytes(packed) > len(image)
-    there: Any = unpack(packed.stream, written(packed))
-    assert there["image"] == image and there["small"].tolist() == small.tolist() and len(there["text"]) == 100_000
+    arrived: Any = unpack(packed.stream, write_regions(packed))
+    assert arrived["image"] == image and arrived["small"].tolist() == small.tolist() and len(arrived["text"]) == 100_000
 
 
 class Buffered:
-    """Pickles itself as pandas and others do, with a buffer that may leave the stream."""
+    """Pickles itself as pandas does, with a buffer that may be out of the stream."""
 
     def __init__(self, buffer: Any) -> None:
         self.buffer = buffer
@@ -484,25 +488,25 @@ class Buffered:
 
 @pytest.mark.parametrize("size", [3, 300_000])
 def test_buffers_of_others(size: int) -> None:
-    writable, fixed, big = crossed([Buffered(bytearray(size)), Buffered(bytes(size)), np.zeros(size)])
+    writable, fixed, big = round_trip([Buffered(bytearray(size)), Buffered(bytes(size)), np.zeros(size)])
     assert type(writable.buffer) is bytearray and len(writable.buffer) == size
     assert type(fixed.buffer) is bytes and len(fixed.buffer) == size
     assert len(big) == size
-    fortran = crossed(Buffered(np.asfortranarray(np.arange(size * 2.0).reshape(2, size))))
+    fortran = round_trip(Buffered(np.asfortranarray(np.arange(size * 2.0).reshape(2, size))))
     assert np.frombuffer(fortran.buffer).tolist()[:4] == [0.0, size, 1.0, size + 1]
 
 
 def test_images() -> None:
     image = Image.new("RGB", (300, 200), (1, 2, 3))
-    there = crossed(image)
-    assert there.size == (300, 200) and there.tobytes() == image.tobytes()
+    arrived = round_trip(image)
+    assert arrived.size == (300, 200) and arrived.tobytes() == image.tobytes()
 
 
 def test_tables_of_others() -> None:
     frame = pd.DataFrame({"a": np.arange(100_000), "b": ["x"] * 100_000})
-    assert crossed(frame).equals(frame)
+    assert round_trip(frame).equals(frame)
     other = pl.DataFrame({"a": [1, 2], "b": ["x", None]})
-    assert crossed(other).equals(other)
+    assert round_trip(other).equals(other)
 
 
 def test_without_shared_memory() -> None:
@@ -516,21 +520,21 @@ def test_without_shared_memory() -> None:
     )
     assert len(packed.regions) == 3
     body = b"".join(packed.body())
-    for start in range(4):  # cut from a message, it may begin anywhere
+    for start in range(4):  # the body of a message may begin at any address
         message = bytearray(start) + body
-        there: Any = unpack_body(memoryview(message)[start:], packed.sizes)
-        assert there["x"].data_ptr() % 16 == 0 and there["t"]["a"].to_pylist() == [1, 2]
-        there["x"] += 1
-        assert there["x"].tolist() == [1, 2, 3, 4, 5] and len(there["b"]) == 100_000
-        assert (there["big"] == np.arange(MIN_OWN_REGION_BYTES)).all() and there["big"].flags.writeable
+        arrived: Any = unpack_body(memoryview(message)[start:], packed.sizes)
+        assert arrived["x"].data_ptr() % 16 == 0 and arrived["t"]["a"].to_pylist() == [1, 2]
+        arrived["x"] += 1
+        assert arrived["x"].tolist() == [1, 2, 3, 4, 5] and len(arrived["b"]) == 100_000
+        assert (arrived["big"] == np.arange(MIN_OWN_REGION_BYTES)).all() and arrived["big"].flags.writeable
 
 
 def test_one_packer_packs_many() -> None:
     packer = Packer()
     kept = [packer.pack({"x": np.full(100, n), "t": torch.full((3,), n)}) for n in range(5)]
     for n, packed in enumerate(kept):
-        there: Any = unpack(packed.stream, written(packed))
-        assert there["x"].tolist() == [n] * 100 and there["t"].tolist() == [n] * 3
+        arrived: Any = unpack(packed.stream, write_regions(packed))
+        assert arrived["x"].tolist() == [n] * 100 and arrived["t"].tolist() == [n] * 3
 
 
 def test_a_packer_keeps_nothing() -> None:
@@ -553,91 +557,91 @@ class Tracked(np.ndarray):  # type: ignore[type-arg]
 
 
 def test_a_region_ends_with_the_last_array() -> None:
-    crossing = Crossed({"x": np.arange(10), "y": np.arange(10.0), "n": 3})
-    x, y = crossing.element.pop("x"), crossing.element.pop("y")
-    del crossing.element
-    assert crossing.in_use
+    transfer = Transfer({"x": np.arange(10), "y": np.arange(10.0), "n": 3})
+    x, y = transfer.element.pop("x"), transfer.element.pop("y")
+    del transfer.element
+    assert transfer.in_use
     view = x[2:5].reshape(3, 1)
     del x
-    assert crossing.in_use
+    assert transfer.in_use
     del y
-    assert crossing.in_use
+    assert transfer.in_use
     view[0] = 7
     del view
-    assert not crossing.in_use
+    assert not transfer.in_use
 
 
 def test_a_region_ends_with_the_last_tensor() -> None:
-    crossing = Crossed([torch.arange(10.0), torch.ones(3, dtype=torch.bfloat16), TensorData(np.ones(3))])
-    a, b, c = crossing.element
-    del crossing.element
+    transfer = Transfer([torch.arange(10.0), torch.ones(3, dtype=torch.bfloat16), TensorData(np.ones(3))])
+    a, b, c = transfer.element
+    del transfer.element
     view, other = a[2:].view(2, 4).t(), c.numpy()
     del a, c
-    assert crossing.in_use
+    assert transfer.in_use
     del b
-    assert crossing.in_use
+    assert transfer.in_use
     view.add_(1)
     del view
-    assert crossing.in_use and other.tolist() == [1, 1, 1]
+    assert transfer.in_use and other.tolist() == [1, 1, 1]
     del other
-    assert not crossing.in_use
+    assert not transfer.in_use
 
 
 def test_a_region_ends_with_the_last_of_arrow() -> None:
-    crossing = Crossed([pa.table({"a": [1, 2, 3]}), Rows({"t": pa.array(["x", "y"]), "n": np.arange(2)})])
-    table, rows = crossing.element
-    del crossing.element
+    transfer = Transfer([pa.table({"a": [1, 2, 3]}), Rows({"t": pa.array(["x", "y"]), "n": np.arange(2)})])
+    table, rows = transfer.element
+    del transfer.element
     column = table["a"].chunk(0)[1:]
     numbers = column.to_numpy()
     del table, column
-    assert crossing.in_use
+    assert transfer.in_use
     text = rows.columns["t"]
     del rows
-    assert crossing.in_use and numbers.tolist() == [2, 3]
+    assert transfer.in_use and numbers.tolist() == [2, 3]
     del numbers
-    assert crossing.in_use and text.to_pylist() == ["x", "y"]
+    assert transfer.in_use and text.to_pylist() == ["x", "y"]
     del text
-    assert not crossing.in_use
+    assert not transfer.in_use
 
 
 def test_large_parts_have_regions_of_their_own() -> None:
     image, table = np.zeros(MIN_OWN_REGION_BYTES, np.uint8), pa.table({"a": range(MIN_OWN_REGION_BYTES // 8)})
-    crossing = Crossed({"n": np.arange(3), "image": image, "m": torch.ones(3), "table": table, "turned": image[::-1]})
-    assert crossing.used == [True] * 4
-    kept = crossing.element.pop("m")
-    image = crossing.element.pop("image")
-    del crossing.element
-    assert crossing.used == [True, True, False, False]
+    transfer = Transfer({"n": np.arange(3), "image": image, "m": torch.ones(3), "table": table, "turned": image[::-1]})
+    assert transfer.used == [True] * 4
+    kept = transfer.element.pop("m")
+    image = transfer.element.pop("image")
+    del transfer.element
+    assert transfer.used == [True, True, False, False]
     del image
-    assert crossing.used == [True, False, False, False] and kept.tolist() == [1, 1, 1]
+    assert transfer.used == [True, False, False, False] and kept.tolist() == [1, 1, 1]
 
 
 def test_a_long_stream_has_a_region_of_its_own() -> None:
-    crossing = Crossed([np.zeros(MIN_OWN_REGION_BYTES), bytes(100_000), np.arange(3)])
-    assert crossing.used == [False, True, True]
-    large, small = crossing.element.pop(0), crossing.element.pop()
-    del crossing.element
+    transfer = Transfer([np.zeros(MIN_OWN_REGION_BYTES), bytes(100_000), np.arange(3)])
+    assert transfer.used == [False, True, True]
+    large, small = transfer.element.pop(0), transfer.element.pop()
+    del transfer.element
     del large
-    assert crossing.used == [False, False, True] and small.tolist() == [0, 1, 2]
+    assert transfer.used == [False, False, True] and small.tolist() == [0, 1, 2]
 
 
 def test_many_large_parts() -> None:
-    there = crossed([np.full(MIN_OWN_REGION_BYTES, n, np.uint8) for n in range(40)])
-    assert all((part == n).all() for n, part in enumerate(there))
+    arrived = round_trip([np.full(MIN_OWN_REGION_BYTES, n, np.uint8) for n in range(40)])
+    assert all((part == n).all() for n, part in enumerate(arrived))
 
 
-def test_a_region_ends_at_once_where_nothing_views_it() -> None:
-    assert not Crossed(bytes(1_000_000)).in_use
-    assert not Crossed(["x" * 100_000, 3]).in_use
+def test_a_region_without_views_is_free_at_once() -> None:
+    assert not Transfer(bytes(1_000_000)).in_use
+    assert not Transfer(["x" * 100_000, 3]).in_use
 
 
 def test_memory_is_shared_with_nobody_else() -> None:
     packed = Packer().pack([np.arange(3), torch.arange(3)])
-    a: Any = unpack(packed.stream, written(packed))
-    b: Any = unpack(packed.stream, written(packed))
+    a: Any = unpack(packed.stream, write_regions(packed))
+    b: Any = unpack(packed.stream, write_regions(packed))
     a[0][0] = a[1][0] = 9
     assert b[0][0] == b[1][0] == 0
-    assert a[1].untyped_storage().nbytes() == 3 * 8  # so `torch.save` writes no more
+    assert a[1].untyped_storage().nbytes() == 3 * 8  # `torch.save` writes the whole storage
 
 
 # ---- Classes
@@ -649,7 +653,7 @@ WORKER = """
     from feedpipe.services.transport.packing import Packer
 
     sent, numbers = cloudpickle.loads(sys.stdin.buffer.read())
-    # Without this, cloudpickle itself would lead back to some of the classes.
+    # Without this, cloudpickle itself would find some of the classes.
     inner._DYNAMIC_CLASS_TRACKER_BY_CLASS.clear()
     packer = Packer({cls: numbers[name] for name, cls in sent.items()})
     make = sent["make"]
@@ -735,16 +739,16 @@ MAIN = """
 """
 
 
-def test_classes_that_have_no_name_to_be_found_by() -> None:
-    """A consumer whose classes are in `__main__` or in functions, and a worker that has them by value."""
+def test_classes_that_cannot_be_imported() -> None:
+    """The classes of the consumer are in `__main__` or in functions, and the worker has copies of them."""
     python(f"WORKER = {WORKER!r}\n" + textwrap.dedent(MAIN))
 
 
 def test_numbers_of_classes() -> None:
-    def made() -> type:
+    def make_class() -> type:
         return type("Made", (), {})
 
-    cls = made()
+    cls = make_class()
     number = number_of(cls)
     assert number_of(cls) == number and class_of(number) is cls and number_of(Sample) != number
     with pytest.raises(LoaderError, match="does not hold any more"):
@@ -761,7 +765,7 @@ def test_a_class_by_number_is_not_sent() -> None:
     assert type(unpack(packed.stream, ())) is Local
 
 
-def test_after_the_second_way_all_that_crossed_before_still_does() -> None:
+def test_elements_that_were_packed_fast_can_be_packed_by_value() -> None:
     packer = Packer()
     elements = [
         {"x": torch.ones(3)},
@@ -769,16 +773,16 @@ def test_after_the_second_way_all_that_crossed_before_still_does() -> None:
         {"x": torch.ones(3), "c": Color.RED, "p": Pair(1, 2)},
         ARROW["text"][:3],
     ]
-    first, function, second, text = [crossed(element, packer) for element in elements]
+    first, function, second, text = [round_trip(element, packer) for element in elements]
     assert function() == 1 and torch.equal(first["x"], second["x"])
     assert second["c"] is Color.RED and type(second["p"]) is Pair and text.equals(ARROW["text"][:3])
 
 
-# ---- What cannot cross
+# ---- What cannot be packed
 
 
 @pytest.mark.parametrize(
-    ("element", "said"),
+    ("element", "words"),
     [
         (
             {"x": [Plain(lock=threading.Lock())]},
@@ -793,12 +797,12 @@ def test_after_the_second_way_all_that_crossed_before_still_does() -> None:
     ],
     ids=["deep", "dataclass", "namedtuple", "itself"],
 )
-def test_what_cannot_leave(element: Any, said: str) -> None:
+def test_what_cannot_leave(element: Any, words: str) -> None:
     packer = Packer()
-    with pytest.raises(DataError, match=f"cannot leave its worker: {said}") as caught:
+    with pytest.raises(DataError, match=f"cannot leave its worker: {words}") as caught:
         packer.pack(element)
     assert isinstance(caught.value.__cause__, TypeError)
-    assert crossed([1, np.arange(3)], packer)[1].tolist() == [0, 1, 2]
+    assert round_trip([1, np.arange(3)], packer)[1].tolist() == [0, 1, 2]
 
 
 class Refusing:
