@@ -33,7 +33,7 @@ CONTESTANTS = tuple(
 
 
 def _prepare(folder: Path, stack: ExitStack) -> Mapping[str, Any]:
-    server = S3.started(folder / "server.log")
+    server = S3.start(folder / "server.log")
     stack.callback(server.process.close)
     server.put(BUCKET, {f"{number:03d}.txt": content(number) for number in range(OBJECTS)})
     # Through a proxy both times: what that costs is no part of the latency.

@@ -1,1 +1,1 @@
-"""Where pipes begin, one source a file. A source that reads files chains `list_files`, `open_files` and a parser."""
+"""Sources, one per file: operators without inputs, and functions that chain `list_files`, `open_files` and a parser."""

@@ -1,4 +1,4 @@
-"""Arrays in `.npy` files, joined along their first axis: mapped where they lie on this machine, else read in ranges."""
+"""Arrays in `.npy` files, joined along their first axis: local files are mapped, remote ones are read in ranges."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ._arrays import rows_at
 
 
 class NpyFile(NamedTuple):
-    """A file, and what its header says."""
+    """A file and its header."""
 
     file: File
     head: ArrayHeader
@@ -34,19 +34,19 @@ class NpyFile(NamedTuple):
         return self.head.shape[0]
 
     def range(self, first: int, count: int) -> range:
-        """The bytes of some rows, where those stand one after the other."""
+        """The range of bytes of `count` rows from `first` on."""
         width = np.dtype(self.head.dtype).itemsize * int(np.prod(self.head.shape[1:], dtype=np.int64))
         return range(self.head.begin + first * width, self.head.begin + (first + count) * width)
 
 
 class Ranges(Together[str, OpenTask]):
-    """Files that are opened for a row to come, by column; its bytes are then on their way."""
+    """Tasks that open the files of a row and start to fetch its bytes, by column."""
 
 
-class Joined:
-    """The columns of a table, each of one file or more, in this process: it does not travel to others.
+class NpyColumns:
+    """The columns of a table in this process; each has one or more files.
 
-    The table is cut wherever a file of any column ends, so that each part of it lies in one file for each column.
+    The table is cut wherever a file of any column ends. So each part of the table is in one file of each column.
     """
 
     def __init__(self, columns: Mapping[str, Sequence[NpyFile]]) -> None:
@@ -58,27 +58,27 @@ class Joined:
         self._parts: dict[int, dict[str, Array | None]] = {}
 
     def rows(self, indices: Indices, begun: Mapping[str, OpenTask], *, threads: bool) -> BlockRows:
-        """The rows at `indices`, as a `Rows`; columns of an only one may have been begun."""
+        """The rows at `indices`; if that is a single row, its columns may be in `begun`."""
         return gather(indices, self._cuts, partial(self._rows, begun=begun, threads=threads))
 
     def begun(self, row: int) -> Ranges | None:
-        """What to begin of a row: by column, the range that it is in; None where all is near."""
-        found = Ranges()
+        """The remote ranges of a row, by column; None if there are none."""
+        ranges = Ranges()
         for name, view in self._part(int(np.searchsorted(self._cuts, row, "right")) - 1).items():
-            number, start = self._at(name, row)
+            number, start = self._locate(name, row)
             file = self._columns[name][number]
             if view is None and not file.file.is_local():
-                found[name] = OpenTask(file.file, file.range(start, 1), None)
-        return found or None
+                ranges[name] = OpenTask(file.file, file.range(start, 1), None)
+        return ranges or None
 
     def place(self, index: int) -> tuple[File, int]:
-        """The file of the first column that row `index` is in, and the number of the row there."""
+        """The file of the first column that has row `index`, and the number of the row in it."""
         name = next(iter(self._columns))
-        number, start = self._at(name, index)
+        number, start = self._locate(name, index)
         return self._columns[name][number].file, start
 
-    def _at(self, name: str, row: int) -> tuple[int, int]:
-        """The number of the file of a column that a row is in, and the number of the row there."""
+    def _locate(self, name: str, row: int) -> tuple[int, int]:
+        """The number of the file of a column that has a row, and the number of the row in it."""
         starts = self._starts[name]
         number = min(int(np.searchsorted(starts, row, "right")), len(starts) - 1) - 1
         return number, row - int(starts[number])
@@ -88,25 +88,25 @@ class Joined:
         mapped = {name: view for name, view in views.items() if view is not None}
         if len(mapped) == len(views):
             return rows_at(mapped, self._length(part), indices)
-        places = np.asarray(indices, np.int64)
+        positions = np.asarray(indices, np.int64)
         columns: dict[str, Array] = {}
         for name, view in views.items():
             if view is None:
-                number, start = self._at(name, int(self._cuts[part]))
-                columns[name] = _fetched(self._columns[name][number], places + start, begun.get(name), threads=threads)
+                number, start = self._locate(name, int(self._cuts[part]))
+                columns[name] = _fetch(self._columns[name][number], positions + start, begun.get(name), threads=threads)
             else:
-                columns[name] = view[places]
-        return rows_at(columns, len(places), range(len(places)))
+                columns[name] = view[positions]
+        return rows_at(columns, len(positions), range(len(positions)))
 
     def _part(self, part: int) -> dict[str, Array | None]:
-        """The columns of a part; None for one that is read in ranges."""
+        """The columns of a part; None for a column that is read in ranges."""
         with self._lock:
             if part not in self._parts:
                 self._parts[part] = {name: self._view(name, part) for name in self._columns}
             return self._parts[part]
 
     def _view(self, name: str, part: int) -> Array | None:
-        number, start = self._at(name, int(self._cuts[part]))
+        number, start = self._locate(name, int(self._cuts[part]))
         if (name, number) not in self._arrays:
             self._arrays[name, number] = _array(self._columns[name][number])
         array = self._arrays[name, number]
@@ -116,12 +116,12 @@ class Joined:
         return int(self._cuts[part + 1] - self._cuts[part]) if len(self._cuts) > 1 else 0
 
 
-def looked_at(file: File) -> NpyFile:
-    """A file, with what its header says.
+def read_npy_file(file: File) -> NpyFile:
+    """Reads the header of a file.
 
     Raises:
-        SourceError: it cannot be read.
-        DataError: it is no array that has rows.
+        SourceError: the file cannot be read.
+        DataError: it is no `.npy` file, or is damaged.
     """
     with file.open(None) as stream:
         try:
@@ -133,49 +133,49 @@ def looked_at(file: File) -> NpyFile:
     return NpyFile(file, read_header(head, file.name, file.size() if file.listed is None else file.listed))
 
 
-def _array(found: NpyFile) -> Array | None:
-    """The whole array; None where it does not lie here, but ranges of it can be read."""
-    place = locate(found.file.path, found.file.filesystem)
+def _array(npy: NpyFile) -> Array | None:
+    """The whole array; None if it is remote and can be read in ranges."""
+    place = locate(npy.file.path, npy.file.filesystem)
     if place.filesystem.type_name == "local":
-        return read_only(found.head.array(_mapped(found, place.path)))
-    # Of one in Fortran's order the items of a row lie all over the file.
-    return read_only(found.head.array(read_whole(found.file))) if found.head.fortran else None
+        return read_only(npy.head.array(_map(npy, place.path)))
+    # In Fortran order, the items of a row are all over the file.
+    return read_only(npy.head.array(read_whole(npy.file))) if npy.head.fortran else None
 
 
-def _mapped(found: NpyFile, path: str) -> object:
-    """The bytes of a file. It must not become shorter as long as they are in use: the system then ends the process."""
+def _map(npy: NpyFile, path: str) -> object:
+    """Maps the bytes of a file. If it becomes shorter later, the system ends a process that reads behind its end."""
     import pyarrow as pa
 
-    # Unlike NumPy's and Python's, Arrow's map holds no open file: there may be thousands.
-    with found.file.open(None) as stream, pa.memory_map(path) as file:
-        now = read_header(stream.read(HEADER_BYTES), found.file.name, file.size())
-        if now != found.head:
-            raise _changed(found.file)
+    # Unlike NumPy's and Python's maps, Arrow's keeps no file open. There may be thousands of files.
+    with npy.file.open(None) as stream, pa.memory_map(path) as file:
+        head = read_header(stream.read(HEADER_BYTES), npy.file.name, file.size())
+        if head != npy.head:
+            raise _changed_error(npy.file)
         return file.read_buffer()
 
 
-def _fetched(found: NpyFile, places: npt.NDArray[np.int64], opened: OpenTask | None, *, threads: bool) -> Array:
-    """The rows at `places`, each run of neighbours by one request; from `opened`, where the only row has been begun."""
-    runs = [run for run in np.split(places, np.flatnonzero(np.diff(places) != 1) + 1) if len(run)]
-    read = partial(_run, found, opened=opened)
-    parts = list(in_threads(read, runs) if threads and not found.file.is_local() else map(read, runs))
-    return np.concatenate([np.zeros((0, *found.head.shape[1:]), found.head.dtype), *parts])
+def _fetch(npy: NpyFile, positions: npt.NDArray[np.int64], opened: OpenTask | None, *, threads: bool) -> Array:
+    """Reads the rows at `positions`, each run of neighbours in one request; a single row may be on its way already."""
+    runs = [run for run in np.split(positions, np.flatnonzero(np.diff(positions) != 1) + 1) if len(run)]
+    fetch = partial(_fetch_run, npy, opened=opened)
+    parts = list(in_threads(fetch, runs) if threads and not npy.file.is_local() else map(fetch, runs))
+    return np.concatenate([np.zeros((0, *npy.head.shape[1:]), npy.head.dtype), *parts])
 
 
-def _run(found: NpyFile, places: npt.NDArray[np.int64], opened: OpenTask | None) -> Array:
-    part = found.range(int(places[0]), len(places))
-    with found.file.stream(None, part) if opened is None else opened.result() as stream:
+def _fetch_run(npy: NpyFile, positions: npt.NDArray[np.int64], opened: OpenTask | None) -> Array:
+    part = npy.range(int(positions[0]), len(positions))
+    with npy.file.stream(None, part) if opened is None else opened.result() as stream:
         try:
             stream.seek(part.start)
             data = stream.read(len(part))
         except FeedpipeError:
             raise
         except STREAM_ERRORS as error:
-            raise stream_error(error, found.file.name, stream, part.start) from error
+            raise stream_error(error, npy.file.name, stream, part.start) from error
     if len(data) < len(part):
-        raise _changed(found.file)
-    return np.frombuffer(data, found.head.dtype).reshape(len(places), *found.head.shape[1:])
+        raise _changed_error(npy.file)
+    return np.frombuffer(data, npy.head.dtype).reshape(len(positions), *npy.head.shape[1:])
 
 
-def _changed(file: File) -> SourceError:
+def _changed_error(file: File) -> SourceError:
     return SourceError(f"{file.name} has changed since its header was read; a pipe reads headers once, so make it anew")

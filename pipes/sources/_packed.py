@@ -1,7 +1,7 @@
-"""A long list of plain values in memory that processes share: what `from_sequence` reads in a worker.
+"""`PackedList`: a long list of plain values in shared memory, which `from_sequence` reads in a worker.
 
-Ten million paths as Python strings take a gigabyte in each process, and seconds to unpickle. Here they are text, one
-after another, and where each ends; a row becomes a string when it is read.
+Ten million paths as Python strings take a gigabyte in each process, and seconds to unpickle. Here they are one text
+and the position at which each path ends; a row becomes a string when it is read.
 """
 
 from __future__ import annotations
@@ -18,40 +18,40 @@ import numpy as np
 
 from ..core.rows import Indices
 
-_LONG = 1000  # a shorter list travels as it is
-_ROWS = 2**11  # of a chunk: few enough that memory freed by one is used again for the next
-_TWO = Struct("=qq")
+_MIN_ROWS = 1000  # a shorter list is pickled as it is
+_CHUNK_ROWS = 2**11  # few enough that a chunk can take the memory that the one before has freed
+_TWO_INTEGERS = Struct("=qq")
 
-Pieces: TypeAlias = list[Any]
-"""What a column is made of, on its way: the column's class, and then what that takes."""
-Take: TypeAlias = Callable[[], Any]
-"""Gives the next piece."""
+_Pieces: TypeAlias = list[Any]
+"""A column in a pickle: its class, then the pieces that the class takes."""
+_Take: TypeAlias = Callable[[], Any]
+"""Returns the next piece."""
 
 
-class Sent:
-    """A list or tuple on its way; arrives as `Packed`."""
+class _PackedOnTheWay:
+    """Pickles a list or tuple in such a way that it arrives as a `PackedList`."""
 
     def __init__(self, sequence: Sequence[object]) -> None:
         self._sequence = sequence
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Pickle asks for one piece after another, so no second copy of the whole list is ever in memory.
-        kind = Packed if isinstance(self._sequence, list) else PackedTuple
+        # pickle asks for one piece after another, so there is never a second copy of the whole list in memory.
+        kind = PackedList if isinstance(self._sequence, list) else PackedTuple
         return kind, (), len(self._sequence), self._pieces()
 
     def _pieces(self) -> Iterator[object]:
-        for start in range(0, len(self._sequence), _ROWS):
-            yield from _encoded(self._sequence[start : start + _ROWS])
+        for start in range(0, len(self._sequence), _CHUNK_ROWS):
+            yield from _encode(self._sequence[start : start + _CHUNK_ROWS])
 
 
-def packed(sequence: Sequence[Any]) -> Sequence[Any] | Sent:
-    """`sequence` for a worker: itself, or what arrives as `Packed` where it is long and of plain values."""
-    plain = type(sequence) in (list, tuple) and len(sequence) >= _LONG and type(sequence[0]) in _ENCODERS
-    return Sent(sequence) if plain else sequence
+def pack_list(sequence: Sequence[Any]) -> Sequence[Any] | _PackedOnTheWay:
+    """Prepares a sequence for a worker: a long one of plain values arrives there as a `PackedList`."""
+    plain = type(sequence) in (list, tuple) and len(sequence) >= _MIN_ROWS and type(sequence[0]) in _ENCODERS
+    return _PackedOnTheWay(sequence) if plain else sequence
 
 
-class Packed(Sequence[Any]):
-    """The sequence in a worker: its rows are equal and of the same types, made when they are read."""
+class PackedList(Sequence[Any]):
+    """The sequence in a worker. Its items have the same values and types, and are made when they are read."""
 
     def __init__(self) -> None:
         self._length = 0
@@ -62,10 +62,10 @@ class Packed(Sequence[Any]):
         self._pieces.extend(pieces)
 
     def __setstate__(self, length: int) -> None:
-        # Pickle gives the state after the last piece.
+        # pickle sets the state after the last piece.
         self._length = length
         take = iter(self._pieces).__next__
-        self._chunks = [_column(take) for _ in range(0, length, _ROWS)]
+        self._chunks = [_read_column(take) for _ in range(0, length, _CHUNK_ROWS)]
         del self._pieces
 
     def __len__(self) -> int:
@@ -86,54 +86,54 @@ class Packed(Sequence[Any]):
         chunks = self._chunks
         if isinstance(indices, range) and indices.step == 1:
             rows: list[Any] = []
-            for k in range(indices.start // _ROWS, -(-indices.stop // _ROWS)):
-                first = k * _ROWS
-                rows += chunks[k].part(max(indices.start - first, 0), min(indices.stop - first, _ROWS))
+            for number in range(indices.start // _CHUNK_ROWS, -(-indices.stop // _CHUNK_ROWS)):
+                first = number * _CHUNK_ROWS
+                rows += chunks[number].part(max(indices.start - first, 0), min(indices.stop - first, _CHUNK_ROWS))
             return rows
         numbers = indices if isinstance(indices, range) else indices.tolist()
-        return [chunks[i // _ROWS].at(i % _ROWS) for i in numbers]
+        return [chunks[i // _CHUNK_ROWS].at(i % _CHUNK_ROWS) for i in numbers]
 
 
-class PackedTuple(Packed):
-    """The same of a tuple."""
+class PackedTuple(PackedList):
+    """A tuple in a worker."""
 
 
-# What messages call them.
-Packed.__name__, PackedTuple.__name__ = "list", "tuple"
+# Error messages show the names of the user's types.
+PackedList.__name__, PackedTuple.__name__ = "list", "tuple"
 
 
 class _Column(Protocol):
-    """Values of one chunk."""
+    """The values of one chunk."""
 
     def part(self, start: int, stop: int) -> list[Any]: ...
     def at(self, index: int) -> Any: ...
 
 
-def _column(take: Take) -> _Column:
-    """The column that comes next: its class, and then what that takes."""
-    kind: Callable[[Take], _Column] = take()
+def _read_column(take: _Take) -> _Column:
+    """Reads the next column: its class, then the pieces that the class takes."""
+    kind: Callable[[_Take], _Column] = take()
     return kind(take)
 
 
-class _Stored:
+class _SharedBytes:
     """Bytes in the shared file.
 
-    They are read, not mapped: what a process has mapped and looked at counts as its own, or its share of it does, and
-    workers would seem to grow with every row. To unmap the pages again now and then costs more.
+    They are read, not mapped: pages that a process has mapped and touched count as its memory, at least in part, so
+    workers would seem to grow with every row. Unmapping the pages from time to time costs more.
     """
 
     __slots__ = ("_fd", "_file", "_start")
 
     def __init__(self, view: memoryview) -> None:
-        self._file = cast("Any", view.obj)  # which closes its descriptor when nobody holds it
+        self._file = cast("Any", view.obj)  # its last holder closes the descriptor
         self._fd: int = self._file.fileno()
         self._start = _address(view) - _address(memoryview(self._file)) if view.nbytes else 0
 
     def read(self, start: int, stop: int) -> bytes:
-        made = os.pread(self._fd, stop - start, self._start + start)
-        while len(made) < stop - start:  # one call reads up to 2 GiB
-            made += os.pread(self._fd, stop - start - len(made), self._start + start + len(made))
-        return made
+        data = os.pread(self._fd, stop - start, self._start + start)
+        while len(data) < stop - start:  # one call reads up to 2 GiB
+            data += os.pread(self._fd, stop - start - len(data), self._start + start + len(data))
+        return data
 
 
 class _Bytes:
@@ -141,18 +141,18 @@ class _Bytes:
 
     __slots__ = ("_data", "_ends")
 
-    def __init__(self, take: Take) -> None:
-        self._ends, self._data = _Stored(take()), _Stored(take())
+    def __init__(self, take: _Take) -> None:
+        self._ends, self._data = _SharedBytes(take()), _SharedBytes(take())
 
     def at(self, index: int) -> Any:
-        return self._data.read(*_TWO.unpack(self._ends.read(8 * index, 8 * index + 16)))
+        return self._data.read(*_TWO_INTEGERS.unpack(self._ends.read(8 * index, 8 * index + 16)))
 
     def part(self, start: int, stop: int) -> list[Any]:
         data, ends = self._run(start, stop)
         return [data[a:b] for a, b in pairwise(ends)]
 
     def _run(self, start: int, stop: int) -> tuple[bytes, list[int]]:
-        """Neighbouring items, and where in that each ends."""
+        """Reads neighbouring items in one piece, and the position at which each ends."""
         ends = memoryview(self._ends.read(8 * start, 8 * stop + 8)).cast("q").tolist()
         first = ends[0]
         return self._data.read(first, ends[-1]), [end - first for end in ends]
@@ -169,7 +169,7 @@ class _Text(_Bytes):
     def part(self, start: int, stop: int) -> list[str]:
         data, ends = self._run(start, stop)
         text = str(data, "utf-8", "surrogatepass")
-        if len(text) == len(data):  # a byte for each character
+        if len(text) == len(data):  # one byte per character
             return [text[a:b] for a, b in pairwise(ends)]
         return [str(data[a:b], "utf-8", "surrogatepass") for a, b in pairwise(ends)]
 
@@ -177,8 +177,8 @@ class _Text(_Bytes):
 class _Numbers:
     """Integers or floats of one width."""
 
-    def __init__(self, take: Take) -> None:
-        self._values, self._kind = _Stored(take()), take()
+    def __init__(self, take: _Take) -> None:
+        self._values, self._kind = _SharedBytes(take()), take()
         self._width: int = calcsize(self._kind)
 
     def at(self, index: int) -> Any:
@@ -189,10 +189,10 @@ class _Numbers:
 
 
 class _Tuples:
-    """Tuples of one length: a column for each place."""
+    """Tuples of one length: a column for each position."""
 
-    def __init__(self, take: Take) -> None:
-        self._columns = [_column(take) for _ in range(take())]
+    def __init__(self, take: _Take) -> None:
+        self._columns = [_read_column(take) for _ in range(take())]
 
     def at(self, index: int) -> tuple[Any, ...]:
         return tuple([column.at(index) for column in self._columns])
@@ -202,9 +202,9 @@ class _Tuples:
 
 
 class _Others:
-    """Values of other types, or of several, which travelled as they are."""
+    """Values of other or mixed types, which are pickled as they are."""
 
-    def __init__(self, take: Take) -> None:
+    def __init__(self, take: _Take) -> None:
         self._values = take()
 
     def at(self, index: int) -> Any:
@@ -214,8 +214,8 @@ class _Others:
         return list(self._values[start:stop])
 
 
-def _encoded(part: Sequence[Any]) -> Pieces:
-    """The values as a column of their type."""
+def _encode(part: Sequence[Any]) -> _Pieces:
+    """Encodes the values as a column of their type."""
     kind = type(part[0])
     if kind in _ENCODERS and list(map(type, part)).count(kind) == len(part):
         try:
@@ -225,46 +225,46 @@ def _encoded(part: Sequence[Any]) -> Pieces:
     return [_Others, part]
 
 
-def _encoded_text(part: Sequence[str]) -> Pieces:
+def _encode_text(part: Sequence[str]) -> _Pieces:
     text = "".join(part)
     if text.isascii():
         return [_Text, _ends(map(len, part), len(part)), PickleBuffer(text.encode())]
-    # Not through Arrow: it makes each string keep its UTF-8 as well, and knows no surrogates, as in undecodable paths.
+    # Arrow would make each string keep its UTF-8 too, and it refuses surrogates, which undecodable paths have.
     rows = [row.encode("utf-8", "surrogatepass") for row in part]
-    return [_Text, *_encoded_bytes(rows)[1:]]
+    return [_Text, *_encode_bytes(rows)[1:]]
 
 
-def _encoded_bytes(part: Sequence[bytes]) -> Pieces:
+def _encode_bytes(part: Sequence[bytes]) -> _Pieces:
     return [_Bytes, _ends(map(len, part), len(part)), PickleBuffer(b"".join(part))]
 
 
-def _encoded_tuples(part: Sequence[tuple[Any, ...]]) -> Pieces:
+def _encode_tuples(part: Sequence[tuple[Any, ...]]) -> _Pieces:
     width = len(part[0])
     if not width or list(map(len, part)).count(width) != len(part):
         return [_Others, part]
-    made: Pieces = [_Tuples, width]
-    for place in range(width):
-        made += _encoded(list(map(itemgetter(place), part)))
-    return made
+    pieces: _Pieces = [_Tuples, width]
+    for position in range(width):
+        pieces += _encode(list(map(itemgetter(position), part)))
+    return pieces
 
 
-def _encoded_integers(part: Sequence[int]) -> Pieces:
+def _encode_integers(part: Sequence[int]) -> _Pieces:
     values = np.fromiter(part, np.int64, len(part))
     low, high = values.min(), values.max()
     kind = next(kind for kind in map(np.dtype, "bhiq") if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max)
     return [_Numbers, PickleBuffer(values.astype(kind).data), kind.char]
 
 
-def _encoded_floats(part: Sequence[float]) -> Pieces:
+def _encode_floats(part: Sequence[float]) -> _Pieces:
     return [_Numbers, PickleBuffer(np.fromiter(part, np.float64, len(part)).data), "d"]
 
 
-_ENCODERS: dict[type, Callable[[Sequence[Any]], Pieces]] = {
-    str: _encoded_text,
-    bytes: _encoded_bytes,
-    int: _encoded_integers,
-    float: _encoded_floats,
-    tuple: _encoded_tuples,
+_ENCODERS: dict[type, Callable[[Sequence[Any]], _Pieces]] = {
+    str: _encode_text,
+    bytes: _encode_bytes,
+    int: _encode_integers,
+    float: _encode_floats,
+    tuple: _encode_tuples,
 }
 
 
@@ -275,5 +275,5 @@ def _ends(lengths: Iterable[int], count: int) -> PickleBuffer:
 
 
 def _address(view: memoryview) -> int:
-    place: int = np.frombuffer(view, np.uint8).__array_interface__["data"][0]
-    return place
+    address: int = np.frombuffer(view, np.uint8).__array_interface__["data"][0]
+    return address

@@ -15,7 +15,7 @@ from ..core.rows import Array, BlockRows, Indices, Row, read_only
 from ..engine.stage import Stage
 from ..errors import ArgumentError, ArgumentTypeError, Origin, with_call_site
 from ..pipe import Pipe
-from ._arrays import Packed, described, packed, rows_at, unpacked
+from ._arrays import PickledArray, describe_columns, pickled_array, rows_at, unpickled_arrays
 
 if TYPE_CHECKING:
     import torch
@@ -38,31 +38,32 @@ class FromArrays(Operator):
         return rows_at(self.arrays, self.length(stage), indices)
 
     def identity(self) -> Json:
-        return described(self.arrays)
+        return describe_columns(self.arrays)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _restored, ({name: packed(array) for name, array in self.arrays.items()},)
+        return _restored, ({name: pickled_array(array) for name, array in self.arrays.items()},)
 
 
-def _restored(parts: dict[str, Packed]) -> FromArrays:
-    return FromArrays(unpacked(parts))
+def _restored(parts: dict[str, PickledArray]) -> FromArrays:
+    return FromArrays(unpickled_arrays(parts))
 
 
 def from_arrays(arrays: Mapping[str, np.ndarray[Any, Any] | torch.Tensor]) -> Pipe[Row]:
     """Begin a pipe with the rows of arrays: row i holds item i of each.
 
-    Element: a dict with, for each name, a Python scalar, or a NumPy array where the array has more than one dimension.
-    Order is the arrays'; their length; indexed; columns. State: a position. Nothing is copied or read ahead: a
-    memory-mapped array stays on disk, and travels to another process as its path. Rows are read-only: a function that
-    writes into one gets an error in place of a changed source. Leave the arrays as they are while the pipe is in use.
+    Element: a dict with a value for each name: a Python scalar, or a NumPy array if the array has more than one
+    dimension. Order: the arrays'. Length: the arrays'; indexed; columns. State: a position. Nothing is copied or read
+    early: a memory-mapped array stays on disk, and travels to another process as its path. Rows are read-only, so a
+    function that writes into one gets an error instead of changing the source. Do not change the arrays while the pipe
+    is in use.
 
     Args:
-        arrays: NumPy arrays or CPU tensors by name, all of one length along their first axis: numbers, bools, text or
-            bytes of fixed width.
+        arrays: NumPy arrays or CPU tensors by name, all with the same length of their first axis: numbers, bools, text
+            or bytes of fixed width.
 
     Raises:
         ArgumentError: lengths differ, there is no array, or one has no axis.
-        ArgumentTypeError: something else than an array or a tensor, or a dtype that has no column.
+        ArgumentTypeError: a value is neither an array nor a tensor, or its dtype cannot be a column.
 
     Example:
         >>> import feedpipe as fp, numpy as np
@@ -106,11 +107,11 @@ def _column(name: str, value: object) -> Array:
         if not type(value).__module__.startswith("torch") or not hasattr(value, "numpy"):
             raise ArgumentTypeError(
                 with_call_site(
-                    f"`{name}` must be a NumPy array or a tensor but got: {type(value).__name__}; make it one with "
-                    "`np.asarray`, and for data frames and Arrow there is `from_table`"
+                    f"`{name}` must be a NumPy array or a tensor but got: {type(value).__name__}; convert it with "
+                    "`np.asarray`, or give data frames and Arrow tables to `from_table`"
                 )
             )
-        value = _view(name, cast("torch.Tensor", value))
+        value = _tensor_memory(name, cast("torch.Tensor", value))
     if value.ndim == 0:
         raise ArgumentError(with_call_site(f"`{name}` must have at least one axis, for the rows, but has none"))
     if value.dtype.kind not in "biufcSU":
@@ -124,13 +125,13 @@ def _column(name: str, value: object) -> Array:
 
 
 _REPAIRS = {
-    "O": "make it one of these with `np.stack` or `.astype(str)`, or give a table to `from_table`",
+    "O": "convert it with `np.stack` or `.astype(str)`, or give a table to `from_table`",
     "M": 'give its numbers with `.view("int64")`, or a table to `from_table`',
     "m": 'give its numbers with `.view("int64")`, or a table to `from_table`',
 }
 
 
-def _view(name: str, tensor: torch.Tensor) -> Array:
+def _tensor_memory(name: str, tensor: torch.Tensor) -> Array:
     """The memory of a tensor as an array."""
     if tensor.device.type != "cpu":
         raise ArgumentTypeError(

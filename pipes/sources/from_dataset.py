@@ -26,8 +26,8 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
-class MapStyle(Protocol[T_co]):
-    """A dataset whose items can be had by number; torch asks no more of one."""
+class MapStyleDataset(Protocol[T_co]):
+    """A dataset whose items have numbers; torch requires no more of one."""
 
     def __getitem__(self, index: int, /) -> T_co: ...
     def __len__(self) -> int: ...
@@ -51,30 +51,30 @@ class FromDataset(Operator):
         return {"type": type(self.dataset).__qualname__, "rows": len(self.dataset)}
 
     def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
-        # Datasets take Python's ints, and some take no others.
+        # Some datasets take only Python's ints.
         numbers: list[int] = list(indices) if isinstance(indices, range) else indices.tolist()
-        many: Callable[[list[int]], Sequence[object]] | None = getattr(self.dataset, "__getitems__", None)
+        get_items: Callable[[list[int]], Sequence[object]] | None = getattr(self.dataset, "__getitems__", None)
         with _no_worker():
-            if many is None:
-                made, error = map_until_error(self.dataset.__getitem__, numbers)
+            if get_items is None:
+                items, error = map_until_error(self.dataset.__getitem__, numbers)
             else:
-                made, error = self._many(many, numbers)
+                items, error = self._get_items(get_items, numbers)
         if error is not None:
-            # Where `__getitems__` failed over several rows, the engine asks again row by row.
-            index = numbers[len(made)] if many is None or len(numbers) == 1 else None
-            raise _failed(stage, self.dataset, error, index)
-        return made
+            # If `__getitems__` failed for several rows, the engine asks again row by row.
+            index = numbers[len(items)] if get_items is None or len(numbers) == 1 else None
+            raise _row_error(stage, self.dataset, error, index)
+        return items
 
-    def _many(
-        self, many: Callable[[list[int]], Sequence[object]], numbers: list[int]
+    def _get_items(
+        self, get_items: Callable[[list[int]], Sequence[object]], numbers: list[int]
     ) -> tuple[list[object], Exception | None]:
         try:
-            made = list(many(numbers)) if numbers else []
+            items = list(get_items(numbers)) if numbers else []
         except Exception as error:
             return [], error
-        if len(made) != len(numbers):
-            return [], ValueError(f"`__getitems__` was asked for {len(numbers)} items and gave {len(made)}")
-        return made, None
+        if len(items) != len(numbers):
+            return [], ValueError(f"`__getitems__` was asked for {len(numbers)} items and gave {len(items)}")
+        return items, None
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +89,7 @@ class FromStream(Operator):
         return {"type": type(self.dataset).__qualname__}
 
     def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
-        # Its own state is a token where it has one that is exact; else a token is None, and a resume replays.
+        # The token is the dataset's own state if that is exact; else it is None, and a resume replays.
         stateful = _keeps_state(self.dataset)
         dataset: Any = self.dataset
         block_size = context.block_size()
@@ -103,21 +103,21 @@ class FromStream(Operator):
             with _no_worker():
                 items = iter(dataset)
         except Exception as error:
-            raise _failed(stage, self.dataset, error, at.row) from error
+            raise _row_error(stage, self.dataset, error, at.row) from error
         row, here = at.row, at
         if not stateful:
             here = START.advance(row)
         while True:
             rows: list[object] = []
-            wanted = block_size.rows()
+            count = block_size.rows()
             with _no_worker():
-                failure = extend_until_error(islice(items, wanted), rows)
+                failure = extend_until_error(islice(items, count), rows)
             if rows:
                 block_size.produced(rows)
                 after = row + len(rows)
-                # After a failure a state may have counted the item that failed, and after the last item some datasets
-                # set it back to the start.
-                if stateful and len(rows) == wanted and failure is None:
+                # After a failure, the state may count the item that failed. After the last item, some datasets reset it
+                # to the start.
+                if stateful and len(rows) == count and failure is None:
                     end = Cursor(_state(stage, dataset), 0, after)
                 else:
                     end = here.advance(len(rows))
@@ -125,37 +125,40 @@ class FromStream(Operator):
                 yield Block(rows, here, end, origins)  # type: ignore[arg-type]
                 row, here = after, end
             if failure is not None:
-                raise _failed(stage, self.dataset, failure, row)
-            if len(rows) < wanted:
+                raise _row_error(stage, self.dataset, failure, row)
+            if len(rows) < count:
                 return
 
 
 @overload
-def from_dataset(dataset: MapStyle[T]) -> Pipe[T]: ...
+def from_dataset(dataset: MapStyleDataset[T]) -> Pipe[T]: ...
 @overload
 def from_dataset(dataset: Iterable[T]) -> Pipe[T]: ...
-def from_dataset(dataset: MapStyle[Any] | Iterable[Any]) -> Pipe[Any]:
+def from_dataset(dataset: MapStyleDataset[Any] | Iterable[Any]) -> Pipe[Any]:
     """Begin a pipe with the items of a dataset of torch or of Hugging Face.
 
-    Element: an item, as the dataset gives it. Order is the dataset's. Map-style datasets are indexed, of their length,
-    read by `__getitems__` where they have it; state: a position. Iterable ones are streamed, of unknown length; state:
-    the dataset's own `state_dict` where it has one, as Hugging Face's do. Else, and where a shuffle buffer makes that
-    state inexact, a position: a resume iterates from the start and leaves out the items before it. What has a
+    Element: an item of the dataset. Order: the dataset's.
+
+    A map-style dataset is indexed. Length: the dataset's. State: a position. Its `__getitems__` is called if it has
+    one.
+
+    An iterable dataset is streamed. Length: unknown. State: the dataset's own `state_dict` if it has one, as those of
+    Hugging Face do. Without one, or if a shuffle buffer makes it inexact, the state is a position: a resume iterates
+    from the start and leaves out the items before it. `set_epoch` is called if the dataset has it. A dataset with a
     `state_dict` or a `set_epoch` is copied for each run. An iterable dataset cannot be cut: every process that needs a
     part of it reads all of it.
 
-    Inside, `torch.utils.data.get_worker_info()` is None: feedpipe deals the items, not the dataset. `set_epoch` is
-    called on iterable datasets that have it. What a dataset draws at random for itself is not keyed, and so neither
-    repeats nor resumes: move it into `map(function, rng="global")`. For tables there is `from_table`, which keeps
-    columns.
+    In the dataset's code, `torch.utils.data.get_worker_info()` is None: feedpipe shards the items, not the dataset.
+    Random draws of a dataset are not keyed, so they neither repeat nor resume: move them into
+    `map(function, rng="global")`. `from_table` reads tables, and keeps their columns.
 
     Args:
-        dataset: an object with `__getitem__` and `__len__`, or an iterable one. Its `state_dict`, where used, must give
-            plain JSON.
+        dataset: an object with `__getitem__` and `__len__`, or an iterable one. If its `state_dict` is used, that must
+            be plain JSON.
 
     Raises:
-        ArgumentTypeError: it is neither, or a dict of splits.
-        RowError: the dataset failed on an item; names its number, after the items before it.
+        ArgumentTypeError: `dataset` is neither, or a dict of splits.
+        RowError: the dataset failed on an item. The error names its number, and comes after the items before it.
 
     Example:
         >>> import feedpipe as fp
@@ -164,15 +167,15 @@ def from_dataset(dataset: MapStyle[Any] | Iterable[Any]) -> Pipe[Any]:
         >>> fp.from_dataset(data)[2]
         (tensor(2), tensor(20))
     """
-    given: object = dataset
-    if isinstance(given, (Mapping, type)):
-        repair = 'choose a split, such as `dataset["train"]`' if isinstance(given, Mapping) else "call it"
-        raise ArgumentTypeError(with_call_site(f"`dataset` must be one dataset but got: {given!r:.80}; {repair}"))
+    value: object = dataset
+    if isinstance(value, (Mapping, type)):
+        repair = 'choose a split, such as `dataset["train"]`' if isinstance(value, Mapping) else "call it"
+        raise ArgumentTypeError(with_call_site(f"`dataset` must be one dataset but got: {value!r:.80}; {repair}"))
     # torch's iterable datasets inherit a `__getitem__` that only raises, and may have a length.
     streamed = any(kind.__name__ == "IterableDataset" for kind in type(dataset).__mro__)
     if not streamed and hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
         return Pipe.source(FromDataset(dataset))
-    if isinstance(given, Iterable) and not isinstance(given, Iterator):
+    if isinstance(value, Iterable) and not isinstance(value, Iterator):
         return Pipe.source(FromStream(dataset))
     raise ArgumentTypeError(
         with_call_site(
@@ -186,29 +189,29 @@ def _origin(dataset: object, index: int) -> Origin:
     return Origin(f"from_dataset({type(dataset).__name__})", index + 1)
 
 
-def _failed(stage: Stage, dataset: object, error: Exception, index: int | None) -> Exception:
+def _row_error(stage: Stage, dataset: object, error: Exception, index: int | None) -> Exception:
     if isinstance(error, FeedpipeError):
         return error
     where, origin = stage.node.call_site, None if index is None else _origin(dataset, index)
     message = f"`{node_code(stage.node)}` failed with {type(error).__name__}: {error}"
     message += f"\n  on {origin}" if origin else ""
     message += f"\n  at {where.file}:{where.line}" if where else ""
-    made = RowError(message, operator=node_code(stage.node), where=where, origin=origin)
-    made.__cause__ = error
-    return made
+    row_error = RowError(message, operator=node_code(stage.node), where=where, origin=origin)
+    row_error.__cause__ = error
+    return row_error
 
 
 def _keeps_state(dataset: Any) -> bool:
     """Whether the dataset's own state resumes exactly."""
     if not (hasattr(dataset, "state_dict") and hasattr(dataset, "load_state_dict")):
         return False
-    # Hugging Face says which states are not exact: those of a shuffle buffer, and of batched maps over tables.
+    # Hugging Face documents which states are not exact: those of a shuffle buffer, and of batched maps over tables.
     formatting = getattr(dataset, "_formatting", None)
     return not (formatting is not None and formatting.is_table) and not _buffers(getattr(dataset, "_ex_iterable", None))
 
 
 def _buffers(iterable: Any) -> bool:
-    """Whether a Hugging Face dataset shuffles within a buffer, anywhere along the way."""
+    """Whether a Hugging Face dataset has a shuffle buffer anywhere in its chain."""
     if iterable is None:
         return False
     if type(iterable).__name__ == "BufferShuffledExamplesIterable":
@@ -223,13 +226,13 @@ def _state(stage: Stage, dataset: Any) -> Json:
         plain = json.loads(json.dumps(state))
         if plain == state:
             return cast("Json", plain)
-        reason = "does not come back from JSON as it was"
+        reason = "does not come back from JSON unchanged"
     except (TypeError, ValueError) as error:
         reason = f"cannot be written as JSON: {error}"
     raise StateError(
         with_call_site(
             f"`from_dataset` resumes a {type(dataset).__name__} by its `state_dict()`, and that {reason}; give it a "
-            "state of plain lists, dicts, numbers and text, or none: then a resume replays it",
+            "state of plain lists, dicts, numbers and text, or no `state_dict`: then a resume replays it",
             stage.node.call_site,
         )
     )
@@ -237,7 +240,7 @@ def _state(stage: Stage, dataset: Any) -> Json:
 
 @contextmanager
 def _no_worker() -> Generator[None]:
-    """Hides from the dataset that it runs in a worker of torch's DataLoader, should it: it would deal itself again."""
+    """Hides a worker of torch's DataLoader from the dataset, which would give only that worker's share of its items."""
     worker: Any = sys.modules.get("torch.utils.data._utils.worker")
     info = getattr(worker, "_worker_info", None)
     if worker is None or info is None:

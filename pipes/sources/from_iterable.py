@@ -29,8 +29,8 @@ class FromIterable(Operator):
         if isinstance(self.iterable, Iterator):
             raise ArgumentTypeError(
                 with_call_site(
-                    f"`iterable` must give its items anew in each epoch but got the iterator: {self.iterable!r}, which "
-                    "can be read only once; give the function that makes it, without calling it"
+                    f"`iterable` must give its items again in each epoch but got the iterator: {self.iterable!r}, "
+                    "which can be read only once; give the function that makes it, without calling it"
                 )
             )
         if not (callable(self.iterable) or isinstance(self.iterable, Iterable)):
@@ -39,7 +39,7 @@ class FromIterable(Operator):
             )
 
     def length(self, stage: Stage) -> int | None:
-        # A function may give other items each time; a container's own length is its word.
+        # A function may give another number of items each time.
         items: object = self.iterable
         return len(items) if isinstance(items, Sized) else None
 
@@ -47,14 +47,14 @@ class FromIterable(Operator):
         block_size = context.block_size()
         row = at.position
         try:
-            made = self.iterable() if callable(self.iterable) else self.iterable
-            items = islice(made, row, None)
+            iterable = self.iterable() if callable(self.iterable) else self.iterable
+            items = islice(iterable, row, None)
         except Exception as error:
             raise stage.failed(error, START, context) from error
         while True:
             rows: list[object] = []
-            wanted = block_size.rows()
-            failure = extend_until_error(islice(items, wanted), rows)
+            count = block_size.rows()
+            failure = extend_until_error(islice(items, count), rows)
             if rows:
                 block_size.produced(rows)
                 after = row + len(rows)
@@ -63,7 +63,7 @@ class FromIterable(Operator):
                 row = after
             if failure is not None:
                 raise stage.failed(failure, START, context)
-            if len(rows) < wanted:
+            if len(rows) < count:
                 return
 
     seeks: ClassVar[bool] = True
@@ -72,12 +72,13 @@ class FromIterable(Operator):
 def from_iterable(iterable: Iterable[T] | Callable[[], Iterable[T]]) -> Pipe[T]:
     """Begin a pipe with the items of an iterable.
 
-    Element: an item. Order is the iterable's; streamed. State: a position; a resume iterates from the start and leaves
-    the items before it out. An iterable cannot be cut: every process that needs a part of it reads all of it.
+    Element: an item. Order: the iterable's. Length: `len()` of the iterable if it has one, else unknown; streamed.
+    State: a position; a resume iterates from the start and leaves out the items before it. An iterable cannot be cut:
+    every process that needs a part of it reads all of it.
 
     Args:
-        iterable: an object that gives the same items each time it is iterated, or a function that makes such iterables,
-            such as a generator function.
+        iterable: an object that gives the same items each time it is iterated, or a function that returns such an
+            iterable, such as a generator function.
 
     Raises:
         ArgumentTypeError: `iterable` is an iterator, which can be read only once.

@@ -14,7 +14,7 @@ from ..engine.apply import map_until_error
 from ..engine.stage import Stage
 from ..errors import ArgumentTypeError, Origin, with_call_site
 from ..pipe import Pipe
-from ._packed import Packed, packed
+from ._packed import PackedList, pack_list
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ class FromSequence(Operator):
             raise ArgumentTypeError(
                 with_call_site(
                     f"`sequence` must have a length and an index but got: {self.sequence!r}; "
-                    "for anything that can only be iterated there is `from_iterable`"
+                    "`from_iterable` takes anything that can only be iterated"
                 )
             )
 
@@ -45,7 +45,7 @@ class FromSequence(Operator):
 
     def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
         sequence = self.sequence
-        if isinstance(sequence, Packed):
+        if isinstance(sequence, PackedList):
             return sequence.rows(indices)
         if isinstance(indices, range) and isinstance(sequence, (list, tuple, range, str)):
             part = sequence[indices.start : indices.stop : indices.step]
@@ -58,14 +58,14 @@ class FromSequence(Operator):
         return rows
 
     def reduce_for_worker(self) -> tuple[object, ...]:
-        return FromSequence, (packed(self.sequence),)
+        return FromSequence, (pack_list(self.sequence),)
 
 
 def from_sequence(sequence: Sequence[T]) -> Pipe[T]:
     """Begin a pipe with the items of a sequence.
 
-    Element: an item. Order is the sequence's; its length; indexed. State: a position. The sequence is not copied: leave
-    it as it is while the pipe is in use.
+    Element: an item. Order: the sequence's. Length: the sequence's; indexed. State: a position. The sequence is not
+    copied: do not change it while the pipe is in use.
 
     Args:
         sequence: a list, a tuple, a range, or any object with `__len__` and `__getitem__`.

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 class ArrowStream(Protocol):
-    """What `from_table` takes: most data frames and Arrow's own tables."""
+    """An argument of `from_table`: most data frames, and Arrow's own tables."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 
-class _Memory:
-    """The table, once it has been read; a stream that can be read only once is read only once."""
+class _LoadedTable:
+    """The table after it has been read. A stream that can be read only once is read only once."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -44,46 +44,46 @@ class FromTable(Operator):
     columns: ClassVar[Columns] = Columns.MAKES
 
     table: object = field(repr=False)
-    memory: _Memory = field(default_factory=_Memory, repr=False)
+    loaded: _LoadedTable = field(default_factory=_LoadedTable, repr=False)
 
     def resolve(self, stage: Stage) -> Operator:
-        self._read(stage)
+        self._load(stage)
         return self
 
     def length(self, stage: Stage) -> int:
-        memory = self._read(stage)
-        return _chunks(memory).length if memory.positions is None else len(memory.positions)
+        loaded = self._load(stage)
+        return _loaded_chunks(loaded).length if loaded.positions is None else len(loaded.positions)
 
     def origin(self, stage: Stage, index: int, context: Context) -> Origin:
         return Origin(f"from_table({type(self.table).__name__})", index + 1)
 
     def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
-        memory = self._read(stage)
-        if memory.positions is not None:
+        loaded = self._load(stage)
+        if loaded.positions is not None:
             cut = slice(indices.start, indices.stop, indices.step) if isinstance(indices, range) else indices
-            indices = memory.positions[cut]
-        return _chunks(memory).rows(indices)
+            indices = loaded.positions[cut]
+        return _loaded_chunks(loaded).rows(indices)
 
     def identity(self) -> Json:
-        if self.memory.chunks is None:
+        if self.loaded.chunks is None:
             return None
-        schema = self.memory.chunks.schema
-        length = self.memory.chunks.length if self.memory.positions is None else len(self.memory.positions)
+        schema = self.loaded.chunks.schema
+        length = self.loaded.chunks.length if self.loaded.positions is None else len(self.loaded.positions)
         return {"rows": length, "columns": {name: str(schema.field(name).type) for name in schema.names}}
 
     def call(self) -> str:
         return f"from_table(<{type(self.table).__name__}>)"
 
-    def _read(self, stage: Stage | None = None) -> _Memory:
-        memory = self.memory
-        with memory.lock:
-            if memory.chunks is None:
+    def _load(self, stage: Stage | None = None) -> _LoadedTable:
+        loaded = self.loaded
+        with loaded.lock:
+            if loaded.chunks is None:
                 from ..formats.tables.chunked import ChunkedTable
 
                 where = stage.node.call_site if stage else None
                 try:
-                    memory.table = _as_table(self.table)
-                    names = memory.table.schema.names
+                    loaded.table = _as_table(self.table)
+                    names = loaded.table.schema.names
                     double = sorted({name for name in names if names.count(name) > 1})
                     if double:
                         raise DataError(
@@ -91,8 +91,8 @@ class FromTable(Operator):
                                 f"`from_table` needs one column of each name but got several of: {double}", where
                             )
                         )
-                    memory.positions = _positions(self.table)
-                    memory.chunks = ChunkedTable.from_table(memory.table)
+                    loaded.positions = _positions(self.table)
+                    loaded.chunks = ChunkedTable.from_table(loaded.table)
                 except FeedpipeError:
                     raise
                 except Exception as error:
@@ -100,18 +100,18 @@ class FromTable(Operator):
                     raise SourceError(
                         with_call_site(f"`from_table` could not read the {kind}: {error}", where)
                     ) from error
-        return memory
+        return loaded
 
     def __reduce__(self) -> tuple[object, ...]:
         if _is_hugging_face(self.table):  # pickles a memory-mapped table as its path
             return FromTable, (self.table,)
         import pyarrow as pa
 
-        table = self._read().table
+        table = self._load().table
         assert table is not None
         if table.get_total_buffer_size() <= 1.25 * table.nbytes:
             return FromTable, (table,)
-        # A slice, of which Arrow's own pickle would hold all of the parent.
+        # For a slice, Arrow's own pickle would hold the whole parent.
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as stream:
             stream.write_table(table)
@@ -127,20 +127,20 @@ def _restored(data: pa.Buffer) -> FromTable:
 def from_table(table: ArrowStream) -> Pipe[Row]:
     """Begin a pipe with the rows of a table in memory.
 
-    Element: a dict of Python scalars; a batch of them is `Rows`, which keeps the columns as they are. Order is the
-    table's; its length; indexed; columns. State: a position. The table is not copied, nor are its chunks joined (text
-    that Arrow holds as views, as polars hands it over, is copied once). What can be read only once, and a query, is
-    read into memory once. A pandas index without a name is left out.
+    Element: a dict of Python scalars; a batch of them is `Rows`, which keeps the columns as they are. Order: the
+    table's. Length: the table's; indexed; columns. State: a position. The table is not copied, and its chunks are not
+    joined; only text that Arrow stores as views, as polars does, is copied once. A query, or a stream that can be read
+    only once, is read into memory once. A pandas index without a name is left out.
 
     Args:
-        table: anything that speaks Arrow's stream protocol (`__arrow_c_stream__`): frames of pandas and polars, DuckDB
-            relations, pyarrow's tables, batches and readers; or a Hugging Face `Dataset`, whose Arrow table is read as
-            it is stored: images and sounds as bytes and path, where `from_dataset` decodes them.
+        table: any object with Arrow's stream protocol (`__arrow_c_stream__`): frames of pandas and polars, DuckDB
+            relations, pyarrow's tables, batches and readers. Or a Hugging Face `Dataset`, whose Arrow table is read as
+            it is stored: images and sounds are bytes and a path, which `from_dataset` would decode.
 
     Raises:
         ArgumentTypeError: `table` is none of these.
-        SourceError: it could not be read; found at the first look at the pipe, as a `DataError` is.
-        DataError: two columns have one name.
+        SourceError: the table cannot be read. The first look at the pipe raises it, and a `DataError` too.
+        DataError: two columns have the same name.
 
     Example:
         >>> import feedpipe as fp, pyarrow as pa
@@ -154,22 +154,22 @@ def from_table(table: ArrowStream) -> Pipe[Row]:
         if getattr(table, "_format_type", None) == "custom":
             raise ArgumentTypeError(
                 with_call_site(
-                    "`table` has a transform, which its Arrow table knows nothing of; `from_dataset` applies it"
+                    "`table` has a transform, which its Arrow table does not have; `from_dataset` applies it"
                 )
             )
     elif not hasattr(table, "__arrow_c_stream__") or isinstance(table, type):
         raise ArgumentTypeError(
             with_call_site(
                 "`table` must be a data frame, an Arrow table, or anything else with `__arrow_c_stream__` but got: "
-                f"{type(table).__name__}; for arrays there is `from_arrays`, for a list of dicts `from_sequence`"
+                f"{type(table).__name__}; `from_arrays` takes arrays, and `from_sequence` a list of dicts"
             )
         )
     return cast("Pipe[Row]", Pipe.source(FromTable(table)))
 
 
-def _chunks(memory: _Memory) -> ChunkedTable:
-    assert memory.chunks is not None
-    return memory.chunks
+def _loaded_chunks(loaded: _LoadedTable) -> ChunkedTable:
+    assert loaded.chunks is not None
+    return loaded.chunks
 
 
 def _is_hugging_face(table: object) -> bool:
@@ -190,6 +190,6 @@ def _as_table(table: Any) -> pa.Table:
 
 
 def _positions(table: Any) -> np.ndarray[Any, np.dtype[np.int64]] | None:
-    """Where the rows of a Hugging Face dataset that has been shuffled, filtered or sorted lie in its table."""
+    """The positions in its table of the rows of a Hugging Face dataset that was shuffled, filtered or sorted."""
     indices = table._indices if _is_hugging_face(table) else None
     return None if indices is None else np.asarray(indices.column(0)).astype(np.int64)

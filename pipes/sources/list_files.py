@@ -19,14 +19,14 @@ from ..errors import ArgumentError, DataError, Origin, SourceError, with_call_si
 from ..pipe import Pipe
 from ..storage.cached_listing import cached_listing
 from ..storage.listing import ListedPath, Listing, Selection
-from ._packed import packed
+from ._packed import pack_list
 
 
 @dataclass(frozen=True, eq=False)
 class ListFiles(Operator):
     kind: ClassVar[str] = "list_files"
 
-    # Not a part of a state's fingerprint: the same files may lie elsewhere tomorrow. `identity` holds what counts.
+    # Not part of a state: the same files may be in another place tomorrow. `identity` has what must stay the same.
     selection: Selection = field(repr=False)
     listing: Listing | None = field(default=None, repr=False)
 
@@ -42,37 +42,37 @@ class ListFiles(Operator):
             raise type(error)(with_call_site(str(error), stage.node.call_site)) from error
 
     def length(self, stage: Stage) -> int:
-        return len(self._listed())
+        return len(self._resolved_listing())
 
     def identity(self) -> Json:
-        return {"files": len(self._listed()), "digest": self._listed().digest}
+        return {"files": len(self._resolved_listing()), "digest": self._resolved_listing().digest}
 
     def origin(self, stage: Stage, index: int, context: Context) -> Origin:
-        return Origin(str(self._listed().paths[index]), 1)
+        return Origin(str(self._resolved_listing().paths[index]), 1)
 
     def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
-        listing = self._listed()
-        return list(map(ListedPath.of, _at(listing.paths, indices), _at(listing.sizes, indices)))
+        listing = self._resolved_listing()
+        return list(map(ListedPath.of, _values_at(listing.paths, indices), _values_at(listing.sizes, indices)))
 
     def reduce_for_worker(self) -> tuple[object, ...]:
         selection = vars(self.selection)
-        return _restored, ({**selection, "paths": packed(selection["paths"])}, self.listing)
+        return _restored, ({**selection, "paths": pack_list(selection["paths"])}, self.listing)
 
-    def _listed(self) -> Listing:
+    def _resolved_listing(self) -> Listing:
         assert self.listing is not None, "a run begins with `resolve`"
         return self.listing
 
 
-def _at(column: Any, indices: Indices) -> list[Any]:
+def _values_at(column: Any, indices: Indices) -> list[Any]:
     if isinstance(indices, range) and indices.step == 1:
         return cast("list[Any]", column.slice(indices.start, len(indices)).to_pylist())
     return cast("list[Any]", column.take(np.asarray(indices, np.int64)).to_pylist())
 
 
 def _restored(selection: dict[str, object], listing: Listing | None) -> ListFiles:
-    made = object.__new__(Selection)
-    vars(made).update(selection)
-    return ListFiles(made, listing)
+    restored = object.__new__(Selection)
+    vars(restored).update(selection)
+    return ListFiles(restored, listing)
 
 
 def list_files(
@@ -85,29 +85,29 @@ def list_files(
 ) -> Pipe[str]:
     """Begin a pipe with the paths of files.
 
-    Element: a path, as `paths` begins it: relative stays relative, a URL stays a URL. Order: that of `paths`; the files
-    of one folder or glob are sorted by name, so the order is the same on every machine. Length: the number of files;
-    indexed. The files are listed once, at the first look; a million paths take about 50 MB. State: a position; it knows
-    the names below each root and the sizes, and is refused where they have changed.
+    Element: a path that begins as in `paths`: a relative path stays relative, a URL stays a URL. Order: that of
+    `paths`; the files of one folder or glob are sorted by name, so the order is the same on every machine. Length: the
+    number of files; indexed. The files are listed once, at the first look; a million paths take about 50 MB. State: a
+    position, with a digest of the sizes and of the names below each root; it is refused if they have changed.
 
-    In folders and by wild cards, names that begin with `.` or `_` are left out, unless a pattern begins with that
-    character. A file that several of `paths` stand for comes several times.
+    Folders and wild cards leave out names that begin with `.` or `_`, unless a pattern begins with that character. If
+    several of `paths` stand for the same file, it comes several times.
 
     Args:
         paths: a file, a folder, a glob (`*`, `?`, `[...]`, and `**` for folders of any depth), or a list of those.
         pattern: in folders and globs, takes only files whose name matches this glob, such as "*.csv".
-        recursive: in folders, takes the files in folders below as well.
-        filesystem: a pyarrow or fsspec file system that `paths` and `manifest` are on; else they are local paths or
+        recursive: in folders, takes the files in their subfolders as well.
+        filesystem: a pyarrow or fsspec file system for `paths` and `manifest`; without it, they are local paths or
             URLs.
-        manifest: the path of a file that keeps the listing: written when there is none, read in place of listing when
-            there is one, by every rank and in every later run; remove it to list again. Relative paths become absolute.
-            The manifest of `write_parquet` or `write_tar` serves too, with its folder as `paths`.
+        manifest: the path of a file that keeps the listing. The first run writes it; every rank and every later run
+            read it and list nothing. Remove it to list again. Relative paths become absolute in it. The manifest of
+            `write_parquet` or `write_tar` serves too, with its folder as `paths`.
 
     Raises:
-        SourceError: a path is missing or cannot be listed, or stands for no file; `paths` is empty; the manifest cannot
+        SourceError: a path is missing, cannot be listed, or stands for no file; `paths` is empty; the manifest cannot
             be read or written.
         ArgumentError: the manifest was made for other `paths`, `pattern` or `recursive`.
-        DataError: the manifest is none, or damaged.
+        DataError: the manifest is damaged, or another kind of file.
 
     Example:
         >>> import feedpipe as fp, pathlib
@@ -116,5 +116,5 @@ def list_files(
         >>> list(fp.list_files("*.txt"))
         ['a.txt', 'b.txt']
     """
-    chosen = Selection(cast("str", paths), pattern, bool(recursive), filesystem, cast("str | None", manifest))
-    return cast("Pipe[str]", Pipe.source(ListFiles(chosen)))
+    selection = Selection(cast("str", paths), pattern, bool(recursive), filesystem, cast("str | None", manifest))
+    return cast("Pipe[str]", Pipe.source(ListFiles(selection)))

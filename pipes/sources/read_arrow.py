@@ -1,4 +1,4 @@
-"""`read_arrow`: the rows of Arrow files, by position."""
+"""`read_arrow`: the rows of Arrow files, indexed."""
 
 from __future__ import annotations
 
@@ -24,29 +24,30 @@ def read_arrow(
     row_column: str | None = None,
     unify_schemas: bool = False,
 ) -> Pipe[Row]:
-    """Begin a pipe with the rows of Arrow files (IPC, Feather version 2), which can be had in any order.
+    """Begin a pipe with the rows of Arrow files (IPC, Feather version 2), which can be read in any order.
 
     It is `list_files`, `open_files` and `parse_arrow(indexed=True)` in one call.
 
-    Element: a dict of Python scalars; grouped, a `Rows`, which holds columns. Names and types are the first file's,
-    unless `unify_schemas`. Order: the files as `list_files` sorts them, and in each the rows'. Length: that of all
-    files; indexed. State: a position. Files on this machine are mapped into memory: nothing is read before it is
-    wanted, and processes share what is. Errors name file and column, or file and row.
+    Element: a dict of Python scalars; a batch of them is `Rows`, which keeps columns. Names and types are the first
+    file's, unless `unify_schemas`. Order: the files as `list_files` sorts them, and the rows of each file in order.
+    Length: that of all files; indexed. State: a position. Local files are mapped into memory: the system reads a page
+    when a row needs it, and processes share the pages. Errors name file and column, or file and row.
 
     Args:
         paths: a file, a folder, a glob, or a list of those; see `list_files`.
         pattern: in folders and globs, takes only files whose name matches this glob.
-        recursive: in folders, takes the files in folders below as well; such as `year=2024` give columns.
-        filesystem: a pyarrow or fsspec file system that `paths` are on; else they are local paths or URLs.
+        recursive: in folders, takes the files in their subfolders as well; names such as `year=2024` become columns.
+        filesystem: a pyarrow or fsspec file system for `paths`; without it, they are local paths or URLs.
         manifest: the path of a file that keeps the listing for later runs; see `list_files`.
-        columns: reads only these, in this order; see `parse_arrow`, also for what follows.
+        columns: reads only these, in this order; see `parse_arrow` for this and the arguments below.
         path_column: the name of a further column with the path of the file.
         row_column: the name of a further column with the number of the row in its file, from 0.
-        unify_schemas: takes the columns of all files together, null where a file lacks one; see `parse_arrow`.
+        unify_schemas: gives the columns of all files, with null if a file lacks one; see `parse_arrow`.
 
     Raises:
         SourceError: a path is missing, stands for no file, cannot be read, or has changed since its footer was read.
-        DataError: a file is no such Arrow file, or has other columns than the first; streams are read by `parse_arrow`.
+        DataError: a file is no Arrow file of this kind, or has other columns than the first. `parse_arrow` reads
+            streams.
 
     Example:
         >>> import feedpipe as fp, pyarrow as pa, pyarrow.feather
@@ -55,9 +56,9 @@ def read_arrow(
         >>> len(pipe), pipe[-1], pipe.shuffle().batch(3).collate()[0]["y"].sum()
         (3, {'y': 2.5}, tensor(4.5000, dtype=torch.float64))
     """
-    found = list_files(paths, pattern=pattern, recursive=recursive, filesystem=filesystem, manifest=manifest)
+    listed = list_files(paths, pattern=pattern, recursive=recursive, filesystem=filesystem, manifest=manifest)
     return parse_arrow(
-        open_files(found, filesystem=filesystem),
+        open_files(listed, filesystem=filesystem),
         columns=columns,
         path_column=path_column,
         row_column=row_column,

@@ -1,4 +1,4 @@
-"""`read_bytes`: whole files, from their paths."""
+"""`read_bytes`: whole files."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ def read_bytes(
 ) -> Pipe[dict[str, object]]:
     """Begin a pipe with whole files: `list_files`, `open_files` and `parse_bytes` in one call.
 
-    Element: `{"path": str, "bytes": bytes}`; `.decode()` makes images, text and numbers of the bytes. Order: the files
-    as `list_files` sorts them. Length: the number of files; indexed. State: a position.
+    Element: `{"path": str, "bytes": bytes}`; `.decode()` turns the bytes into images, text and numbers. Order: the
+    files as `list_files` sorts them. Length: the number of files; indexed. State: a position.
 
     Args:
         paths: a file, a folder, a glob, or a list of those; see `list_files`.
         pattern: in folders and globs, takes only files whose name matches this glob.
-        recursive: in folders, takes the files in folders below as well.
-        filesystem: a pyarrow or fsspec file system that `paths` are on; else they are local paths or URLs.
+        recursive: in folders, takes the files in their subfolders as well.
+        filesystem: a pyarrow or fsspec file system for `paths`; without it, they are local paths or URLs.
         manifest: the path of a file that keeps the listing for later runs; see `list_files`.
-        compression: of all files, or "infer" by the end of each name; None takes the bytes as they are.
+        compression: of all files; "infer" goes by the end of each name, None takes the bytes as they are.
 
     Raises:
         SourceError: a path is missing, stands for no file, or cannot be read.
-        DataError: the compression of a file is damaged; the files before come first.
+        DataError: a compressed file is damaged. The error comes after the files before it.
 
     Example:
         >>> import feedpipe as fp, pathlib
@@ -43,5 +43,5 @@ def read_bytes(
         >>> fp.read_bytes("*.txt").decode()[0]
         {'path': 'a.txt', 'bytes': 'hello'}
     """
-    files = list_files(paths, pattern=pattern, recursive=recursive, filesystem=filesystem, manifest=manifest)
-    return parse_bytes(open_files(files, compression=compression, filesystem=filesystem))
+    listed = list_files(paths, pattern=pattern, recursive=recursive, filesystem=filesystem, manifest=manifest)
+    return parse_bytes(open_files(listed, compression=compression, filesystem=filesystem))

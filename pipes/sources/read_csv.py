@@ -1,4 +1,4 @@
-"""`read_csv`: the rows of CSV files, from their paths."""
+"""`read_csv`: the rows of CSV files."""
 
 from __future__ import annotations
 
@@ -36,33 +36,33 @@ def read_csv(
 ) -> Pipe[Row]:
     r"""Begin a pipe with the rows of CSV files: `list_files`, `open_files` and `parse_csv` in one call.
 
-    Element: a dict of Python scalars; grouped, a `Rows`, which holds columns. Names and types are fixed before the
-    first row. Order: the files as `list_files` sorts them, and in each the rows'. Length: unknown, streamed. State: a
-    place in a file, which a resume seeks. The work is dealt by files; `newlines_in_values=False` says that they can be
-    cut. Errors name file, line and column.
+    Element: a dict of Python scalars; a batch of them is `Rows`, which keeps columns. Names and types are fixed before
+    the first row. Order: the files as `list_files` sorts them, and the rows of each file in order. Length: unknown;
+    streamed. State: a position in a file, to which a resume seeks. Workers share the work by files, or by ranges of
+    files with `newlines_in_values=False`. Errors name file, line and column.
 
     Args:
         paths: a file, a folder, a glob, or a list of those; see `list_files`.
         pattern: in folders and globs, takes only files whose name matches this glob.
-        recursive: in folders, takes the files in folders below as well; such as `year=2024` give columns.
-        filesystem: a pyarrow or fsspec file system that `paths` are on; else they are local paths or URLs.
+        recursive: in folders, takes the files in their subfolders as well; names such as `year=2024` become columns.
+        filesystem: a pyarrow or fsspec file system for `paths`; without it, they are local paths or URLs.
         manifest: the path of a file that keeps the listing for later runs; see `list_files`.
-        compression: of all files, or "infer" by the end of each name; see `open_files`.
-        schema: types by name; see `parse_csv`, also for what follows.
+        compression: of all files; "infer" goes by the end of each name; see `open_files`.
+        schema: types by name; see `parse_csv` for this and the arguments below.
         columns: reads only these, in this order.
         delimiter: the character between values.
-        header: whether the first line of each file has the names; by default it does unless `column_names` is given.
+        header: whether the first line of each file has the names; by default it has, unless `column_names` is given.
         column_names: names for all columns, in place of the header's.
-        quote: the character around a value; None takes quotes for plain characters.
-        null_values: what stands for a missing value in columns that are not text.
-        newlines_in_values: False says that each record is one line, so that many workers can read one file.
+        quote: the character around a value; None means that quotes are plain characters.
+        null_values: texts that mean a missing value in columns that are not text.
+        newlines_in_values: False promises that each record is one line, so that several workers can read one file.
         path_column: the name of a further column with the path of the file.
         row_column: the name of a further column with the number of the row in its file, from 0.
-        unify_schemas: takes the columns of all files together, null where a file lacks one; see `parse_csv`.
+        unify_schemas: gives the columns of all files, with null if a file lacks one; see `parse_csv`.
 
     Raises:
         SourceError: a path is missing, stands for no file, or cannot be read.
-        DataError: a file is not such CSV; the rows before come first.
+        DataError: a file does not fit these options. The error comes after the rows before it.
 
     Example:
         >>> import feedpipe as fp, pathlib
@@ -72,9 +72,9 @@ def read_csv(
         >>> fp.read_csv("a.csv", columns=["y"]).batch(2).head()
         [Rows(2 x ['y'])]
     """
-    paths_ = list_files(paths, pattern=pattern, recursive=recursive, filesystem=filesystem, manifest=manifest)
+    listed = list_files(paths, pattern=pattern, recursive=recursive, filesystem=filesystem, manifest=manifest)
     return parse_csv(
-        open_files(paths_, compression=compression, filesystem=filesystem),
+        open_files(listed, compression=compression, filesystem=filesystem),
         schema=schema,
         columns=columns,
         delimiter=delimiter,

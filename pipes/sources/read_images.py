@@ -1,4 +1,4 @@
-"""`read_images`: images, whose folders are their classes."""
+"""`read_images`: images whose folders are their classes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ReadImages(Operator):
     columns: ClassVar[Columns] = Columns.LOSES
     waits: ClassVar[bool] = True
 
-    # Where the files lie is no part of a state; `identity` has what counts.
+    # The root is not part of a state; `identity` has what must stay the same.
     root: str = field(repr=False)
     label: Literal["folder"] | None = "folder"
     mode: Mode = "RGB"
@@ -60,18 +60,18 @@ class ReadImages(Operator):
         if self.listing is not None:
             return self
         try:
-            return self._found(Selection(self.root, recursive=True, filesystem=self.filesystem).listing())
+            return self._with_images(Selection(self.root, recursive=True, filesystem=self.filesystem).listing())
         except (SourceError, DataError) as error:
             raise at_call_site(error, stage) from error
 
     def length(self, stage: Stage) -> int:
-        return len(self._listed())
+        return len(self._resolved_listing())
 
     def identity(self) -> Json:
-        return {"images": len(self._listed()), "digest": self._listed().digest}
+        return {"images": len(self._resolved_listing()), "digest": self._resolved_listing().digest}
 
     def origin(self, stage: Stage, index: int, context: Context) -> Origin:
-        return Origin(str(self._listed().paths[index]), 1)
+        return Origin(str(self._resolved_listing().paths[index]), 1)
 
     def begin(self, stage: Stage, index: int, context: Context) -> OpenTask | None:
         (file,) = self._files(range(index, index + 1))
@@ -84,66 +84,66 @@ class ReadImages(Operator):
             data = list(read_whole_files(files, opened, threads=context.threads))
         except (SourceError, DataError) as error:
             raise at_call_site(error, stage) from error
-        made, failure = map_until_error(partial(images.decode_array, mode=self.mode), data)
+        arrays, failure = map_until_error(partial(images.decode_array, mode=self.mode), data)
         if failure is not None:
-            raise stage.failed_on(failure, Origin(files[len(made)].path, 1))
-        return [self._row(image, file.path) for image, file in zip(made, files, strict=True)]
+            raise stage.failed_on(failure, Origin(files[len(arrays)].path, 1))
+        return [self._row(image, file.path) for image, file in zip(arrays, files, strict=True)]
 
     def _files(self, indices: Indices) -> list[File]:
-        chosen: Any = np.asarray(indices, np.int64)
-        listing = self._listed()
-        part = replace(listing, paths=listing.paths.take(chosen), sizes=listing.sizes.take(chosen))
+        positions: Any = np.asarray(indices, np.int64)
+        listing = self._resolved_listing()
+        part = replace(listing, paths=listing.paths.take(positions), sizes=listing.sizes.take(positions))
         return listed_files(part, self.filesystem)
 
     def _row(self, image: object, path: str) -> Row:
         if self.label is None:
             return {"image": image, "path": path}
-        name = path[len(self._prefix()) :].partition("/")[0]
+        name = path[len(self._root_prefix()) :].partition("/")[0]
         return {"image": image, "label": bisect_left(self.classes, name), "label_name": name, "path": path}
 
-    def _found(self, listing: Listing) -> ReadImages:
-        """This with the images among all files, and their classes."""
+    def _with_images(self, listing: Listing) -> ReadImages:
+        """A copy of this operator with the images among the files, and their classes."""
         import pyarrow.compute as pc
 
-        if not str(listing.paths[0]).startswith(self._prefix()):
-            raise SourceError(f"{redacted(self.root)} is no folder; for files and globs there is `read_bytes`")
+        if not str(listing.paths[0]).startswith(self._root_prefix()):
+            raise SourceError(f"{redacted(self.root)} is no folder; `read_bytes` reads files and globs")
         options = re.escape(locate(self.root, self.filesystem).options)
-        kept = pc.match_substring_regex(listing.paths, rf"\.({'|'.join(_EXTENSIONS)}){options}$", ignore_case=True)
-        found = replace(listing, paths=listing.paths.filter(kept), sizes=listing.sizes.filter(kept))
-        if not len(found):
+        mask = pc.match_substring_regex(listing.paths, rf"\.({'|'.join(_EXTENSIONS)}){options}$", ignore_case=True)
+        image_listing = replace(listing, paths=listing.paths.filter(mask), sizes=listing.sizes.filter(mask))
+        if not len(image_listing):
             raise SourceError(
                 f"{redacted(self.root)} holds {len(listing)} files and no image: {', '.join(_EXTENSIONS)}"
             )
         if self.label is None:
-            return replace(self, listing=found)
-        classes = self._folders(found.paths)
+            return replace(self, listing=image_listing)
+        classes = self._top_folders(image_listing.paths)
         if "" in classes:
             raise SourceError(
-                f"{redacted(self.root)} holds images outside of folders, and folders are their classes; put them into "
-                "one, or give `label=None`"
+                f"{redacted(self.root)} holds images outside of folders, and folders are their classes; move them into "
+                "a folder, or give `label=None`"
             )
-        empty = sorted({*self._folders(listing.paths)} - {*classes, ""})
+        empty = sorted({*self._top_folders(listing.paths)} - {*classes, ""})
         if empty:
             raise SourceError(
                 f"{redacted(self.root)} has folders without an image, such as {empty[0]!r}, and the numbers of classes "
-                "depend on whether these are some; remove them, or give `label=None`"
+                "depend on whether these are classes; remove them, or give `label=None`"
             )
-        return replace(self, listing=found, classes=tuple(classes))
+        return replace(self, listing=image_listing, classes=tuple(classes))
 
-    def _folders(self, paths: pa.LargeStringArray) -> list[str]:
-        """The names of the folders right below the root that hold these files, sorted; "" for the root itself."""
+    def _top_folders(self, paths: pa.LargeStringArray) -> list[str]:
+        """The sorted names of the folders in the root that hold these files; "" for the root itself."""
         import pyarrow.compute as pc
 
-        below: Any = pc.utf8_slice_codeunits(paths, len(self._prefix()))
+        below: Any = pc.utf8_slice_codeunits(paths, len(self._root_prefix()))
         folders: Any = pc.replace_substring_regex(below, "/.*|^[^/]*$", "")
         return sorted(pc.unique(folders).to_pylist())
 
-    def _prefix(self) -> str:
-        """What every path begins with."""
+    def _root_prefix(self) -> str:
+        """The text with which every path begins."""
         place = locate(self.root, self.filesystem)
         return place.root + (place.path if place.path.endswith("/") else place.path + "/")
 
-    def _listed(self) -> Listing:
+    def _resolved_listing(self) -> Listing:
         assert self.listing is not None, "a run begins with `resolve`"
         return self.listing
 
@@ -155,29 +155,29 @@ def read_images(
     mode: Mode = "RGB",
     filesystem: object = None,
 ) -> Pipe[Row]:
-    """Begin a pipe with the images below a folder, whose folders are their classes, as in torchvision's ImageFolder.
+    """Begin a pipe with the images in the folders of `root`, which are their classes, as in torchvision's ImageFolder.
 
-    Element: `{"image": array, "label": int, "label_name": str, "path": str}`; the image is a uint8 array of height x
-    width x channels, the label the number of `label_name` among all classes in sorted order. Order: sorted by path.
-    Length: the number of images; indexed. State: a position; it is refused where the files have changed.
+    Element: `{"image": array, "label": int, "label_name": str, "path": str}`. The image is a uint8 array of height x
+    width x channels; the label is the number of `label_name` among all classes in sorted order. Order: sorted by path.
+    Length: the number of images; indexed. State: a position; it is refused if the files have changed.
 
-    A class is a folder right below `root`; images may lie in folders below. Images are files that end, in any case, in
-    .jpg, .jpeg, .png, .ppm, .bmp, .pgm, .tif, .tiff or .webp; other files are left out, and so are names that begin
-    with `.` or `_`. Images lie as in the file: an orientation that EXIF asks for is not applied. For anything else
-    there are `read_bytes` and `decode`.
+    Each folder in `root` is a class; its images may be in subfolders. Images are files that end in .jpg, .jpeg, .png,
+    .ppm, .bmp, .pgm, .tif, .tiff or .webp, in upper or lower case. Other files are left out, and so are names that
+    begin with `.` or `_`. The orientation that EXIF asks for is not applied. `read_bytes` and `decode` read images in
+    any other layout.
 
     Args:
         root: a folder: a local path or a URL.
-        label: "folder"; None leaves `label` and `label_name` out, and `root` needs no folders.
-        mode: "RGB", "L" (grey, one channel) or "RGBA": what images are converted to.
-        filesystem: a pyarrow or fsspec file system that `root` is on; else it is a local path or a URL.
+        label: "folder"; None leaves out `label` and `label_name`, and then `root` needs no folders.
+        mode: converts images to "RGB", "L" (grey, one channel) or "RGBA".
+        filesystem: a pyarrow or fsspec file system for `root`; without it, `root` is a local path or a URL.
 
     Raises:
-        SourceError: `root` is missing or holds no image; a folder right below it holds files but no image, so that it
-            is open whether it is a class (one without any file is none: object stores have no such folders); an image
-            lies in `root` itself; a file cannot be read.
-        RowError: an image is damaged or truncated, has more pixels than `PIL.Image.MAX_IMAGE_PIXELS`, or more than 8
-            bits a channel; names the file.
+        SourceError: `root` is missing or holds no image; an image is in `root` itself; a file cannot be read; or a
+            folder in `root` holds files but no image, so it may be a class or not. A folder without files is no class:
+            object stores have no such folders.
+        RowError: an image is damaged or truncated, or has more pixels than `PIL.Image.MAX_IMAGE_PIXELS` or more than 8
+            bits per channel. The error names the file.
 
     Example:
         >>> import feedpipe as fp, pathlib, PIL.Image

@@ -1,4 +1,4 @@
-"""`read_jsonl`: the objects of JSON-lines files, from their paths."""
+"""`read_jsonl`: the objects of JSON-lines files."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ def read_jsonl(
 ) -> Pipe[Row]:
     r"""Begin a pipe with the objects of JSON-lines files: `list_files`, `open_files` and `parse_jsonl` in one call.
 
-    Element: a dict with the same keys in each row; values may be nested; grouped, a `Rows`, which holds columns. Names
-    and types are fixed before the first row. Order: the files as `list_files` sorts them, and in each the lines'.
-    Length: unknown, streamed. State: a place in a file, which a resume seeks. The work is dealt by ranges of files, so
-    many workers can read one. Errors name file, line and field.
+    Element: a dict with the same keys in each row, whose values may be nested; a batch of them is `Rows`, which keeps
+    columns. Names and types are fixed before the first row. Order: the files as `list_files` sorts them, and the lines
+    of each file in order. Length: unknown; streamed. State: a position in a file, to which a resume seeks. Workers
+    share the work by ranges of files, so several can read one file. Errors name file, line and field.
 
     Args:
         paths: a file, a folder, a glob, or a list of those; see `list_files`.
         pattern: in folders and globs, takes only files whose name matches this glob.
-        recursive: in folders, takes the files in folders below as well; such as `year=2024` give columns.
-        filesystem: a pyarrow or fsspec file system that `paths` are on; else they are local paths or URLs.
+        recursive: in folders, takes the files in their subfolders as well; names such as `year=2024` become columns.
+        filesystem: a pyarrow or fsspec file system for `paths`; without it, they are local paths or URLs.
         manifest: the path of a file that keeps the listing for later runs; see `list_files`.
-        compression: of all files, or "infer" by the end of each name; see `open_files`.
+        compression: of all files; "infer" goes by the end of each name; see `open_files`.
         schema: types by name; see `parse_jsonl`.
         columns: reads only these fields, in this order.
         path_column: the name of a further column with the path of the file.
         row_column: the name of a further column with the number of the row in its file, from 0.
-        unify_schemas: takes the columns of all files together, null where a file lacks one; see `parse_jsonl`.
+        unify_schemas: gives the columns of all files, with null if a file lacks one; see `parse_jsonl`.
 
     Raises:
         SourceError: a path is missing, stands for no file, or cannot be read.
-        DataError: a file is not such JSON; the rows before come first.
+        DataError: a line is no such JSON object. The error comes after the rows before it.
 
     Example:
         >>> import feedpipe as fp, pathlib
@@ -57,10 +57,9 @@ def read_jsonl(
         >>> list(fp.read_jsonl("a.jsonl"))
         [{'x': 1}, {'x': 2}]
     """
-    files = list_files(paths, pattern=pattern, recursive=recursive, filesystem=filesystem, manifest=manifest)
-    opened = open_files(files, compression=compression, filesystem=filesystem)
+    listed = list_files(paths, pattern=pattern, recursive=recursive, filesystem=filesystem, manifest=manifest)
     return parse_jsonl(
-        opened,
+        open_files(listed, compression=compression, filesystem=filesystem),
         schema=schema,
         columns=columns,
         path_column=path_column,

@@ -1,4 +1,4 @@
-"""`read_lines`: the lines of text files, from their paths."""
+"""`read_lines`: the lines of text files."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ def read_lines(
 ) -> Pipe[str]:
     r"""Begin a pipe with the lines of text files: `list_files`, `open_files` and `parse_lines` in one call.
 
-    Element: a line, without its end. Order: the files as `list_files` sorts them, and in each the lines'. Length:
-    unknown, streamed. State: a place in a file, which a resume seeks. The work is dealt by ranges of files, so many
-    workers can read one.
+    Element: a line, without its end. Order: the files as `list_files` sorts them, and the lines of each file in order.
+    Length: unknown; streamed. State: a position in a file, to which a resume seeks. Workers share the work by ranges of
+    files, so several can read one file.
 
     Args:
         paths: a file, a folder, a glob, or a list of those; see `list_files`.
         pattern: in folders and globs, takes only files whose name matches this glob.
-        recursive: in folders, takes the files in folders below as well.
-        filesystem: a pyarrow or fsspec file system that `paths` are on; else they are local paths or URLs.
+        recursive: in folders, takes the files in their subfolders as well.
+        filesystem: a pyarrow or fsspec file system for `paths`; without it, they are local paths or URLs.
         manifest: the path of a file that keeps the listing for later runs; see `list_files`.
-        compression: of all files, or "infer" by the end of each name; see `open_files`.
+        compression: of all files; "infer" goes by the end of each name; see `open_files`.
         encoding: of the text; see `parse_lines`.
 
     Raises:
         SourceError: a path is missing, stands for no file, or cannot be read.
-        DataError: a line is not in that encoding; the lines before come first.
+        DataError: a line is not in that encoding. The error comes after the lines before it.
 
     Example:
         >>> import feedpipe as fp, pathlib
@@ -46,5 +46,5 @@ def read_lines(
         >>> list(fp.read_lines("a.txt"))
         ['one', 'two']
     """
-    files = list_files(paths, pattern=pattern, recursive=recursive, filesystem=filesystem, manifest=manifest)
-    return parse_lines(open_files(files, compression=compression, filesystem=filesystem), encoding=encoding)
+    listed = list_files(paths, pattern=pattern, recursive=recursive, filesystem=filesystem, manifest=manifest)
+    return parse_lines(open_files(listed, compression=compression, filesystem=filesystem), encoding=encoding)

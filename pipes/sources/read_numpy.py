@@ -21,15 +21,15 @@ from ..ops.parsing._open_files import at_call_site, listed_files
 from ..pipe import Pipe
 from ..storage.listing import Selection
 from ..storage.tasks import in_threads
-from ._npy_files import Joined, NpyFile, Ranges, looked_at
+from ._npy_files import NpyColumns, NpyFile, Ranges, read_npy_file
 
 Paths: TypeAlias = Union["str", "os.PathLike[str]", "Iterable[str | os.PathLike[str]]"]
 
-_ONLY = ""  # the name of the column where the user gave none
+_UNNAMED = ""  # the name of the column if the user gave none
 
 
 @dataclass(frozen=True)
-class _Found:
+class _ColumnFiles:
     """The files of a column, in order, and the digest of their listing."""
 
     files: tuple[NpyFile, ...]
@@ -45,31 +45,31 @@ class ReadNumpy(Operator):
     kind: ClassVar[str] = "read_numpy"
     waits: ClassVar[bool] = True
 
-    # Where the files lie is no part of a state; `identity` has what counts.
+    # The paths are not part of a state; `identity` has what must stay the same.
     selections: Mapping[str, Selection] = field(repr=False)
-    found: Mapping[str, _Found] = field(default_factory=dict, repr=False)
-    memory: PerProcess[Joined] = field(default_factory=PerProcess, repr=False)
+    files: Mapping[str, _ColumnFiles] = field(default_factory=dict, repr=False)
+    memory: PerProcess[NpyColumns] = field(default_factory=PerProcess, repr=False)
 
     @property
     def columns(self) -> Columns:  # type: ignore[override]
-        return Columns.LOSES if _ONLY in self.selections else Columns.MAKES
+        return Columns.LOSES if _UNNAMED in self.selections else Columns.MAKES
 
     def call(self) -> str:
         paths = {name: selection.paths for name, selection in self.selections.items()}
-        return f"{self.kind}({redacted(value_code(paths.get(_ONLY, paths)))})"
+        return f"{self.kind}({redacted(value_code(paths.get(_UNNAMED, paths)))})"
 
     def resolve(self, stage: Stage) -> Operator:
-        if self.found:
+        if self.files:
             return self
         try:
-            found = {name: _found(selection) for name, selection in self.selections.items()}
-            _check_lengths(found)
+            files = {name: _resolve_column(selection) for name, selection in self.selections.items()}
+            _check_lengths(files)
         except (SourceError, DataError) as error:
             raise at_call_site(error, stage) from error
-        return replace(self, found=found)
+        return replace(self, files=files)
 
     def length(self, stage: Stage) -> int:
-        return next(iter(self.found.values())).rows
+        return next(iter(self.files.values())).rows
 
     def origin(self, stage: Stage, index: int, context: Context) -> Origin:
         file, number = self._joined().place(index)
@@ -77,8 +77,8 @@ class ReadNumpy(Operator):
 
     def identity(self) -> Json:
         return {
-            name: [found.files[0].head.dtype, [found.rows, *found.files[0].head.shape[1:]], found.digest]
-            for name, found in self.found.items()
+            name: [column.files[0].head.dtype, [column.rows, *column.files[0].head.shape[1:]], column.digest]
+            for name, column in self.files.items()
         }
 
     def begin(self, stage: Stage, index: int, context: Context) -> Ranges | None:
@@ -90,10 +90,10 @@ class ReadNumpy(Operator):
             rows = self._joined().rows(indices, begun or {}, threads=context.threads)
         except (SourceError, DataError) as error:
             raise at_call_site(error, stage) from error
-        return list[object](cast("Rows", rows).columns[_ONLY]) if _ONLY in self.selections else rows
+        return list[object](cast("Rows", rows).columns[_UNNAMED]) if _UNNAMED in self.selections else rows
 
-    def _joined(self) -> Joined:
-        return self.memory.get(lambda: Joined({name: found.files for name, found in self.found.items()}))
+    def _joined(self) -> NpyColumns:
+        return self.memory.get(lambda: NpyColumns({name: column.files for name, column in self.files.items()}))
 
 
 @overload  # a Mapping is an Iterable, too
@@ -107,24 +107,24 @@ def read_numpy(
 ) -> Pipe[Row] | Pipe[Array | np.generic]:
     """Begin a pipe with the rows of arrays in `.npy` files: the items along their first axis.
 
-    Element: of one path, or of a list, an item: a NumPy array, or a NumPy scalar where the array has one axis. Of a
-    dict a table row: a dict with, for each name, an array, or a Python scalar where the column has one axis. Arrays of
-    several files are joined along the first axis, in the order of `list_files`. Length: that axis'; indexed. State: a
-    position; it is refused where the files have changed.
+    Element: for a path or a list of paths, an item: a NumPy array, or a NumPy scalar if the array has one axis. For a
+    dict, a table row: a dict with a value for each name, which is an array, or a Python scalar if the column has one
+    axis. Order: that of `list_files`; the arrays of several files are joined along the first axis. Length: that of the
+    first axis; indexed. State: a position; it is refused if the files have changed.
 
-    Files on this machine are memory-mapped, and travel to other processes as paths; of others only the rows asked for
-    are read, up to 16 ranges at a time; those in Fortran's order whole, once in each process. Rows are read-only. Leave
-    the files as they are while the pipe is in use: where a mapped file becomes shorter, the system ends the process
-    that reads behind its end.
+    Local files are memory-mapped, and travel to other processes as paths. Remote files are read by rows, up to 16
+    ranges at a time; but those in Fortran order are read whole, once in each process. Rows are read-only. Do not change
+    the files while the pipe is in use: if a mapped file becomes shorter, the system ends a process that reads behind
+    its end.
 
     Args:
-        paths: a file, a folder, a glob, or a list of those; or a dict of such by the names of columns.
-        filesystem: a pyarrow or fsspec file system that `paths` are on; else they are local paths or URLs.
+        paths: a file, a folder, a glob, or a list of those; or a dict of these by the names of columns.
+        filesystem: a pyarrow or fsspec file system for `paths`; without it, they are local paths or URLs.
 
     Raises:
         SourceError: a path is missing, stands for no file, cannot be read, or has changed since its header was read.
         DataError: a file is no `.npy` file, is truncated, holds Python objects, fields or dates, or has no axis; it
-            differs from the first in dtype or in the shape of rows; columns differ in length.
+            differs from the first in dtype or in the shape of rows; or columns differ in length.
 
     Example:
         >>> import feedpipe as fp, numpy as np
@@ -136,54 +136,53 @@ def read_numpy(
         [array([0., 1.]), array([2., 3.]), array([4., 5.])]
     """
     if not isinstance(paths, Mapping):
-        only = {_ONLY: Selection(cast("str", paths), filesystem=filesystem)}
-        return cast("Pipe[Array | np.generic]", Pipe.source(ReadNumpy(only)))
+        selections = {_UNNAMED: Selection(cast("str", paths), filesystem=filesystem)}
+        return cast("Pipe[Array | np.generic]", Pipe.source(ReadNumpy(selections)))
     if not paths:
         raise ArgumentError(with_call_site("`paths` must hold at least one column but got: {}"))
     columns: dict[str, Selection] = {}
-    for name, some in cast("Mapping[object, str]", paths).items():
+    for name, column_paths in cast("Mapping[object, str]", paths).items():
         if not isinstance(name, str) or not name:
             raise ArgumentTypeError(with_call_site(f"`paths` must have names of columns but got: {name!r}"))
-        columns[name] = Selection(some, filesystem=filesystem)
+        columns[name] = Selection(column_paths, filesystem=filesystem)
     return cast("Pipe[Row]", Pipe.source(ReadNumpy(columns)))
 
 
-def _found(selection: Selection) -> _Found:
-    """The files of a column.
+def _resolve_column(selection: Selection) -> _ColumnFiles:
+    """Lists the files of a column, and reads their headers.
 
     Raises:
-        SourceError: there are none, or one cannot be read.
-        DataError: one is no array of rows, or is unlike the first.
+        SourceError: there is no file, or one cannot be read.
+        DataError: a file is no array of rows, or its rows are not like those of the first.
     """
     listing = selection.listing()
     files = listed_files(listing, selection.filesystem)
-    looked = map(looked_at, files) if files[0].is_local() else in_threads(looked_at, files)
-    found: list[NpyFile] = []
-    for one in looked:
-        found.append(one)
-        _check_like(one, found[0])
-    return _Found(tuple(found), listing.digest)
+    npy_files: list[NpyFile] = []
+    for npy in map(read_npy_file, files) if files[0].is_local() else in_threads(read_npy_file, files):
+        npy_files.append(npy)
+        _check_rows(npy, npy_files[0])
+    return _ColumnFiles(tuple(npy_files), listing.digest)
 
 
-def _check_like(one: NpyFile, first: NpyFile) -> None:
-    head = one.head
+def _check_rows(npy: NpyFile, first: NpyFile) -> None:
+    head = npy.head
     dtype = np.dtype(head.dtype)
     if not head.shape:
-        raise DataError(f"{one.file.name} must have an axis, for the rows, but holds a single item")
+        raise DataError(f"{npy.file.name} must have an axis, for the rows, but holds a single item")
     if dtype.kind not in "biufcSU":
         raise DataError(
-            f"{one.file.name} has dtype {dtype}, and a column holds numbers, bools, text or bytes of fixed width; of "
-            "dates save the numbers"
+            f"{npy.file.name} has dtype {dtype}, and a column holds numbers, bools, text or bytes of fixed width; "
+            "save dates as numbers"
         )
     if (head.dtype, head.shape[1:]) != (first.head.dtype, first.head.shape[1:]):
         raise DataError(
             f"files of one column must be alike but {first.file.name} has rows of shape {first.head.shape[1:]} and "
-            f"{np.dtype(first.head.dtype)}, and {one.file.name} of {head.shape[1:]} and {dtype}"
+            f"{np.dtype(first.head.dtype)}, and {npy.file.name} of {head.shape[1:]} and {dtype}"
         )
 
 
-def _check_lengths(found: Mapping[str, _Found]) -> None:
-    (first, column), *others = found.items()
+def _check_lengths(columns: Mapping[str, _ColumnFiles]) -> None:
+    (first, column), *others = columns.items()
     for name, other in others:
         if other.rows != column.rows:
             raise DataError(

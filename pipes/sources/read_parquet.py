@@ -1,4 +1,4 @@
-"""`read_parquet`: the rows of Parquet files, from their paths."""
+"""`read_parquet`: the rows of Parquet files."""
 
 from __future__ import annotations
 
@@ -31,26 +31,27 @@ def read_parquet(
 ) -> Pipe[Row]:
     """Begin a pipe with the rows of Parquet files: `list_files`, `open_files` and `parse_parquet` in one call.
 
-    Element: a dict of Python scalars; grouped, a `Rows`, which holds columns. Names and types are the first file's,
-    unless `unify_schemas`. Order: the files as `list_files` sorts them, and in each the rows'. Length: known from the
-    footers unless there is a `filter`; streamed. State: a row group and a place in it. The work is dealt by row groups,
-    and a `shuffle` behind shuffles their order too. Errors name file and column, or file and row.
+    Element: a dict of Python scalars; a batch of them is `Rows`, which keeps columns. Names and types are the first
+    file's, unless `unify_schemas`. Order: the files as `list_files` sorts them, and the rows of each file in order.
+    Length: known from the footers, unless there is a `filter`; streamed. State: a row group and a position in it.
+    Workers share the work by row groups, and a later `shuffle` shuffles the row groups too. Errors name file and
+    column, or file and row.
 
     Args:
         paths: a file, a folder, a glob, or a list of those; see `list_files`.
         pattern: in folders and globs, takes only files whose name matches this glob.
-        recursive: in folders, takes the files in folders below as well; such as `year=2024` give columns.
-        filesystem: a pyarrow or fsspec file system that `paths` are on; else they are local paths or URLs.
+        recursive: in folders, takes the files in their subfolders as well; names such as `year=2024` become columns.
+        filesystem: a pyarrow or fsspec file system for `paths`; without it, they are local paths or URLs.
         manifest: the path of a file that keeps the listing for later runs; see `list_files`.
-        columns: reads only these, in this order; see `parse_parquet`, also for what follows.
-        filter: an expression of `pyarrow.compute`: leaves out row groups by their statistics, then rows.
+        columns: reads only these, in this order; see `parse_parquet` for this and the arguments below.
+        filter: an expression of `pyarrow.compute`; it leaves out row groups by their statistics, then rows.
         path_column: the name of a further column with the path of the file.
         row_column: the name of a further column with the number of the row in its file, from 0; errors count from 1.
-        unify_schemas: takes the columns of all files together, null where a file lacks one; see `parse_parquet`.
+        unify_schemas: gives the columns of all files, with null if a file lacks one; see `parse_parquet`.
 
     Raises:
         SourceError: a path is missing, stands for no file, cannot be read, or has changed since its footer was read.
-        DataError: a file is no such Parquet file, or has other columns than the first.
+        DataError: a file is no Parquet file, is damaged, or has other columns than the first.
 
     Example:
         >>> import feedpipe as fp, pyarrow as pa, pyarrow.parquet
@@ -59,9 +60,9 @@ def read_parquet(
         >>> len(pipe), pipe.batch(2).collate().head(1)
         (3, [{'y': tensor([0.5000, 1.5000], dtype=torch.float64)}])
     """
-    paths_ = list_files(paths, pattern=pattern, recursive=recursive, filesystem=filesystem, manifest=manifest)
+    listed = list_files(paths, pattern=pattern, recursive=recursive, filesystem=filesystem, manifest=manifest)
     return parse_parquet(
-        open_files(paths_, filesystem=filesystem),
+        open_files(listed, filesystem=filesystem),
         columns=columns,
         filter=filter,
         path_column=path_column,

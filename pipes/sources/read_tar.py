@@ -1,4 +1,4 @@
-"""`read_tar`: the rows of tar files, from their paths."""
+"""`read_tar`: the rows of tar files."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ def read_tar(
 ) -> Pipe[dict[str, object]]:
     """Begin a pipe with the rows of tar files: `list_files`, `open_files` and `parse_tar` in one call.
 
-    Element: a dict of the key and of `bytes` by extension, as in WebDataset; `.decode()` makes images, numbers and text
-    of them. Order: the files as `list_files` sorts them, and in each the rows'. Length: unknown, streamed. State: the
-    byte at which a row begins, which a resume seeks. The work is dealt by files, and a `shuffle` behind shuffles their
-    order too. Errors name file and byte.
+    Element: a dict of the key and of `bytes` by extension, as in WebDataset; `.decode()` turns them into images,
+    numbers and text. Order: the files as `list_files` sorts them, and the rows of each file in order. Length: unknown;
+    streamed. State: the byte at which a row begins, to which a resume seeks. Workers share the work by files, and a
+    later `shuffle` shuffles the files too. Errors name file and byte.
 
     Args:
         paths: a file, a folder, a glob, or a list of those; see `list_files`.
         pattern: in folders and globs, takes only files whose name matches this glob.
-        recursive: in folders, takes the files in folders below as well.
-        filesystem: a pyarrow or fsspec file system that `paths` are on; else they are local paths or URLs.
+        recursive: in folders, takes the files in their subfolders as well.
+        filesystem: a pyarrow or fsspec file system for `paths`; without it, they are local paths or URLs.
         manifest: the path of a file that keeps the listing for later runs; see `list_files`.
-        compression: of all files, or "infer" by the end of each name; see `open_files`.
+        compression: of all files; "infer" goes by the end of each name; see `open_files`.
         path_column: the name of a further key with the path of the tar file.
 
     Raises:
         SourceError: a path is missing, stands for no file, or cannot be read.
-        DataError: a file is no tar file, is damaged, or holds what makes no row; see `parse_tar`.
+        DataError: a file is no tar file, is damaged, or has members that make no row; see `parse_tar`.
 
     Example:
         >>> import feedpipe as fp, io, tarfile
@@ -50,5 +50,5 @@ def read_tar(
         >>> list(fp.read_tar("a.tar").decode())
         [{'__key__': '7', 'txt': 'seven'}]
     """
-    files = list_files(paths, pattern=pattern, recursive=recursive, filesystem=filesystem, manifest=manifest)
-    return parse_tar(open_files(files, compression=compression, filesystem=filesystem), path_column=path_column)
+    listed = list_files(paths, pattern=pattern, recursive=recursive, filesystem=filesystem, manifest=manifest)
+    return parse_tar(open_files(listed, compression=compression, filesystem=filesystem), path_column=path_column)

@@ -1,1 +1,1 @@
-"""Writers, one a file: they run a pipe and write what it gives."""
+"""Writers, one per file: functions that run a pipe and write its rows, and `verify`. No operator lives here."""

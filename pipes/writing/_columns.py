@@ -1,4 +1,4 @@
-"""Rows become Arrow columns, whose names and types the first rows fix."""
+"""Turns rows into Arrow columns; the first rows fix the names and types."""
 
 from __future__ import annotations
 
@@ -19,21 +19,24 @@ if TYPE_CHECKING:
 Values: TypeAlias = "list[object] | ArrowArray"
 
 
-class Columns:
-    """Makes a record batch of each chunk of rows, all of one schema.
+class BatchBuilder:
+    """Builds record batches of one schema from chunks of rows.
+
+    Args:
+        types: the types that the user gives, by column.
 
     Attributes:
         schema: names and types; None before the first chunk.
-        rows: how many have come.
+        rows: the number of rows so far.
     """
 
-    def __init__(self, given: Mapping[str, pa.DataType]) -> None:
+    def __init__(self, types: Mapping[str, pa.DataType]) -> None:
         self.schema: pa.Schema | None = None
         self.rows = 0
-        self._given = given
+        self._types = types
 
     def batch(self, chunk: Sequence[object]) -> pa.RecordBatch:
-        """The rows of a chunk as columns.
+        """Converts a chunk of rows.
 
         Raises:
             DataError: a row is no dict, has other columns than the first, or a value of another type.
@@ -42,38 +45,38 @@ class Columns:
 
         columns = self._columns(chunk)
         if self.schema is None:
-            self._check_given(columns)
-            arrays = [self._array(name, values, self._given.get(name)) for name, values in columns.items()]
+            self._check_types(columns)
+            arrays = [self._array(name, values, self._types.get(name)) for name, values in columns.items()]
             self.schema = pa.schema([(name, array.type) for name, array in zip(columns, arrays, strict=True)])
         else:
             arrays = [self._array(field.name, columns[field.name], field.type) for field in self.schema]
         self.rows += len(chunk)
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def given(self) -> pa.Schema:
-        """The schema where no row has come: what the user has given.
+    def schema_without_rows(self) -> pa.Schema:
+        """The schema if the pipe gives no row: the types of the user.
 
         Raises:
-            DataError: that is nothing.
+            DataError: the user gives no types.
         """
         import pyarrow as pa
 
-        if not self._given:
+        if not self._types:
             raise DataError(
                 with_call_site(
                     "the pipe gives no row, so its columns are not known; `schema=` names them, and makes an empty file"
                 )
             )
-        return pa.schema(list(self._given.items()))
+        return pa.schema(list(self._types.items()))
 
     def _columns(self, chunk: Sequence[object]) -> Mapping[str, Values]:
-        known = None if self.schema is None else self.schema.names
+        expected = None if self.schema is None else self.schema.names
         if isinstance(chunk, Rows):
             batch = chunk.arrow
-            _check_names(batch.schema.names, known, self.rows + 1)
+            _check_names(batch.schema.names, expected, self.rows + 1)
             return dict(zip(batch.schema.names, batch.columns, strict=True))
         first = chunk[0]
-        names = known or (list(first) if isinstance(first, Mapping) else [])
+        names = expected or (list(first) if isinstance(first, Mapping) else [])
         for number, row in enumerate(chunk, self.rows + 1):
             if not isinstance(row, Mapping):
                 raise DataError(
@@ -86,8 +89,8 @@ class Columns:
             raise DataError(f"row {self.rows + 1} has no columns")
         return {name: [cast("Any", row)[name] for row in chunk] for name in names}
 
-    def _check_given(self, columns: Mapping[str, Values]) -> None:
-        for name in self._given:
+    def _check_types(self, columns: Mapping[str, Values]) -> None:
+        for name in self._types:
             if name not in columns:
                 raise ArgumentError(
                     with_call_site(
@@ -96,41 +99,47 @@ class Columns:
                 )
 
     def _array(self, name: str, values: Values, kind: pa.DataType | None) -> ArrowArray:
-        made, error = _tried(values, kind)
-        if made is not None:
-            return made
-        # The first row with which it fails: after the others, where it is their types that do not agree.
-        at = bisect_left(range(len(values)), True, key=lambda last: _tried(values[: last + 1], kind)[0] is None)
-        said = " ".join(str(_tried(values[: at + 1], kind)[1] or error).split())
-        what = f" of type {kind}" if kind is not None else ""
+        array, error = _try_array(values, kind)
+        if array is not None:
+            return array
+        # Search the first row that cannot join the rows before it.
+        at = bisect_left(range(len(values)), True, key=lambda last: _try_array(values[: last + 1], kind)[0] is None)
+        reason = " ".join(str(_try_array(values[: at + 1], kind)[1] or error).split())
+        of_type = f" of type {kind}" if kind is not None else ""
         raise DataError(
-            f"row {self.rows + at + 1} does not fit column {name!r}{what}: {said}; "
+            f"row {self.rows + at + 1} does not fit column {name!r}{of_type}: {reason}; "
             "the first rows fix the types, unless `schema=` does"
         ) from error
 
 
-def _check_names(names: Sequence[str], known: Sequence[str] | None, row: int) -> None:
+def _check_names(names: Sequence[str], expected: Sequence[str] | None, row: int) -> None:
     for name in names:
         if not isinstance(name, str):
             raise DataError(f"row {row} has a column whose name is no string: {name!r}")
-        if known is not None and name not in known:
-            raise DataError(f"row {row} has a column {name!r} that the first rows do not have: {format_names(known)}")
-    for name in known or ():
+        if expected is not None and name not in expected:
+            raise DataError(
+                f"row {row} has a column {name!r} that the first rows do not have: {format_names(expected)}"
+            )
+    for name in expected or ():
         if name not in names:
-            raise DataError(f"row {row} has no column {name!r}, and the first rows do; None stands for a missing value")
+            raise DataError(f"row {row} has no column {name!r}, but the first rows do; None stands for a missing value")
 
 
-def _tried(values: Values, kind: pa.DataType | None) -> tuple[ArrowArray | None, Exception | None]:
+def _try_array(values: Values, kind: pa.DataType | None) -> tuple[ArrowArray | None, Exception | None]:
     import pyarrow as pa
 
     try:
-        return _fitted(values, kind), None
+        return _to_array(values, kind), None
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         return None, error
 
 
-def _fitted(values: Values, kind: pa.DataType | None) -> ArrowArray:
-    """The values as an array of type `kind`; of None, of theirs. An error where that would lose anything."""
+def _to_array(values: Values, kind: pa.DataType | None) -> ArrowArray:
+    """Converts the values to an array of type `kind`, or of their own type if that is None.
+
+    Raises:
+        Exception: a value would change.
+    """
     import pyarrow as pa
 
     if not isinstance(values, list):
@@ -139,8 +148,8 @@ def _fitted(values: Values, kind: pa.DataType | None) -> ArrowArray:
         if _is_number(values.type) and _is_number(kind):
             return cast("ArrowArray", values.cast(kind))
         values = scalars(values)
-    if any(issubclass(found, _array_types()) for found in set(map(type, values))):
-        values, kind = _of_arrays(values, kind)
+    if any(issubclass(value_type, _array_types()) for value_type in set(map(type, values))):
+        values, kind = _flatten_arrays(values, kind)
         if isinstance(kind, pa.FixedShapeTensorType):
             storage = pa.array(cast("Any", values), kind.storage_type)
             return cast("ArrowArray", pa.ExtensionArray.from_storage(kind, storage))
@@ -152,30 +161,30 @@ def _fitted(values: Values, kind: pa.DataType | None) -> ArrowArray:
         return cast("ArrowArray", pa.array(cast("Any", values), kind))
     if kind is None or own.type == kind:
         return cast("ArrowArray", own)
-    made = pa.array(cast("Any", values), kind)  # refuses other kinds of values, but cuts off the fraction of a float
-    own.cast(kind)  # refuses that
+    array = pa.array(cast("Any", values), kind)  # refuses other kinds of values, but drops the fraction of a float
+    own.cast(kind)  # refuses to drop a fraction
     if lost := set(_fields(own.type)) - set(_fields(kind)):
         raise ValueError(f"it has a field {min(lost)!r}")
-    return cast("ArrowArray", made)
+    return cast("ArrowArray", array)
 
 
-def _of_arrays(values: list[object], kind: Any) -> tuple[list[object], pa.DataType | None]:
-    """Values of which some are arrays, as Arrow takes them; arrays of one shape become a column of tensors."""
+def _flatten_arrays(values: list[object], kind: Any) -> tuple[list[object], pa.DataType | None]:
+    """Prepares values for Arrow, some of which are arrays. Arrays of one shape become a column of tensors."""
     import pyarrow as pa
 
     arrays = [np.asarray(v) if isinstance(v, _array_types()) else v for v in values]
-    held = [array for array in arrays if isinstance(array, np.ndarray)]
-    shapes = {array.shape for array in held}
-    only = all(array is None or isinstance(array, np.ndarray) for array in arrays)
-    if kind is None and only and len(shapes) == 1 and held[0].ndim:
-        kind = pa.fixed_shape_tensor(pa.from_numpy_dtype(np.result_type(*held)), held[0].shape)
+    present = [array for array in arrays if isinstance(array, np.ndarray)]
+    shapes = {array.shape for array in present}
+    only_arrays = all(array is None or isinstance(array, np.ndarray) for array in arrays)
+    if kind is None and only_arrays and len(shapes) == 1 and present[0].ndim:
+        kind = pa.fixed_shape_tensor(pa.from_numpy_dtype(np.result_type(*present)), present[0].shape)
     if isinstance(kind, pa.FixedShapeTensorType):
         return [None if array is None else _flat(array, kind) for array in arrays], kind
     if kind is None and any(len(shape) > 1 for shape in shapes):
         raise ValueError("there are arrays of several shapes; `.tolist()` makes lists of them")
-    # Arrow takes arrays of one axis, and scalars.
-    made = [a if not isinstance(a, np.ndarray) or a.ndim == 1 else a.tolist() if a.ndim else a[()] for a in arrays]
-    return list[object](made), kind
+    # Arrow takes scalars and arrays of one axis.
+    plain = [a if not isinstance(a, np.ndarray) or a.ndim == 1 else a.tolist() if a.ndim else a[()] for a in arrays]
+    return list[object](plain), kind
 
 
 def _flat(value: object, kind: Any) -> object:
@@ -189,7 +198,7 @@ def _flat(value: object, kind: Any) -> object:
 
 
 def _array_types() -> tuple[type, ...]:
-    # Where there is a tensor, torch has been imported.
+    # If a value is a tensor, torch has been imported.
     tensor = getattr(sys.modules.get("torch"), "Tensor", None)
     return (np.ndarray,) if tensor is None else (np.ndarray, tensor)
 
@@ -201,7 +210,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _fields(kind: Any, above: str = "") -> Iterator[str]:
-    """The fields of structs at any depth; with dots."""
+    """The names of struct fields at any depth, with dots between the levels."""
     import pyarrow as pa
 
     if pa.types.is_struct(kind):

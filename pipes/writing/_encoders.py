@@ -1,4 +1,4 @@
-"""The bytes of values, by the extension of the file that they go to: what `decode` undoes."""
+"""Encoders: they turn a value into bytes by the extension of its file, and `decode` undoes that."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Encode: TypeAlias = Callable[[Any], bytes]
 
 
 def check_encoders(value: object) -> dict[str, Encode]:
-    """The functions that `encoders=` gives, by extension."""
+    """Checks `encoders=`, and returns its functions by extension."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):
@@ -32,21 +32,26 @@ def check_encoders(value: object) -> dict[str, Encode]:
     return dict(value)
 
 
-def encoded(ending: str, value: object, own: Mapping[str, Encode]) -> bytes:
-    """The bytes of `value`; `ending` is all that follows the first dot of the file's name.
+def encode_value(ending: str, value: object, encoders: Mapping[str, Encode]) -> bytes:
+    """Encodes a value.
+
+    Args:
+        ending: the text behind the first dot of the file's name.
+        value: is encoded.
+        encoders: functions of the user by ending or extension; they come before the built-in ones.
 
     Raises:
-        Exception: that of an encoder, which says why it has no bytes for the value.
+        Exception: of an encoder; it says why the value cannot be encoded.
     """
     extension = ending.rpartition(".")[2]
-    encode = own.get(ending) or own.get(extension)
+    encode = encoders.get(ending) or encoders.get(extension)
     if encode is None and isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
     encode = encode or _BUILT_IN.get(extension)
     if encode is None:
         raise TypeError(
             f"it is of type {type(value).__name__}, and only bytes can be written as {extension!r} unless `encoders=` "
-            "has a function for it"
+            "has a function for that extension"
         )
     data = encode(value)
     if not isinstance(data, bytes):
@@ -65,7 +70,7 @@ def _text(value: object) -> bytes:
 
 
 def _number(value: Any) -> bytes:
-    number = value.item() if hasattr(value, "item") else value  # of NumPy, or a tensor
+    number = value.item() if hasattr(value, "item") else value  # NumPy scalars and tensors have `item`
     if not isinstance(number, int):
         raise TypeError(f"it must be an int but is of type {type(value).__name__}")
     return str(int(number)).encode()

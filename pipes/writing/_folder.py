@@ -1,4 +1,4 @@
-"""The folder that files are written to: made, or emptied of an earlier run."""
+"""Prepares the folder for a run: makes it, or removes the files of an earlier run."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from ..storage.filesystem import locate
 from ..storage.output import TEMPORARY_SUFFIX
 
 MANIFEST = "_manifest.jsonl"
-"""The name of a manifest beside its files; no listing takes what begins with `_` for data."""
+"""The name of a manifest beside its files. It begins with `_`, so that no listing takes it for data."""
 
 _OURS = re.compile(rf"part-\d{{5,}}\.(parquet|tar)|\..*{re.escape(TEMPORARY_SUFFIX)}|{re.escape(MANIFEST)}")
 
 
 def prepare(folder: str, filesystem: object, root: Node, *, overwrite: bool) -> None:
-    """Makes the folder, or empties it of an earlier run, unless `root` reads that.
+    """Makes the folder, or removes the files of an earlier run, unless `root` reads them.
 
     Raises:
-        ArgumentError: there are files in it, which may not be removed.
-        SourceError: it cannot be made, looked into or emptied.
+        ArgumentError: the folder holds files that must not be removed.
+        SourceError: the folder cannot be made, listed or emptied.
     """
     from pyarrow.fs import FileSelector
 
@@ -41,7 +41,7 @@ def prepare(folder: str, filesystem: object, root: Node, *, overwrite: bool) -> 
     if foreign is not None:
         raise ArgumentError(
             with_call_site(
-                f"`folder` must be empty, or hold an earlier run, but {folder} holds {foreign!r}; choose another"
+                f"`folder` must be empty, or hold an earlier run, but {folder} holds {foreign!r}; choose another folder"
             )
         )
     if not overwrite:
@@ -49,11 +49,11 @@ def prepare(folder: str, filesystem: object, root: Node, *, overwrite: bool) -> 
         raise ArgumentError(
             with_call_site(f"{folder} holds {state}: `overwrite=True` removes it, or choose another folder")
         )
-    if _reads(root, folder, filesystem):
+    if _reads_folder(root, folder, filesystem):
         raise ArgumentError(
-            with_call_site(f"{folder} holds what the pipe reads, so it cannot be removed; choose another folder")
+            with_call_site(f"{folder} holds files that the pipe reads, so it cannot be emptied; choose another folder")
         )
-    # The manifest first: where it is, all files are.
+    # Remove the manifest first: a folder with a manifest has all its files.
     for name in sorted(paths, key=lambda name: name != MANIFEST):
         try:
             place.filesystem.delete_file(paths[name])
@@ -61,21 +61,21 @@ def prepare(folder: str, filesystem: object, root: Node, *, overwrite: bool) -> 
             raise SourceError(with_call_site(f"{folder}/{name} cannot be removed: {describe(error)}")) from error
 
 
-def _reads(root: Node, folder: str, filesystem: object) -> bool:
-    """Whether one of the listings has files of the folder."""
+def _reads_folder(root: Node, folder: str, filesystem: object) -> bool:
+    """Whether a listing of the pipe has files of the folder."""
     import pyarrow.compute as pc
 
     call: Any = pc
-    where = _where(folder, filesystem)
+    where = _real_place(folder, filesystem)
     for node in walk(root):
         if isinstance(node.op, ListFiles) and node.op.listing is not None:
             folders = call.replace_substring_regex(node.op.listing.paths, "/?[^/]*$", "").unique().to_pylist()
-            if any(_where(read or ".", node.op.selection.filesystem) == where for read in folders):
+            if any(_real_place(read or ".", node.op.selection.filesystem) == where for read in folders):
                 return True
     return False
 
 
-def _where(folder: str, filesystem: object) -> tuple[str, str]:
+def _real_place(folder: str, filesystem: object) -> tuple[str, str]:
     place = locate(folder, filesystem)
     kind = str(place.filesystem.type_name)
     return kind, os.path.realpath(place.path) if kind == "local" else place.path

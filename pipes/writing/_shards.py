@@ -1,4 +1,4 @@
-"""What all writers share: a run of a pipe in chunks, and the files it goes to."""
+"""The parts that all writers share: a run of a pipe in chunks, and the files that it is written to."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ FILE_SIZE = "256MiB"
 
 
 class Limits:
-    """When a file is full: after so many rows, or bytes.
+    """When a file is full: after a number of rows, or of bytes.
 
     Attributes:
-        rows: of each file but the last; None where bytes decide.
-        bytes: None where rows decide.
+        rows: of each file but the last; None if bytes decide.
+        bytes: of each file; None if rows decide.
     """
 
     def __init__(self, rows_per_file: int | None, file_size: int | str | None) -> None:
@@ -47,12 +47,12 @@ def check_pipe(value: object) -> None:
         raise ArgumentTypeError(with_call_site(f"`pipe` must be a Pipe but got: {value!r}"))
 
 
-class Run:
-    """One run of a pipe, in chunks.
+class ChunkedRun:
+    """One run of a pipe, in chunks of rows.
 
     Attributes:
-        root: the graph, listings and types fixed.
-        length: how many rows there will be, if known.
+        root: the graph, with its listings and types resolved.
+        length: the number of rows, if known.
     """
 
     def __init__(self, pipe: Pipe[object], chunk: int, workers: int) -> None:
@@ -69,11 +69,11 @@ class Run:
             yield from loader
 
 
-class Shard(io.RawIOBase):
-    """A file that is being written: counts and digests what goes through.
+class OutputShard(io.RawIOBase):
+    """A file that is being written; counts and digests its bytes.
 
     Attributes:
-        bytes, rows: what it has so far.
+        bytes, rows: their number so far.
     """
 
     def __init__(self, stream: Output, bar: tqdm[Any]) -> None:
@@ -92,24 +92,27 @@ class Shard(io.RawIOBase):
         return len(data)
 
     def wrote(self, rows: int) -> None:
-        """Counts rows that are now in the file, or about to be."""
+        """Counts rows that are in the file or about to be written."""
         self.rows += rows
         self._bar.update(rows)
 
 
-class Shards:
-    """The files of a run in a folder, one after another, and in the end their manifest; on a terminal, a progress bar.
+class ShardWriter:
+    """Writes the files of a run into a folder, one after another, then their manifest; shows a progress bar.
 
     Args:
-        run: what will be written.
-        folder: a path or URL; it is made, or emptied of an earlier run.
-        made_by: the function that writes.
+        run: is written.
+        folder: a path or URL; it is made, or the files of an earlier run in it are removed.
+        made_by: the name of the function that writes.
         ending: of the files' names.
+        filesystem: of `folder`.
+        progress: shows a bar if stderr is a terminal.
+        overwrite: allows removing the files of an earlier run.
     """
 
     def __init__(
         self,
-        run: Run,
+        run: ChunkedRun,
         folder: object,
         made_by: str,
         ending: str,
@@ -131,28 +134,28 @@ class Shards:
 
         from tqdm import tqdm
 
-        off = None if progress else True  # None: where stderr is no terminal
-        self._bar = tqdm(total=run.length, desc=made_by, unit=" rows", unit_scale=True, disable=off)
+        disable = None if progress else True  # None: unless stderr is a terminal
+        self._bar = tqdm(total=run.length, desc=made_by, unit=" rows", unit_scale=True, disable=disable)
 
-    def __enter__(self) -> Shards:
+    def __enter__(self) -> ShardWriter:
         return self
 
     def __exit__(self, *error: object) -> None:
         self._bar.close()
 
     @contextmanager
-    def file(self) -> Generator[Shard]:
-        """The next file; it is there, and in the manifest, when the block has ended without an error."""
+    def file(self) -> Generator[OutputShard]:
+        """Opens the next file. It appears, and is in the manifest, if the block ends without an error."""
         name = f"part-{len(self._files):05d}.{self._ending}"
         with open_output(join_path(self._folder, name, self._filesystem), self._filesystem) as stream:
-            shard = Shard(stream, self._bar)
+            shard = OutputShard(stream, self._bar)
             yield shard
         self._files.append({"path": name, "bytes": shard.bytes, "rows": shard.rows, "sha256": shard.digest.hexdigest()})
         self._bytes += shard.bytes
         self._bar.set_postfix_str(f"{len(self._files)} files, {self._bytes / 1e6:.0f} MB")
 
     def finish(self) -> str:
-        """Writes the manifest; its path."""
+        """Writes the manifest, and returns its path."""
         import pyarrow as pa
 
         path = join_path(self._folder, MANIFEST, self._filesystem)

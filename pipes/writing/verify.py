@@ -1,4 +1,4 @@
-"""`verify`: whether files are as their manifest says."""
+"""`verify`: compares files with their manifest."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ..storage.filesystem import check_filesystem
 from ..storage.manifest import Manifest, read_manifest
 from ..storage.tasks import in_threads
 
-_BATCH = 2**14  # lines of the manifest that stand as Python objects at a time
-_PIECE = 2**20  # bytes read at a time
+_BATCH_FILES = 2**14  # files that are Python objects at the same time
+_READ_BYTES = 2**20  # of one read
 
 
-class _Expected(NamedTuple):
-    """A file, and what the manifest says of it."""
+class _ExpectedFile(NamedTuple):
+    """A file with the size and checksum that the manifest has for it."""
 
     file: File
     bytes: int | None
@@ -27,19 +27,20 @@ class _Expected(NamedTuple):
 
 
 def verify(manifest: str | os.PathLike[str], *, filesystem: object = None) -> None:
-    """Read the files of a manifest, and return if each is there with the bytes and the checksum that stand in it.
+    """Read all files of a manifest, and raise an error unless each has the size and checksum that the manifest says.
 
-    Files are read whole, some at a time; those without a checksum, as in the manifest of a listing, are only looked up
-    for their size. The checksum is SHA-256, so `sha256sum` gives the same.
+    Several files are read at a time. A file without a checksum, as in the manifest of a listing, is not read: only its
+    size is looked up. The checksum is SHA-256, as `sha256sum` prints it.
 
     Args:
-        manifest: the path or URL of a manifest: of `write_parquet`, `write_tar` or `list_files`.
-        filesystem: a pyarrow or fsspec file system that all of it is on; else paths are local or URLs.
+        manifest: the path or URL of a manifest of `write_parquet`, `write_tar` or `list_files`.
+        filesystem: a pyarrow or fsspec file system for the manifest and its files; without it, they are local paths or
+            URLs.
 
     Raises:
-        SourceError: the manifest, or the first file that is not as it should be, is missing or cannot be read.
-        DataError: the manifest is damaged, or the first file that is not as it should be has other bytes. Both say how
-            many files are not as they should be.
+        SourceError: the manifest cannot be read, or the first wrong file is missing or cannot be read.
+        DataError: the manifest is damaged, or the first wrong file has another size or checksum. Both errors say how
+            many files are wrong.
 
     Example:
         >>> import feedpipe as fp, pathlib
@@ -56,27 +57,27 @@ def verify(manifest: str | os.PathLike[str], *, filesystem: object = None) -> No
         raise ArgumentTypeError(with_call_site(f"`manifest` must be a path but got: {manifest!r}"))
     check_filesystem(filesystem)
     path = os.fspath(manifest)
-    read = read_manifest(path, filesystem)
+    expected = read_manifest(path, filesystem)
     first: FeedpipeError | None = None
     count = 0
-    for problem in in_threads(_problem, _expected(read, path, filesystem)):
+    for problem in in_threads(_problem, _expected_files(expected, path, filesystem)):
         if problem is not None:
             first = first or problem
             count += 1
     if first is not None:
         kind = SourceError if isinstance(first, SourceError) else DataError
-        raise kind(with_call_site(f"{count} of {len(read.files)} files are not as {path} says: {first}")) from first
+        raise kind(with_call_site(f"{count} of {len(expected.files)} files are not as {path} says: {first}")) from first
 
 
-def _expected(manifest: Manifest, path: str, filesystem: object) -> Iterator[_Expected]:
+def _expected_files(manifest: Manifest, path: str, filesystem: object) -> Iterator[_ExpectedFile]:
     files = manifest.files.drop_columns(["path", "rows"]).append_column("path", manifest.paths(path, filesystem))
-    for batch in files.to_batches(max_chunksize=_BATCH):
+    for batch in files.to_batches(max_chunksize=_BATCH_FILES):
         for row in batch.to_pylist():
-            yield _Expected(File(row["path"], filesystem=filesystem, compression=None), row["bytes"], row["sha256"])
+            yield _ExpectedFile(File(row["path"], filesystem=filesystem, compression=None), row["bytes"], row["sha256"])
 
 
-def _problem(expected: _Expected) -> FeedpipeError | None:
-    """What is wrong with a file."""
+def _problem(expected: _ExpectedFile) -> FeedpipeError | None:
+    """The error of a file that is wrong."""
     file = expected.file
     try:
         if expected.sha256 is None:
@@ -95,10 +96,10 @@ def _problem(expected: _Expected) -> FeedpipeError | None:
 
 
 def _read(file: File) -> tuple[int, str]:
-    """How many bytes a file has, and their checksum."""
+    """Reads a file, and returns its size and checksum."""
     digest, size = hashlib.sha256(), 0
     with file.open(None) as stream:
-        while data := stream.read(_PIECE):
+        while data := stream.read(_READ_BYTES):
             digest.update(data)
             size += len(data)
     return size, digest.hexdigest()

@@ -10,8 +10,8 @@ from ..core.checks import check_choice, check_int
 from ..errors import DataError
 from ..formats.tables.columns import Schema, check_schema
 from ..pipe import Pipe
-from ._columns import Columns
-from ._shards import Limits, Run, Shard, Shards
+from ._columns import BatchBuilder
+from ._shards import ChunkedRun, Limits, OutputShard, ShardWriter
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 Compression: TypeAlias = Literal["zstd", "snappy", "gzip", "lz4", "brotli"] | None
 
 _CODECS = ("zstd", "snappy", "gzip", "lz4", "brotli", None)
-_CHUNK = 256  # rows that become columns, or cross from a worker, at a time
-_GROUP = 2**26  # bytes of memory that a row group takes at most, about
+_CHUNK_ROWS = 256  # rows that become columns, or come from a worker, at a time
+_MAX_GROUP_BYTES = 2**26  # of memory, about
 
 
 def write_parquet(
@@ -38,40 +38,40 @@ def write_parquet(
     progress: bool = True,
     overwrite: bool = False,
 ) -> str:
-    """Write the rows of a pipe into Parquet files `part-00000.parquet` and so on, and give the path of their manifest.
+    """Write the rows of a pipe into Parquet files `part-00000.parquet` and so on; returns the path of their manifest.
 
-    Element: a dict; the first 256 rows fix the columns and, but for `schema`, their types. A table stays columns from
-    the file it comes from. Arrays and tensors of one shape become a column of such tensors, those of one axis and many
-    lengths a column of lists; lists, dicts, bytes, dates and None are what they are in Arrow. Order: that of
-    `Loader(pipe, workers=workers)` in epoch 0 with seed 0, the same in each run; it is the pipe's own, unless the pipe
-    is streamed and read by several workers. Memory: a row group.
+    Element: a dict. The first 256 rows fix the columns, and the types of those that `schema` does not name. Columns
+    that come from a file stay columns. Arrays and tensors of one shape become a column of tensors; arrays of one axis
+    and several lengths become a column of lists. Lists, dicts, bytes, dates and None become what Arrow makes of them.
+    Order: that of `Loader(pipe, workers=workers)` in epoch 0 with seed 0, the same in each run; it is the pipe's own
+    order, unless the pipe is streamed and several workers read it. Memory: one row group.
 
-    A file has its name only when it is whole. `_manifest.jsonl` comes last, with the rows, bytes and checksum of each
-    file: where it is, all of them are. See `verify`, and `manifest=` of the readers. A run that fails or is killed
-    leaves the files it has finished, and no half one. Of a pipe without rows one file is written, with the columns that
-    `schema` names and no row.
+    A file gets its name when it is complete. `_manifest.jsonl` is written last, with the rows, bytes and checksum of
+    each file, so a folder with a manifest has all its files; see `verify`, and `manifest=` of the readers. A run that
+    fails or is killed leaves only complete files. For a pipe without rows, one file without rows is written, with the
+    columns that `schema` names.
 
     Args:
         pipe: gives the rows.
-        folder: a path or URL; it must be empty or not there, see `overwrite`.
+        folder: a path or URL; the folder must be empty or missing, unless `overwrite` is true.
         rows_per_file: rows of each file but the last.
-        file_size: in place of that, bytes after which a file is full, such as "1GiB"; it ends with the row group that
-            gets there. By default 256 MiB.
-        row_group_rows: the most rows of a row group, the unit in which readers share the work; it takes 64 MiB of
-            memory at the most.
+        file_size: bytes after which a file is full, such as "1GiB", in place of `rows_per_file`; the file ends with the
+            row group that exceeds the size. By default 256 MiB.
+        row_group_rows: the maximum number of rows of a row group, the unit by which readers share the work. A row group
+            takes at most 64 MiB of memory.
         compression: "zstd", "snappy", "gzip", "lz4", "brotli" or None.
-        schema: types by name, as Arrow types or their names, or a pyarrow schema; the types of other columns are those
-            of the first rows.
-        filesystem: a pyarrow or fsspec file system that `folder` is on; else it is a local path or a URL.
-        workers: processes that run the pipe; this one writes.
+        schema: types by name, as Arrow types or their names, or a pyarrow schema. Other columns have the types of the
+            first rows.
+        filesystem: a pyarrow or fsspec file system for `folder`; without it, `folder` is a local path or a URL.
+        workers: the number of processes that run the pipe; this process writes.
         progress: on a terminal, shows rows, files and bytes.
-        overwrite: removes the files of an earlier run in `folder`; never those of others, nor files that the pipe has
-            from `list_files`.
+        overwrite: removes the files of an earlier run in `folder`; never other files, nor files that the pipe gets from
+            `list_files`.
 
     Raises:
         ArgumentError: the folder is not empty.
-        DataError: a row is no dict, has other columns than the first, or a value of another type; it names row and
-            column. The pipe gives no row, and there is no `schema`.
+        DataError: a row is no dict, has other columns than the first, or a value of another type; the error names row
+            and column. Or the pipe gives no row, and there is no `schema`.
         SourceError: a file cannot be written.
 
     Example:
@@ -85,33 +85,35 @@ def write_parquet(
     limits = Limits(rows_per_file, file_size)
     check_int("row_group_rows", row_group_rows, least=1)
     check_choice("compression", compression, _CODECS)
-    columns = Columns(check_schema(schema))
-    run = Run(pipe, _CHUNK, workers)
-    with Shards(
+    builder = BatchBuilder(check_schema(schema))
+    run = ChunkedRun(pipe, _CHUNK_ROWS, workers)
+    with ShardWriter(
         run, folder, "write_parquet", "parquet", filesystem=filesystem, progress=progress, overwrite=overwrite
     ) as files:
-        batches = map(columns.batch, run)
-        groups = _row_groups(batches, row_group_rows, min(_GROUP, limits.bytes or _GROUP), limits.rows)
+        batches = map(builder.batch, run)
+        groups = _row_groups(
+            batches, row_group_rows, min(_MAX_GROUP_BYTES, limits.bytes or _MAX_GROUP_BYTES), limits.rows
+        )
         for first in groups:
             with files.file() as shard:
                 _fill(shard, first, groups, limits, compression)
-        if not columns.rows:
+        if not builder.rows:
             with files.file() as shard:
-                _writer(shard, columns.given(), compression).close()
+                _writer(shard, builder.schema_without_rows(), compression).close()
         return files.finish()
 
 
-def _writer(shard: Shard, schema: pa.Schema, codec: Compression) -> pq.ParquetWriter:
+def _writer(shard: OutputShard, schema: pa.Schema, codec: Compression) -> pq.ParquetWriter:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         return pq.ParquetWriter(cast("Any", shard), schema, compression=cast("Any", codec or "none"))
     except pa.ArrowException as error:
-        raise DataError(f"Parquet has no place for such columns: {error}") from error
+        raise DataError(f"Parquet cannot store these columns: {error}") from error
 
 
-def _fill(shard: Shard, group: pa.Table, groups: Iterator[pa.Table], limits: Limits, codec: Compression) -> None:
+def _fill(shard: OutputShard, group: pa.Table, groups: Iterator[pa.Table], limits: Limits, codec: Compression) -> None:
     """Writes row groups until the file is full."""
     with _writer(shard, group.schema, codec) as writer:
         while True:
@@ -126,27 +128,27 @@ def _fill(shard: Shard, group: pa.Table, groups: Iterator[pa.Table], limits: Lim
 
 
 def _row_groups(
-    batches: Iterable[pa.RecordBatch], most: int, most_bytes: int, rows_per_file: int | None
+    batches: Iterable[pa.RecordBatch], max_rows: int, max_bytes: int, rows_per_file: int | None
 ) -> Iterator[pa.Table]:
-    """The rows in groups; none crosses the end of a file."""
+    """Cuts the rows into row groups, none of which crosses the end of a file."""
     import pyarrow as pa
 
-    held: list[pa.RecordBatch] = []
+    parts: list[pa.RecordBatch] = []
     rows = size = 0
-    left = rows_per_file  # of the file
-    for whole in batches:
-        batch = whole
-        while len(batch):
-            room = most - rows if left is None else min(most, left) - rows
-            part = batch[:room]
-            batch = batch[room:]
-            held.append(part)
+    left = rows_per_file  # of this file
+    for batch in batches:
+        rest = batch
+        while len(rest):
+            room = max_rows - rows if left is None else min(max_rows, left) - rows
+            part = rest[:room]
+            rest = rest[room:]
+            parts.append(part)
             rows += len(part)
             size += part.nbytes
-            if len(part) == room or size >= most_bytes:
-                yield pa.Table.from_batches(held)
+            if len(part) == room or size >= max_bytes:
+                yield pa.Table.from_batches(parts)
                 if left is not None:
                     left = left - rows or rows_per_file
-                held, rows, size = [], 0, 0
-    if held:
-        yield pa.Table.from_batches(held)
+                parts, rows, size = [], 0, 0
+    if parts:
+        yield pa.Table.from_batches(parts)

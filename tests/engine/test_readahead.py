@@ -29,7 +29,7 @@ from feedpipe.errors import MissingError, RowError, SourceError
 from feedpipe.storage import remote, tasks
 from feedpipe.testing import check_operator, same
 
-from ..storage.elsewhere import Elsewhere
+from ..storage.remote_store import RemoteStore
 
 COUNT = 40
 TOGETHER = 16
@@ -84,28 +84,28 @@ def arrow(name: str, form: Callable[..., Any]) -> bytes:
     return data.getvalue()
 
 
-def read_bytes(place: Elsewhere, count: int = COUNT) -> fp.Pipe[Any]:
+def read_bytes(place: RemoteStore, count: int = COUNT) -> fp.Pipe[Any]:
     place.files |= {f"bytes/{n:02d}.txt": b"%d" % n for n in range(count)}
     return fp.read_bytes("bytes", filesystem=place.filesystem)
 
 
-def read_images(place: Elsewhere) -> fp.Pipe[Any]:
+def read_images(place: RemoteStore) -> fp.Pipe[Any]:
     place.files |= {f"images/a/{n:02d}.png": image(n) for n in range(COUNT)}
     return fp.read_images("images", filesystem=place.filesystem)
 
 
-def read_numpy(place: Elsewhere) -> fp.Pipe[Any]:
+def read_numpy(place: RemoteStore) -> fp.Pipe[Any]:
     place.files |= {"x.npy": array(COUNT, 3), "y.npy": array(COUNT)}
     return fp.read_numpy({"x": "x.npy", "y": "y.npy"}, filesystem=place.filesystem)
 
 
-def read_streamed(place: Elsewhere) -> fp.Pipe[Any]:
+def read_streamed(place: RemoteStore) -> fp.Pipe[Any]:
     read_bytes(place)
     paths = fp.list_files("bytes", filesystem=place.filesystem).filter(lambda path: True)
     return paths.open_files(filesystem=place.filesystem).parse_bytes()
 
 
-PIPES: dict[str, Callable[[Elsewhere], fp.Pipe[Any]]] = {
+PIPES: dict[str, Callable[[RemoteStore], fp.Pipe[Any]]] = {
     "bytes": read_bytes,
     "streamed": read_streamed,
     "images": read_images,
@@ -130,7 +130,7 @@ PIPES: dict[str, Callable[[Elsewhere], fp.Pipe[Any]]] = {
 }
 
 
-def one_by_one(pipe: fp.Pipe[Any], place: Elsewhere) -> tuple[list[Any], list[tuple[str, int, int]]]:
+def one_by_one(pipe: fp.Pipe[Any], place: RemoteStore) -> tuple[list[Any], list[tuple[str, int, int]]]:
     """The rows, read without a thread, and the first of the requests that were made for each."""
     stage = bind(resolve(pipe))
     rows: list[Any] = []
@@ -145,7 +145,7 @@ def one_by_one(pipe: fp.Pipe[Any], place: Elsewhere) -> tuple[list[Any], list[tu
 
 @pytest.mark.parametrize("name", PIPES)
 def test_sixteen_rows_are_fetched_at_a_time(name: str) -> None:
-    place = Elsewhere({})
+    place = RemoteStore({})
     pipe = PIPES[name](place)
     rows, requests = one_by_one(pipe, place)
     together = threading.Barrier(TOGETHER, timeout=60)
@@ -162,7 +162,7 @@ def test_sixteen_rows_are_fetched_at_a_time(name: str) -> None:
     assert not waiting
 
 
-class Gated(Elsewhere):
+class Gated(RemoteStore):
     """Sixteen of its files are opened together, or none; each process has a copy."""
 
     def __init__(self, files: Mapping[str, bytes]) -> None:
@@ -188,7 +188,7 @@ def test_sixteen_rows_are_fetched_at_a_time_in_a_worker() -> None:
 
 @pytest.mark.parametrize("name", ["bytes", "images", "shuffled", "mapped, then shuffled"])
 def test_the_first_row_takes_one_request(name: str) -> None:
-    place = Elsewhere({})
+    place = RemoteStore({})
     rows = iter(PIPES[name](place))
     next(rows)
     assert len(place.requests) == 1
@@ -198,13 +198,13 @@ def test_the_first_row_takes_one_request(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in PIPES if name != "behind a filter"])
 def test_law(name: str) -> None:
-    place = Elsewhere({})
+    place = RemoteStore({})
     pipe = PIPES[name](place)
     assert same(check_operator(pipe, samples=3), one_by_one(pipe, place)[0])
 
 
 def test_a_loader_goes_on_where_it_was() -> None:
-    pipe = read_bytes(Elsewhere({})).shuffle().map(lambda row: row["path"])
+    pipe = read_bytes(RemoteStore({})).shuffle().map(lambda row: row["path"])
     with fp.Loader(pipe, seed=3) as loader:
         rows = list(loader)
     for step in (1, 2, 11):
@@ -220,7 +220,7 @@ def test_a_loader_goes_on_where_it_was() -> None:
 @pytest.mark.parametrize("number", [0, 1, 2, 12, COUNT - 1])
 @pytest.mark.parametrize("name", ["bytes", "streamed"])
 def test_an_error_comes_after_the_rows_before_it(name: str, number: int) -> None:
-    place = Elsewhere({})
+    place = RemoteStore({})
     pipe = PIPES[name](place)
     paths = [row["path"] for row in pipe]
     del place.files[paths[number]]
@@ -233,7 +233,7 @@ def test_an_error_comes_after_the_rows_before_it(name: str, number: int) -> None
 
 
 def test_a_damaged_image_is_named() -> None:
-    place = Elsewhere({})
+    place = RemoteStore({})
     pipe = read_images(place)
     place.files["images/a/08.png"] = b""
     got: list[Any] = []
@@ -243,7 +243,7 @@ def test_a_damaged_image_is_named() -> None:
 
 
 def test_functions_before_the_files_are_called_once_and_fail_in_their_turn() -> None:
-    place = Elsewhere({f"{n}.txt": b"%d" % n for n in range(30)})
+    place = RemoteStore({f"{n}.txt": b"%d" % n for n in range(30)})
     called: list[int] = []
 
     def path(number: int) -> str:
@@ -261,7 +261,7 @@ def test_functions_before_the_files_are_called_once_and_fail_in_their_turn() -> 
 
 
 def test_all_inputs_of_a_row_are_begun() -> None:
-    place = Elsewhere({})
+    place = RemoteStore({})
     pipe = read_bytes(place).zip(read_images(place), fp.from_sequence(range(COUNT)).filter(bool).load())
     waiting = set(one_by_one(read_images(place), place)[1][10 : 10 + TOGETHER])
     together = threading.Barrier(TOGETHER, timeout=60)
@@ -276,7 +276,7 @@ def test_all_inputs_of_a_row_are_begun() -> None:
 
 
 def test_what_is_held_in_memory_is_not_read_again() -> None:
-    place = Elsewhere({})
+    place = RemoteStore({})
     pipe = read_bytes(place).load().shuffle()
     assert len(list(pipe)) == len(list(pipe)) == len(place.requests) == COUNT
 
@@ -293,7 +293,7 @@ FILES: dict[str, tuple[Callable[[str], bytes], Callable[[fp.Pipe[fp.File]], fp.P
 def test_the_next_files_are_begun_while_one_is_read(name: str) -> None:
     encode, parse = FILES[name]
     names = [f"{n:02d}" for n in range(COUNT)]
-    place = Elsewhere({f"files/{name}": encode(name) for name in names})
+    place = RemoteStore({f"files/{name}": encode(name) for name in names})
     files = fp.list_files("files", filesystem=place.filesystem).open_files(filesystem=place.filesystem)
     expected = list(parse(files))
     stage = bind(resolve(parse(files)))
@@ -325,7 +325,7 @@ def test_what_had_no_room_is_fetched_when_there_is(name: str) -> None:
         "lines": (b"x" * 2**20, 1, lambda files: files.parse_lines()),
         "parquet": (parquet(), 2**17, lambda files: files.parse_parquet()),
     }[name]
-    place = Elsewhere({f"files/{n:02d}": data for n in range(COUNT)})
+    place = RemoteStore({f"files/{n:02d}": data for n in range(COUNT)})
     files = fp.list_files("files", filesystem=place.filesystem).open_files(filesystem=place.filesystem)
     blocks = bind(resolve(parse(files))).blocks(START, Context())
     tasks.budget.acquire(tasks.BUDGET_BYTES, needed=True)
@@ -344,7 +344,7 @@ def test_what_had_no_room_is_fetched_when_there_is(name: str) -> None:
 @pytest.mark.parametrize("name", [*FILES, "text"])
 def test_nothing_more_is_begun_by_a_run_that_has_failed(name: str) -> None:
     encode, parse = FILES.get(name, (str.encode, lambda files: files.parse_lines()))
-    place = Elsewhere({f"files/{n:02d}": encode(f"{n:02d}") for n in range(COUNT)})
+    place = RemoteStore({f"files/{n:02d}": encode(f"{n:02d}") for n in range(COUNT)})
     files = fp.list_files("files", filesystem=place.filesystem).open_files(filesystem=place.filesystem)
     stage = bind(resolve(parse(files)))
 
@@ -361,7 +361,7 @@ def test_nothing_more_is_begun_by_a_run_that_has_failed(name: str) -> None:
 @pytest.mark.parametrize("dropped", [False, True])
 @pytest.mark.parametrize("name", ["bytes", "streamed", "shuffled", "images", "numpy", "in another thread"])
 def test_a_run_that_is_ended_early_leaves_nothing_open(name: str, dropped: bool) -> None:
-    place = Elsewhere({})
+    place = RemoteStore({})
     pipe = PIPES[name](place)
     if dropped:
         elements = iter(pipe)
@@ -380,7 +380,7 @@ def test_large_files_stay_within_the_budget(name: str, monkeypatch: pytest.Monke
     monkeypatch.setattr(remote, "FIRST_REQUEST_BYTES", most)
     monkeypatch.setattr(remote, "MAX_REQUEST_BYTES", most)
     monkeypatch.setattr(tasks, "budget", tasks.Budget(room))
-    place = Elsewhere({})
+    place = RemoteStore({})
     pipe = PIPES[name](place)
     place.files |= {path: bytes(size) for path in place.files}
     taken = 0

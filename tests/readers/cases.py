@@ -1,7 +1,7 @@
-"""Every reader: how it is called, files for it, and the rows that it promises of them.
+"""Every reader: how it is called, files for it, and the rows that it promises for them.
 
-The rows are made here, not read from anywhere, so a reader that is wrong on all storages alike is found as well. A file
-with other content of the same length (`other`) is what replaces one while it is read.
+The rows are made here and not read from anywhere, so a reader that is wrong on all storages fails too. A test that
+replaces a file while it is read takes other content of the same length (`other`).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from pyarrow import feather, parquet
 
 import feedpipe as fp
 
-UNIT = 32
+UNIT_ROWS = 32
 """Rows of a row group and of a record batch."""
 
-Made = tuple[bytes, list[Any]]
-"""What a file holds, and the rows of it as the reader promises them: by value and by type."""
+Content = tuple[bytes, list[Any]]
+"""The bytes of a file, and its rows as the reader promises them: by value and by type."""
 
 
 @dataclass(frozen=True)
@@ -36,15 +36,15 @@ class Case:
     """A reader with files.
 
     Attributes:
-        read: makes the pipe, of the folder with the files.
+        read: makes the pipe from the folder with the files.
         layout: makes each file, by its path below the folder, in the order of the pipe; True makes other content. The
-            last file is of some size and not compressed: it is what faults strike.
+            last file is large and not compressed: faults strike this one.
         numbered: whether rows have the column `row`, their number in the file.
         filesystem: whether the reader takes `filesystem=`.
     """
 
     read: Callable[..., fp.Pipe[Any]]
-    layout: Mapping[str, Callable[[bool], Made]]
+    layout: Mapping[str, Callable[[bool], Content]]
     numbered: bool = False
     filesystem: bool = True
 
@@ -62,7 +62,7 @@ class Case:
         return {path: self.file(path) for path in self.layout}
 
     def rows(self, *, other: bool = False) -> list[Any]:
-        """The rows of all files; `other`: after the last one has been replaced."""
+        """The rows of all files; with `other`, after the last one has been replaced."""
         return [row for path in self.layout for row in self._rows(path, other and path == self.last)]
 
     def _rows(self, path: str, other: bool) -> list[Any]:
@@ -74,17 +74,28 @@ class Case:
         return [{**row, "path": path} if isinstance(row, dict) and "path" in row else row for row in rows]
 
     def places(self) -> list[int]:
-        """Where states are taken: at the first rows, at edges of files and units, in their midst, at the end."""
+        """The rows at which states are taken: the first ones, at the edges of files and units, within them, the end."""
         end = len(self.rows())
         last = end - len(self._rows(self.last, False))
-        some = {0, 1, last - 1, last, last + 1, last + UNIT - 1, last + UNIT, last + 2 * UNIT + 7, end - 1, end}
-        return sorted(place for place in some if 0 <= place <= end)
+        places = {
+            0,
+            1,
+            last - 1,
+            last,
+            last + 1,
+            last + UNIT_ROWS - 1,
+            last + UNIT_ROWS,
+            last + 2 * UNIT_ROWS + 7,
+            end - 1,
+            end,
+        }
+        return sorted(place for place in places if 0 <= place <= end)
 
 
 # Text and tables
 
 
-def _lines(numbers: range, other: bool) -> Made:
+def _lines(numbers: range, other: bool) -> Content:
     rows = [f"{number:04} {'süd' if other else 'nör'}{number % 40 * ' x'}" for number in numbers]
     return "".join(f"{row}\n" for row in rows).encode(), rows
 
@@ -98,7 +109,7 @@ def _record(number: int, other: bool, word: str | None) -> dict[str, Any]:
     }
 
 
-def _csv(numbers: range, other: bool, words: tuple[str, ...]) -> Made:
+def _csv(numbers: range, other: bool, words: tuple[str, ...]) -> Content:
     rows = [_record(number, other, words[number % len(words)]) for number in numbers]
     sink = io.StringIO()
     writer = csv.DictWriter(sink, ["id", "x", "few", "word"], lineterminator="\n")
@@ -124,26 +135,26 @@ _NESTED = pa.schema({
 })  # fmt: skip
 
 
-def _jsonl(numbers: range, other: bool) -> Made:
+def _jsonl(numbers: range, other: bool) -> Content:
     rows = _nested(numbers, other)
     return "".join(json.dumps(row) + "\n" for row in rows).encode(), rows
 
 
-def _parquet(numbers: range, other: bool) -> Made:
+def _parquet(numbers: range, other: bool) -> Content:
     rows, sink = _nested(numbers, other), io.BytesIO()
     table = pa.Table.from_pylist(rows, _NESTED)
-    parquet.write_table(table, sink, row_group_size=UNIT, compression="none", use_dictionary=False)
+    parquet.write_table(table, sink, row_group_size=UNIT_ROWS, compression="none", use_dictionary=False)
     return sink.getvalue(), rows
 
 
-def _arrow(numbers: range, other: bool, form: str) -> Made:
+def _arrow(numbers: range, other: bool, form: str) -> Content:
     rows, sink = _nested(numbers, other), io.BytesIO()
     table = pa.Table.from_pylist(rows, _NESTED)
     if form == "stream":
         with pa.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table, UNIT)
+            writer.write_table(table, UNIT_ROWS)
     else:
-        feather.write_feather(table, sink, compression=form, chunksize=UNIT)
+        feather.write_feather(table, sink, compression=form, chunksize=UNIT_ROWS)
     return sink.getvalue(), rows
 
 
@@ -155,7 +166,7 @@ def _read_arrow_in_order(root: str, **options: Any) -> fp.Pipe[Any]:
 # Whole files, arrays and images
 
 
-def _bytes(numbers: range, other: bool) -> Made:
+def _bytes(numbers: range, other: bool) -> Content:
     data = bytes(number % 251 + other for number in numbers)
     return data, [{"path": "", "bytes": data}]
 
@@ -165,31 +176,32 @@ def _array(numbers: range, other: bool, order: str = "C") -> np.ndarray:
     return np.asarray(values, order=order)
 
 
-def _npy(numbers: range, other: bool, order: str = "C") -> Made:
+def _npy(numbers: range, other: bool, order: str = "C") -> Content:
     sink = io.BytesIO()
     np.save(sink, _array(numbers, other, order))
     return sink.getvalue(), list(_array(numbers, other))
 
 
-def _column(numbers: range, other: bool, order: str = "C") -> Made:
+def _column(numbers: range, other: bool, order: str = "C") -> Content:
     """A file of the column `x` of a table; the column `y` is the number of the row."""
     data, rows = _npy(numbers, other, order)
     return data, [{"x": row, "y": number} for number, row in zip(numbers, rows, strict=True)]
 
 
-def _numbers(numbers: range, other: bool) -> Made:
+def _numbers(numbers: range, other: bool) -> Content:
     sink = io.BytesIO()
     np.save(sink, np.asarray(numbers, np.int64))
     return sink.getvalue(), []
 
 
-def _idx(numbers: range, other: bool) -> Made:
+def _idx(numbers: range, other: bool) -> Content:
     images = _array(numbers, other).astype(np.uint8)
     head = b"\0\0\x08\2" + struct.pack(">2I", *images.shape)
-    return head + images.tobytes(), [{"image": one, "label": n % 10} for n, one in zip(numbers, images, strict=True)]
+    rows = [{"image": image, "label": number % 10} for number, image in zip(numbers, images, strict=True)]
+    return head + images.tobytes(), rows
 
 
-def _idx_labels(numbers: range, other: bool) -> Made:
+def _idx_labels(numbers: range, other: bool) -> Content:
     return b"\0\0\x08\1" + struct.pack(">I", len(numbers)) + bytes(n % 10 for n in numbers), []
 
 
@@ -204,7 +216,7 @@ def _encoded(picture: np.ndarray, form: str) -> bytes:
     return sink.getvalue()
 
 
-def _image(number: int, other: bool, form: str, name: str, label: int) -> Made:
+def _image(number: int, other: bool, form: str, name: str, label: int) -> Content:
     picture = _picture(number, other)
     return _encoded(picture, form), [{"image": picture, "label": label, "label_name": name, "path": ""}]
 
@@ -212,7 +224,7 @@ def _image(number: int, other: bool, form: str, name: str, label: int) -> Made:
 # Tar files
 
 
-def _tar(numbers: range, other: bool, decoded: bool) -> Made:
+def _tar(numbers: range, other: bool, decoded: bool) -> Content:
     sink, rows = io.BytesIO(), []
     with tarfile.open(fileobj=sink, mode="w") as tar:
         for number in numbers:
@@ -243,7 +255,7 @@ def _tar(numbers: range, other: bool, decoded: bool) -> Made:
 
 
 def _folders(
-    ending: str, encode: Callable[..., Made], *, packed: str = "", last: Callable[..., Made] | None = None
+    ending: str, encode: Callable[..., Content], *, packed: str = "", last: Callable[..., Content] | None = None
 ) -> Any:
     return {
         f"year=2023/a.{ending}": partial(encode, range(70)),

@@ -1,4 +1,4 @@
-"""What holds for every reader on every storage: the rows that it promises, and an exact resume."""
+"""Checks for every reader on every storage: its rows are those that it promises, and it resumes exactly."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ READERS = pytest.mark.parametrize("name", CASES)
 
 @dataclass(frozen=True)
 class Place:
-    """Where the files of all cases lie, each case in a folder of its own.
+    """A place with the files of all cases, each case in a folder of its own.
 
     Attributes:
         root: a path or URL.
         options: of each source, such as `filesystem=`.
-        url: the same place, for readers without such options.
+        url: of the same place, for readers without such options.
     """
 
     root: str
@@ -42,7 +42,7 @@ class Place:
 
     @staticmethod
     def local(root: Path) -> Place:
-        """The files, written to the local disk."""
+        """Writes the files to the local disk."""
         for name, data in all_files().items():
             path = root / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -70,7 +70,7 @@ def all_files() -> dict[str, bytes]:
 
 
 def check_rows(name: str, place: Place) -> None:
-    """The rows, the length where it is known, and rows by position where they have one."""
+    """Checks the rows, the length if it is known, and rows by position if the pipe is indexed."""
     expected = CASES[name].rows()
     with small_units():
         pipe = place.read(name)
@@ -78,26 +78,26 @@ def check_rows(name: str, place: Place) -> None:
         with suppress(TypeError):  # it has no length
             assert len(pipe) == len(expected)
         if pipe.indexed:
-            some = [0, len(expected) // 2, -1]
-            alike(place.below(name, [pipe[k] for k in some]), [expected[k] for k in some])
+            positions = [0, len(expected) // 2, -1]
+            alike(place.below(name, [pipe[k] for k in positions]), [expected[k] for k in positions])
 
 
 def check_resume(name: str, here: Place, there: Place, *, step: int = 1) -> None:
-    """A state taken anywhere goes on with the next row, on the storage where it was taken, or another one.
+    """Checks that a state continues with the next row, on its own storage and on another one.
 
     Args:
-        step: of the places that count, takes each so many.
+        step: takes every n-th of the places of the case.
     """
     places = CASES[name].places()
     with small_units():
         rows = CASES[name].rows()
         _check_resume(name, here, there, rows, places[::step], 1)
         if here.read(name).indexed:
-            return  # shards have no part in its order
+            return  # its order does not depend on shards
         loader = fp.Loader(here.read(name), shards=3)
-        dealt = here.below(name, loader)
-        alike(sorted(dealt, key=repr), sorted(rows, key=repr))
-        _check_resume(name, here, there, dealt, places[1 :: 2 * step], 3)
+        sharded = here.below(name, loader)
+        alike(sorted(sharded, key=repr), sorted(rows, key=repr))
+        _check_resume(name, here, there, sharded, places[1 :: 2 * step], 3)
 
 
 def _check_resume(name: str, here: Place, there: Place, rows: list[Any], places: list[int], shards: int) -> None:
@@ -105,22 +105,22 @@ def _check_resume(name: str, here: Place, there: Place, rows: list[Any], places:
     for number, taken in enumerate(places):
         resumed = fp.Loader(there.read(name), shards=shards)
         resumed.load_state_dict(json.loads(states[number % 2][taken]))
-        # After the last row stands the next epoch.
+        # After the last row, the next epoch begins.
         alike(there.below(name, resumed), rows[taken:] or rows)
 
 
 def _states(pipe: fp.Pipe[Any], places: list[int], shards: int) -> dict[int, str]:
-    """The states after so many rows, as JSON."""
+    """The states at these rows, as JSON."""
     loader = fp.Loader(pipe, shards=shards)
-    found = {0: json.dumps(loader.state_dict())}
+    states = {0: json.dumps(loader.state_dict())}
     for _, info in loader.with_info():
         if info.step in places:
-            found[info.step] = json.dumps(info.state_dict())
-    return found
+            states[info.step] = json.dumps(info.state_dict())
+    return states
 
 
 def check_shuffled(name: str, here: Place, there: Place) -> None:
-    """All rows in an order that the storage does not change, and a resume in their midst."""
+    """Checks that the order of a shuffle does not depend on the storage, and resumes in the middle of it."""
     rows = CASES[name].rows()
     for window in (20, None) if here.read(name).indexed else (20,):
         with small_units():
@@ -129,35 +129,35 @@ def check_shuffled(name: str, here: Place, there: Place) -> None:
             alike(sorted(shuffled, key=repr), sorted(rows, key=repr))
             assert len(rows) < 20 or repr(shuffled) != repr(rows)
             taken = len(rows) // 2
-            begun = there.below(name, itertools.islice(loaders[1], taken))
+            first_rows = there.below(name, itertools.islice(loaders[1], taken))
             resumed = fp.Loader(there.read(name).shuffle(window=window), seed=5, shards=3)
             resumed.load_state_dict(json.loads(json.dumps(loaders[1].state_dict())))
-            alike(begun + there.below(name, resumed), shuffled)
+            alike(first_rows + there.below(name, resumed), shuffled)
 
 
 def check_workers(name: str, here: Place, there: Place) -> None:
-    """Two processes read as none does, each with a file system that it has opened itself; they resume as well."""
+    """Checks that two worker processes, each with a file system of its own, give the same rows, and resume."""
     with small_units(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", PlanWarning)  # a file that is left over is read by both
+        warnings.simplefilter("ignore", PlanWarning)  # both workers read a file that is left over
         rows = here.below(name, fp.Loader(here.read(name), shards=2))
         taken = len(rows) // 3
         with fp.Loader(there.read(name), workers=2, shards=2) as loader:
-            begun = there.below(name, itertools.islice(loader, taken))
+            first_rows = there.below(name, itertools.islice(loader, taken))
             state = json.loads(json.dumps(loader.state_dict()))
             loader.load_state_dict(state)
-            alike(begun + there.below(name, loader), rows)
+            alike(first_rows + there.below(name, loader), rows)
 
 
 def alike(rows: list[Any], expected: list[Any]) -> None:
-    """Raises where rows differ in a value or a type."""
-    for number, (one, other) in enumerate(zip(rows, expected, strict=False)):
-        assert same(one, other), f"row {number} is {one!r} and should be {other!r}"
-        assert types(one) == types(other), f"row {number} is {types(one)} and should be {types(other)}"
+    """Raises an `AssertionError` if rows differ in a value or a type."""
+    for number, (row, right) in enumerate(zip(rows, expected, strict=False)):
+        assert same(row, right), f"row {number} is {row!r} and should be {right!r}"
+        assert types(row) == types(right), f"row {number} is {types(row)} and should be {types(right)}"
     assert len(rows) == len(expected)
 
 
 def types(value: object) -> object:
-    """The type of a value, and of all in it."""
+    """The type of a value, and of the values in it."""
     if isinstance(value, dict):
         return {key: types(inner) for key, inner in value.items()}
     return [*map(types, value)] if isinstance(value, list) else type(value)
@@ -165,7 +165,7 @@ def types(value: object) -> object:
 
 @contextmanager
 def small_units() -> Iterator[None]:
-    """Cuts files of some KiB into byte ranges; workers get those that are cut here."""
+    """Cuts files of some KiB into byte ranges; workers get the ranges that this process cuts."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_byte_ranges, "RANGE", 2**12)
         yield
@@ -173,7 +173,7 @@ def small_units() -> Iterator[None]:
 
 @contextmanager
 def small_requests() -> Iterator[None]:
-    """As well, files of some KiB take many requests, and no more than one is begun ahead."""
+    """Also makes files of some KiB take many requests, and reads at most one file ahead."""
     with small_units(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(remote, "FIRST_REQUEST_BYTES", 2**9)
         patch.setattr(remote, "MAX_REQUEST_BYTES", 2**11)

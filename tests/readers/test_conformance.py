@@ -1,4 +1,4 @@
-"""Every reader on every storage but HDFS, which has a file of its own."""
+"""Every reader on every storage but HDFS, which has its own test file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import feedpipe as fp
 from feedpipe.core.graph import walk
 
 from ..servers.s3 import S3
-from ..storage.elsewhere import Elsewhere
+from ..storage.remote_store import RemoteStore
 from .cases import CASES
 from .checks import READERS, Place, all_files, check_resume, check_rows, check_shuffled, check_workers
 
@@ -30,9 +30,9 @@ def in_memory() -> Iterator[Place]:
 
 
 @pytest.fixture(scope="module")
-def elsewhere() -> Place:
+def remote() -> Place:
     files = {f"readers/{name}": data for name, data in all_files().items()}
-    return Place("readers", {"filesystem": Elsewhere(files).filesystem})
+    return Place("readers", {"filesystem": RemoteStore(files).filesystem})
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +44,8 @@ def bucket(s3_server: S3) -> str:
 PLACES = [
     pytest.param(name, place, marks=[pytest.mark.slow] if place == "s3" else [])
     for name, case in CASES.items()
-    for place in ("local", "memory", "elsewhere", "s3")
-    if place != "elsewhere" or case.filesystem
+    for place in ("local", "memory", "remote", "s3")
+    if place != "remote" or case.filesystem
 ]
 PLACED_READERS = pytest.mark.parametrize(("name", "there"), PLACES, indirect=["there"])
 
@@ -56,8 +56,8 @@ def there(request: pytest.FixtureRequest) -> Place:
         return request.getfixturevalue("here")
     if request.param == "memory":
         return request.getfixturevalue("in_memory")
-    if request.param == "elsewhere":
-        return request.getfixturevalue("elsewhere")
+    if request.param == "remote":
+        return request.getfixturevalue("remote")
     request.getfixturevalue("s3")
     return Place(f"s3://{request.getfixturevalue('bucket')}")
 
@@ -65,7 +65,7 @@ def there(request: pytest.FixtureRequest) -> Place:
 def test_every_reader_has_a_case(here: Place) -> None:
     kinds = {node.op.kind for name in CASES for node in walk(here.read(name))}
     readers = {name.removeprefix("read_") for name in vars(fp) if name.startswith("read_")}
-    assert readers <= {kind.partition("_")[2] for kind in kinds}, "it belongs into `cases.py`"
+    assert readers <= {kind.partition("_")[2] for kind in kinds}, "add the reader to `cases.py`"
 
 
 @PLACED_READERS

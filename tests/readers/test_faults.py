@@ -1,4 +1,4 @@
-"""Every reader on S3, with trouble on the way: the rows are exactly right, or an error names the file after some."""
+"""Every reader on S3 with faults: the rows are exactly right, or an error after some of them names the file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(autouse=True)
 def many_requests(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """And nobody waits before another attempt."""
+    """Makes the readers send many requests, and retry without a pause."""
     monkeypatch.setattr(retry, "_policy", retry.RetryPolicy(max_attempts=12, sleep=lambda seconds, cancellation: None))
     with small_requests():
         yield
@@ -42,7 +42,7 @@ def proxy(s3: S3) -> Iterator[Proxy]:
 def place(s3: S3, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> Place:
     """A bucket behind the proxy."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{proxy.endpoint}")
-    # Without attempts of its own, so that all are ours.
+    # The client must not retry itself, so that feedpipe makes all attempts.
     strategy = fs.AwsStandardS3RetryStrategy(max_attempts=1)
     return Place("faults", {"filesystem": s3.filesystem(proxy.endpoint, retry_strategy=strategy)}, "s3://faults")
 
@@ -53,7 +53,7 @@ def files(s3: S3) -> None:
 
 
 def outcome(name: str, place: Place, meanwhile: Callable[[], object] = lambda: None) -> tuple[list, str]:
-    """The rows that come, and the error that ends them; `meanwhile` is called after the first row."""
+    """The rows, and the message of the error that ends them; `meanwhile` is called after the first row."""
     rows: list = []
     try:
         for row in place.read(name):
@@ -67,7 +67,7 @@ def outcome(name: str, place: Place, meanwhile: Callable[[], object] = lambda: N
 
 
 @READERS
-def test_trouble_that_passes(name: str, place: Place, proxy: Proxy) -> None:
+def test_transient_faults(name: str, place: Place, proxy: Proxy) -> None:
     proxy.faults = [
         Fault("busy", share=0.2, method=None),
         Fault("cut", share=0.1, after=50, seed=1),
@@ -80,13 +80,13 @@ def test_trouble_that_passes(name: str, place: Place, proxy: Proxy) -> None:
 
 
 def test_a_stall(place: Place, proxy: Proxy) -> None:
-    """The first request for the last file of each reader; as the client waits for seconds, for all of them at once."""
+    """The first request for the last file stalls. The client waits for seconds, so all readers run at the same time."""
     proxy.faults = [Fault("stall", after=50, part=_key(name)) for name in CASES]
-    asked: Counter[str] = Counter()
+    requests: Counter[str] = Counter()
 
     def count(request: Request) -> None:
-        asked[request.target] += request.method == "GET"
-        proxy.faults = [fault for fault in proxy.faults if asked[f"/faults/{fault.part}"] < 2]
+        requests[request.target] += request.method == "GET"
+        proxy.faults = [fault for fault in proxy.faults if requests[f"/faults/{fault.part}"] < 2]
 
     proxy.before = count
     with ThreadPoolExecutor(len(CASES)) as pool:
@@ -94,19 +94,19 @@ def test_a_stall(place: Place, proxy: Proxy) -> None:
     for name, (rows, error) in zip(CASES, outcomes, strict=True):
         assert not error
         alike(rows, CASES[name].rows())
-    assert proxy.counts["stall"] > len(CASES) // 2  # of two first requests at once, both may come through
+    assert proxy.counts["stall"] > len(CASES) // 2  # if the first two requests come together, both may pass
 
 
 @READERS
 @pytest.mark.parametrize("kind", ["busy", "cut"])
-def test_trouble_that_stays(name: str, kind: str, place: Place, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retry, "_policy", replace(retry._policy, attempts=1))
+def test_permanent_faults(name: str, kind: str, place: Place, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry, "_policy", replace(retry._policy, max_attempts=1))
 
     def begin() -> None:
         proxy.faults = [Fault(kind, after=5, method=None, part=_key(name))]
 
     if name == "idx":
-        begin()  # it is read whole before the first row
+        begin()  # the file is read whole before the first row
     rows, error = outcome(name, place, begin)
     alike(rows, CASES[name].rows()[: len(rows)])
     assert CASES[name].last in error
@@ -116,28 +116,28 @@ def test_trouble_that_stays(name: str, kind: str, place: Place, proxy: Proxy, mo
 @pytest.mark.parametrize("longer", [False, True])
 @pytest.mark.parametrize("moment", ["begun", 1, 3])
 def test_an_object_that_is_replaced(name: str, longer: bool, moment: Any, place: Place, s3: S3, proxy: Proxy) -> None:
-    """After the first row, or before the n-th request for it. Its rows are those before or those after, never both."""
+    """After the first row, or before the n-th request. The rows are those before or those after, never both."""
     case = CASES[name]
-    asked = 0
+    requests = 0
 
     def put() -> None:
         s3.put("faults", {f"{name}/{case.last}": case.file(case.last, other=True) + b"\n" * longer})
 
     def count(request: Request) -> None:
-        nonlocal asked
+        nonlocal requests
         if request.method == "GET" and _key(name) in request.target:
-            asked += 1
-            if asked == moment:
+            requests += 1
+            if requests == moment:
                 put()
 
     proxy.before = count
     rows, error = outcome(name, place, put if moment == "begun" else lambda: None)
     assert any(same(rows, case.rows(other=other)[: len(rows)]) for other in (False, True))
     assert (case.last in error) if error else len(rows) == len(case.rows())
-    if longer and name != "idx" and (moment == "begun" or asked >= moment):  # that one is read whole at the first row
+    if longer and name != "idx" and (moment == "begun" or requests >= moment):  # idx is read whole at the first row
         assert "has changed" in error
 
 
 def _key(name: str) -> str:
-    """Of the last file of a reader, as it stands in requests."""
+    """The key of the last file of a reader, as requests have it."""
     return quote(f"{name}/{CASES[name].last}")

@@ -1,4 +1,4 @@
-"""Every reader on a real HDFS, and when a DataNode dies in the midst of the files."""
+"""Every reader on a real HDFS, also while a DataNode dies."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_two_workers(name: str, here: Place, there: Place) -> None:
 @pytest.mark.slow
 @pytest.mark.hdfs(alone=True)
 def test_a_datanode_that_dies(hdfs: Hdfs, there: Place) -> None:
-    """All readers have begun by then, and the larger part of the last file is still to come."""
+    """When it dies, all readers have begun, and have not read the larger part of their last file."""
     with small_requests():
         runs = {name: iter(there.read(name)) for name in CASES}
         rows = {name: [next(run)] for name, run in runs.items()}

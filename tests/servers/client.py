@@ -1,7 +1,7 @@
-"""A process in which tests of HDFS run.
+"""A process for the tests of HDFS.
 
-A client of HDFS is a Java machine in its process, and that takes over signals, adds threads that a fork does not copy,
-and needs environment variables set before; so it is not the process of all the other tests.
+An HDFS client starts a Java virtual machine in its process. The machine takes over signals, adds threads that a fork
+does not copy, and needs environment variables before it starts. So the other tests do not run in that process.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ import cloudpickle
 from .hadoop import locked
 from .process import Process, ProgramError
 
-LONG = 100.0
-"""Seconds that one call may take; the stacks are printed then."""
+CALL_SECONDS = 100.0
+"""Seconds that one call may take; after that, the process prints its stacks and ends."""
 
 
 class Client:
     """A process that calls functions.
 
     Args:
-        environment: what it needs beside that of this process.
-        log: what it prints.
-        turns: a file that all clients of one server share; a call that is to be alone waits for those of others.
+        environment: variables that are added to those of this process.
+        log: the file for its output.
+        lock: a file that all clients of one server share; a call that must be alone waits for the calls of others.
     """
 
-    def __init__(self, environment: Mapping[str, str], log: Path, turns: Path) -> None:
+    def __init__(self, environment: Mapping[str, str], log: Path, lock: Path) -> None:
         self._log = log
-        self._turns = turns
+        self._lock = lock
         self._environment = environment
         self._process: Process | None = None
 
     def call(
         self, function: Callable[..., Any], module: ModuleType, arguments: Mapping[str, Any], *, alone: bool = False
     ) -> None:
-        """Calls a function there; an exception comes back with its traceback as a note.
+        """Calls a function in the process; an exception comes back with its traceback as a note.
 
         Args:
-            function: of `module`, sent by value: as pytest has compiled it, to tell more of an assertion that fails.
-            module: the test's.
+            function: of `module`. It is sent by value, because pytest has compiled it for better assertion messages.
+            module: of the test.
             arguments: by name; they must be picklable.
-            alone: whether no other client may call anything meanwhile: it takes DataNodes away.
+            alone: no other client may call anything at the same time, because the function stops DataNodes.
         """
         if self._process is None:
             self._process = Process("tests.servers.client", self._log, os.environ | self._environment)
@@ -59,15 +59,15 @@ class Client:
         finally:
             cloudpickle.unregister_pickle_by_value(module)
         try:
-            with locked(self._turns, alone=alone):
-                error, told = self._process.ask(question, timeout=LONG + 20)
+            with locked(self._lock, alone=alone):
+                error, traceback_text = self._process.ask(question, timeout=CALL_SECONDS + 20)
         except ProgramError:
-            self._process.close()  # it has ended itself; the next test gets a new one
+            self._process.close()  # it has ended; the next test gets a new process
             self._process = None
             raise
         if error is not None:
             raised = cloudpickle.loads(error)
-            raised.add_note(told)
+            raised.add_note(traceback_text)
             raise raised
 
     def close(self) -> None:
@@ -76,14 +76,14 @@ class Client:
 
 
 def main(owner: Connection) -> None:
-    """Calls what it is sent."""
+    """Calls the functions that the owner sends."""
     warnings.simplefilter("error")
     while True:
         try:
             (question,) = owner.recv()
         except EOFError:
             return
-        faulthandler.dump_traceback_later(LONG, exit=True)  # a call that hangs says where, and ends the process
+        faulthandler.dump_traceback_later(CALL_SECONDS, exit=True)  # if a call hangs, prints where and ends the process
         answer = _answer(question)
         faulthandler.cancel_dump_traceback_later()
         owner.send(answer)
@@ -94,11 +94,11 @@ def _answer(question: bytes) -> tuple[bytes | None, str]:
         function, arguments = cloudpickle.loads(question)
         function(**arguments)
     except BaseException as error:
-        told = traceback.format_exc()
+        traceback_text = traceback.format_exc()
         try:
             packed = cloudpickle.dumps(error)
             cloudpickle.loads(packed)
         except Exception:
             packed = cloudpickle.dumps(AssertionError(f"{type(error).__name__}: {error}"))
-        return packed, told
+        return packed, traceback_text
     return None, ""

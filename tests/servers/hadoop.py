@@ -1,8 +1,8 @@
-"""Hadoop 2.7.4, server and client, from packages: PyPI's and Debian's hold all of it, in pieces.
+"""Hadoop 2.7.4, server and client, put together from packages of PyPI and Debian.
 
-The Java archives are in the source archive of pyspark (no later one holds the server), libhdfs in C in pydoop's, and
-what those leave out in a few packages of Debian, which are unpacked and not installed. All of it goes into a cache
-outside the checkout.
+The Java archives are in the source archive of pyspark (later versions lack the server), and the C code of libhdfs is in
+that of pydoop. The rest is in a few packages of Debian, which are unpacked and not installed. The result goes into a
+cache outside the checkout.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from pathlib import Path
 
 PYSPARK, PYDOOP = "pyspark-3.0.2", "pydoop-2.0.0"
 LAYOUT = 1
-"""Goes up when this file makes something else."""
+"""Increase it when this file makes something else."""
 
-# What servers and clients load, by `-Xlog:class+load`; pyspark holds another 200.
+# The archives that servers and clients load, by `-Xlog:class+load`; pyspark has another 200.
 JARS = [
     "commons-cli", "commons-codec", "commons-collections", "commons-configuration", "commons-io", "commons-lang",
     "commons-logging", "guava", "hadoop-annotations", "hadoop-auth", "hadoop-common", "hadoop-hdfs", "htrace-core",
@@ -35,7 +35,7 @@ C_FILES = [
     "os/posix/mutexes.c", "os/posix/thread_local_storage.c",
 ]  # fmt: skip
 
-# Hadoop 2.7 was written for Java 7 and looks into Java's own parts.
+# Hadoop 2.7 was written for Java 7, and uses internal parts of Java.
 OPENED = ("lang", "lang.reflect", "util", "io", "net", "nio")
 JAVA_OPTIONS = (
     *(f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in OPENED),
@@ -44,41 +44,41 @@ JAVA_OPTIONS = (
     "--add-exports=java.base/sun.net.util=ALL-UNNAMED",
     "-Djava.net.preferIPv4Stack=true",
     "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",  # nothing lives long enough for the better compiler to pay
+    "-XX:TieredStopAtLevel=1",  # the processes do not live long enough for the better compiler
 )
 
 
 def java_home() -> Path:
-    """The folder of a JDK: of `JAVA_HOME`, else of the `javac` on the path."""
-    named = os.environ.get("JAVA_HOME")
-    found = shutil.which("javac")
-    home = Path(named) if named else Path(found).resolve().parents[1] if found else None
+    """The folder of a JDK: that of `JAVA_HOME`, else that of the `javac` on the path."""
+    variable = os.environ.get("JAVA_HOME")
+    javac = shutil.which("javac")
+    home = Path(variable) if variable else Path(javac).resolve().parents[1] if javac else None
     if home is None or not (home / "lib/server/libjvm.so").exists():
         raise RuntimeError("HDFS needs a JDK: on Debian, `apt-get install openjdk-17-jdk-headless`")
     return home
 
 
-def installed() -> Path:
+def install() -> Path:
     """The folder with `jars/` and `lib/libhdfs.so`; the first call on a machine downloads 210 MB and takes 20 s."""
     cache = Path(os.environ.get("FEEDPIPE_TEST_CACHE") or Path.home() / ".cache/feedpipe-tests").absolute()
-    made = cache / f"hadoop-2.7.4-{LAYOUT}"
-    if made.exists():
-        return made
+    hadoop = cache / f"hadoop-2.7.4-{LAYOUT}"
+    if hadoop.exists():
+        return hadoop
     cache.mkdir(parents=True, exist_ok=True)
     with locked(cache / "lock"):
-        if not made.exists():  # another process has made it meanwhile
+        if not hadoop.exists():  # unless another process has made it since
             for interrupted in cache.glob("making-*"):
                 shutil.rmtree(interrupted)
-            new = Path(tempfile.mkdtemp(prefix="making-", dir=cache))
-            _make(new)
-            (new / "made").rename(made)
-            shutil.rmtree(new)
-    return made
+            work = Path(tempfile.mkdtemp(prefix="making-", dir=cache))
+            _make(work)
+            (work / "made").rename(hadoop)
+            shutil.rmtree(work)
+    return hadoop
 
 
 @contextlib.contextmanager
 def locked(path: Path, *, alone: bool = True) -> Iterator[None]:
-    """One process at a time; or all that would not be alone. The lock of a dead one is free."""
+    """Holds a lock, alone or with all who do not need to be alone. The system frees the lock of a dead process."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         yield
@@ -101,7 +101,7 @@ def _make(work: Path) -> None:
 
 
 def _download_from_pypi(work: Path) -> None:
-    # pip asks a source archive for its metadata even if it is only to be downloaded, and pydoop's needs old tools.
+    # pip builds the metadata even of a source archive that it only downloads, and pydoop's needs old tools.
     (work / "old.txt").write_text("setuptools<80\n")
     names = [name.replace("-", "==") for name in (PYSPARK, PYDOOP)]
     pip = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--dest", "."]
@@ -112,7 +112,7 @@ def _download_from_debian(work: Path) -> None:
     apt = ["apt-get", "-q", "-o", "APT::Sandbox::User="]  # the user `_apt` cannot write here
     try:
         _run([*apt, "download", *DEBIAN_JARS], work)
-    except RuntimeError:  # the lists are old, or there are none: own ones need no root
+    except RuntimeError:  # the lists are old or missing; own lists need no root
         for folder in ("lists/partial", "archives/partial"):
             (work / "apt" / folder).mkdir(parents=True)
         apt += ["-o", f"Dir::State::Lists={work}/apt/lists", "-o", f"Dir::Cache={work}/apt"]
@@ -123,7 +123,7 @@ def _download_from_debian(work: Path) -> None:
 
 
 def _unpack(archive: Path, inside: str, to: Path) -> None:
-    """The files below a folder of an archive."""
+    """Unpacks the files below a folder of an archive."""
     with tarfile.open(archive) as files:
         for member in files:
             if member.isfile() and member.name.startswith(inside):
@@ -133,19 +133,19 @@ def _unpack(archive: Path, inside: str, to: Path) -> None:
                     shutil.copyfileobj(source, target)
 
 
-def _compile(source: Path, made: Path) -> None:
+def _compile(source: Path, library: Path) -> None:
     java = java_home()
     folders = [".", "include", "common", "os", "os/posix", f"{java}/include", f"{java}/include/linux"]
     includes = [f"-I{folder}" for folder in folders]
     gcc = ["gcc", "-O1", "-w", "-fPIC", "-shared", "-D_GNU_SOURCE", *includes]
-    # No path to libjvm is built in: pyarrow has loaded it, from JAVA_HOME, before it loads this.
-    _run([*gcc, "-o", str(made), *C_FILES, f"-L{java}/lib/server", "-ljvm"], source)
+    # The library has no path to libjvm: pyarrow loads that first, from JAVA_HOME.
+    _run([*gcc, "-o", str(library), *C_FILES, f"-L{java}/lib/server", "-ljvm"], source)
 
 
 def _run(command: list[str], folder: Path) -> None:
     try:
-        done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        result = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     except FileNotFoundError:
         raise RuntimeError(f"HDFS for the tests needs {command[0]}") from None
-    if done.returncode:
-        raise RuntimeError(f"`{' '.join(command)}` failed:\n{done.stdout[-3000:]}")
+    if result.returncode:
+        raise RuntimeError(f"`{' '.join(command)}` failed:\n{result.stdout[-3000:]}")

@@ -1,6 +1,6 @@
-"""A real HDFS, one for a whole run of the tests: a NameNode and two DataNodes on this machine.
+"""A real HDFS for a whole run of the tests: a NameNode and two DataNodes on this machine.
 
-Started by the first test that asks for it, shared by all processes of pytest-xdist, and gone with the last of them.
+The first test that needs it starts it. All processes of pytest-xdist share it, and it ends with the last of them.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from .hadoop import installed, locked
-from .process import Line, Process, ProgramError
+from .hadoop import install, locked
+from .process import Process, ProgramConnection, ProgramError
 
 
 @dataclass(frozen=True)
 class Hdfs:
-    """An HDFS that is there.
+    """A running HDFS.
 
     Attributes:
         port: the NameNode's, on 127.0.0.1.
-        keeper: the port of the process that keeps it, see `keeper`.
-        environment: what a process needs before it looks at HDFS.
+        keeper: the port of the process that runs it; see `keeper`.
+        environment: the variables that a process needs before it reads from HDFS.
     """
 
     port: int
@@ -37,72 +37,72 @@ class Hdfs:
         return f"hdfs://127.0.0.1:{self.port}"
 
     def kill_datanode(self, number: int) -> None:
-        """Kills DataNode 0 or 1; its blocks are then read from the other one."""
-        self._order("kill_datanode", number)
+        """Kills DataNode 0 or 1; the other one has its blocks too."""
+        self._command("kill_datanode", number)
 
     def start_datanode(self, number: int) -> None:
-        """Starts a killed DataNode again, with the data it had; returns when the NameNode knows it."""
-        self._order("start_datanode", number)
+        """Starts a killed DataNode again, with its data; returns when the NameNode knows it."""
+        self._command("start_datanode", number)
 
-    def _order(self, *order: object) -> None:
-        line = _line(self.keeper)
-        line.told()
-        wrong = line.ask(*order)
-        line.close()
-        if wrong:
-            raise RuntimeError(wrong)
+    def _command(self, *command: object) -> None:
+        connection = _connect(self.keeper)
+        connection.receive()
+        error = connection.ask(*command)
+        connection.close()
+        if error:
+            raise RuntimeError(error)
 
 
 def write(url: str, folder: str, files: Mapping[str, bytes]) -> None:
-    """Writes files below a folder; to be called in the process of a client."""
+    """Writes files below a folder; call it in a client process."""
     from pyarrow import fs
 
     filesystem, _ = fs.FileSystem.from_uri(url)
 
-    def one(item: tuple[str, bytes]) -> None:
+    def write_file(item: tuple[str, bytes]) -> None:
         with filesystem.open_output_stream(f"{folder}/{item[0]}", compression=None) as stream:
             stream.write(item[1])
 
-    # HDFS takes its time to close a file, so all of them at once.
+    # HDFS closes a file slowly, so threads write several at the same time.
     with ThreadPoolExecutor(16) as pool:
-        list(pool.map(one, files.items()))
+        list(pool.map(write_file, files.items()))
 
 
 @contextmanager
 def shared_hdfs(folder: Path) -> Iterator[Hdfs]:
-    """The one HDFS of all processes that share `folder`."""
+    """Starts an HDFS, or joins the one of another process that shares `folder`."""
     with locked(folder / "hdfs.lock"):
-        hdfs, line = _joined(folder / "hdfs.json") or _started(folder)
+        hdfs, connection = _join(folder / "hdfs.json") or _start(folder)
     try:
         yield hdfs
     finally:
-        line.close()
+        connection.close()
 
 
-def _joined(news: Path) -> tuple[Hdfs, Line] | None:
+def _join(address: Path) -> tuple[Hdfs, ProgramConnection] | None:
     try:
-        line = _line(json.loads(news.read_text())["keeper"])
+        connection = _connect(json.loads(address.read_text())["keeper"])
     except (FileNotFoundError, ConnectionError):  # nobody has started one, or all its users are gone
         return None
     try:
-        return Hdfs(**line.told()), line
-    except ProgramError:  # the last of them has just gone
-        line.close()
+        return Hdfs(**connection.receive()), connection
+    except ProgramError:  # its last user has just gone
+        connection.close()
         return None
 
 
-def _started(folder: Path) -> tuple[Hdfs, Line]:
-    installed()
+def _start(folder: Path) -> tuple[Hdfs, ProgramConnection]:
+    install()
     work = Path(tempfile.mkdtemp(prefix="hdfs-", dir=folder))
     process = Process("tests.servers.keeper", work / "keeper.log")
-    news = process.ask(str(work))
-    if isinstance(news, str):
+    address = process.ask(str(work))
+    if isinstance(address, str):
         process.close()
-        raise RuntimeError(news)
-    hdfs = Hdfs(**news)
+        raise RuntimeError(address)
+    hdfs = Hdfs(**address)
     (folder / "hdfs.json").write_text(json.dumps(asdict(hdfs)))
     return hdfs, process
 
 
-def _line(port: int) -> Line:
-    return Line(socket.create_connection(("127.0.0.1", port), timeout=None))
+def _connect(port: int) -> ProgramConnection:
+    return ProgramConnection(socket.create_connection(("127.0.0.1", port), timeout=None))

@@ -1,6 +1,6 @@
-"""The keeper of one HDFS: starts it, kills and starts DataNodes when asked, ends it when its last user is gone.
+"""The keeper of one HDFS: it starts the servers, kills and restarts DataNodes, and ends with its last user.
 
-A user is a connection. The kernel closes those of a process that dies in whatever way, so nothing outlives the tests.
+A user is a connection. The kernel closes the connections of a dead process, so no server outlives the tests.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from .hadoop import JAVA_OPTIONS, installed, java_home
+from .hadoop import JAVA_OPTIONS, install, java_home
 
-DATANODES = 2
+DATANODE_COUNT = 2
 HEAP = "-Xmx128m"
-LONG = 90.0
+START_SECONDS = 90.0
 """Seconds for a start; a busy machine needs some 20."""
 SERVER = "org.apache.hadoop.hdfs.server"
 
 
-class Hdfs:
+class HdfsServers:
     """The servers, and their files below one folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.hadoop = installed()
+        self.hadoop = install()
         self.java = java_home()
         self.port = self.http = 0
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -45,19 +45,19 @@ class Hdfs:
             except RuntimeError as error:
                 if last or "BindException" not in str(error):
                     raise
-                self.end()  # somebody else has taken a port meanwhile
+                self.end()  # another process has taken a port
 
     def _start(self) -> None:
         self.port, self.http = _free_ports(2)
         self._configure()
         self._launch("format", "namenode.NameNode", "-format", "-force", "-nonInteractive").wait()
         if self.processes.pop("format").returncode:
-            raise RuntimeError(f"HDFS cannot be formatted\n{self._said()}")
+            raise RuntimeError(f"HDFS cannot be formatted\n{self._log_text()}")
         self._launch("namenode", "namenode.NameNode")
-        for number in range(DATANODES):
+        for number in range(DATANODE_COUNT):
             self._launch(f"datanode{number}", "datanode.DataNode")
-        self._until(
-            lambda: len(self._live()) == DATANODES and self._jmx("FSNamesystemState")["FSState"] == "Operational"
+        self._wait_until(
+            lambda: len(self._live()) == DATANODE_COUNT and self._jmx("FSNamesystemState")["FSState"] == "Operational"
         )
 
     def kill_datanode(self, number: int) -> None:
@@ -66,13 +66,13 @@ class Hdfs:
         process.wait()
 
     def start_datanode(self, number: int) -> None:
-        """Returns when the NameNode knows the new process: by its new port, for it may still believe in the old one."""
+        """Returns when the NameNode knows the new process by its port; it may still list the old one."""
         before = self._live()
         self._launch(f"datanode{number}", "datanode.DataNode")
-        self._until(lambda: self._live() - before)
+        self._wait_until(lambda: self._live() - before)
 
     def end(self) -> None:
-        """Nothing of it is wanted any more, so nothing is asked of it."""
+        """Kills all servers, whose data nobody needs any longer."""
         for process in self.processes.values():
             process.kill()
         for process in self.processes.values():
@@ -82,7 +82,7 @@ class Hdfs:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a client needs before Java starts in its process."""
+        """The variables that a client needs before Java starts in its process."""
         return {
             "JAVA_HOME": str(self.java),
             "CLASSPATH": self._class_path(),
@@ -93,7 +93,7 @@ class Hdfs:
         }
 
     def _class_path(self, *first: Path) -> str:
-        # One by one: libhdfs expands no wild cards.
+        # libhdfs expands no wild cards.
         return ":".join(map(str, (*first, self.folder / "conf", *sorted((self.hadoop / "jars").iterdir()))))
 
     def _launch(self, name: str, program: str, *arguments: str) -> subprocess.Popen[bytes]:
@@ -105,12 +105,12 @@ class Hdfs:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                preexec_fn=_die_with_parent,  # this process may be killed as well
+                preexec_fn=_die_with_parent,  # the keeper may be killed too
             )
         return process
 
     def _configure(self) -> None:
-        for folder in ("data", "conf/webapps/hdfs", "conf/webapps/datanode"):  # the archives hold no web pages
+        for folder in ("data", "conf/webapps/hdfs", "conf/webapps/datanode"):  # the archives have no web pages
             (self.folder / folder).mkdir(parents=True, exist_ok=True)
         data = f"file://{self.folder}/data"
         self._write("core-site.xml", {
@@ -119,25 +119,25 @@ class Hdfs:
             "ipc.client.connect.max.retries": 3,
         })  # fmt: skip
         common = {
-            "dfs.replication": DATANODES,
+            "dfs.replication": DATANODE_COUNT,
             "dfs.permissions.enabled": "false",
             "dfs.namenode.fs-limits.min-block-size": 2**16,
             "dfs.namenode.name.dir": f"{data}/name",
             "dfs.namenode.http-address": f"127.0.0.1:{self.http}",
             "dfs.namenode.safemode.extension": 0,
             "dfs.namenode.datanode.registration.ip-hostname-check": "false",
-            # A dead DataNode counts as dead after 2 rechecks and 10 heartbeats.
+            # A DataNode counts as dead after 2 rechecks and 10 heartbeats.
             "dfs.namenode.heartbeat.recheck-interval": 1000,
             "dfs.heartbeat.interval": 1,
             "dfs.datanode.hostname": "127.0.0.1",
             "dfs.datanode.address": "127.0.0.1:0",
             "dfs.datanode.http.address": "127.0.0.1:0",
             "dfs.datanode.ipc.address": "127.0.0.1:0",
-            # With two DataNodes there is none to take the place of a dead one.
+            # With two DataNodes, none can replace a dead one.
             "dfs.client.block.write.replace-datanode-on-failure.policy": "NEVER",
         }
         self._write("hdfs-site.xml", common)
-        for number in range(DATANODES):
+        for number in range(DATANODE_COUNT):
             own = {"dfs.datanode.data.dir": f"{data}/datanode{number}"}
             self._write(f"datanode{number}/hdfs-site.xml", common | own)
         (self.folder / "conf/log4j.properties").write_text(
@@ -154,27 +154,27 @@ class Hdfs:
         lines = (f"<property><name>{name}</name><value>{value}</value></property>" for name, value in settings.items())
         file.write_text("\n".join(["<configuration>", *lines, "</configuration>"]))
 
-    def _until(self, fact: Callable[[], object]) -> None:
-        def come() -> bool:
-            if dead := [name for name, process in self.processes.items() if process.poll() is not None]:
-                raise RuntimeError(f"HDFS does not start; ended: {dead}\n{self._said()}")
+    def _wait_until(self, fact: Callable[[], object]) -> None:
+        def is_reached() -> bool:
+            if ended := [name for name, process in self.processes.items() if process.poll() is not None]:
+                raise RuntimeError(f"HDFS does not start; ended: {ended}\n{self._log_text()}")
             try:
                 return bool(fact())
-            except (OSError, IndexError):  # the NameNode does not answer, or has not got that far
+            except (OSError, IndexError):  # the NameNode does not answer yet, or has no such bean yet
                 return False
 
-        deadline = time.monotonic() + LONG
-        while not come():
+        deadline = time.monotonic() + START_SECONDS
+        while not is_reached():
             if time.monotonic() > deadline:
-                raise RuntimeError(f"HDFS does not start within {LONG:.0f} s\n{self._said()}")
-            time.sleep(0.02)  # a NameNode tells nobody how far it is: it has to be asked
+                raise RuntimeError(f"HDFS does not start within {START_SECONDS:.0f} s\n{self._log_text()}")
+            time.sleep(0.02)  # a NameNode sends no event when it is ready
 
-    def _said(self) -> str:
+    def _log_text(self) -> str:
         logs = sorted(self.folder.glob("*.log"))
         return "\n".join(f"--- {log.name}\n{log.read_text(errors='replace')[-2000:]}" for log in logs)
 
     def _live(self) -> set[str]:
-        """The addresses of the DataNodes that the NameNode takes for alive."""
+        """The addresses of the DataNodes that the NameNode lists as alive."""
         nodes = json.loads(self._jmx("NameNodeInfo")["LiveNodes"])
         return {node["xferaddr"] for node in nodes.values()}
 
@@ -190,9 +190,9 @@ def _no_proxy() -> urllib.request.OpenerDirector:
 
 def _free_ports(count: int) -> list[int]:
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
+    ports = [server.getsockname()[1] for server in sockets]
+    for server in sockets:
+        server.close()
     return ports
 
 
@@ -200,22 +200,22 @@ def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
-def _keep(hdfs: Hdfs, first: Connection, listener: socket.socket) -> Connection:
-    """Serves the users until the last one is gone; returns its connection, which that one wants to see closed last."""
-    news = {"port": hdfs.port, "keeper": listener.getsockname()[1], "environment": hdfs.environment}
+def _keep(hdfs: HdfsServers, first: Connection, listener: socket.socket) -> Connection:
+    """Serves the users until the last one is gone; returns its connection, which must be closed last."""
+    address = {"port": hdfs.port, "keeper": listener.getsockname()[1], "environment": hdfs.environment}
     users = [first]
-    first.send(news)
+    first.send(address)
     while True:
         for ready in wait([listener, *users]):
             if ready is listener:
                 users.append(Connection(listener.accept()[0].detach()))
-                with suppress(ConnectionError):  # one that has died is heard of below
-                    users[-1].send(news)
+                with suppress(ConnectionError):  # the loop removes a user that has died
+                    users[-1].send(address)
                 continue
             assert isinstance(ready, Connection)
             try:
-                order, number = ready.recv()
-                getattr(hdfs, order)(number)
+                command, number = ready.recv()
+                getattr(hdfs, command)(number)
                 ready.send(None)
             except (EOFError, ConnectionError):
                 users.remove(ready)
@@ -227,7 +227,7 @@ def _keep(hdfs: Hdfs, first: Connection, listener: socket.socket) -> Connection:
 
 
 def main(owner: Connection) -> None:
-    hdfs = Hdfs(Path(owner.recv()[0]))
+    hdfs = HdfsServers(Path(owner.recv()[0]))
     last = owner
     try:
         with socket.create_server(("127.0.0.1", 0)) as listener:

@@ -1,4 +1,4 @@
-"""Processes beside the tests: nobody's children, and gone when their owner is."""
+"""Processes beside the tests: they are no children of the tests, and end with their owner."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 TESTS = str(Path(__file__).parents[1])
-LONG = 120.0
+MAX_SECONDS = 120.0
 """Seconds after which an answer counts as missing."""
 
-# The fork makes it nobody's child: tests of workers count the children of the process they run in. `tests` is named
-# outright, lest some installed package of that name be found.
+# The fork detaches the process from the tests: tests of workers count the children of their process. The code sets the
+# module `tests` itself, because an installed package may have that name.
 _START = """\
 import os, sys, types
 os.fork() and os._exit(0)
@@ -30,24 +30,24 @@ run({module!r}, int(sys.argv[1]))
 """
 
 
-class Line:
-    """A connection with a program; while it is open, the program runs."""
+class ProgramConnection:
+    """A connection to a program, which runs as long as the connection is open."""
 
     def __init__(self, ours: socket.socket) -> None:
         self._socket = ours
         self._connection = Connection(os.dup(ours.fileno()))
 
-    def ask(self, *question: object, timeout: float = LONG) -> Any:
-        """The answer to a question.
+    def ask(self, *question: object, timeout: float = MAX_SECONDS) -> Any:
+        """Sends a question, and returns the answer.
 
         Raises:
-            ProgramError: the program has died, or says nothing for `timeout` seconds.
+            ProgramError: the program has ended, or does not answer for `timeout` seconds.
         """
         self._connection.send(question)
-        return self.told(timeout)
+        return self.receive(timeout)
 
-    def told(self, timeout: float = LONG) -> Any:
-        """What the program says next."""
+    def receive(self, timeout: float = MAX_SECONDS) -> Any:
+        """Returns the next message of the program."""
         try:
             if not self._connection.poll(timeout):
                 raise ProgramError(f"no answer within {timeout:.0f} s")
@@ -56,10 +56,10 @@ class Line:
             raise ProgramError("a program has ended by itself") from None
 
     def close(self) -> None:
-        """Says that there is no more to come, and waits until the program has closed its end."""
+        """Tells the program to end, and waits until it has closed its end of the connection."""
         try:
             self._socket.shutdown(socket.SHUT_WR)
-            self._socket.settimeout(LONG)
+            self._socket.settimeout(MAX_SECONDS)
             while self._socket.recv(2**16):
                 pass
         except TimeoutError:
@@ -75,15 +75,15 @@ class ProgramError(RuntimeError):
     """A program does not answer."""
 
 
-class Process(Line):
-    """A module of this folder, running as a program.
+class Process(ProgramConnection):
+    """A module of this folder that runs as a program.
 
-    Its `main` is called with the other end of the connection, and ends when that says that there is no more to come:
-    when `close` was called, or this process has died in whatever way. Ctrl-C does not reach it.
+    The program calls the module's `main` with the other end of the connection. `main` returns when the connection ends:
+    after `close`, or when this process has ended, for whatever reason. Ctrl-C does not reach the program.
 
     Args:
         module: such as "tests.servers.s3".
-        log: a file for what it prints.
+        log: the file for its output.
         environment: its environment variables.
     """
 
@@ -104,18 +104,18 @@ class Process(Line):
                 start_new_session=True,
             )
         super().__init__(ours)
-        self.pid = self.told()
+        self.pid = self.receive()
 
-    def told(self, timeout: float = LONG) -> Any:
+    def receive(self, timeout: float = MAX_SECONDS) -> Any:
         try:
-            return super().told(timeout)
+            return super().receive(timeout)
         except ProgramError as error:
             printed = self._log.read_text(errors="replace")[-5000:]
             raise ProgramError(f"{error}; it printed:\n{printed}") from None
 
 
-def await_end(pid: int, seconds: float = LONG) -> None:
-    """Waits until a process has ended, whosever child it is."""
+def await_end(pid: int, seconds: float = MAX_SECONDS) -> None:
+    """Waits until a process has ended, which need not be a child."""
     try:
         end = os.pidfd_open(pid)
     except ProcessLookupError:  # it is gone
@@ -128,7 +128,7 @@ def await_end(pid: int, seconds: float = LONG) -> None:
 
 
 def run(module: str, descriptor: int) -> None:
-    """In the program: calls `main` of a module with the connection to the owner."""
+    """Runs in the program: calls `main` of a module with the connection to the owner."""
     os.set_inheritable(descriptor, False)
     owner = Connection(descriptor)
     owner.send(os.getpid())
@@ -139,4 +139,4 @@ def run(module: str, descriptor: int) -> None:
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(0)  # closes the connection: then all else has ended
+        os._exit(0)  # closes the connection last, when everything else has ended

@@ -1,4 +1,4 @@
-"""An HTTP proxy that makes trouble, between a client and a server of the tests."""
+"""An HTTP proxy between a client and a server of the tests, which makes faults."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from typing import Any, Literal, NamedTuple
 
 
 class Request(NamedTuple):
-    """What a client asks for.
+    """A request of a client.
 
     Attributes:
         target: path and query.
-        bytes: the `Range` header, such as "bytes=0-99"; empty for all.
-        turn: how often just this was asked for before.
+        bytes: the `Range` header, such as "bytes=0-99"; empty for the whole body.
+        turn: how often the same request was made before.
     """
 
     method: str
@@ -32,15 +32,15 @@ class Request(NamedTuple):
 
 @dataclass(frozen=True)
 class Fault:
-    """Trouble with some requests.
+    """A fault of some requests.
 
     Attributes:
-        kind: "busy" is an answer of status 503; the others let `after` bytes of the body through, then "cut" closes the
-            connection, "reset" does so with a TCP reset, "stall" sends nothing more until the client gives up.
-        share: of the requests; which ones depends on the request, its turn and `seed`, so not on timing.
-        turns: only requests that were made fewer times than this before; with 1, a client that tries again succeeds.
-        method: only these requests; None for all.
-        part: only targets that hold this.
+        kind: "busy" answers with status 503. The others pass on `after` bytes of the body; then "cut" closes the
+            connection, "reset" closes it with a TCP reset, and "stall" sends nothing until the client gives up.
+        share: of the requests that fail. The request, its turn and `seed` decide which, so timing does not matter.
+        turns: only requests that were made fewer times than this before; with 1, the second attempt succeeds.
+        method: only requests with this method; None for all.
+        part: only targets that contain this.
     """
 
     kind: Literal["busy", "cut", "reset", "stall"]
@@ -56,22 +56,22 @@ class Fault:
             return False
         if self.turns is not None and request.turn >= self.turns:
             return False
-        drawn = hashlib.blake2b(repr((self.seed, *request)).encode(), digest_size=8).digest()
-        return int.from_bytes(drawn, "big") < self.share * 2**64
+        digest = hashlib.blake2b(repr((self.seed, *request)).encode(), digest_size=8).digest()
+        return int.from_bytes(digest, "big") < self.share * 2**64
 
 
 class Proxy:
-    """Passes requests on to a server, but for its `faults`; they may be changed at any time.
+    """Passes requests on to a server, except for its `faults`, which may change at any time.
 
     Args:
         upstream: host and port of the server.
-        faults: the first that strikes counts.
+        faults: the first one that strikes counts.
         latency: seconds before each answer.
-        before: called with each request before it is passed on, in a thread: to replace what is being read, say.
+        before: a thread calls it with each request before the proxy passes it on, for example to replace an object.
 
     Attributes:
-        endpoint: its own host and port.
-        counts: "requests", "GET" and so on, "connections", "bytes" of bodies to the client, and faults by their kind.
+        endpoint: host and port of the proxy.
+        counts: "requests", "GET" and so on, "connections", "bytes" of bodies to the client, and faults by kind.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Proxy:
         self._loop.close()
 
     async def _end(self) -> None:
-        """Hangs up on everybody, and waits until all have noticed."""
+        """Closes all connections, and waits for their tasks."""
         self._loop.remove_reader(self._socket)
         self._socket.close()
         self._ends = True
@@ -121,7 +121,7 @@ class Proxy:
         await self._loop.shutdown_default_executor()
 
     def _accept(self) -> None:
-        """Takes a client. By hand, as an `asyncio.Server` that closes forgets the sockets it has just accepted."""
+        """Accepts a client. An `asyncio.Server` would forget the sockets that it accepts while it closes."""
         with suppress(BlockingIOError, ConnectionAbortedError):
             client, _ = self._socket.accept()
             task = self._loop.create_task(self._client(client))
@@ -130,16 +130,16 @@ class Proxy:
 
     async def _client(self, client: socket.socket) -> None:
         self.counts["connections"] += 1
-        # Neither side's hanging up is news; a server that closes early shows in what the client gets.
+        # Either side may close its connection; the client notices if the server closes too early.
         with suppress(ConnectionError, asyncio.IncompleteReadError):
-            async with self._connected(sock=client) as (reader, writer):
+            async with self._connect(sock=client) as (reader, writer):
                 while await self._exchange(reader, writer):
                     pass
 
     @asynccontextmanager
-    async def _connected(self, **way: Any) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    async def _connect(self, **options: Any) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
         """An `asyncio.open_connection` that is closed at the end."""
-        reader, writer = await asyncio.open_connection(**way)
+        reader, writer = await asyncio.open_connection(**options)
         self._open.add(writer)
         if self._ends:
             writer.transport.abort()
@@ -152,14 +152,14 @@ class Proxy:
             self._open.remove(writer)
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Passes one request on and its answer back; whether another one may follow."""
+        """Passes on one request and its answer; returns whether another one may follow."""
         head = await reader.readuntil(b"\r\n\r\n")
         method, target, _ = head.split(b"\r\n", 1)[0].decode().split(" ", 2)
         key = method, target, _header(head, "range")
         request = Request(*key, self._turns[key])
         self._turns[key] += 1
         self.counts.update(("requests", method))
-        if _header(head, "expect"):  # else the client waits for the server's word before it sends the body
+        if _header(head, "expect"):  # the client waits for this answer before it sends the body
             writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             head = _without(head, "expect")
         body = await _body(reader, head)
@@ -170,16 +170,16 @@ class Proxy:
             self.counts["busy"] += 1
             writer.write(b"HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\n\r\n")
             return True
-        async with self._connected(host=self._host, port=self._port) as (server, to_server):
+        async with self._connect(host=self._host, port=self._port) as (server, to_server):
             to_server.write(_without(head, "connection")[:-2] + b"Connection: close\r\n\r\n" + body)
             answer = await server.readuntil(b"\r\n\r\n")
             length = 0 if method == "HEAD" else int(_header(answer, "content-length") or -1)
             if answer.split(b" ", 2)[1] in (b"204", b"304"):
                 length = 0
-            # Without a length the body goes on to the end of the connection.
+            # Without a length, the body ends with the connection.
             writer.write(_without(answer, "connection") if length >= 0 else answer)
             struck = await self._pass_on(server, writer, length, fault)
-        if struck == "reset":  # which is what closing at once, whatever is unsent, does
+        if struck == "reset":  # closing without waiting for unsent data sends a reset
             writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             writer.transport.abort()
         elif struck == "stall":
@@ -189,18 +189,18 @@ class Proxy:
     async def _pass_on(
         self, server: asyncio.StreamReader, writer: asyncio.StreamWriter, length: int, fault: Fault | None
     ) -> str:
-        """Passes a body on, to its end or to where the fault strikes; returns the kind of that."""
+        """Passes on a body up to its end or to the fault; returns the kind of the fault."""
         passed = 0
         while passed != length:
-            wanted = 2**18 if length < 0 else min(2**18, length - passed)
+            size = 2**18 if length < 0 else min(2**18, length - passed)
             if fault is not None:
-                wanted = min(wanted, fault.after - passed)
-                if not wanted:
+                size = min(size, fault.after - passed)
+                if not size:
                     self.counts[fault.kind] += 1
                     return fault.kind
-            data = await server.read(wanted)
+            data = await server.read(size)
             if not data and length >= 0:
-                raise ConnectionResetError  # the server cuts it itself
+                raise ConnectionResetError  # the server itself has closed too early
             if not data:
                 break
             passed += len(data)
@@ -211,7 +211,7 @@ class Proxy:
 
 
 async def _body(reader: asyncio.StreamReader, head: bytes) -> bytes:
-    """The body of a request as it comes, in chunks where it does."""
+    """Reads the body of a request, with the heads of its chunks if it has any."""
     if not _header(head, "transfer-encoding"):
         return await reader.readexactly(int(_header(head, "content-length") or 0))
     parts = []
@@ -221,7 +221,7 @@ async def _body(reader: asyncio.StreamReader, head: bytes) -> bytes:
         size = int(parts[-1].partition(b";")[0], 16)
         if size:
             parts.append(await reader.readexactly(size + 2))
-    while parts[-1] != b"\r\n":  # what follows the last chunk
+    while parts[-1] != b"\r\n":  # trailers behind the last chunk
         parts.append(await reader.readuntil(b"\r\n"))
     return b"".join(parts)
 

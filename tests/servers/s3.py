@@ -1,4 +1,4 @@
-"""A real S3 server, moto, in a process of its own."""
+"""A real S3 server (moto) in a process of its own."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ if TYPE_CHECKING:
 
     from pyarrow.fs import S3FileSystem
 
-ACCOUNT = "123456789012"  # moto's only one
+ACCOUNT = "123456789012"  # the only account of moto
 KEY, SECRET, REGION = "testing", "testing", "us-east-1"
 
 
 @dataclass(frozen=True)
 class S3:
-    """A server that is there.
+    """A running server.
 
-    moto takes any signature for good, so nothing about wrong credentials can be tested with it.
+    moto accepts every signature, so wrong credentials cannot be tested with it.
     """
 
     endpoint: str
     process: Process
 
     @classmethod
-    def started(cls, log: Path) -> S3:
+    def start(cls, log: Path) -> S3:
         process = Process("tests.servers.s3", log)
         return cls(f"127.0.0.1:{process.ask('port')}", process)
 
     @property
     def environment(self) -> dict[str, str]:
-        """What lets a client find this server by plain `s3://` URLs, and nothing else."""
+        """Variables with which plain `s3://` URLs lead to this server, and to no other."""
         return {
             "AWS_ENDPOINT_URL": f"http://{self.endpoint}",
             "AWS_ACCESS_KEY_ID": KEY,
@@ -50,7 +50,7 @@ class S3:
         }
 
     def filesystem(self, endpoint: str | None = None, **options: object) -> S3FileSystem:
-        """A client; `endpoint` may be a proxy's."""
+        """A client; `endpoint` may be that of a proxy."""
         from pyarrow.fs import S3FileSystem
 
         return S3FileSystem(
@@ -63,9 +63,9 @@ class S3:
         )
 
     def put(self, bucket: str, objects: Mapping[str, bytes]) -> None:
-        """Puts objects into a bucket, which is made if it is not there.
+        """Puts objects into a bucket, and creates the bucket if there is none.
 
-        Not through HTTP: moto takes no more than a few dozen uploads a second.
+        It does not use HTTP, because moto accepts only a few dozen uploads per second.
         """
         self.process.ask("put", bucket, dict(objects))
 

@@ -1,4 +1,4 @@
-"""The servers of the tests end with their users, however those end."""
+"""The servers of the tests end with their users, for whatever reason those end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ with shared_hdfs(Path({folder!r})) as hdfs:
     sys.stdin.read()
 """
 S3_PID = """
-server = S3.started(Path({folder!r}, "log"))
+server = S3.start(Path({folder!r}, "log"))
 print(server.process.pid, flush=True)
 sys.stdin.read()
 """
@@ -40,29 +40,29 @@ def user(body: str, folder: Path) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stdout=pipe, text=True, start_new_session=True)
 
 
-def said(process: subprocess.Popen[str]) -> str:
+def read_line(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     line = process.stdout.readline().strip()
-    assert line, "it has died"
+    assert line, "the process has ended"
     return line
 
 
-def killed(process: subprocess.Popen[str], how: signal.Signals = signal.SIGKILL) -> None:
+def kill(process: subprocess.Popen[str], how: signal.Signals = signal.SIGKILL) -> None:
     process.send_signal(how)
     process.communicate(timeout=60)
 
 
-def naming(text: str) -> list[int]:
-    """The Java processes in whose command lines `text` occurs."""
-    found = []
+def java_processes(text: str) -> list[int]:
+    """The Java processes whose command lines contain `text`."""
+    pids = []
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             line = file.read_bytes().decode(errors="replace")
         except (FileNotFoundError, ProcessLookupError):
             continue
         if text in line and "-Xmx" in line:
-            found.append(int(file.parent.name))
-    return found
+            pids.append(int(file.parent.name))
+    return pids
 
 
 def parent(pid: int) -> int:
@@ -73,16 +73,16 @@ def parent(pid: int) -> int:
 def test_an_hdfs_is_shared_and_ends_with_its_last_user(tmp_path: Path) -> None:
     users = [user(HDFS, tmp_path) for _ in range(3)]
     try:
-        assert len({said(one) for one in users}) == 1
-        assert len(naming(str(tmp_path))) == 3
-        killed(users[0])
-        killed(users[1], signal.SIGINT)
-        servers = naming(str(tmp_path))
+        assert len({read_line(one) for one in users}) == 1
+        assert len(java_processes(str(tmp_path))) == 3
+        kill(users[0])
+        kill(users[1], signal.SIGINT)
+        servers = java_processes(str(tmp_path))
         assert len(servers) == 3
         (keeper,) = {parent(pid) for pid in servers}
-        killed(users[2])
+        kill(users[2])
         await_end(keeper)
-        assert not naming(str(tmp_path))
+        assert not java_processes(str(tmp_path))
         (data,) = tmp_path.glob("hdfs-*")
         assert not (data / "data").exists()
     finally:
@@ -92,14 +92,14 @@ def test_an_hdfs_is_shared_and_ends_with_its_last_user(tmp_path: Path) -> None:
 
 def test_a_server_ends_with_a_killed_owner(tmp_path: Path) -> None:
     owner = user(S3_PID, tmp_path)
-    pid = int(said(owner))
+    pid = int(read_line(owner))
     os.kill(pid, 0)
-    killed(owner)
+    kill(owner)
     await_end(pid)
 
 
-def test_a_server_that_dies_says_so(tmp_path: Path) -> None:
-    server = S3.started(tmp_path / "log")
+def test_a_dead_server_is_an_error(tmp_path: Path) -> None:
+    server = S3.start(tmp_path / "log")
     os.kill(server.process.pid, signal.SIGKILL)
     with pytest.raises((ProgramError, ConnectionError)):
         server.put("data", {})

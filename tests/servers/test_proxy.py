@@ -1,4 +1,4 @@
-"""The proxy makes just the trouble that it is asked for."""
+"""The proxy makes exactly the faults that a test asks for."""
 
 from __future__ import annotations
 
@@ -46,41 +46,41 @@ def upstream() -> Iterator[str]:
         thread.join()
 
 
-def connected(proxy: Proxy) -> closing[http.client.HTTPConnection]:
+def connect(proxy: Proxy) -> closing[http.client.HTTPConnection]:
     return closing(http.client.HTTPConnection(proxy.endpoint, timeout=30))
 
 
-def asked(connection: http.client.HTTPConnection, key: str = "a", method: str = "GET") -> tuple[int, bytes]:
+def request(connection: http.client.HTTPConnection, key: str = "a", method: str = "GET") -> tuple[int, bytes]:
     connection.request(method, f"/{key}")
     answer = connection.getresponse()
     return answer.status, answer.read()
 
 
-def test_nobody_is_forgotten_at_its_end(upstream: str) -> None:
-    """Sockets that have only just come, too; what is not closed is a warning, and so an error."""
+def test_the_proxy_closes_all_connections_at_its_end(upstream: str) -> None:
+    """An open socket would be a warning, and so an error; this includes sockets that have just connected."""
     for _ in range(20):
         with Proxy(upstream) as proxy:
             host, _, port = proxy.endpoint.partition(":")
             clients = [socket.create_connection((host, int(port)), timeout=30) for _ in range(3)]
         for client in clients:
-            with client, suppress(ConnectionResetError):  # which is the answer to one that nobody has taken yet
+            with client, suppress(ConnectionResetError):  # for a client that was not accepted yet
                 assert client.recv(1) == b""
 
 
 def test_passes_on_and_counts(upstream: str) -> None:
-    with Proxy(upstream) as proxy, connected(proxy) as connection:
-        assert asked(connection) == (200, BODY)
-        assert asked(connection, "b") == (200, b"b")
-        assert asked(connection, method="HEAD") == (200, b"")
-        assert asked(connection, "none")[0] == 404
+    with Proxy(upstream) as proxy, connect(proxy) as connection:
+        assert request(connection) == (200, BODY)
+        assert request(connection, "b") == (200, b"b")
+        assert request(connection, method="HEAD") == (200, b"")
+        assert request(connection, "none")[0] == 404
     assert (proxy.counts["requests"], proxy.counts["GET"], proxy.counts["HEAD"]) == (4, 3, 1)
     assert proxy.counts["connections"] == 1 and proxy.counts["bytes"] == len(BODY) + 1
 
 
 def test_busy_for_some_turns(upstream: str) -> None:
-    with Proxy(upstream, Fault("busy", turns=2, part="/a")) as proxy, connected(proxy) as connection:
-        assert [asked(connection)[0] for _ in range(4)] == [503, 503, 200, 200]
-        assert asked(connection, "b")[0] == 200
+    with Proxy(upstream, Fault("busy", turns=2, part="/a")) as proxy, connect(proxy) as connection:
+        assert [request(connection)[0] for _ in range(4)] == [503, 503, 200, 200]
+        assert request(connection, "b")[0] == 200
         assert proxy.counts["busy"] == 2
 
 
@@ -94,21 +94,21 @@ def test_a_share_is_the_same_each_time() -> None:
 
 def test_cut(upstream: str) -> None:
     with Proxy(upstream, Fault("cut", after=1000, turns=1)) as proxy:
-        with connected(proxy) as connection, pytest.raises(http.client.IncompleteRead) as error:
-            asked(connection)
+        with connect(proxy) as connection, pytest.raises(http.client.IncompleteRead) as error:
+            request(connection)
         assert error.value.partial == BODY[:1000]
-        with connected(proxy) as connection:
-            assert asked(connection) == (200, BODY)
+        with connect(proxy) as connection:
+            assert request(connection) == (200, BODY)
         assert proxy.counts["cut"] == 1
 
 
 def test_reset(upstream: str) -> None:
-    with Proxy(upstream, Fault("reset")) as proxy, connected(proxy) as connection, pytest.raises(ConnectionError):
-        asked(connection)
+    with Proxy(upstream, Fault("reset")) as proxy, connect(proxy) as connection, pytest.raises(ConnectionError):
+        request(connection)
 
 
 def test_stall(upstream: str) -> None:
-    with Proxy(upstream, Fault("stall", after=1000)) as proxy, connected(proxy) as connection:
+    with Proxy(upstream, Fault("stall", after=1000)) as proxy, connect(proxy) as connection:
         connection.request("GET", "/a")
         answer = connection.getresponse()
         assert answer.read(1000) == BODY[:1000]
@@ -123,5 +123,5 @@ def test_an_object_is_replaced_between_two_requests(upstream: str) -> None:
         if request.turn == 1:
             Handler.objects = {"/a": b"other"}
 
-    with Proxy(upstream, before=replace) as proxy, connected(proxy) as connection:
-        assert [asked(connection)[1] for _ in range(2)] == [BODY, b"other"]
+    with Proxy(upstream, before=replace) as proxy, connect(proxy) as connection:
+        assert [request(connection)[1] for _ in range(2)] == [BODY, b"other"]

@@ -11,6 +11,7 @@ import torch
 from torch.utils.data import Dataset, IterableDataset, TensorDataset, get_worker_info
 
 import feedpipe as fp
+from feedpipe.core.context import Context
 from feedpipe.errors import ArgumentTypeError, RowError, StateError
 from feedpipe.sources.from_dataset import FromStream, _keeps_state
 from feedpipe.testing import check_operator
@@ -160,7 +161,7 @@ def test_a_failure_is_not_passed_over_by_its_own_state() -> None:
                 yield i
 
     stage = fp.from_dataset(Broken())._stage()
-    context = fp.context.Context()
+    context = Context()
     blocks = stage.blocks(fp.cursor.START, context)
     ends = [next(blocks).end, next(blocks).end]
     assert ends[-1].position == 3

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 
 import feedpipe as fp
+from feedpipe.core.context import Context
 from feedpipe.core.rows import Rows
 from feedpipe.errors import ArgumentTypeError, DataError, SourceError
 from feedpipe.testing import check_operator
@@ -130,7 +131,7 @@ def test_any_rows_from_many_chunks(chunk: int, dtype: str) -> None:
     pipe = fp.from_table(pa.concat_tables(tables))
     indices = np.random.default_rng(0).integers(0, 1000, 300)
     for places in (indices, indices[:3], np.arange(400, 800), range(5, 900, 7), range(990, 10, -9), range(60, 70)):
-        rows = pipe._stage().rows(places, fp.context.Context())
+        rows = pipe._stage().rows(places, Context())
         assert isinstance(rows, Rows)
         chosen = np.asarray(places)
         assert [row["v"] for row in rows] == values[chosen].tolist()

@@ -126,7 +126,7 @@ def test_a_file_that_vanished_or_changed(root):
 def test_roots_that_are_none(root, tmp_path):
     with pytest.raises(MissingError, match="none is not there"):
         len(fp.read_images(tmp_path / "none"))
-    with pytest.raises(SourceError, match=r"1\.png is no folder; for files and globs there is `read_bytes`"):
+    with pytest.raises(SourceError, match=r"1\.png is no folder; `read_bytes` reads files and globs"):
         len(fp.read_images(root / "b" / "1.png"))
     with pytest.raises(SourceError, match="is no folder"):
         len(fp.read_images(root / "*"))

@@ -163,7 +163,7 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "a later version": (b"\x93NUMPY\x09\0" + WHOLE[8:], "npy"),
     "objects": (encoded(np.array([1, "a", None], object)), "holds Python objects, which would have to be unpickled"),
     "fields": (encoded(FIELDS), "holds rows of fields.*; save an array for each field"),
-    "dates": (encoded(np.array(["2024-01-01"], "M8[D]")), r"has dtype datetime64\[D\].*of dates save the numbers"),
+    "dates": (encoded(np.array(["2024-01-01"], "M8[D]")), r"has dtype datetime64\[D\].*save dates as numbers"),
     "one item": (encoded(np.float64(3)), "must have an axis, for the rows, but holds a single item"),
 }
 

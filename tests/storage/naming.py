@@ -1,4 +1,4 @@
-"""The ways to name files, which find the same ones on every storage."""
+"""The ways to name files, which must select the same files on every storage."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ FILES = {
 
 @dataclass(frozen=True)
 class Place:
-    """Where `FILES` lie.
+    """A folder with `FILES`.
 
     Attributes:
-        root: a path or URL of the folder.
-        after: what a URL ends with.
+        root: the path or URL of the folder.
+        after: the options at the end of a URL.
         options: of each source, such as `filesystem=`.
     """
 
@@ -42,7 +42,7 @@ class Place:
 
     @staticmethod
     def local(folder: Path) -> Place:
-        """The files, written to the local disk."""
+        """Writes the files to the local disk."""
         for name, data in FILES.items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -50,7 +50,7 @@ class Place:
         return Place(str(folder))
 
     def selections(self) -> list[dict[str, Any]]:
-        """Arguments for a source: the ways to name files."""
+        """Arguments for a source, one for each way to name files."""
         root, after = self.root, self.after
         return [
             {"paths": f"{root}/a.txt{after}"},
@@ -63,7 +63,7 @@ class Place:
 
 
 def check_names(here: Place, there: Place) -> None:
-    """However files are named: the same paths below the root, the same rows, each file readable by itself."""
+    """Checks that each way to name files gives the same paths below the root and the same rows, and opens each file."""
     for local, other in zip(here.selections(), there.selections(), strict=True):
         paths = list(fp.list_files(**other, **there.options))
         assert [path.removeprefix(there.root).removesuffix(there.after) for path in paths] == [
@@ -78,10 +78,10 @@ def check_names(here: Place, there: Place) -> None:
 
 
 def check_workers(here: Place, there: Place) -> None:
-    """Two processes, each with a file system that it has opened itself, resume as well."""
+    """Checks that two worker processes, each with a file system of its own, resume."""
     (local, other) = (place.selections()[3] | place.options for place in (here, there))
     rows = list(fp.Loader(fp.read_lines(**local), shards=2))
     with fp.Loader(fp.read_lines(**other), workers=2, shards=2) as loader:
-        begun = list(itertools.islice(loader, 1234))
+        first_rows = list(itertools.islice(loader, 1234))
         loader.load_state_dict(loader.state_dict())
-        assert begun + list(loader) == rows
+        assert first_rows + list(loader) == rows

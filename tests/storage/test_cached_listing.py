@@ -1,4 +1,4 @@
-"""Listings that a manifest keeps."""
+"""Listings that are kept in a manifest."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_manifest_says_what_it_is(here: Path) -> None:
     assert files[0] == {"path": f"{here}/data/a.txt", "bytes": 5}
 
 
-def test_a_state_knows_files_and_not_who_listed_them(here: Path) -> None:
+def test_the_identity_does_not_depend_on_the_manifest(here: Path) -> None:
     without = identity(fp.list_files("data"))
     assert identity(fp.list_files("data", manifest="m.jsonl")) == without
     assert identity(fp.list_files("data", manifest="m.jsonl")) == without
@@ -75,7 +75,7 @@ def test_a_manifest_of_another_call(here: Path, paths: Any, options: dict[str, A
     assert "test_cached_listing.py" in str(error.value)
 
 
-def test_the_same_call_from_elsewhere(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_call_from_another_folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = list(fp.list_files("data/", manifest="m.jsonl"))
     assert list(fp.list_files(here / "data", manifest="m.jsonl")) == first
     (here / "other").mkdir()
@@ -103,13 +103,13 @@ def test_on_another_file_system() -> None:
         memory.rm("/known", recursive=True)
 
 
-def test_a_failed_listing_makes_no_manifest(here: Path) -> None:
+def test_a_failed_listing_writes_no_manifest(here: Path) -> None:
     with pytest.raises(SourceError, match="none is not there"):
         len(fp.list_files("none", manifest="m.jsonl"))
     assert not (here / "m.jsonl").exists()
 
 
-def test_a_damaged_manifest_is_not_made_again(here: Path) -> None:
+def test_a_damaged_manifest_is_not_replaced(here: Path) -> None:
     (here / "m.jsonl").write_text("{")
     with pytest.raises(DataError, match=r"m\.jsonl is no manifest(.|\n)*test_cached_listing\.py"):
         len(fp.list_files("data", manifest="m.jsonl"))
@@ -139,9 +139,8 @@ def test_digests_of_many_files_agree(here: Path, monkeypatch: pytest.MonkeyPatch
 def test_the_manifest_of_a_writer_that_wrote_nothing(here: Path) -> None:
     manifest = "out/_manifest.jsonl"
     (here / "out").mkdir()
-    write_manifest(
-        Manifest("write_parquet", manifest_schema().empty_table()), manifest
-    )  # as versions before this one did
+    # Earlier versions wrote such manifests.
+    write_manifest(Manifest("write_parquet", manifest_schema().empty_table()), manifest)
     with pytest.raises(SourceError, match=r"names no file: `write_parquet` wrote no row"):
         len(fp.list_files("out", manifest=manifest))
 
@@ -158,7 +157,7 @@ READERS = ("read_arrow", "read_bytes", "read_csv", "read_jsonl", "read_lines", "
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_every_reader_of_files_takes_one(here: Path, reader: str) -> None:
+def test_every_reader_of_files_takes_a_manifest(here: Path, reader: str) -> None:
     pipe: fp.Pipe[Any] = getattr(fp, reader)("data", pattern="*.txt", manifest=here / "m.jsonl")
     source = next(node for node in walk(pipe) if not node.inputs)
     assert source.op.call() == f"list_files('data', pattern='*.txt', manifest={str(here / 'm.jsonl')!r})"

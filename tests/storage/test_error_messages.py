@@ -1,3 +1,5 @@
+"""Messages for storage errors, and which errors are transient."""
+
 from __future__ import annotations
 
 import errno
@@ -19,7 +21,7 @@ class AnswerError(OSError):
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "message"),
     [
         (OSError(f"{HEAD} UNKNOWN (HTTP status 503) during HeadObject operation: No response body."), "status 503"),
         (OSError(f"{GET} UNKNOWN (HTTP status 500) during GetObject operation: "), "busy or fails (status 500)"),
@@ -48,13 +50,13 @@ class AnswerError(OSError):
         (AnswerError(429), "answers with status 429"),
     ],
 )
-def test_what_may_pass(error: OSError, said: str) -> None:
+def test_transient_errors(error: OSError, message: str) -> None:
     assert is_transient(error)
-    assert said in describe(error)
+    assert message in describe(error)
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "message"),
     [
         (OSError(f"{HEAD} ACCESS_DENIED during HeadObject operation: No response body."), "AWS_ACCESS_KEY_ID"),
         (OSError(f"{GET} SIGNATURE_DOES_NOT_MATCH during GetObject operation: The ..."), "the secret key is wrong"),
@@ -87,9 +89,9 @@ def test_what_may_pass(error: OSError, said: str) -> None:
         (AnswerError(418), "status 418"),
     ],
 )
-def test_what_does_not(error: OSError, said: str) -> None:
+def test_permanent_errors(error: OSError, message: str) -> None:
     assert not is_transient(error)
-    assert said in describe(error)
+    assert message in describe(error)
     assert "\n" not in describe(error) and len(describe(error)) < 250
 
 
@@ -111,7 +113,7 @@ def test_hdfs_without_class_path(monkeypatch: pytest.MonkeyPatch) -> None:
         ("/data/a:b@c", "/data/a:b@c"),
     ],
 )
-def test_masked(text: str, shown: str) -> None:
+def test_passwords_are_redacted(text: str, shown: str) -> None:
     assert redacted(text) == shown
     assert redacted(shown) == shown
     assert describe(OSError(text)) == shown

@@ -1,4 +1,4 @@
-"""Trouble on the way to a real S3 server, and what is said of it; every reader meets it in `tests/readers`."""
+"""Faults on the way to a real S3 server, and their errors; `tests/readers` tests them with every reader."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LINES = "".join(f"{row}\n" for row in range(ROWS)).encode()
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """pyarrow's client makes its own; files of some hundred KiB take some requests."""
+    """Retries without a pause, though pyarrow's client pauses itself; files of some hundred KiB take some requests."""
     monkeypatch.setattr(retry, "_policy", retry.RetryPolicy(sleep=lambda seconds, cancellation: None))
     monkeypatch.setattr(remote, "FIRST_REQUEST_BYTES", 2**12)
     monkeypatch.setattr(remote, "MAX_REQUEST_BYTES", 2**15)
@@ -41,7 +41,7 @@ def server(s3: S3) -> S3:
 
 
 def client(server: S3, proxy: Proxy) -> fs.S3FileSystem:
-    """Without attempts of its own, so that all are ours."""
+    """A client that does not retry itself, so that feedpipe makes all attempts."""
     return server.filesystem(proxy.endpoint, retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=1))
 
 
@@ -61,7 +61,7 @@ def proxy(server: S3) -> Iterator[Proxy]:
     ],
     ids=lambda fault: fault.kind,
 )
-def test_trouble_that_passes(server: S3, proxy: Proxy, fault: Fault, caplog: pytest.LogCaptureFixture) -> None:
+def test_transient_faults(server: S3, proxy: Proxy, fault: Fault, caplog: pytest.LogCaptureFixture) -> None:
     proxy.faults = [fault]
     rows = list(fp.read_lines("faults/text", filesystem=client(server, proxy)))
     assert rows == 3 * [str(row) for row in range(ROWS)]
@@ -73,8 +73,8 @@ def test_trouble_that_passes(server: S3, proxy: Proxy, fault: Fault, caplog: pyt
     assert [record.levelno for record in caplog.records if record.name == "feedpipe"][:1] == [logging.WARNING]
 
 
-def test_trouble_that_does_not(server: S3, proxy: Proxy) -> None:
-    """It begins in the midst of the second file."""
+def test_a_permanent_fault(server: S3, proxy: Proxy) -> None:
+    """It begins within the second file."""
     run = iter(fp.read_lines("faults/text", filesystem=client(server, proxy)))
     rows = [next(run)]
     proxy.faults = [Fault("cut", after=10, part="b.txt", turns=None)]

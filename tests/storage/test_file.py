@@ -1,3 +1,5 @@
+"""`File`: opening, compression, sizes and errors."""
+
 from __future__ import annotations
 
 import bz2
@@ -23,7 +25,7 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def test_opens_anew_each_time(path: Path) -> None:
+def test_each_open_makes_a_new_stream(path: Path) -> None:
     file = fp.File(str(path))
     for _ in range(2):
         with file.open() as stream:
@@ -80,12 +82,12 @@ def test_files_of_several_members(tmp_path: Path) -> None:
         assert fp.File(str(tmp_path / name)).open().read() == b"one\ntwo\n"
 
 
-def test_a_compression_that_there_is_not() -> None:
+def test_an_unknown_compression() -> None:
     with pytest.raises(ArgumentError, match="`compression` must be one of 'infer', None, 'gzip'"):
         fp.File("a").open(compression="zip")
 
 
-def test_what_is_missing(tmp_path: Path) -> None:
+def test_a_missing_file(tmp_path: Path) -> None:
     file = fp.File(str(tmp_path / "none.txt"))
     for look in (file.open, file.size):
         with pytest.raises(SourceError, match=r"none\.txt is not there: it has vanished since it was listed") as error:

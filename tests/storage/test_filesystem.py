@@ -1,3 +1,5 @@
+"""Paths and URLs, and the file systems that they lead to."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -68,14 +70,14 @@ def test_an_explicit_file_system(tmp_path: Path) -> None:
     assert local.filesystem.open_input_file(local.path).read() == b"hello"
 
 
-def test_urls_that_nothing_reads() -> None:
+def test_urls_that_cannot_be_read() -> None:
     with pytest.raises(SourceError, match="nothing here reads URLs such as 'nosuch://host'"):
         locate("nosuch://host/a")
     with pytest.raises(SourceError, match="names the host 'elsewhere'"):
         locate("file://elsewhere/a")
 
 
-def test_what_a_filesystem_may_be() -> None:
+def test_check_filesystem() -> None:
     check_filesystem(None)
     check_filesystem(fs.LocalFileSystem())
     check_filesystem(fsspec.filesystem("memory"))
@@ -100,10 +102,10 @@ def test_missing_is_a_file_not_found_error() -> None:
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
-def test_a_file_in_memory_has_a_place_for_each_who_reads_it(wrapped: bool) -> None:
-    # fsspec itself hands out one object, with one place in it, to all.
+def test_each_open_file_in_memory_has_a_position_of_its_own(wrapped: bool) -> None:
+    # fsspec itself gives every caller the same object, with one position.
     memory = fsspec.filesystem("memory")
     memory.pipe("/shared/a.txt", b"".join(b"%08d\n" % i for i in range(60_000)))
     within = fsspec.filesystem("dir", fs=memory, path="/shared") if wrapped else None
     lines = fp.read_lines("a.txt" if wrapped else "memory://shared/a.txt", filesystem=within)
-    assert all(one == other for one, other in lines.zip(lines.map(str)))
+    assert all(line == again for line, again in lines.zip(lines.map(str)))

@@ -1,4 +1,4 @@
-"""Reading from a real HDFS: as from the local disk, page after page, and when a DataNode dies."""
+"""Reading from a real HDFS: as from the local disk, in listings of many pages, and while a DataNode dies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.hdfs
 
 @contextmanager
 def attempts(most: int) -> Iterator[None]:
-    """Without pauses; in the process of the client, where the body of a test runs."""
+    """Retries without pauses in the client process, where the body of a test runs."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(retry, "_policy", retry.RetryPolicy(max_attempts=most, sleep=lambda seconds, cancellation: None))
         yield
@@ -42,7 +42,7 @@ def folder(hdfs: Hdfs, hdfs_client: Client, request: pytest.FixtureRequest, work
 
 
 def place(hdfs: Hdfs, folder: str, how: str) -> Place:
-    """The same files, and the ways to tell where the server is."""
+    """The same files, and the ways to name the server."""
     if how == "url":
         return Place(hdfs.url + folder)
     if how == "options":
@@ -90,7 +90,7 @@ def test_a_folder_is_no_file(hdfs: Hdfs, folder: str) -> None:
 
 
 def test_a_server_that_is_not_there() -> None:
-    """Its client says that everything is missing; a failed look is none."""
+    """The client says that every file is missing, but this must not be a `MissingError`."""
     looks: list[Any] = [
         lambda: list(fp.read_csv("hdfs://127.0.0.1:1/a.csv")),
         lambda: list(fp.read_csv("hdfs://127.0.0.1:1/*.csv")),
@@ -131,8 +131,8 @@ def test_all_datanodes_die(hdfs: Hdfs) -> None:
     for number in (0, 1):
         hdfs.kill_datanode(number)
     try:
-        said = r"/deaths/a.txt cannot be read after byte \d+: HDFS does not answer"
-        with attempts(1), pytest.raises(SourceError, match=said):  # its client makes some of its own, with long pauses
+        message = r"/deaths/a.txt cannot be read after byte \d+: HDFS does not answer"
+        with attempts(1), pytest.raises(SourceError, match=message):  # the client retries too, with long pauses
             for row in rows:
                 read.append(row)
     finally:

@@ -1,4 +1,4 @@
-"""What paths, folders and globs stand for; each on a local and on another file system."""
+"""The files that paths, folders and globs stand for, on a local, another local and a remote file system."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ TREE = [
 ]  # fmt: skip
 
 
-class Far(DirFileSystem):  # type: ignore[misc]
-    """A folder of this machine, as a file system that nobody knows, and so takes for one that is far away."""
+class UnknownFileSystem(DirFileSystem):  # type: ignore[misc]
+    """A folder of this machine as a file system of an unknown type, which therefore counts as remote."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(str(root), fsspec.filesystem("file"), skip_instance_cache=True)
 
 
-@pytest.fixture(params=["local", "other", "far"])
+@pytest.fixture(params=["local", "other", "remote"])
 def tree(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """A tree of files in the current folder, and the arguments with which it is read."""
+    """Makes a tree of files in the current folder; returns the arguments with which it is read."""
     monkeypatch.chdir(tmp_path)
     for name in TREE:
         path = tmp_path / "data" / name
@@ -41,8 +41,8 @@ def tree(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
         path.write_text(name)
     if request.param == "local":
         return {}
-    if request.param == "far":
-        return {"filesystem": Far(tmp_path)}
+    if request.param == "remote":
+        return {"filesystem": UnknownFileSystem(tmp_path)}
     return {"filesystem": fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())}
 
 
@@ -82,12 +82,12 @@ def names(paths: Any, **options: Any) -> list[str]:
         (["data/zub", "data/sub"], {}, ["zub/h.csv", "sub/d.csv"]),
     ],
 )
-def test_what_paths_stand_for(tree: dict[str, Any], paths: Any, options: dict[str, Any], expected: list[str]) -> None:
+def test_the_files_of_paths(tree: dict[str, Any], paths: Any, options: dict[str, Any], expected: list[str]) -> None:
     assert names(paths, **options, **tree) == [f"data/{name}" for name in expected]
 
 
 @pytest.mark.parametrize(
-    ("paths", "options", "said"),
+    ("paths", "options", "message"),
     [
         ("none", {}, "none is not there: no file or folder has that name"),
         (["data/a.csv", "data/none.csv"], {}, "data/none.csv is not there"),
@@ -97,8 +97,8 @@ def test_what_paths_stand_for(tree: dict[str, Any], paths: Any, options: dict[st
         ("data/*/*.jpg", {}, r"data/\*/\*.jpg stands for no file; there are 8 others"),
     ],
 )
-def test_what_stands_for_nothing(tree: dict[str, Any], paths: Any, options: dict[str, Any], said: str) -> None:
-    with pytest.raises(SourceError, match=said):
+def test_paths_without_files(tree: dict[str, Any], paths: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(SourceError, match=message):
         names(paths, **options, **tree)
 
 
@@ -173,27 +173,31 @@ def test_names_that_are_not_utf8(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def four_folders(tmp_path: Path) -> Far:
+def four_folders(tmp_path: Path) -> UnknownFileSystem:
     for name in "abcd":
         (tmp_path / "data" / name).mkdir(parents=True)
         (tmp_path / "data" / name / "x").write_text(name)
-    return Far(tmp_path)
+    return UnknownFileSystem(tmp_path)
 
 
-def test_folders_far_away_are_listed_some_at_a_time(four_folders: Far, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remote_folders_are_listed_at_the_same_time(
+    four_folders: UnknownFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
     both = threading.Barrier(2)
     find = four_folders.find
 
     def waiting(path: str, **options: Any) -> Any:
         if path.rstrip("/") != "data":
-            both.wait(timeout=60)  # until another folder is asked for too
+            both.wait(timeout=60)  # until another folder is listed too
         return find(path, **options)
 
     monkeypatch.setattr(four_folders, "find", waiting)
     assert names("data", recursive=True, filesystem=four_folders) == [f"data/{name}/x" for name in "abcd"]
 
 
-def test_a_folder_that_cannot_be_listed_is_not_empty(four_folders: Far, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_listed_is_not_empty(
+    four_folders: UnknownFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
     find = four_folders.find
 
     def failing(path: str, **options: Any) -> Any:
@@ -206,7 +210,7 @@ def test_a_folder_that_cannot_be_listed_is_not_empty(four_folders: Far, monkeypa
         names("data", recursive=True, filesystem=four_folders)
 
 
-def test_many_files_are_held_as_columns(tmp_path: Path) -> None:
+def test_many_files_are_columns(tmp_path: Path) -> None:
     for i in range(300):
         (tmp_path / f"{i:04d}.tar").touch()
     listing = Selection(str(tmp_path)).listing()

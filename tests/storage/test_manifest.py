@@ -1,4 +1,4 @@
-"""Manifests: what is written is read, and what is damaged is no shorter list."""
+"""Manifests: they are read as they were written, and a damaged one is an error."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ FILES = [
 ]
 
 
-def made(files: list[dict[str, Any]] = FILES, by: str = "list_files", **details: Any) -> Manifest:
+def manifest(files: list[dict[str, Any]] = FILES, by: str = "list_files", **details: Any) -> Manifest:
     return Manifest(by, pa.Table.from_pylist(files, manifest_schema()), details)
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_a_manifest_is_read_as_it_was_written(tmp_path: Path) -> None:
     path = str(tmp_path / "m.jsonl")
-    write_manifest(made(digest="x"), path)
+    write_manifest(manifest(digest="x"), path)
     read = read_manifest(path)
     assert read.files.to_pylist() == FILES
     assert (read.made_by, read.details) == ("list_files", {"digest": "x"})
@@ -39,14 +39,14 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 
 def test_without_files(tmp_path: Path) -> None:
     path = str(tmp_path / "m.jsonl")
-    write_manifest(made([]), path)
+    write_manifest(manifest([]), path)
     assert len(read_manifest(path).files) == 0
     assert read_manifest(path).paths(path).to_pylist() == []
 
 
 def test_paths(tmp_path: Path) -> None:
     files = [{"path": "a.tar"}, {"path": "b.tar"}]
-    listing, written = made(files), made(files, "write_tar")
+    listing, written = manifest(files), manifest(files, "write_tar")
     assert listing.paths("s3://b/x/m.jsonl").to_pylist() == ["a.tar", "b.tar"]
     assert written.paths("m.jsonl").to_pylist() == ["a.tar", "b.tar"]
     assert written.paths("x/m.jsonl").to_pylist() == ["x/a.tar", "x/b.tar"]
@@ -68,7 +68,7 @@ HEAD = '{"format": "feedpipe manifest", "version": 1, "made_by": "list_files", "
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "is no manifest: its first line must be a JSON object whose `format` is 'feedpipe manifest'"),
         ("id,x\n1,2\n", "is no manifest"),
@@ -87,26 +87,24 @@ HEAD = '{"format": "feedpipe manifest", "version": 1, "made_by": "list_files", "
         (HEAD + '{"bytes": 1}\n', "is damaged: each line must have a `path`"),
     ],
 )
-def test_what_is_no_manifest(tmp_path: Path, text: str, said: str) -> None:
+def test_damaged_manifests_and_other_files(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "m.jsonl").write_text(text)
     with pytest.raises(DataError, match="m.jsonl") as error:
         read_manifest(str(tmp_path / "m.jsonl"))
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
-def test_what_is_not_there(tmp_path: Path) -> None:
+def test_missing_files_and_folders(tmp_path: Path) -> None:
     with pytest.raises(MissingError, match="m.jsonl is not there"):
         read_manifest(str(tmp_path / "m.jsonl"))
     with pytest.raises(SourceError, match="none/m.jsonl cannot be written: No such file or directory"):
-        write_manifest(made(), str(tmp_path / "none" / "m.jsonl"))
+        write_manifest(manifest(), str(tmp_path / "none" / "m.jsonl"))
 
 
 @given(st.data())
-def test_damage_is_an_error_or_changes_what_is_said(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
+def test_damage_is_an_error_or_changes_values(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     path = tmp_path_factory.mktemp("damage") / "m.jsonl"
-    write_manifest(made(), str(path))
+    write_manifest(manifest(), str(path))
     whole = bytearray(path.read_bytes())
     if data.draw(st.booleans()):
         del whole[data.draw(st.integers(0, len(whole) - 2)) :]

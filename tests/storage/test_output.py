@@ -1,4 +1,4 @@
-"""Files that are written: whole, or not there."""
+"""Files that are written: complete, or not there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from feedpipe.errors import SourceError
 from feedpipe.storage.output import Output, folder_of, join_path, open_output
 
 
-def test_a_file_is_there_when_it_is_whole(tmp_path: Path) -> None:
+def test_a_file_appears_when_it_is_complete(tmp_path: Path) -> None:
     path = str(tmp_path / "a.txt")
     with open_output(path) as stream:
         stream.write(b"one")
@@ -59,7 +59,7 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writer: An
     assert os.listdir(tmp_path) == []
 
 
-def test_what_cannot_be_opened(tmp_path: Path) -> None:
+def test_a_missing_folder(tmp_path: Path) -> None:
     path = str(tmp_path / "none" / "a.txt")
     with pytest.raises(SourceError, match="none/a.txt cannot be written: No such file or directory"), open_output(path):
         pass

@@ -1,4 +1,4 @@
-"""Files that lie elsewhere, read by ranges: the bytes are right, the requests few, and nothing stays behind."""
+"""Remote files that are read in ranges: the bytes are right, the requests few, and everything is closed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from feedpipe.errors import DataError, MissingError, SourceError
 from feedpipe.storage import remote, retry, tasks
 from feedpipe.storage.remote import REQUESTS_AHEAD, RemoteFile, RemoteRanges, RemoteStream
 
-from .elsewhere import Elsewhere
+from .remote_store import RemoteStore
 
 DATA = random.Random(1).randbytes(3_000_000)
 
@@ -41,19 +41,19 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def budget_is_given_back() -> Iterator[None]:
+def budget_is_released() -> Iterator[None]:
     budget = tasks.budget
     yield
     until(lambda: budget.acquire(tasks.BUDGET_BYTES, needed=False))
     budget.release(tasks.BUDGET_BYTES)
 
 
-def file_of(place: Elsewhere, name: str = "a") -> RemoteFile:
+def file_of(place: RemoteStore, name: str = "a") -> RemoteFile:
     return RemoteFile(name, lambda: place.filesystem.open_input_file(name))
 
 
 def until(fact: Callable[[], bool]) -> None:
-    """The threads of fetches end by themselves, when all that was asked of them is done."""
+    """Waits for the fetch threads, which end when their queue is empty, and checks the fact."""
     for thread in threading.enumerate():
         if thread.name == "feedpipe-fetch":
             thread.join(30)
@@ -75,7 +75,7 @@ def test_law_it_reads_as_a_file_in_memory(steps, part, size: int) -> None:
         patch.setattr(remote, "FIRST_REQUEST_BYTES", 2**10)
         patch.setattr(remote, "MAX_REQUEST_BYTES", 2**13)
         patch.setattr(retry, "_policy", retry.RetryPolicy(sleep=lambda seconds, cancellation: None))
-        raw = RemoteStream(file_of(Elsewhere({"a": data})), part and range(*part))
+        raw = RemoteStream(file_of(RemoteStore({"a": data})), part and range(*part))
         with io.BufferedReader(raw, 4096) as ours, io.BytesIO(data) as theirs:
             for step in steps:
                 if isinstance(step, int):
@@ -89,29 +89,29 @@ def test_law_it_reads_as_a_file_in_memory(steps, part, size: int) -> None:
 
 
 def test_requests_grow_and_are_made_ahead(small: None) -> None:
-    place = Elsewhere({"a": DATA[:100_000]})
+    place = RemoteStore({"a": DATA[:100_000]})
     stream = RemoteStream(file_of(place))
     assert stream.read(10) == DATA[:10]
-    assert place.requests == [("a", 0, 1024)]  # who looks at the head gets no more
+    assert place.requests == [("a", 0, 1024)]  # a reader of the head fetches no more
     stream.read(2000)
     until(lambda: len(place.requests) == 2 + REQUESTS_AHEAD)
     assert sorted(place.requests)[1:4] == [("a", 1024, 5120), ("a", 5120, 13312), ("a", 13312, 21504)]
     assert stream.read() == DATA[2010:100_000]
-    asked = sorted(place.requests)
-    assert [begin for _, begin, _ in asked] == [0, *(end for _, _, end in asked[:-1])]  # each byte once
+    requests = sorted(place.requests)
+    assert [begin for _, begin, _ in requests] == [0, *(end for _, _, end in requests[:-1])]  # each byte once
     stream.close()
 
 
 def test_a_large_read_is_one_request(small: None) -> None:
-    place = Elsewhere({"a": DATA})
+    place = RemoteStore({"a": DATA})
     with RemoteStream(file_of(place)) as stream:
         stream.seek(50_000)
         assert stream.read(8000) == DATA[50_000:58_000]
         assert place.requests == [("a", 50_000, 58_000)]
 
 
-def test_nothing_is_fetched_ahead_of_the_part_that_is_wanted(small: None) -> None:
-    place = Elsewhere({"a": DATA})
+def test_nothing_is_fetched_behind_the_part(small: None) -> None:
+    place = RemoteStore({"a": DATA})
     with RemoteStream(file_of(place), range(20_000, 40_000)) as stream:
         until(lambda: place.requests == [("a", 20_000, 28_192)])
         assert stream.read(100) == DATA[:100]  # a header, say
@@ -123,9 +123,9 @@ def test_nothing_is_fetched_ahead_of_the_part_that_is_wanted(small: None) -> Non
         assert sum(end - begin for _, begin, end in place.requests) <= 20_000 + 2 * 1024
 
 
-def test_the_budget_bounds_what_is_ahead(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_budget_limits_early_fetches(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "budget", tasks.Budget(10_000))
-    place = Elsewhere({"a": DATA[:100_000], "b": DATA[:100_000]})
+    place = RemoteStore({"a": DATA[:100_000], "b": DATA[:100_000]})
     streams = [RemoteStream(file_of(place, name)) for name in "ab"]
     for stream in streams:
         assert stream.read(2000) == DATA[:2000]
@@ -135,8 +135,8 @@ def test_the_budget_bounds_what_is_ahead(small: None, monkeypatch: pytest.Monkey
         stream.close()
 
 
-def test_closing_leaves_nothing(small: None) -> None:
-    place = Elsewhere({"a": DATA})
+def test_closing_closes_all_files(small: None) -> None:
+    place = RemoteStore({"a": DATA})
     stream = RemoteStream(file_of(place))
     stream.read(5000)
     stream.close()
@@ -162,7 +162,7 @@ def test_law_of_ranges(parts, reads) -> None:
         patch.setattr(remote, "MAX_REQUEST_BYTES", 2**12)
         patch.setattr(remote, "MAX_GAP_BYTES", 2**8)
         ranges = RemoteRanges(
-            file_of(Elsewhere({"a": DATA[:50_000]})), [(a, min(b, 50_000)) for a, b in parts if a < min(b, 50_000)]
+            file_of(RemoteStore({"a": DATA[:50_000]})), [(a, min(b, 50_000)) for a, b in parts if a < min(b, 50_000)]
         )
         ranges.fetch(needed=True)
         assert ranges.size() == 50_000
@@ -173,21 +173,21 @@ def test_law_of_ranges(parts, reads) -> None:
 
 
 def test_ranges_are_joined_and_cut(small: None) -> None:
-    place = Elsewhere({"a": DATA})
+    place = RemoteStore({"a": DATA})
     ranges = RemoteRanges(file_of(place), [(50_000, 60_000), (0, 1000), (1100, 2000), (5000, 5001)])
     ranges.fetch(needed=True)
-    wanted = [("a", 0, 2000), ("a", 5000, 5001), ("a", 50_000, 58_192), ("a", 58_192, 60_000)]
-    until(lambda: sorted(place.requests) == wanted)
+    expected = [("a", 0, 2000), ("a", 5000, 5001), ("a", 50_000, 58_192), ("a", 58_192, 60_000)]
+    until(lambda: sorted(place.requests) == expected)
     ranges.seek(0)
     assert ranges.read(2000).obj is not None and bytes(ranges.read(0)) == b""
     ranges.close()
 
 
-# What goes wrong
+# Errors
 
 
-def test_cut_bodies_are_asked_for_again(small: None) -> None:
-    place = Elsewhere({"a": DATA[:50_000]})
+def test_cut_bodies_are_requested_again(small: None) -> None:
+    place = RemoteStore({"a": DATA[:50_000]})
     turns: dict[int, itertools.count[int]] = {}
 
     def cut(path: str, begin: int, end: int) -> bytes | None:
@@ -201,7 +201,7 @@ def test_cut_bodies_are_asked_for_again(small: None) -> None:
 
 
 def test_an_error_names_the_byte_and_comes_after_the_bytes_before(small: None) -> None:
-    place = Elsewhere({"a": DATA[:50_000]})
+    place = RemoteStore({"a": DATA[:50_000]})
 
     def reset(path: str, begin: int, end: int) -> None:
         if begin <= 30_000 < end:
@@ -221,16 +221,16 @@ def test_an_error_names_the_byte_and_comes_after_the_bytes_before(small: None) -
 
 
 def test_a_file_that_is_replaced(small: None) -> None:
-    place = Elsewhere({"a": DATA[:50_000]})
+    place = RemoteStore({"a": DATA[:50_000]})
     with RemoteStream(file_of(place)) as stream:
         stream.read(3000)
         place.files["a"] = DATA[:40_000]
         with pytest.raises(SourceError, match="a has changed while it was read"):
-            stream.read()  # asked at the end
+            stream.read()  # it is looked up at the end
 
 
 def test_a_file_of_one_request_is_not_looked_up_again() -> None:
-    place = Elsewhere({"a": DATA[:1000]})
+    place = RemoteStore({"a": DATA[:1000]})
     with RemoteStream(file_of(place)) as stream:
         assert stream.read() == DATA[:1000]
         opened = place.open
@@ -238,7 +238,7 @@ def test_a_file_of_one_request_is_not_looked_up_again() -> None:
 
 
 def test_a_file_that_has_changed_since_it_was_listed(tmp_path: Path) -> None:
-    place = Elsewhere({"a": b"12345"})
+    place = RemoteStore({"a": b"12345"})
     (tmp_path / "a").write_bytes(b"12345")
     for file in (fp.File("a", filesystem=place.filesystem, listed=4), fp.File(str(tmp_path / "a"), listed=4)):
         with pytest.raises(SourceError, match="has changed since it was listed: it had 4 bytes then, and has 5"):
@@ -248,7 +248,7 @@ def test_a_file_that_has_changed_since_it_was_listed(tmp_path: Path) -> None:
     assert place.open == 0
 
 
-# The whole of it: a file system as a user writes one
+# A file system as a user writes one
 
 
 def lines(name: str, count: int) -> bytes:
@@ -258,14 +258,14 @@ def lines(name: str, count: int) -> bytes:
 def test_a_file_system_of_the_user(small: None) -> None:
     files = {f"data/{name}.txt": lines(name, 3000) for name in "abcdefgh"}
     files["data/z.txt.gz"] = gzip.compress(lines("z", 3000))
-    place = Elsewhere(files)
+    place = RemoteStore(files)
     rows = list(fp.read_lines("data/*", filesystem=place.filesystem))
     assert rows == [f"{name} {number}" for name in "abcdefghz" for number in range(3000)]
     until(lambda: place.open == 0)
 
 
 def test_files_are_opened_ahead_and_closed_with_the_run(small: None) -> None:
-    place = Elsewhere({f"data/{number:02}.txt": lines("x", 1000) for number in range(30)})
+    place = RemoteStore({f"data/{number:02}.txt": lines("x", 1000) for number in range(30)})
     run = iter(fp.read_lines("data", filesystem=place.filesystem))
     next(run)
     until(lambda: len({path for path, _, _ in place.requests}) >= 5)
@@ -274,7 +274,7 @@ def test_files_are_opened_ahead_and_closed_with_the_run(small: None) -> None:
 
 
 def test_an_error_of_a_file_comes_after_the_rows_of_those_before() -> None:
-    place = Elsewhere({f"data/{number}.txt": lines(str(number), 10) for number in range(6)})
+    place = RemoteStore({f"data/{number}.txt": lines(str(number), 10) for number in range(6)})
     del place.files["data/3.txt"]
     paths = fp.from_sequence([f"data/{number}.txt" for number in range(6)])
     pipe = paths.open_files(filesystem=place.filesystem).parse_lines()
@@ -286,7 +286,7 @@ def test_an_error_of_a_file_comes_after_the_rows_of_those_before() -> None:
 
 
 def test_a_network_that_fails_is_no_damaged_file(small: None) -> None:
-    place = Elsewhere({"a.txt.gz": gzip.compress(DATA[:60_000].hex().encode())})
+    place = RemoteStore({"a.txt.gz": gzip.compress(DATA[:60_000].hex().encode())})
 
     def reset(path: str, begin: int, end: int) -> None:
         if begin > 20_000:
@@ -298,11 +298,11 @@ def test_a_network_that_fails_is_no_damaged_file(small: None) -> None:
     assert not isinstance(error.value, DataError)
 
 
-def test_row_groups_are_fetched_at_once_and_only_what_is_wanted() -> None:
+def test_the_columns_of_a_row_group_are_fetched_at_once_and_no_others() -> None:
     sink = io.BytesIO()
     table = pa.table({name: pa.array(range(100_000)) for name in "abcdefgh"})
     parquet.write_table(table, sink, row_group_size=25_000, compression="none", use_dictionary=False)
-    place = Elsewhere({"a.parquet": sink.getvalue()})
+    place = RemoteStore({"a.parquet": sink.getvalue()})
     pipe = fp.read_parquet("a.parquet", filesystem=place.filesystem, columns=["a", "e"])
     assert [row["e"] for row in pipe] == list(range(100_000))
     footers = [request for request in place.requests if request[2] == len(sink.getvalue())]
@@ -312,13 +312,13 @@ def test_row_groups_are_fetched_at_once_and_only_what_is_wanted() -> None:
     until(lambda: place.open == 0)
 
 
-def test_large_row_groups_are_read_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_row_groups_are_read_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     from feedpipe.formats.parquet import file as parquet_file
 
     monkeypatch.setattr(parquet_file, "MAX_FETCH_BYTES", 2**16)
     sink = io.BytesIO()
     table = pa.table({name: pa.array(range(200_000)) for name in "ab"})
     parquet.write_table(table, sink, compression="none", use_dictionary=False)
-    place = Elsewhere({"a.parquet": sink.getvalue()})
+    place = RemoteStore({"a.parquet": sink.getvalue()})
     assert [row["b"] for row in fp.read_parquet("a.parquet", filesystem=place.filesystem)] == list(range(200_000))
     until(lambda: place.open == 0)

@@ -1,3 +1,5 @@
+"""Retries: when, how often, and after which pauses."""
+
 from __future__ import annotations
 
 import logging
@@ -11,7 +13,7 @@ from feedpipe.storage.retry import RetryPolicy
 
 
 class Time:
-    """A clock that only pauses move, and those calls that say how long they take."""
+    """A clock that moves only during pauses and the calls that move it."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -66,7 +68,7 @@ def test_time_is_bounded() -> None:
         time.policy(max_attempts=100).run(failing(*9 * [RESET], took=took), "a")
 
 
-def test_what_does_not_pass_is_raised_at_once() -> None:
+def test_a_permanent_error_is_raised_at_once() -> None:
     time = Time()
     missing = FileNotFoundError("gone")
     with pytest.raises(FileNotFoundError) as error:
@@ -75,7 +77,7 @@ def test_what_does_not_pass_is_raised_at_once() -> None:
     assert time.pauses == [0.1]
 
 
-def test_the_first_of_a_host_is_logged_and_then_ever_fewer(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_first_retry_of_a_host_is_logged_then_the_10th_and_the_100th(caplog: pytest.LogCaptureFixture) -> None:
     policy = Time().policy(max_attempts=1000, max_seconds=1e9)
     policy.run(failing(*3 * [RESET]), "s3://key:secret@one/a")
     policy.run(failing(RESET), "s3://two/a")
@@ -89,12 +91,12 @@ def test_the_first_of_a_host_is_logged_and_then_ever_fewer(caplog: pytest.LogCap
     assert policy.counts == {"s3://***@one": 123, "s3://two": 1}
 
 
-def test_pauses_are_drawn() -> None:
+def test_pauses_are_random() -> None:
     draws = {round(RetryPolicy().draw(), 6) for _ in range(20)}
     assert len(draws) > 10 and all(0 <= draw < 1 for draw in draws)
 
 
-def test_who_needs_nothing_any_longer_ends_the_pause() -> None:
+def test_a_cancellation_ends_the_pause() -> None:
     cancellation: SimpleQueue[None] = SimpleQueue()
     cancellation.put(None)
     calls = []
@@ -114,8 +116,8 @@ def test_who_needs_nothing_any_longer_ends_the_pause() -> None:
         cancellation.put(None)
         raise RESET
 
-    policy = RetryPolicy(draw=lambda: 0.0)  # the real pause, of no length
+    policy = RetryPolicy(draw=lambda: 0.0)  # the real pause, with length 0
     with pytest.raises(OSError, match="2 attempts"):
         policy.run(end, "a", cancellation)
     assert calls == [0, 0, 1]
-    assert not cancellation.empty()  # for others who share it
+    assert not cancellation.empty()  # other calls share it

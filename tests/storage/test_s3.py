@@ -1,4 +1,4 @@
-"""Reading from a real S3 server: as from the local disk, page after page, and with trouble on the way."""
+"""Reading from a real S3 server: as from the local disk, in listings of many pages, and with errors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Place:
 
 @pytest.fixture(params=["environment", "options", "filesystem"])
 def there(request: pytest.FixtureRequest, s3: S3, monkeypatch: pytest.MonkeyPatch) -> Place:
-    """The same files in a bucket, and the ways to tell where the server is."""
+    """The same files in a bucket, and the ways to name the server."""
     s3.put(BUCKET, {f"tree/{name}": data for name, data in FILES.items()})
     if request.param == "environment":
         return Place(f"s3://{BUCKET}/tree")
@@ -61,9 +61,9 @@ def test_listings_of_many_pages(s3: S3) -> None:
     assert list(fp.read_lines("s3://many/**/last.txt")) == ["last"]
 
 
-def test_paths_are_looked_up_some_at_a_time(s3: S3) -> None:
+def test_paths_are_looked_up_at_the_same_time(s3: S3) -> None:
     s3.put("some", {f"{i}.txt": b"" for i in range(4)})
-    together = threading.Barrier(2)  # breaks where requests come one after another
+    together = threading.Barrier(2)  # breaks if requests come one after another
 
     def before(request: Request) -> None:
         if request.method == "HEAD":
@@ -76,7 +76,7 @@ def test_paths_are_looked_up_some_at_a_time(s3: S3) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "message"),
     [
         ("s3://data/none.csv", "s3://data/none.csv is not there"),
         ("s3://data/none/*.csv", r"s3://data/none/\*.csv is not there"),
@@ -84,9 +84,9 @@ def test_paths_are_looked_up_some_at_a_time(s3: S3) -> None:
         ("s3://nosuchbucket/*.csv", r"s3://nosuchbucket/\*.csv is not there"),
     ],
 )
-def test_what_is_missing(s3: S3, path: str, said: str) -> None:
+def test_missing_files(s3: S3, path: str, message: str) -> None:
     s3.put(BUCKET, {"a.csv": b"x\n1\n"})
-    with pytest.raises(MissingError, match=said):
+    with pytest.raises(MissingError, match=message):
         list(fp.read_csv(path))
 
 
@@ -112,7 +112,7 @@ def test_a_server_that_is_not_there(s3: S3, monkeypatch: pytest.MonkeyPatch) -> 
     assert not isinstance(e.value, MissingError)
 
 
-def test_options_that_there_are_not(s3: S3) -> None:
+def test_unknown_options(s3: S3) -> None:
     with pytest.raises(
         SourceError, match="'s3://data' cannot be opened: Unexpected query parameter in S3 URI: 'regoin'"
     ):
@@ -139,7 +139,7 @@ def test_the_state_does_not_know_the_options(s3: S3) -> None:
     assert list(resumed) == ["2", "3"]
 
 
-def test_handles_are_small_and_know_no_secret(s3: S3) -> None:
+def test_handles_are_small_and_hold_no_secret(s3: S3) -> None:
     s3.put(BUCKET, {"a.csv": b"x\n1\n"})
     (file,) = fp.list_files("s3://data/a.csv").open_files()
     assert file.open().read() == b"x\n1\n"

@@ -1,3 +1,5 @@
+"""Tasks, the threads that run them, and the budget of bytes."""
+
 from __future__ import annotations
 
 import gc
@@ -10,7 +12,7 @@ from feedpipe.storage import tasks
 from feedpipe.storage.tasks import MAX_THREADS, Budget, Task
 
 
-def test_who_comes_first_makes_the_call() -> None:
+def test_the_first_caller_makes_the_call() -> None:
     calls: list[threading.Thread] = []
     task = Task(lambda: calls.append(threading.current_thread()))
     assert task.result() is None
@@ -19,33 +21,33 @@ def test_who_comes_first_makes_the_call() -> None:
     assert calls == [threading.current_thread()]
 
 
-def test_a_thread_makes_it_ahead() -> None:
-    made = threading.Event()
+def test_a_thread_makes_the_call_early() -> None:
+    called = threading.Event()
 
     def call() -> str:
-        made.set()
+        called.set()
         return threading.current_thread().name
 
     task = Task(call)
     task.start()
-    assert made.wait(30)
+    assert called.wait(30)
     assert task.result() == "feedpipe-fetch"
     assert task.result_if_done == "feedpipe-fetch"
 
 
-def test_who_needs_a_result_waits_in_no_queue() -> None:
+def test_a_caller_of_result_does_not_wait_in_the_queue() -> None:
     go = threading.Event()
-    held = [Task(go.wait) for _ in range(MAX_THREADS)]
-    for task in held:
+    blocking = [Task(go.wait) for _ in range(MAX_THREADS)]
+    for task in blocking:
         task.start()
-    late = Task(lambda: "made here")
+    late = Task(lambda: "called here")
     late.start()
-    assert late.result() == "made here"  # all threads are at work
+    assert late.result() == "called here"  # all threads are busy
     go.set()
-    assert all(task.result() for task in held)
+    assert all(task.result() for task in blocking)
 
 
-def test_an_error_is_raised_where_the_result_is_asked_for() -> None:
+def test_result_raises_the_error_each_time() -> None:
     task: Task[float] = Task(lambda: 1 / 0)
     task.start()
     for _ in range(2):
@@ -54,10 +56,10 @@ def test_an_error_is_raised_where_the_result_is_asked_for() -> None:
     assert task.result_if_done is None
 
 
-def test_what_is_cancelled_is_not_begun() -> None:
+def test_a_cancelled_call_is_not_made() -> None:
     go, calls = threading.Event(), []
-    held = [Task(go.wait) for _ in range(MAX_THREADS)]
-    for task in held:
+    blocking = [Task(go.wait) for _ in range(MAX_THREADS)]
+    for task in blocking:
         task.start()
     late = Task(lambda: calls.append(1))
     late.start()
@@ -84,23 +86,23 @@ def test_budget() -> None:
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_fork_has_threads_of_its_own() -> None:
     go = threading.Event()
-    held = [Task(go.wait) for _ in range(MAX_THREADS)]
-    for task in held:
+    blocking = [Task(go.wait) for _ in range(MAX_THREADS)]
+    for task in blocking:
         task.start()
     tasks.budget.acquire(10, needed=False)
     gc.collect()
     child = os.fork()
-    if child == 0:  # here all those threads are gone
-        made = threading.Event()
-        Task(made.set).start()
-        os._exit(0 if made.wait(30) and tasks.budget.acquire(tasks.BUDGET_BYTES, needed=False) else 1)
+    if child == 0:  # this process has none of the threads
+        called = threading.Event()
+        Task(called.set).start()
+        os._exit(0 if called.wait(30) and tasks.budget.acquire(tasks.BUDGET_BYTES, needed=False) else 1)
     _, status = os.waitpid(child, 0)
     go.set()
     tasks.budget.release(10)
     assert os.waitstatus_to_exitcode(status) == 0
 
 
-def test_a_task_waits_once_however_often_it_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_is_queued_once_however_often_it_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
     waiting: list[Task[int]] = []
 
     class Pool:

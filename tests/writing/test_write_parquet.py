@@ -189,7 +189,7 @@ def test_a_later_value_that_does_not_fit(tmp_path: Path, value: object, said: st
 @pytest.mark.parametrize(
     ("second", "said"),
     [
-        ({"x": 1}, "row 2 has no column 'y', and the first rows do; None stands for a missing value"),
+        ({"x": 1}, "row 2 has no column 'y', but the first rows do; None stands for a missing value"),
         ({"x": 1, "y": 1, "z": 1}, "row 2 has a column 'z' that the first rows do not have: 'x', 'y'"),
         ({"x": 1, "y": "1"}, "row 2 does not fit column 'y': "),
         ((1, 2), r"row 2 is of type tuple; `\.unbatch\(\)` gives the rows of batches, and `\.map` can make dicts"),
@@ -274,7 +274,9 @@ def test_files_of_others_are_never_removed(tmp_path: Path, name: str) -> None:
 def test_what_the_pipe_reads_is_never_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.chdir(tmp_path)
     fp.write_parquet(rows(3), "out")
-    with pytest.raises(ArgumentError, match="out holds what the pipe reads, so it cannot be removed; choose another"):
+    with pytest.raises(
+        ArgumentError, match="out holds files that the pipe reads, so it cannot be emptied; choose another"
+    ):
         fp.write_parquet(fp.read_parquet("out/*.parquet"), name.format(tmp_path), overwrite=True)
     assert len(fp.read_parquet("out")) == 3
 

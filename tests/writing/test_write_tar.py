@@ -154,8 +154,8 @@ def test_long_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "said"),
     [
-        (None, "a row needs a string as `__key__`, the name of its members, but has: None"),
-        (7, "a row needs a string as `__key__`"),
+        (None, "`__key__` of a row must be a string, the name of its members, but is: None"),
+        (7, "`__key__` of a row must be a string"),
         ("", "`__key__` must be a relative path"),
         ("/etc/passwd", "`__key__` must be a relative path"),
         ("a/../../b", "`__key__` must be a relative path"),
@@ -177,7 +177,7 @@ def test_keys(tmp_path: Path, key: object, said: str) -> None:
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ({}, "row 'k' has nothing but its key"),
+        ({}, "row 'k' has no values besides its key"),
         ({"JPG": b""}, "must have extensions in lower case, such as 'jpg' or 'seg.png', but has: 'JPG'"),
         ({"a/b": b""}, "must have extensions in lower case"),
         ({".jpg": b""}, "must have extensions in lower case"),

@@ -33,7 +33,7 @@ from feedpipe.storage.remote import RemoteFile
 from feedpipe.storage.retry import Cancellation
 from feedpipe.testing import check_operator, same
 
-from ...storage.elsewhere import Elsewhere
+from ...storage.remote_store import RemoteStore
 
 FILE, STREAM = pa.ipc.new_file, pa.ipc.new_stream
 WAYS = pytest.mark.parametrize("indexed", [False, True])
@@ -576,7 +576,7 @@ def test_damaged_bytes_give_an_error_or_rows(tmp_path: Path, form: Any, compress
 
 
 def test_the_heads_of_batches_that_lie_far_are_read_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    place = Elsewhere({"a.arrow": encoded({"id": list(range(40)), "t": ["x" * 10_000] * 40}, 1)})
+    place = RemoteStore({"a.arrow": encoded({"id": list(range(40)), "t": ["x" * 10_000] * 40}, 1)})
     together = threading.Barrier(16, timeout=60)
     heads: list[int] = []
     numbers = itertools.count()

@@ -417,7 +417,7 @@ def test_a_list_of_files_is_shared(tmp_path: Path) -> None:
     from feedpipe.engine.stage import bind
     print(content.op.call(), type(content.op.selection.paths).__qualname__, list(Run(bind(content)))[::600])
     """
-    assert in_child(fd, code) == f"list_files(<list of 1200>) Packed {names[::600]}"
+    assert in_child(fd, code) == f"list_files(<list of 1200>) PackedList {names[::600]}"
     os.close(fd)
 
 

@@ -1,4 +1,4 @@
-"""A file system as a user writes one, on pyarrow's `FileSystemHandler`; it lies elsewhere, and tells what was asked."""
+"""A remote file system as a user writes one, with pyarrow's `FileSystemHandler`; it records its requests."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pyarrow as pa
 from pyarrow import fs
 
 
-class Elsewhere(fs.FileSystemHandler):
+class RemoteStore(fs.FileSystemHandler):
     """Files in memory.
 
     Attributes:
         files: by path.
-        requests: (path, begin, end) of each read, in the order in which they came.
-        before: called with each of them, may raise, and may give other bytes than those that are there.
-        open: how many files are open now.
+        requests: (path, begin, end) of each read, in order.
+        before: called with each request; it may raise, and may return other bytes than those of the file.
+        open: the number of open files.
     """
 
     def __init__(self, files: Mapping[str, bytes]) -> None:
@@ -31,7 +31,7 @@ class Elsewhere(fs.FileSystemHandler):
         return fs.PyFileSystem(self)
 
     def get_type_name(self) -> str:
-        return "elsewhere"
+        return "remote-store"
 
     def normalize_path(self, path: str) -> str:
         return path
@@ -67,7 +67,7 @@ class Elsewhere(fs.FileSystemHandler):
 
 
 class _Opened(io.BytesIO):
-    def __init__(self, owner: Elsewhere, path: str) -> None:
+    def __init__(self, owner: RemoteStore, path: str) -> None:
         super().__init__(owner.files[path])
         self._owner = owner
         self._path = path
