@@ -12,6 +12,7 @@ from torch.utils.data import Dataset, IterableDataset, TensorDataset, get_worker
 
 import feedpipe as fp
 from feedpipe.core.context import Context
+from feedpipe.core.cursor import START
 from feedpipe.errors import ArgumentTypeError, RowError, StateError
 from feedpipe.sources.from_dataset import FromStream, _keeps_state
 from feedpipe.testing import check_operator
@@ -152,7 +153,7 @@ def test_its_own_state() -> None:
     assert data.at == 0  # runs work on copies
 
 
-def test_a_failure_is_not_passed_over_by_its_own_state() -> None:
+def test_a_state_after_a_failure_does_not_skip_the_item() -> None:
     class Broken(Stateful):
         def __iter__(self) -> Iterator[int]:
             for i in super().__iter__():
@@ -162,7 +163,7 @@ def test_a_failure_is_not_passed_over_by_its_own_state() -> None:
 
     stage = fp.from_dataset(Broken())._stage()
     context = Context()
-    blocks = stage.blocks(fp.cursor.START, context)
+    blocks = stage.blocks(START, context)
     ends = [next(blocks).end, next(blocks).end]
     assert ends[-1].position == 3
     for run in (blocks, stage.blocks(ends[-1], context)):
