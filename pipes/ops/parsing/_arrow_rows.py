@@ -5,8 +5,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -15,26 +13,11 @@ from ...formats.arrow.file import ArrowFile
 from ...formats.arrow.ipc import ArrowIpc
 from ...formats.tables.chunked import ChunkedTable, ColumnWindow, column_window, take_rows
 from ...formats.tables.fixed_schema import FixedSchema
-from ...storage.filesystem import locate
-from ._open_files import OpenFileCache
-
-if TYPE_CHECKING:
-    from ._record_batches import RecordBatch
+from ._record_batches import RecordBatch, arrow_file_cache
 
 KEPT = 2**28
 """Bytes of batches that are kept: of those decompressed, or fetched from elsewhere."""
 _VIEW = 2**10  # bytes that a column of a mapped batch takes, about: it is a view of the file
-
-
-def arrow_files(format: ArrowIpc) -> OpenFileCache[RecordBatch, ArrowFile]:
-    """The files of record batches, to be opened."""
-    return OpenFileCache(partial(_opened, format), ArrowFile.close)
-
-
-def _opened(format: ArrowIpc, handle: RecordBatch) -> ArrowFile:
-    place = locate(handle.file.path, handle.file.filesystem)
-    local = place.path if place.filesystem.type_name == "local" else None
-    return ArrowFile(handle.file, format, handle.seal, local)
 
 
 class ArrowRows:
@@ -54,7 +37,7 @@ class ArrowRows:
         assert fixed is not None
         self._handles = handles
         self._lock = threading.Lock()
-        self._files = arrow_files(format)
+        self._files = arrow_file_cache(format)
         self._kept: OrderedDict[int, tuple[ArrowFile, pa.RecordBatch, int]] = OrderedDict()
         self._bytes = 0
         windows = self._windows(fixed, len(rows))

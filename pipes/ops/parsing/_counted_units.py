@@ -6,9 +6,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, cast
 
 from ...core.cursor import Json
-from ...core.operator import Columns, Operator, Order
+from ...core.operator import Columns, Operator
 from ...errors import Origin
 from ...formats.tables.table_format import TableFormat
+from ._parse_units import ParseUnits
 from ._units import Units
 
 if TYPE_CHECKING:
@@ -47,12 +48,10 @@ class CountedUnits(Units[F, U]):
 
 
 @dataclass(frozen=True, eq=False)
-class ParseCounted(Operator, Generic[F]):
-    """The base of what reads such units in order."""
+class ParseCounted(ParseUnits[U], Generic[F, U]):
+    """The base of parsers that read such units in order."""
 
-    order: ClassVar[Order] = Order.ROW_LOCAL
     columns: ClassVar[Columns] = Columns.MAKES
-    expands: ClassVar[bool] = True
 
     format: F = field(repr=False)
 

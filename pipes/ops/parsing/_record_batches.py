@@ -1,34 +1,45 @@
-"""The record batches of Arrow files: the units of `parse_arrow`."""
+"""Record batches and streams of Arrow: the units of `parse_arrow`, and how their rows are read in order."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ...errors import DataError
-from ...formats.arrow.ipc import ArrowFooter, ArrowHead, ArrowIpc, BatchHead, read_arrow_head
-from ...storage.file import File, Stream
+from ...core.context import Context
+from ...core.rows import Rows
+from ...errors import DataError, FeedpipeError, Origin
+from ...formats.arrow.ipc import ArrowFooter, ArrowHead, ArrowIpc, BatchHead, ipc_errors, open_stream, read_arrow_head
+from ...formats.tables.arrow import read_error, to_column
+from ...storage.file import WHOLE, File, Stream
+from ...storage.filesystem import locate
 from ...storage.retry import Cancellation
-from ...storage.tasks import in_threads
+from ...storage.tasks import Task, in_threads
 from ._counted_units import UNKNOWN, CountedUnits
+from ._open_files import OpenFileCache, OpenTask
+from ._parse_units import Piece, Place, UnitReader
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ...formats.arrow.file import ArrowFile
 
 STREAM = -1
 """The number of a unit that is a whole stream."""
 
 
 class RecordBatch(NamedTuple):
-    """A handle on a record batch of a file; or on a whole stream.
+    """A handle on a record batch of a file, or on a whole stream.
 
     Attributes:
-        file: the file it is in.
-        number: its number there; `STREAM` for all of a stream.
-        rows: how many it has; `UNKNOWN` of a stream.
-        first: the number in the file of the first of them.
-        seal: that of the footer that says where it is.
+        file: the file or stream.
+        number: of the batch in the file; `STREAM` for a stream.
+        rows: how many it has; `UNKNOWN` for a stream.
+        first: the number of its first row in the file.
+        seal: of the footer that says where it is.
         compressed: whether its columns are.
     """
 
@@ -42,7 +53,7 @@ class RecordBatch(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class RecordBatches(CountedUnits[ArrowIpc, RecordBatch]):
-    """A handle for each record batch of each file; the footers say which there are. A stream is one unit."""
+    """A handle for each record batch of each file, from the footers, and one for each stream."""
 
     kind: ClassVar[str] = "record_batches"
     fields: ClassVar[tuple[str, ...]] = RecordBatch._fields
@@ -52,13 +63,13 @@ class RecordBatches(CountedUnits[ArrowIpc, RecordBatch]):
             return read_arrow_head(stream, file.name)
 
     def units(self, files: Sequence[File]) -> Iterable[Sequence[RecordBatch]]:
-        return in_threads(self._batches, files)
+        return in_threads(self._of_file, files)
 
     def unit(self, file: File, *numbers: int) -> RecordBatch:
         number, rows, first, seal, compressed = numbers
         return RecordBatch(file, number, rows, first, seal, bool(compressed))
 
-    def _batches(self, file: File) -> list[RecordBatch]:
+    def _of_file(self, file: File) -> list[RecordBatch]:
         with file.open() as stream:
             head = read_arrow_head(stream, file.name)
             fixed = self.format.require_fixed_schema(file.name)
@@ -66,11 +77,11 @@ class RecordBatches(CountedUnits[ArrowIpc, RecordBatch]):
             if not isinstance(head, ArrowFooter):
                 if self.format.indexed:
                     raise DataError(
-                        f"{file.name} is a stream or is compressed as a whole, and so has no rows by position; "
+                        f"{file.name} is a stream or is compressed as a whole, so its rows have no positions; "
                         "`list_files(...).open_files().parse_arrow()` reads it in order"
                     )
                 return [RecordBatch(file, STREAM, UNKNOWN, 0, 0, False)]
-            batches = _batches(head, stream)
+            batches = _read_batch_heads(head, stream)
         firsts = np.cumsum([0, *(batch.rows for batch in batches)]).tolist()
         return [
             RecordBatch(file, k, batch.rows, firsts[k], head.seal, batch.compressed)
@@ -79,7 +90,7 @@ class RecordBatches(CountedUnits[ArrowIpc, RecordBatch]):
         ]
 
 
-def _batches(footer: ArrowFooter, stream: Stream) -> list[BatchHead]:
+def _read_batch_heads(footer: ArrowFooter, stream: Stream) -> list[BatchHead]:
     if stream.remote is not None:
         return footer.batch_heads(partial(stream.remote.file.read, cancellation=Cancellation()), in_threads)
 
@@ -88,3 +99,91 @@ def _batches(footer: ArrowFooter, stream: Stream) -> list[BatchHead]:
         return stream.read(size)
 
     return footer.batch_heads(read)
+
+
+def arrow_file_cache(format: ArrowIpc) -> OpenFileCache[RecordBatch, ArrowFile]:
+    """Opens the files of record batches."""
+    return OpenFileCache(partial(_open, format), lambda file: file.close())
+
+
+def _open(format: ArrowIpc, unit: RecordBatch) -> ArrowFile:
+    from ...formats.arrow.file import ArrowFile
+
+    location = locate(unit.file.path, unit.file.filesystem)
+    local_path = location.path if location.filesystem.type_name == "local" else None
+    return ArrowFile(unit.file, format, unit.seal, local_path)
+
+
+_Opened: TypeAlias = "OpenTask | Task[ArrowFile]"
+"""A stream, or the file of a record batch."""
+
+
+class RecordBatchReader(UnitReader[RecordBatch, _Opened]):
+    """Reads record batches and streams.
+
+    A place is [number of the batch in the stream, rows of the batch before it]; the number is 0 for a batch of a file.
+    A resume seeks to the batch of a file; it reads a stream up to there.
+    """
+
+    beginning: ClassVar[Place] = (0, 0)
+
+    def __init__(self, format: ArrowIpc, context: Context) -> None:
+        self._format = format
+        self._origins = context.origins
+        self._files = arrow_file_cache(format)
+
+    def is_remote(self, unit: RecordBatch) -> bool:
+        return not unit.file.is_local()
+
+    def start_reading(self, unit: RecordBatch, early: bool) -> _Opened:
+        return OpenTask(unit.file, WHOLE if early else None) if unit.number == STREAM else self._files.task(unit)
+
+    def pieces(self, unit: RecordBatch, opened: _Opened, place: Place) -> Iterator[Piece]:
+        number, before = place
+        if isinstance(opened, OpenTask):
+            yield from self._of_stream(unit.file, opened, number, before)
+            return
+        batch = opened.result().read_batch(unit.number, unit.rows, unit.compressed)
+        yield self._piece(unit.file, batch.slice(before), unit.first + before, (0, before), None)
+
+    def close(self) -> None:
+        self._files.close()
+
+    def _of_stream(self, file: File, opened: OpenTask, begin: int, before: int) -> Iterator[Piece]:
+        """The rows of a stream behind the first `before` of batch `begin`."""
+        from ...formats.arrow.file import validated
+
+        first = number = 0
+        with opened.result() as stream:
+            try:
+                for number, batch in enumerate(open_stream(stream)):
+                    count = batch.num_rows
+                    if number >= begin and count > before:
+                        inside = self._format.require_fixed_schema(file.name).file_types
+                        chosen = validated(batch.select([name for name in inside if name in batch.schema.names]))
+                        at, end = (number, before), (number + 1, 0)
+                        yield self._piece(file, chosen.slice(before), first + before, at, end)
+                    if number >= begin:
+                        before = 0
+                    first += count
+            except FeedpipeError:
+                raise
+            except ipc_errors() as error:
+                raise read_error(error, f"{file.name}, record batch {number + 1 if first else 0},") from error
+
+    def _piece(self, file: File, batch: pa.RecordBatch, first: int, at: Place, end: Place | None) -> Piece:
+        """The rows of a batch; `first` is the number of the first one in the file."""
+        import pyarrow as pa
+
+        fixed = self._format.require_fixed_schema(file.name)
+        count = batch.num_rows
+        batch = fixed.cast_batch(batch, file.name)
+        columns = {name: to_column(batch.column(k)) for k, name in enumerate(batch.schema.names)}
+        for name, value in fixed.constants(file.path, columns).items():
+            columns[name] = pa.repeat(value, count)
+        columns = {name: columns[name] for name in fixed.names}
+        rows = Rows({**columns, **self._format.lineage.columns_for(file.path, range(first, first + count))}, count)
+        origins: list[Origin | None] | None = None
+        if self._origins:
+            origins = [Origin(file.path, first + k + 1) for k in range(count)]
+        return Piece(rows, at, end, origins)

@@ -2,57 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar
 
-from ...core.block import Block, split_block
+from ...core.block_size import BlockSize
 from ...core.context import Context
-from ...core.cursor import Cursor, Json
 from ...core.rows import Row
-from ...errors import ArgumentError, Origin, with_call_site
+from ...errors import ArgumentError, with_call_site
 from ...formats.arrow.ipc import ArrowIpc
 from ._counted_units import ParseCounted
 from ._indexed_arrow import IndexedArrow
 from ._open_files import has_fixed_order
-from ._record_batches import STREAM, RecordBatches
+from ._record_batches import RecordBatch, RecordBatches, RecordBatchReader
 
 if TYPE_CHECKING:
-    from ...engine.stage import Stage
     from ...pipe import Pipe
     from ...storage.file import File
-    from ._arrow_pieces import Piece
 
 
 @dataclass(frozen=True, eq=False)
-class ParseArrow(ParseCounted[ArrowIpc]):
-    """A token is [cursor of the unit in the input, number of the batch in it, rows of that before the place]."""
-
+class ParseArrow(ParseCounted[ArrowIpc, RecordBatch]):
     kind: ClassVar[str] = "parse_arrow"
 
-    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
-        from ._arrow_pieces import Pieces
-
-        source, number, inside = cast("tuple[Json, int, int] | None", at.token) or (None, 0, 0)
-        row = at.row
-        block_size = context.block_size()
-        blocks = stage.input.blocks(Cursor.of(source), context)
-        with Pieces(self.format, stage, threads=context.threads) as pieces, pieces.begun(blocks) as begun:
-            for (block, index, unit), opened in begun:
-                here = block.at.advance(index).plain
-                after = block.at.advance(index + 1) if index + 1 < len(block) else block.end
-                for piece in pieces.of(unit, opened, number, inside):
-                    start = Cursor([here, piece.number, piece.start], 0, row)
-                    row += len(piece.rows)
-                    token: Json = [after.plain, 0, 0] if unit.number != STREAM else [here, piece.number + 1, 0]
-                    origins = _origins(unit.file, piece) if context.origins else None
-                    yield from split_block(Block(piece.rows, start, Cursor(token, 0, row), origins), block_size)
-                    del piece
-                number = inside = 0
-
-
-def _origins(file: File, piece: Piece) -> list[Origin | None]:
-    return [Origin(file.path, piece.first + place + 1) for place in range(len(piece.rows))]
+    def reader(self, context: Context, block_size: BlockSize) -> RecordBatchReader:
+        return RecordBatchReader(self.format, context)
 
 
 def parse_arrow(

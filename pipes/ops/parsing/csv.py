@@ -12,7 +12,7 @@ from ...formats.csv.options import NULL_VALUES, Csv
 from ...formats.tables.columns import Schema
 from ._byte_ranges import ByteRanges
 from ._open_files import has_fixed_order
-from ._text import Parse
+from ._text import TextParser
 
 if TYPE_CHECKING:
     from ...pipe import Pipe
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class ParseCsv(Parse):
+class ParseCsv(TextParser):
     kind: ClassVar[str] = "parse_csv"
     columns: ClassVar[Columns] = Columns.MAKES
 

@@ -12,7 +12,7 @@ from ...formats.tables.columns import Schema
 from ...formats.text.jsonl import Jsonl
 from ._byte_ranges import ByteRanges
 from ._open_files import has_fixed_order
-from ._text import Parse
+from ._text import TextParser
 
 if TYPE_CHECKING:
     from ...pipe import Pipe
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class ParseJsonl(Parse):
+class ParseJsonl(TextParser):
     kind: ClassVar[str] = "parse_jsonl"
     columns: ClassVar[Columns] = Columns.MAKES
 

@@ -9,7 +9,7 @@ from ...core.operator import Columns
 from ...formats.text.lines import Lines
 from ._byte_ranges import ByteRanges
 from ._open_files import has_fixed_order
-from ._text import Parse
+from ._text import TextParser
 
 if TYPE_CHECKING:
     from ...pipe import Pipe
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class ParseLines(Parse):
+class ParseLines(TextParser):
     kind: ClassVar[str] = "parse_lines"
     columns: ClassVar[Columns] = Columns.LOSES
 

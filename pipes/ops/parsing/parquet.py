@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar
 
-from ...core.block import Block, split_block
+from ...core.block_size import BlockSize
 from ...core.context import Context
-from ...core.cursor import Cursor, Json
 from ...core.rows import Row
-from ...errors import Origin
-from ...formats.parquet.file import RowGroupPart
 from ...formats.parquet.options import Parquet
 from ._counted_units import ParseCounted
 from ._open_files import has_fixed_order
-from ._parquet_files import OpenFiles
-from ._row_groups import RowGroup, RowGroups
+from ._row_groups import RowGroup, RowGroupReader, RowGroups
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -27,37 +23,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class ParseParquet(ParseCounted[Parquet]):
-    """A token is [cursor of the row group in the input, rows of it before the place]."""
-
+class ParseParquet(ParseCounted[Parquet, RowGroup]):
     kind: ClassVar[str] = "parse_parquet"
 
     def length(self, stage: Stage) -> int | None:
         return super().length(stage) if self.format.filter is None else None
 
-    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
-        source, inside = cast("tuple[Json, int] | None", at.token) or (None, 0)
-        row = at.row
-        block_size = context.block_size()
-        blocks = stage.input.blocks(Cursor.of(source), context)
-        with OpenFiles(self.format, stage, threads=context.threads) as files, files.begun(blocks) as begun:
-            for (block, index, group), opened in begun:
-                here = block.at.advance(index).plain
-                after = block.at.advance(index + 1) if index + 1 < len(block) else block.end
-                for piece in files.pieces(group, opened, inside):
-                    start = Cursor([here, inside], 0, row)
-                    inside = piece.stop
-                    row += len(piece.rows)
-                    token: Json = [after.plain, 0] if inside == group.rows else [here, inside]
-                    if len(piece.rows):
-                        origins = _origins(group, piece) if context.origins else None
-                        yield from split_block(Block(piece.rows, start, Cursor(token, 0, row), origins), block_size)
-                    del piece
-                inside = 0
-
-
-def _origins(group: RowGroup, piece: RowGroupPart) -> list[Origin | None]:
-    return [Origin(group.file.path, int(number) + 1) for number in piece.numbers]
+    def reader(self, context: Context, block_size: BlockSize) -> RowGroupReader:
+        return RowGroupReader(self.format, context)
 
 
 def parse_parquet(

@@ -4,34 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar
 
-from ...core.block import Block
 from ...core.block_size import BlockSize
 from ...core.context import Context
-from ...core.cursor import Cursor, Json
-from ...core.operator import Columns, Operator, Order
-from ...engine.readahead import begun_ahead
+from ...core.operator import Columns
 from ...errors import ArgumentError, ArgumentTypeError, DataError, Origin, SourceError, with_call_site
 from ...formats.tar import KEY, TarGroup, TarReader
 from ...storage.file import WHOLE, File
-from ._open_files import OpenTask, at_call_site, check_file
+from ._open_files import OpenTask, check_file
+from ._parse_units import ParseUnits, Piece, Place, UnitReader
 
 if TYPE_CHECKING:
     from ...engine.stage import Stage
     from ...pipe import Pipe
 
-_BYTES = 2**22  # of a block, whatever its block_size: one row may be as large as thousands before it
+_MAX_BLOCK_BYTES = 2**22  # whatever the block size: one row may be as large as thousands before it
 
 
 @dataclass(frozen=True, eq=False)
-class ParseTar(Operator):
-    """A token is [cursor of the file in the input, byte at which the headers of the row begin]."""
-
+class ParseTar(ParseUnits[File]):
     kind: ClassVar[str] = "parse_tar"
-    order: ClassVar[Order] = Order.ROW_LOCAL
     columns: ClassVar[Columns] = Columns.LOSES
-    expands: ClassVar[bool] = True
 
     path_column: str | None = None
 
@@ -43,55 +37,57 @@ class ParseTar(Operator):
         if self.path_column == KEY:
             raise ArgumentError(with_call_site(f"`path_column` must be another key than {KEY!r}, which every row has"))
 
-    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
-        source, offset = cast("tuple[Json, int] | None", at.token) or (None, 0)
-        row = at.row
-        block_size = context.block_size()
-        blocks = stage.input.blocks(Cursor.of(source), context)
-        files = ((block, k, check_file(stage, self.kind, v)) for block in blocks for k, v in enumerate(block.rows))
-        with begun_ahead(files, _begin, lambda item: context.threads and not item[2].is_local()) as begun:
-            for (block, index, file), opened in begun:
-                here = block.at.advance(index).plain
-                after = block.at.advance(index + 1) if index + 1 < len(block) else block.end
-                for groups, last in self._parts(stage, opened, offset, block_size):
-                    start = Cursor([here, groups[0].at], 0, row)
-                    row += len(groups)
-                    token: Json = [after.plain, 0] if last else [here, groups[-1].end]
-                    origins = _origins(file, groups) if context.origins else None
-                    yield Block([group.row for group in groups], start, Cursor(token, 0, row), origins)
-                offset = 0
+    def check_unit(self, stage: Stage, value: object) -> File:
+        return check_file(stage, self.kind, value)
 
-    def _parts(
-        self, stage: Stage, opened: OpenTask, offset: int, block_size: BlockSize
-    ) -> Iterator[tuple[list[TarGroup], bool]]:
-        """The groups of a file from `offset` on, as many at a time as make a block, and whether the file ends there."""
+    def reader(self, context: Context, block_size: BlockSize) -> _TarFileReader:
+        return _TarFileReader(self.path_column, block_size, origins=context.origins)
+
+
+class _TarFileReader(UnitReader[File, OpenTask]):
+    """A place is [byte at which the headers of the row begin]."""
+
+    makes_blocks: ClassVar[bool] = True
+
+    def __init__(self, path_column: str | None, block_size: BlockSize, *, origins: bool) -> None:
+        self._path_column = path_column
+        self._block_size = block_size
+        self._origins = origins
+
+    def is_remote(self, unit: File) -> bool:
+        return not unit.is_local()
+
+    def start_reading(self, unit: File, early: bool) -> OpenTask:
+        return OpenTask(unit, WHOLE if early else None)  # a user may look at the first rows of a run only
+
+    def pieces(self, unit: File, opened: OpenTask, place: Place) -> Iterator[Piece]:
+        (offset,) = place
         groups: list[TarGroup] = []
-        size, most = 0, block_size.rows()
-        beside = {} if self.path_column is None else {self.path_column: opened.file.path}
+        size, room = 0, self._block_size.rows()
+        further = {} if self._path_column is None else {self._path_column: unit.path}
         try:
             with opened.result() as stream:
-                for group in TarReader(stream, opened.file.name, beside).groups(offset):
+                for group in TarReader(stream, unit.name, further).groups(offset):
                     groups.append(group)
                     size += group.size
-                    if len(groups) >= most or size >= _BYTES:
-                        block_size.produced([group.row for group in groups])
-                        yield groups, False
+                    if len(groups) >= room or size >= _MAX_BLOCK_BYTES:
+                        yield self._piece(unit, groups, (group.end,))
                         groups = []
-                        size, most = 0, block_size.rows()
-        except (SourceError, DataError) as error:
+                        size, room = 0, self._block_size.rows()
+        except (SourceError, DataError):
             if groups:
-                yield groups, False
-            raise at_call_site(error, stage) from error
+                yield self._piece(unit, groups, (groups[-1].end,))
+            raise
         if groups:
-            yield groups, True
+            yield self._piece(unit, groups, None)
 
-
-def _begin(item: tuple[Block, int, File], ahead: bool) -> OpenTask:
-    return OpenTask(item[2], WHOLE if ahead else None)  # the first file of a run may be all that is looked at
-
-
-def _origins(file: File, groups: list[TarGroup]) -> list[Origin | None]:
-    return [Origin(file.path, group.at, f"{group.row[KEY]} at byte") for group in groups]
+    def _piece(self, file: File, groups: list[TarGroup], end: Place | None) -> Piece:
+        rows: list[object] = [group.row for group in groups]
+        self._block_size.produced(rows)
+        origins: list[Origin | None] | None = None
+        if self._origins:
+            origins = [Origin(file.path, group.at, f"{group.row[KEY]} at byte") for group in groups]
+        return Piece(rows, (groups[0].at,), end, origins)
 
 
 def parse_tar(pipe: Pipe[File], /, *, path_column: str | None = None) -> Pipe[dict[str, object]]:

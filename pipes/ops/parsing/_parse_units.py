@@ -1,0 +1,135 @@
+"""`ParseUnits`: the loop from units of files to rows, and the one place where parsers make their cursors."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar, cast
+
+from ...core.block import Block, split_block
+from ...core.block_size import BlockSize
+from ...core.context import Context
+from ...core.cursor import Cursor
+from ...core.operator import Operator, Order
+from ...core.rows import BlockRows
+from ...engine.readahead import Work, begun_ahead
+from ...errors import DataError, Origin, SourceError
+from ._open_files import at_call_site
+
+if TYPE_CHECKING:
+    from ...engine.stage import Stage
+
+Place: TypeAlias = tuple[int, ...]
+"""A position in a unit, in the numbers that its reader needs to go on from there."""
+
+U = TypeVar("U")
+W = TypeVar("W", bound=Work)
+
+
+class Piece(NamedTuple):
+    """Rows of a unit that follow each other.
+
+    Attributes:
+        rows: none if a filter leaves out all that was read.
+        at: the place from which the unit is read to get these rows.
+        end: the place behind them; None at the end of the unit.
+        origins: the source of each row, if the run carries origins.
+        error: what is wrong with the row that follows.
+    """
+
+    rows: BlockRows
+    at: Place
+    end: Place | None
+    origins: list[Origin | None] | None = None
+    error: DataError | None = None
+
+
+class UnitReader(ABC, Generic[U, W]):
+    """Reads the units of one run, one after the other.
+
+    Errors are raised without the user's line; `ParseUnits` adds it.
+    """
+
+    beginning: ClassVar[Place] = (0,)
+    """The place where each unit begins."""
+    makes_blocks: ClassVar[bool] = False
+    """Whether pieces have the size of blocks already, because the reader looks at the block size itself."""
+
+    @abstractmethod
+    def is_remote(self, unit: U) -> bool:
+        """Whether it pays to start reading the unit before its turn."""
+
+    @abstractmethod
+    def start_reading(self, unit: U, early: bool) -> W:
+        """The work that opens the unit, not started yet; `early` if a thread will start it before its turn."""
+
+    @abstractmethod
+    def pieces(self, unit: U, opened: W, place: Place) -> Iterator[Piece]:
+        """The rows of the unit from `place` on. It holds no piece that it has yielded: see `Stage` on memory."""
+
+    def close(self) -> None:
+        """Closes the files that are still open, at the end of the run."""
+        return
+
+
+@dataclass(frozen=True, eq=False)
+class ParseUnits(Operator, Generic[U]):
+    """The base of parsers that make many rows of each unit: a byte range, a row group, a record batch, a file.
+
+    A token is [cursor of the unit in the input, *place in the unit]. At the end of a unit it points to the next one,
+    so a resume does not open a unit that is done.
+    """
+
+    order: ClassVar[Order] = Order.ROW_LOCAL
+    expands: ClassVar[bool] = True
+
+    @abstractmethod
+    def reader(self, context: Context, block_size: BlockSize) -> UnitReader[U, Any]:
+        """The reader of one run."""
+
+    def check_unit(self, stage: Stage, value: object) -> U:
+        """An element of the input as a unit; a subclass checks it if the user can write that input."""
+        return cast("U", value)
+
+    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+        block_size = context.block_size()
+        reader = self.reader(context, block_size)
+        source, *numbers = cast("list[Any]", at.token) or (None, *reader.beginning)
+        place: Place = tuple(cast("list[int]", numbers))
+        row = at.row
+        blocks = stage.input.blocks(Cursor.of(source), context)
+        units = ((block, index, self.check_unit(stage, v)) for block in blocks for index, v in enumerate(block.rows))
+        reading = begun_ahead(
+            units,
+            lambda item, early: reader.start_reading(item[2], early),
+            lambda item: context.threads and reader.is_remote(item[2]),
+        )
+        with closing(reader), reading as started:
+            for (block, index, unit), opened in started:
+                here = block.at.advance(index).plain
+                after = block.at.advance(index + 1) if index + 1 < len(block) else block.end
+                for piece in self._pieces(stage, reader, unit, opened, place):
+                    start = Cursor([here, *piece.at], 0, row)
+                    row += len(piece.rows)
+                    if piece.error is not None:
+                        end = start.advance(len(piece.rows))  # a resume finds the error again
+                    elif piece.end is None:
+                        end = Cursor([after.plain, *reader.beginning], 0, row)
+                    else:
+                        end = Cursor([here, *piece.end], 0, row)
+                    if len(piece.rows) and reader.makes_blocks:
+                        yield Block(piece.rows, start, end, piece.origins)
+                    elif len(piece.rows):
+                        yield from split_block(Block(piece.rows, start, end, piece.origins), block_size)
+                    if piece.error is not None:
+                        raise at_call_site(piece.error, stage) from piece.error
+                    del piece
+                place = reader.beginning
+
+    def _pieces(self, stage: Stage, reader: UnitReader[U, Any], unit: U, opened: Work, place: Place) -> Iterator[Piece]:
+        try:
+            yield from reader.pieces(unit, opened, place)
+        except (SourceError, DataError) as error:
+            raise at_call_site(error, stage) from error
