@@ -79,6 +79,19 @@ def test_examples_in_docstrings_run(name: str, tmp_path: Path, monkeypatch: pyte
     assert runner.failures == 0, "".join(report)
 
 
+@pytest.mark.parametrize("name", ["docs/architecture.md", "docs/design.md", "CONTRIBUTING.md"])
+def test_files_named_in_documents_exist(name: str) -> None:
+    """Paths of modules are relative to the repository or to the package."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    paths = {path for path in re.findall(r"`([\w./]+\.py)`", text) if "/" in path}
+    assert paths
+    assert not [path for path in paths if not (ROOT / path).exists() and not (PACKAGE / path).exists()]
+
+
+def test_the_architecture_fits_on_a_page() -> None:
+    assert len((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").splitlines()) <= 120
+
+
 def test_blocks_are_found_with_their_lines() -> None:
     text = "a\n```python\nx = 1\n```\n- b\n  ```python no-run\n  y = 2\n  ```\n```text\nz\n```\n"
     assert list(python_blocks(text)) == [Block("x = 1\n", 3, True), Block("y = 2\n", 7, False)]
