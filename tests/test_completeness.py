@@ -1,8 +1,9 @@
-"""An operator or a source is whole: its file, its method, its documentation, its test."""
+"""Operators and sources are complete: file, method, documentation, test. Files keep their sizes and their places."""
 
 from __future__ import annotations
 
 import ast
+import configparser
 import importlib
 import inspect
 from collections.abc import Callable
@@ -94,6 +95,39 @@ def test_the_reference_lists_every_operator_and_source() -> None:
     methods = [name for name, value in vars(Pipe).items() if inspect.isfunction(value) and ".ops." in value.__module__]
     functions = [f"fp.{name}" for name in feedpipe.__all__ if inspect.isfunction(getattr(feedpipe, name))]
     assert not [name for name in methods + functions if f"`{name}(" not in text]
+
+
+def modules() -> dict[str, ast.Module]:
+    """Return the code of every module, by its path in the package."""
+    paths = sorted(PACKAGE.rglob("*.py"))
+    return {str(path.relative_to(PACKAGE)): ast.parse(path.read_text(encoding="utf-8")) for path in paths}
+
+
+def lines(path: str) -> int:
+    return len((PACKAGE / path).read_text(encoding="utf-8").splitlines())
+
+
+class TestHouse:
+    def test_the_root_has_five_modules(self) -> None:
+        root = {path.name for path in PACKAGE.glob("*.py")}
+        assert root == {"__init__.py", "errors.py", "extensions.py", "loader.py", "pipe.py"}
+
+    def test_there_are_twelve_layers(self) -> None:
+        contracts = configparser.ConfigParser()
+        contracts.read(TESTS.parent / ".importlinter", encoding="utf-8")
+        layers = contracts["importlinter:contract:layers"]["layers"].split("\n")
+        assert len([layer for layer in layers if layer.strip()]) == 12
+
+    def test_files_are_short(self) -> None:
+        assert {path: lines(path) for path in modules() if lines(path) >= 400} == {}
+
+    def test_files_of_operators_are_shorter(self) -> None:
+        paths = [f"{module.replace('.', '/')}.py" for module in OPERATORS.values()]
+        assert {path: lines(path) for path in paths if lines(path) >= 150} == {}
+
+    def test_every_module_begins_with_a_sentence_on_what_is_in_it(self) -> None:
+        sentences = {path: (ast.get_docstring(tree) or "").partition("\n")[0] for path, tree in modules().items()}
+        assert {path for path, sentence in sentences.items() if not sentence.endswith((".", ":"))} == set()
 
 
 def test_there_are_operators_and_sources() -> None:

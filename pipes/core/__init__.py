@@ -1,1 +1,1 @@
-"""The values that flow through a pipe, and the contract of operators. Nothing here runs a graph."""
+"""The values that flow through a pipe, the graph, and the contract of operators. Nothing here runs a graph."""

@@ -1,1 +1,1 @@
-"""Runs one graph in one process. It knows operators by their contract, never by name."""
+"""Runs one graph in one process. It knows operators by their contract, never by name, and no plans or workers."""

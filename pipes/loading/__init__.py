@@ -1,1 +1,1 @@
-"""What a loader is made of: its rank, the schedule of epochs, one epoch, its state."""
+"""The parts of a loader: rank, schedule of epochs, one epoch, state. None of them knows where a plan runs."""

@@ -1,1 +1,1 @@
-"""From a pipe to what each shard runs: pure functions from graph to graph. Nothing here reads data."""
+"""From a pipe to the graph of each shard, by pure functions. Nothing here reads rows or starts processes."""

@@ -1,4 +1,4 @@
-"""For authors of operators, plug-ins and reading services: proofs that they keep what feedpipe promises."""
+"""For authors of operators and reading services: checks that they keep their contracts. Only tests import this."""
 
 from .elements import same as same
 from .operators import Trace as Trace

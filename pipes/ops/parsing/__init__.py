@@ -1,1 +1,1 @@
-"""Operators from files to rows: opening, and one parser a file. What knows bytes is in `formats`."""
+"""Operators on files: one opens them, the others parse them. The bytes of a format belong to `formats`."""

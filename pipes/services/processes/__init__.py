@@ -1,1 +1,1 @@
-"""The worker processes of `MultiProcess`: pool, protocol, restarts."""
+"""The worker processes of `MultiProcess`: start, messages, restart. `transport` packs what crosses between them."""

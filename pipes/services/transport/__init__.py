@@ -1,1 +1,1 @@
-"""How graphs and elements cross processes: packing and shared memory. Nothing here knows workers."""
+"""Carries graphs and elements between processes: packing and shared memory. Nothing here knows workers."""
