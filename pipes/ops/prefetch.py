@@ -27,14 +27,18 @@ class Prefetch(PassThrough):
     order: ClassVar[Order] = Order.ROW_LOCAL
     transparent: ClassVar[bool] = True
 
-    buffer: int
+    count: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "buffer", check_int("count", self.buffer, least=1))
+        object.__setattr__(self, "count", check_int("count", self.count, least=1))
+
+    @property
+    def buffer(self) -> int:  # type: ignore[override]
+        return self.count
 
     def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
         # Only for streamed inputs: the engine itself runs an indexed chain in a thread.
-        return ahead(lambda inner: stage.input.blocks(at, inner), 0 if stage.main_thread else self.buffer, context)
+        return ahead(lambda inner: stage.input.blocks(at, inner), 0 if stage.main_thread else self.count, context)
 
 
 def prefetch(pipe: Pipe[T], /, count: int) -> Pipe[T]:

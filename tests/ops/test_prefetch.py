@@ -63,6 +63,10 @@ def test_it_works_ahead_and_no_further():
     assert len(made) < 100
 
 
+def test_it_is_shown_as_it_was_written():
+    assert repr(fp.from_sequence("ab").prefetch(2)) == "fp.from_sequence('ab').prefetch(2)"
+
+
 def test_an_error_comes_after_the_rows_before_it():
     got: list[float] = []
     with pytest.raises(fp.RowError, match="ZeroDivisionError"):
