@@ -36,5 +36,5 @@ def test_size(size, kind):
     assert "test_batch.py" in str(error.value)
 
 
-def test_of_batches():
+def test_batches_of_batches():
     assert check_operator(fp.from_sequence(range(9)).batch(2).batch(2)) == [[[0, 1], [2, 3]], [[4, 5], [6, 7]], [[8]]]

@@ -1,4 +1,4 @@
-"""`collate`: torch's default rules, for lists of rows and for tables."""
+"""`collate`: the rules of torch's `default_collate`, for lists of rows and for tables."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Plain:
 
 
 def as_sent(pipe: Any) -> list[Any]:
-    """What a worker that runs `pipe` sends: `TensorData`, here turned into tensors at any depth."""
+    """The elements that a worker sends for `pipe`, with a tensor in place of each `TensorData`."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             TensorData, "__deepcopy__", lambda self, memo: torch.from_numpy(np.array(self.array)), raising=False
@@ -55,12 +55,12 @@ def collated(rows: Sequence[Any], run: Runs = list) -> Any:
 
 
 def table(columns: dict[str, Any], size: int | None = None) -> Any:
-    made = pa.table(columns)
-    return fp.from_table(made).batch(size or made.num_rows).collate()
+    data = pa.table(columns)
+    return fp.from_table(data).batch(size or data.num_rows).collate()
 
 
 def assert_same(ours: Any, theirs: Any) -> None:
-    """Same types all the way down, same dtypes, same values."""
+    """Both have the same types at every depth, the same dtypes and the same values."""
     assert type(ours) is type(theirs)
     if isinstance(theirs, torch.Tensor):
         assert ours.dtype == theirs.dtype
@@ -71,8 +71,8 @@ def assert_same(ours: Any, theirs: Any) -> None:
             assert_same(ours[key], theirs[key])
     elif isinstance(theirs, collections.abc.Sequence) and not isinstance(theirs, (str, bytes)):
         assert len(ours) == len(theirs)
-        for one, other in zip(ours, theirs, strict=True):
-            assert_same(one, other)
+        for our_item, their_item in zip(ours, theirs, strict=True):
+            assert_same(our_item, their_item)
     else:
         assert ours == theirs
 
@@ -131,13 +131,13 @@ def test_gives_what_default_collate_gives(rows: list[Any], run: Runs) -> None:
 def test_dtypes_are_kept(dtype: str, run: Runs) -> None:
     array = np.arange(6).astype(dtype)
     expected = torch.from_numpy(array.copy())
-    assert_same(collated([{"x": one} for one in array], run)["x"], expected)
+    assert_same(collated([{"x": item} for item in array], run)["x"], expected)
     assert_same(run(fp.from_arrays({"x": array}).batch(6).collate())[0]["x"], expected)
     assert run(fp.from_arrays({"x": array}).shuffle().batch(6).collate())[0]["x"].dtype == expected.dtype
 
 
 @here_and_sent
-def test_a_foreign_byte_order_becomes_this_machines(run: Runs) -> None:
+def test_a_foreign_byte_order_becomes_native(run: Runs) -> None:
     array = np.arange(3, dtype=">i4")
     assert collated([array, array], run).tolist() == [[0, 1, 2]] * 2
     assert run(fp.from_arrays({"x": array}).batch(3).collate())[0]["x"].dtype == torch.int32
@@ -179,7 +179,7 @@ def test_columns_of_a_table(column: pa.Array, expected: Any, run: Runs) -> None:
 
 def test_a_table_becomes_tensors_without_a_dict_for_any_row(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(self: Rows) -> Any:
-        raise AssertionError("rows were made")
+        raise AssertionError("a row became a dict")
 
     monkeypatch.setattr(Rows, "__iter__", never)
     batches = list(table({"x": np.arange(5.0), "y": list("abcde")}, size=2))
@@ -187,16 +187,16 @@ def test_a_table_becomes_tensors_without_a_dict_for_any_row(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("shuffled", [False, True])
-def test_tensors_can_be_written_to_and_share_nothing(shuffled: bool) -> None:
+def test_tensors_can_be_written_to_and_share_no_memory(shuffled: bool) -> None:
     source = np.arange(12.0).reshape(6, 2)
     table = pa.table({"a": np.arange(6), "n": [None, *range(5)], "l": [[1, 2]] * 6, "b": [True] * 6})
     for pipe in (fp.from_arrays({"x": source}), fp.from_table(table.drop_columns("n"))):
         rows = pipe.shuffle() if shuffled else pipe
         batches = rows.batch(2).flat_map(lambda batch: [batch, batch]).collate()
         before = [{name: tensor.clone() for name, tensor in batch.items()} for batch in batches]
-        for batch, kept in zip(batches, before, strict=True):
+        for batch, copies in zip(batches, before, strict=True):
             for name, tensor in batch.items():
-                assert torch.equal(tensor, kept[name])
+                assert torch.equal(tensor, copies[name])
                 tensor.zero_()
     assert source.sum() == 66
     assert table["a"].to_pylist() == list(range(6))
@@ -207,13 +207,13 @@ def test_lists_of_rows_after_a_map_become_tensors() -> None:
     assert torch.equal(torch.cat([b["x"] for b in pipe]), torch.arange(8).reshape(4, 2) * 2)
 
 
-def test_a_function_of_ones_own() -> None:
+def test_a_function_of_the_user() -> None:
     assert list(fp.from_sequence([1, 2, 3]).batch(2).collate(sum)) == [3, 3]
     assert repr(fp.from_sequence([1]).batch(2).collate(sum)).endswith(".batch(2).collate(sum)")
     assert repr(fp.from_sequence([1]).batch(2).collate()).endswith(".batch(2).collate()")
 
 
-def test_is_indexed_where_its_input_is() -> None:
+def test_is_indexed_if_its_input_is() -> None:
     pipe = fp.from_sequence(range(10)).batch(4).collate()
     assert len(pipe) == 3
     assert pipe[-1].tolist() == [8, 9]
@@ -290,7 +290,7 @@ def doubles(*values: float) -> torch.Tensor:
 
 
 NAN = float("nan")
-HOLES: dict[str, tuple[pa.Array, torch.Tensor]] = {
+NULLS: dict[str, tuple[pa.Array, torch.Tensor]] = {
     "int64": (pa.array([1, None, 3]), doubles(1, NAN, 3)),
     "uint8": (pa.array([None, 2, 3], pa.uint8()), doubles(NAN, 2, 3)),
     "bool": (pa.array([True, None, False]), doubles(1, NAN, 0)),
@@ -320,21 +320,21 @@ def assert_equal_with_nan(ours: torch.Tensor, theirs: torch.Tensor) -> None:
 
 
 @here_and_sent
-@pytest.mark.parametrize(("column", "expected"), HOLES.values(), ids=HOLES.keys())
+@pytest.mark.parametrize(("column", "expected"), NULLS.values(), ids=NULLS.keys())
 def test_nan_in_place_of_nulls(column: pa.Array, expected: torch.Tensor, run: Runs) -> None:
     pipe = fp.from_table(pa.table({"x": column, "in": pa.StructArray.from_arrays([column], ["a"])})).batch(3)
     (batch,) = run(pipe.collate(nulls="nan"))
     assert_equal_with_nan(batch["x"], expected)
     assert_equal_with_nan(batch["in"]["a"], expected)
     if column.null_count or column.type.id != pa.int64().id:
-        batch["x"].zero_()  # it shares memory with nothing
+        batch["x"].zero_()  # it shares no memory
         assert_equal_with_nan(run(pipe.collate(nulls="nan"))[0]["x"], expected)
 
 
 @here_and_sent
 @pytest.mark.parametrize("name", ["int64", "bool", "float64", "nothing but nulls", "no nulls"])
 def test_nulls_are_the_same_in_lists_of_rows(name: str, run: Runs) -> None:
-    column, expected = HOLES[name]
+    column, expected = NULLS[name]
     rows = fp.from_sequence([{"x": value} for value in column.to_pylist()]).batch(3)
     assert_equal_with_nan(run(rows.collate(nulls="nan"))[0]["x"], expected)
 
@@ -350,7 +350,7 @@ def test_nulls_among_numpy_scalars_and_text(run: Runs) -> None:
     assert run(fp.from_sequence([{"t": None}, {"t": b"a"}]).batch(2).collate()) == [{"t": [None, b"a"]}]
 
 
-WITH_NAN_TOO: dict[str, tuple[pa.Array, str]] = {
+NOT_NAN: dict[str, tuple[pa.Array, str]] = {
     "a list": (pa.array([[1], None]), r"field `x`: null at row 2 .* before `.batch`\n"),
     "a struct": (pa.array([{"a": 1}, None]), r"field `x`: null at row 2 .* before `.batch`\n"),
     "a time": (
@@ -362,13 +362,13 @@ WITH_NAN_TOO: dict[str, tuple[pa.Array, str]] = {
 
 
 @here_and_sent
-@pytest.mark.parametrize(("column", "message"), WITH_NAN_TOO.values(), ids=WITH_NAN_TOO.keys())
-def test_nulls_that_no_nan_can_stand_for(column: pa.Array, message: str, run: Runs) -> None:
+@pytest.mark.parametrize(("column", "message"), NOT_NAN.values(), ids=NOT_NAN.keys())
+def test_nulls_that_cannot_become_nan(column: pa.Array, message: str, run: Runs) -> None:
     with pytest.raises(DataError, match=message):
         run(fp.from_table(pa.table({"x": column})).batch(2).collate(nulls="nan"))
 
 
-def test_a_null_in_a_tensor_is_none_of_its_numbers() -> None:
+def test_a_null_in_a_permuted_tensor_names_its_row() -> None:
     kind = pa.fixed_shape_tensor(pa.int16(), (2, 2), permutation=[1, 0])
     column = pa.ExtensionArray.from_storage(kind, pa.array([[1, 2, 3, 4], [1, 2, 3, None]], pa.list_(pa.int16(), 4)))
     with pytest.raises(DataError, match="field `x`: null at row 2"):
@@ -390,7 +390,7 @@ def test_a_dtype_without_tensors_is_an_error_of_torch(run: Runs) -> None:
         collated([np.longdouble(1), np.longdouble(2)], run)
 
 
-def test_the_batches_before_a_wrong_one_come_first() -> None:
+def test_the_batches_before_a_failing_one_come_first() -> None:
     batches = iter(table({"x": pa.array([1, 2, None, 4])}, size=1))
     assert next(batches)["x"].tolist() == [1]
     assert next(batches)["x"].tolist() == [2]
@@ -400,27 +400,27 @@ def test_the_batches_before_a_wrong_one_come_first() -> None:
 
 
 @pytest.mark.parametrize("rows", [[{"x": 1}], [1], ["text"]])
-def test_what_is_no_batch_says_so(rows: list[Any]) -> None:
+def test_an_element_that_is_not_a_batch_is_an_error(rows: list[Any]) -> None:
     with pytest.raises(DataError, match=r"must be a batch of rows .* put `.batch\(n\)` before it"):
         list(fp.from_sequence(rows).collate())
 
 
-def test_an_empty_batch_says_so() -> None:
+def test_an_empty_batch_is_an_error() -> None:
     with pytest.raises(DataError, match="a batch is empty"):
         list(fp.from_sequence([[]]).collate())
 
 
-def test_an_error_of_ones_own_function_is_a_row_error() -> None:
+def test_an_error_of_the_users_function_is_a_row_error() -> None:
     with pytest.raises(RowError, match=r"collate\(len\)` failed with TypeError"):
         list(fp.from_sequence([1]).collate(len))
 
 
-def test_an_error_upstream_stays_as_it_is() -> None:
+def test_an_error_upstream_is_not_changed() -> None:
     with pytest.raises(RowError, match=r"map\(.*ZeroDivisionError"):
         list(fp.from_sequence([0]).map(lambda x: 1 // x).batch(1).collate())
 
 
-def test_a_type_registered_with_torch_is_collated_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_type_registered_with_torch_is_collated_by_its_function(monkeypatch: pytest.MonkeyPatch) -> None:
     from torch.utils.data._utils import collate
 
     def total(batch: list[Plain], *, collate_fn_map: Any = None) -> int:
@@ -464,7 +464,7 @@ def test_a_worker_needs_no_torch() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_what_is_sent_is_the_same_pipe() -> None:
+def test_the_graph_that_is_sent_is_the_same_pipe() -> None:
     pipe = fp.from_sequence(range(4)).shuffle().batch(2).collate().prefetch(3).prefetch(1)
     graph = sent(pipe)
     assert graph is not pipe
@@ -473,7 +473,7 @@ def test_what_is_sent_is_the_same_pipe() -> None:
     assert graph.call_site == pipe.call_site
 
 
-def test_what_does_not_end_in_the_default_collate_is_sent_as_it_is() -> None:
+def test_a_pipe_that_does_not_end_in_the_default_collate_is_sent_unchanged() -> None:
     batches = fp.from_sequence([{"x": 1}]).batch(1)
     for pipe in (batches, batches.prefetch(1), batches.collate(list).prefetch(1), batches.collate().map(dict.copy)):
         assert sent(pipe) is pipe

@@ -1,4 +1,4 @@
-"""What cannot become a tensor yet, in `collate`: the error names field and type, and a repair that works."""
+"""Values that `collate` cannot turn into tensors: the error names field and type, and a repair that works."""
 
 from __future__ import annotations
 
@@ -44,28 +44,28 @@ def test_a_column_says_how_to_cast_it_or_leave_it_out(column: Any, expected: Any
     ) as caught:
         list(batches.collate())
     repaired = _repaired(batches, str(caught.value))
-    (made,) = repaired.collate()
-    assert made["n"].tolist() == [1, 2]
+    (batch,) = repaired.collate()
+    assert batch["n"].tolist() == [1, 2]
     if expected is None:
-        assert list(made) == ["n"]
+        assert list(batch) == ["n"]
     else:
-        assert list(made) == ["n", "when it's"]
-        assert made["when it's"].dtype == expected.dtype and torch.equal(made["when it's"], expected)
+        assert list(batch) == ["n", "when it's"]
+        assert batch["when it's"].dtype == expected.dtype and torch.equal(batch["when it's"], expected)
 
 
-def test_nulls_stay_nulls_in_what_is_cast() -> None:
+def test_a_cast_keeps_nulls() -> None:
     batches = fp.from_table(pa.table({"x": pa.array([3, None], pa.timestamp("s"))})).batch(2)
     with pytest.raises(DataError, match=r"a column of type timestamp\[s\] cannot become a tensor") as caught:
         list(batches.collate(nulls="nan"))
     repaired = _repaired(batches, str(caught.value))
     with pytest.raises(DataError, match="null at row 2"):
         list(repaired.collate())
-    (made,) = repaired.collate(nulls="nan")
-    assert made["x"][0] == 3 and made["x"][1].isnan()
+    (batch,) = repaired.collate(nulls="nan")
+    assert batch["x"][0] == 3 and batch["x"][1].isnan()
 
 
 def _repaired(batches: Any, message: str) -> Any:
-    """`batches` with the repair that the error offers, as code."""
+    """`batches` with the repair that the error offers as code."""
     (call,) = re.findall(r"with `(\.map_columns\(.*\))`\n", message)
     return eval(f"batches{call}", {"batches": batches})
 
@@ -91,11 +91,11 @@ def test_values_say_how_to_make_numbers_of_them(values: list[Any], what: str) ->
         list(rows.batch(2).collate())
     (code,) = re.findall(r"such as `(.*?)`", str(caught.value))
     numbers = rows.filter(lambda row: row["x"] is not None).map(lambda row: eval(code, {"value": row["x"]}))
-    (made,) = numbers.batch(2).collate()
-    assert len(made) == sum(value is not None for value in values)
+    (batch,) = numbers.batch(2).collate()
+    assert len(batch) == sum(value is not None for value in values)
 
 
-def test_the_same_is_said_of_what_a_worker_reads() -> None:
+def test_a_worker_raises_the_same_error() -> None:
     batches = fp.from_table(pa.table({"x": pa.array([HALF, HALF])})).batch(2)
     with fp.Loader(batches.collate(), workers=1) as loader, pytest.raises(DataError) as caught:
         list(loader)

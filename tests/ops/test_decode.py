@@ -19,15 +19,15 @@ PIXELS = np.random.default_rng(0).integers(0, 256, (5, 7, 3), np.uint8)
 
 
 def encoded(kind: str, image: PIL.Image.Image | None = None, **options: object) -> bytes:
-    made = io.BytesIO()
-    (image or PIL.Image.fromarray(PIXELS)).save(made, kind, **options)
-    return made.getvalue()
+    buffer = io.BytesIO()
+    (image or PIL.Image.fromarray(PIXELS)).save(buffer, kind, **options)
+    return buffer.getvalue()
 
 
 def saved(array: object) -> bytes:
-    made = io.BytesIO()
-    np.save(made, array, allow_pickle=True)
-    return made.getvalue()
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=True)
+    return buffer.getvalue()
 
 
 def decoded(**row):
@@ -39,9 +39,9 @@ def decoded(**row):
 def test_law(streamed):
     rows = [{"__key__": str(n), "cls": b"%d" % n, "png": encoded("PNG")} for n in range(20)]
     source = fp.from_sequence(rows)
-    got = check_operator((source.filter(bool) if streamed else source).decode())
-    assert [row["cls"] for row in got] == list(range(20))
-    assert (got[7]["png"] == PIXELS).all()
+    results = check_operator((source.filter(bool) if streamed else source).decode())
+    assert [row["cls"] for row in results] == list(range(20))
+    assert (results[7]["png"] == PIXELS).all()
 
 
 @pytest.mark.parametrize(
@@ -82,12 +82,12 @@ def test_other_kinds():
         "wav": b"...",
         "number": 3,
     }
-    got = decoded(**row)
-    assert list(got) == list(row)
-    assert (got["__key__"], got["txt"], got["cls"], got["json"]) == ("dir/1", "é", 17, {"a": [1, None]})
-    assert got["npy"].tolist() == [[0, 1, 2], [3, 4, 5]] and got["npy"].dtype.isnative
-    assert (got["seg.png"] == PIXELS).all()
-    assert (got["wav"], got["number"]) == (b"...", 3)
+    result = decoded(**row)
+    assert list(result) == list(row)
+    assert (result["__key__"], result["txt"], result["cls"], result["json"]) == ("dir/1", "é", 17, {"a": [1, None]})
+    assert result["npy"].tolist() == [[0, 1, 2], [3, 4, 5]] and result["npy"].dtype.isnative
+    assert (result["seg.png"] == PIXELS).all()
+    assert (result["wav"], result["number"]) == (b"...", 3)
 
 
 def test_rows_of_whole_files(tmp_path):
@@ -101,23 +101,23 @@ def test_rows_of_whole_files(tmp_path):
 
 def test_own_decoders_come_first():
     row = {"json": b"[]", "seg.png": b"s", "png": encoded("PNG"), "wav": b"w"}
-    got = decoded(**row, decoders={"json": len, "seg.png": bytes.upper, "wav": bytes.decode})
-    assert (got["json"], got["seg.png"], got["wav"]) == (2, b"S", "w")
-    assert got["png"].shape == (5, 7, 3)
+    result = decoded(**row, decoders={"json": len, "seg.png": bytes.upper, "wav": bytes.decode})
+    assert (result["json"], result["seg.png"], result["wav"]) == (2, b"S", "w")
+    assert result["png"].shape == (5, 7, 3)
 
 
 def bomb() -> bytes:
-    # 30,000 x 30,000 pixels of one bit, all alike: some hundred kilobytes.
+    # 30,000 x 30,000 pixels of one bit, all the same: a few hundred kilobytes.
     return encoded("PNG", PIL.Image.new("1", (30_000, 30_000)))
 
 
-def without_end() -> bytes:
+def truncated_jpeg() -> bytes:
     data = encoded("JPEG", PIL.Image.fromarray(np.tile(PIXELS, (20, 20, 1))))
     return data[: len(data) // 2]
 
 
 BROKEN = {
-    "an image cut short": ("jpg", without_end(), "`jpg` cannot be decoded: OSError: image file is truncated"),
+    "an image cut short": ("jpg", truncated_jpeg(), "`jpg` cannot be decoded: OSError: image file is truncated"),
     "no image": ("png", b"hello", "`png` cannot be decoded: ValueError: it is damaged, or no image of JPEG, PNG"),
     "a format that runs programs": ("png", b"%!PS-Adobe-3.0 EPSF-3.0\n", "it is damaged, or no image of"),
     "more than 8 bits": (
@@ -136,12 +136,12 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("extension", "data", "message"), BROKEN.values(), ids=BROKEN.keys())
-def test_what_cannot_be_decoded(extension, data, message):
+def test_values_that_cannot_be_decoded(extension, data, message):
     rows = [{"__key__": "good", "txt": b"good"}, {"__key__": "bad", extension: data}]
-    got = []
+    results = []
     with pytest.raises(fp.RowError, match=message) as caught:
-        got.extend(fp.from_sequence(rows).decode())
-    assert got == [{"__key__": "good", "txt": "good"}]
+        results.extend(fp.from_sequence(rows).decode())
+    assert results == [{"__key__": "good", "txt": "good"}]
     assert "`.decode()` failed" in str(caught.value) and "from_sequence, row 2" in str(caught.value)
     assert __file__ in str(caught.value)
 

@@ -43,13 +43,13 @@ def test_without_it_each_worker_reads_all():
         list(fp.Loader(fp.from_iterable(numbers), workers=2))
 
 
-def test_the_order_is_that_of_the_plan():
+def test_workers_give_the_order_of_the_plan():
     pipe = fp.from_iterable(numbers).dispatch().filter(lambda x: x % 3).shuffle(window=50).batch(4)
     with fp.Loader(pipe, workers=2) as loader:
         assert list(loader) == list(fp.Loader(pipe))
 
 
-def test_what_counts_all_rows_stays_before_the_deal():
+def test_operators_on_positions_among_all_rows_run_before_sharding():
     pipe = fp.from_iterable(numbers).dispatch().filter(lambda x: x % 2).enumerate().take(100)
     with fp.Loader(pipe, workers=2) as loader:
         assert sorted(loader) == [(i, 2 * i + 1) for i in range(100)]
@@ -77,7 +77,7 @@ def test_rounds_of_a_repeat():
         assert sorted(loader) == sorted(list(range(1, 21)) * 3)
 
 
-def test_errors_before_it_keep_their_words():
+def test_errors_before_it_have_the_same_message():
     def fails(x: int) -> int:
         return 10 // (5 - x)
 
@@ -90,7 +90,7 @@ def test_errors_before_it_keep_their_words():
     assert isinstance(there.value.__cause__, ZeroDivisionError)
 
 
-def test_errors_behind_it_know_the_row():
+def test_errors_after_it_name_the_row():
     def fails(x: int) -> int:
         return 10 // (5 - x)
 
@@ -131,19 +131,19 @@ def test_a_producer_that_always_dies_is_an_error():
         list(loader)
 
 
-def test_a_worker_that_is_killed_reads_on():
+def test_a_worker_that_is_killed_is_replaced():
     pipe = fp.from_iterable(numbers).dispatch().map(lambda x: (x, os.getpid())).batch(5)
-    got: list[int] = []
+    rows: list[int] = []
     with fp.Loader(pipe, workers=2) as loader, pytest.warns(WorkerWarning, match="was killed by SIGKILL"):  # noqa: PT031
         for step, batch in enumerate(loader):
-            got += [x for x, _ in batch]
+            rows += [x for x, _ in batch]
             if step == 20:
                 os.kill(batch[0][1], signal.SIGKILL)
-    assert sorted(got) == list(range(1000))
+    assert sorted(rows) == list(range(1000))
 
 
 def test_explain(capsys: pytest.CaptureFixture[str]):
     fp.from_iterable(numbers).dispatch().batch(2).explain(workers=2)
-    said = capsys.readouterr().out
-    assert "runs in one process for all workers of a rank" in said
-    assert "it is read once, for all workers, by one process" in said
+    text = capsys.readouterr().out
+    assert "runs in one process for all workers of a rank" in text
+    assert "it is read once, for all workers, by one process" in text

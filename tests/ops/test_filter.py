@@ -19,10 +19,10 @@ def test_rows_before_a_failure_come_first():
     def broken(x: int) -> bool:
         return bool(x % 2) if x < 9 else 1 // 0 == 0
 
-    got: list[int] = []
+    rows: list[int] = []
     with pytest.raises(fp.RowError, match="row 10"):
-        got.extend(fp.from_sequence(range(30)).filter(broken))
-    assert got == [1, 3, 5, 7]
+        rows.extend(fp.from_sequence(range(30)).filter(broken))
+    assert rows == [1, 3, 5, 7]
 
 
 @pytest.mark.parametrize("count", [1, 4])
@@ -31,7 +31,7 @@ def test_an_answer_that_is_neither_true_nor_false_is_an_error_of_its_row(count):
         list(fp.from_sequence(range(count)).filter(lambda x: np.array([True, False])))
 
 
-def test_a_stop_iteration_is_an_error_and_no_end():
+def test_a_stop_iteration_is_an_error_not_the_end():
     numbers = iter([True] * 5)
     with pytest.raises(fp.RowError, match="StopIteration"):
         list(fp.from_sequence(range(30)).filter(lambda x: next(numbers)))

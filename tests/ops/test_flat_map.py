@@ -31,13 +31,13 @@ def test_a_generator_that_fails_halfway():
             raise KeyError(x)
         yield x
 
-    got: list[int] = []
+    rows: list[int] = []
     with pytest.raises(fp.RowError, match="row 6") as error:
-        got.extend(fp.from_sequence(range(9)).flat_map(broken))
-    assert got == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5]
+        rows.extend(fp.from_sequence(range(9)).flat_map(broken))
+    assert rows == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5]
     assert isinstance(error.value.__cause__, KeyError)
 
 
-def test_what_is_not_iterable():
+def test_a_result_that_is_not_iterable_is_an_error():
     with pytest.raises(fp.RowError, match="not iterable"):
         list(fp.from_sequence([1]).flat_map(lambda x: x))

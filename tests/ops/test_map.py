@@ -38,7 +38,7 @@ def test_keyed_draws_do_not_depend_on_how_it_runs():
     assert list(fp.from_sequence(range(30)).map(draw, rng=True)) == list(streamed(30).map(draw, rng=True))
 
 
-def test_global_generators_are_seeded_and_set_back(source):
+def test_global_generators_are_seeded_and_restored(source):
     pipe = source.map(lambda x: (random.random(), float(np.random.rand()), float(torch.rand(()))), rng="global")
     random.seed(5), np.random.seed(5), torch.manual_seed(5)
     expected = random.random(), np.random.rand(), torch.rand(())
@@ -61,10 +61,10 @@ def test_an_error_names_operator_line_and_row(source):
     def broken(x: int) -> int:
         return 1 // (x - 7)
 
-    got: list[int] = []
+    rows: list[int] = []
     with pytest.raises(fp.RowError) as error:
-        got.extend(source.map(broken))
-    assert got == [broken(x) for x in range(7)]
+        rows.extend(source.map(broken))
+    assert rows == [broken(x) for x in range(7)]
     assert isinstance(error.value.__cause__, ZeroDivisionError)
     text = str(error.value)
     assert "`.map(" in text and "broken" in text and "from_sequence, row 8" in text
@@ -72,13 +72,13 @@ def test_an_error_names_operator_line_and_row(source):
     assert error.value.origin == ("from_sequence", 8, "row")
 
 
-def test_a_stop_iteration_is_an_error_and_no_end(source):
+def test_a_stop_iteration_is_an_error_not_the_end(source):
     numbers = iter(range(5))
     with pytest.raises(fp.RowError, match="StopIteration"):
         list(source.map(lambda x: next(numbers)))
 
 
-def test_a_failure_that_does_not_come_again_is_told_all_the_same():
+def test_a_failure_that_does_not_repeat_is_still_raised():
     calls = count()
     fails = {20}
 
@@ -89,10 +89,10 @@ def test_a_failure_that_does_not_come_again_is_told_all_the_same():
         next(calls)
         return x
 
-    got: list[int] = []
+    rows: list[int] = []
     with pytest.raises(fp.RowError, match="once"):
-        got.extend(fp.from_sequence(range(30)).map(flaky))
-    assert got[:20] == list(range(20))
+        rows.extend(fp.from_sequence(range(30)).map(flaky))
+    assert rows[:20] == list(range(20))
 
 
 def test_arguments():

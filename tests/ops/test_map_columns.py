@@ -1,4 +1,4 @@
-"""`map_columns`: functions of columns, in NumPy's, Arrow's and torch's terms."""
+"""`map_columns`: functions of columns as NumPy arrays, Arrow record batches and torch tensors."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ def test_law() -> None:
     def doubled(columns: Any) -> Any:
         return {"n": columns["n"] * 2, "t": columns["t"]}
 
-    def few(batch: Any) -> Any:
-        return batch.filter(pc.field("n") % 2 == 0) if False else batch.filter(pc.equal(batch["b"], True))
+    def even(batch: Any) -> Any:
+        return batch.filter(pc.equal(batch["b"], True))
 
     check_operator(batches().map_columns(doubled))
-    check_operator(batches().map_columns(few, format="arrow").unbatch().batch(2))
+    check_operator(batches().map_columns(even, format="arrow").unbatch().batch(2))
     check_operator(fp.from_table(TABLE).filter(lambda row: row["n"] % 3).batch(2).map_columns(doubled).collate())
     check_operator(NUMBERS.shuffle().batch(2).map_columns(lambda c: {"x": c["x"] + 1}, format="torch").collate())
     check_operator(fp.from_sequence(TABLE.to_pylist()).batch(2).map_columns(doubled))
@@ -58,14 +58,14 @@ def test_law() -> None:
 
 
 @pytest.mark.parametrize("format", ["numpy", "arrow"])
-def test_columns_that_are_handed_on_stay_as_they_are(format: Any) -> None:
+def test_columns_that_are_returned_unchanged_keep_their_types(format: Any) -> None:
     pipe = batches().map_columns(lambda columns: columns, format=format)
     assert pa.Table.from_batches([batch.arrow for batch in pipe]) == TABLE
 
 
 @pytest.mark.parametrize("format", ["numpy", "arrow", "torch"])
 @pytest.mark.parametrize("stored", ["columns", "lists"])
-def test_however_the_batch_is_held(format: Any, stored: str) -> None:
+def test_batches_of_columns_and_lists_give_the_same(format: Any, stored: str) -> None:
     pipe = NUMBERS if stored == "columns" else NUMBERS.map(lambda row: row)
     seen: list[Any] = []
 
@@ -73,8 +73,8 @@ def test_however_the_batch_is_held(format: Any, stored: str) -> None:
         seen.append(columns)
         return columns
 
-    got = pipe.batch(5).map_columns(function, format=format)[0]
-    assert same(list(got), list(NUMBERS))
+    result = pipe.batch(5).map_columns(function, format=format)[0]
+    assert same(list(result), list(NUMBERS))
     expected = {"numpy": dict, "arrow": pa.RecordBatch, "torch": dict}
     kinds = {"numpy": np.ndarray, "arrow": pa.Array, "torch": torch.Tensor}
     assert type(seen[0]) is expected[format]
@@ -96,7 +96,7 @@ def test_arrays() -> None:
 
     batch = batches().map_columns(function)[0]
     assert seen["t"].tolist() == ["a", None, "c"]
-    assert [list(one) for one in seen["l"]] == [[], [1], [2, 2]]
+    assert [list(item) for item in seen["l"]] == [[], [1], [2, 2]]
     assert seen["b"].dtype == bool and seen["at"].dtype == "datetime64[us]"
     assert seen["c"].tolist() == ["u", "v", "u"]
     assert not any(array.flags.writeable for array in seen.values())
@@ -121,12 +121,12 @@ def test_tensors_can_be_written_to() -> None:
 
 def test_no_row_becomes_a_python_object(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(self: Rows) -> Any:
-        raise AssertionError("rows were made")
+        raise AssertionError("a row became a dict")
 
     monkeypatch.setattr(Rows, "__iter__", never)
     pipe = NUMBERS.shuffle().batch(2).map_columns(lambda c: {"s": c["y"].sum(1)})
-    made = pipe.map_columns(lambda b: b, format="arrow").unbatch().batch(5).collate()
-    assert sorted(next(iter(made))["s"].tolist()) == [1, 5, 9, 13, 17]
+    batches = pipe.map_columns(lambda b: b, format="arrow").unbatch().batch(5).collate()
+    assert sorted(next(iter(batches))["s"].tolist()) == [1, 5, 9, 13, 17]
 
 
 def test_a_batch_may_lose_all_of_its_rows() -> None:
@@ -169,7 +169,7 @@ WRONG: dict[str, tuple[Any, Function, str]] = {
     ),
     "an array without axes": ("numpy", lambda c: {"a": np.array(1)}, "field `a`: .* with a value for each row but"),
     "objects": ("numpy", lambda c: {"a": np.array([object()] * 3)}, "field `a`: its values cannot form a column"),
-    "a name that is none": ("numpy", lambda c: {1: c["n"]}, "the name of a column must be a string but got: 1"),
+    "a name that is not a string": ("numpy", lambda c: {1: c["n"]}, "the name of a column must be a string but got: 1"),
     "bfloat16": ("torch", lambda c: {"a": c["n"].bfloat16()}, "field `a`: .*BFloat16; convert the tensor"),
     "a dict for a batch": (
         "arrow",
@@ -185,7 +185,7 @@ WRONG: dict[str, tuple[Any, Function, str]] = {
 
 
 @pytest.mark.parametrize(("format", "function", "message"), WRONG.values(), ids=WRONG.keys())
-def test_results_that_are_no_columns_are_named(format: Any, function: Function, message: str) -> None:
+def test_results_that_are_not_columns_are_errors(format: Any, function: Function, message: str) -> None:
     pipe = batches(TABLE.select(["n", "b"])).map_columns(function, format=format)
     with pytest.raises(DataError, match=message) as caught:
         list(pipe)
@@ -194,7 +194,7 @@ def test_results_that_are_no_columns_are_named(format: Any, function: Function, 
 
 
 @pytest.mark.parametrize("format", ["numpy", "torch"])
-def test_a_null_among_numbers_is_an_error_that_says_what_helps(format: Any) -> None:
+def test_a_null_among_numbers_is_an_error_with_a_repair(format: Any) -> None:
     table = pa.table({"n": pa.array([1, None])})
     with pytest.raises(DataError, match=r"field `n`: null at row 2 of the batch"):
         list(batches(table).map_columns(dict, format=format))
@@ -208,7 +208,7 @@ def test_an_error_of_the_function_names_the_row() -> None:
         list(pipe)
 
 
-def test_rows_without_a_batch_say_so() -> None:
+def test_rows_without_a_batch_are_an_error() -> None:
     with pytest.raises(DataError, match=r"must be a batch of rows but is of type dict; put `.batch\(n\)` before it"):
         list(NUMBERS.map_columns(dict))  # type: ignore[misc]
 

@@ -44,12 +44,12 @@ def test_the_thread_ends_with_its_iterator(source):
     assert threads() == []
 
 
-def test_it_works_ahead_and_no_further():
-    made: list[int] = []
+def test_the_thread_stays_close_to_its_consumer():
+    produced: list[int] = []
     reached = threading.Event()
 
     def row(x: int) -> int:
-        made.append(x)
+        produced.append(x)
         if x == 5:
             reached.set()
         return x
@@ -60,7 +60,7 @@ def test_it_works_ahead_and_no_further():
     running = threads()
     del iterator
     assert ended(running)
-    assert len(made) < 100
+    assert len(produced) < 100
 
 
 def test_it_is_shown_as_it_was_written():
@@ -68,10 +68,10 @@ def test_it_is_shown_as_it_was_written():
 
 
 def test_an_error_comes_after_the_rows_before_it():
-    got: list[float] = []
+    rows: list[float] = []
     with pytest.raises(fp.RowError, match="ZeroDivisionError"):
-        got.extend(fp.from_sequence([1, 2, 0, 4]).filter(lambda x: True).map(lambda x: 1 / x).prefetch(10))
-    assert got == [1.0, 0.5]
+        rows.extend(fp.from_sequence([1, 2, 0, 4]).filter(lambda x: True).map(lambda x: 1 / x).prefetch(10))
+    assert rows == [1.0, 0.5]
     assert ended(threads())
 
 

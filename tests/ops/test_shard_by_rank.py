@@ -12,7 +12,7 @@ def test_law():
     assert check_operator(fp.from_sequence(range(9)).filter(lambda x: True).shard_by_rank().batch(2))[-1] == [8]
 
 
-def test_what_follows_is_meant_per_shard():
+def test_operators_after_it_see_one_shard():
     pipe = fp.from_sequence(range(40)).shard_by_rank().take(3)
     parts = [list(fp.Loader(pipe, rank=r, world_size=2, even=None)) for r in range(2)]
     assert parts == [[0, 2, 4], [1, 3, 5]]

@@ -26,7 +26,7 @@ def test_law_of_a_full_shuffle():
 
 
 @given(st.integers(1, 300), st.integers(0, 2**32))
-def test_a_computed_permutation_is_one(length, seed):
+def test_a_computed_permutation_is_a_permutation(length, seed):
     permutation = Permutation(Context(seed=seed).key("x"), length, materialised=0)
     assert sorted(permutation[range(length)]) == list(range(length))
     assert permutation[np.array([length - 1, 0])].tolist() == [
@@ -52,7 +52,7 @@ def test_two_shuffles_of_one_source_are_independent():
     assert list(source.shuffle().shuffle()) != list(source)
 
 
-def test_a_seed_of_its_own_does_not_follow_the_loader():
+def test_its_own_seed_is_independent_of_the_loader():
     pipe = fp.from_sequence(range(50)).shuffle(seed=3)
     assert list(fp.Loader(pipe, seed=1)) == list(fp.Loader(pipe, seed=2))
 
@@ -63,12 +63,12 @@ def test_a_window_moves_rows_by_about_half_a_window():
     assert 100 < distance.mean() < 500 and distance.max() < 10_000 / 2
 
 
-def test_every_order_is_as_likely():
+def test_every_order_is_equally_likely():
     orders = Counter(tuple(check_operator(fp.from_sequence(range(3)).shuffle(), seed=s, samples=1)) for s in range(600))
     assert len(orders) == 6 and min(orders.values()) > 60
 
 
-def test_a_streamed_pipe_wants_a_window():
+def test_a_streamed_pipe_needs_a_window():
     with pytest.raises(PlanError, match=r"streamed; give `window=10_000`.*\.load\(\)") as error:
         fp.from_sequence(range(3)).filter(bool).shuffle()
     assert "test_shuffle.py" in str(error.value)

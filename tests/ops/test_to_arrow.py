@@ -16,7 +16,7 @@ from feedpipe.testing import check_operator
 TABLE = pa.table({"n": [1, None, 3, 4, 5], "t": list("abcde"), "l": [[1], [], None, [4], [5, 6]]})
 
 
-def of(rows: list[Any]) -> pa.RecordBatch:
+def record_batch(rows: list[Any]) -> pa.RecordBatch:
     (batch,) = fp.from_sequence(rows).batch(len(rows)).to_arrow()
     return batch
 
@@ -28,9 +28,9 @@ def test_law() -> None:
     assert check_operator(fp.from_table(TABLE[:0]).batch(2).to_arrow()) == []
 
 
-def test_the_columns_of_a_table_are_handed_over_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_columns_of_a_table_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(self: Rows) -> Any:
-        raise AssertionError("rows were made")
+        raise AssertionError("a row became a dict")
 
     monkeypatch.setattr(Rows, "__iter__", never)
     array = np.arange(8.0)
@@ -39,18 +39,18 @@ def test_the_columns_of_a_table_are_handed_over_as_they_are(monkeypatch: pytest.
     assert pa.Table.from_batches(fp.from_table(TABLE).batch(2).to_arrow()) == TABLE
 
 
-def test_arrays_become_tensors_however_they_are_held() -> None:
+def test_arrays_of_columns_and_of_rows_become_tensors() -> None:
     pipe = fp.from_arrays({"x": np.arange(12, dtype="float32").reshape(3, 2, 2)})
-    (held,) = pipe.batch(3).to_arrow()
-    (made,) = pipe.map(lambda row: row).batch(3).to_arrow()
-    assert held == made
-    assert held.column("x").type == pa.fixed_shape_tensor(pa.float32(), (2, 2))
+    (from_columns,) = pipe.batch(3).to_arrow()
+    (from_rows,) = pipe.map(lambda row: row).batch(3).to_arrow()
+    assert from_columns == from_rows
+    assert from_columns.column("x").type == pa.fixed_shape_tensor(pa.float32(), (2, 2))
 
 
 def test_lists_of_dicts() -> None:
-    batch = of([{"a": 1, "b": "x"}, {"a": None, "c": np.arange(2)}, {"b": "y", "c": np.arange(3)}])
+    batch = record_batch([{"a": 1, "b": "x"}, {"a": None, "c": np.arange(2)}, {"b": "y", "c": np.arange(3)}])
     assert batch.to_pydict() == {"a": [1, None, None], "b": ["x", None, "y"], "c": [None, [0, 1], [0, 1, 2]]}
-    assert of([{"c": np.arange(2)}, {"c": np.arange(3)}]).to_pydict() == {"c": [[0, 1], [0, 1, 2]]}
+    assert record_batch([{"c": np.arange(2)}, {"c": np.arange(3)}]).to_pydict() == {"c": [[0, 1], [0, 1, 2]]}
 
 
 WRONG: dict[str, tuple[list[Any], str]] = {
@@ -58,20 +58,20 @@ WRONG: dict[str, tuple[list[Any], str]] = {
     "an object": ([{"a": object()}], "field `a`: its values cannot form a column"),
     "an int of 65 bits": ([{"a": 2**64}], "field `a`: its values cannot form a column"),
     "arrays of several axes and shapes": ([{"a": np.ones((1, 2))}, {"a": np.ones((2, 2))}], "field `a`"),
-    "a name that is none": ([{1: 1}], "the name of a column must be a string but got: 1"),
+    "a name that is not a string": ([{1: 1}], "the name of a column must be a string but got: 1"),
     "no dicts": ([1, 2], r"rows must be dicts, .* but one is of type int; make dicts with a `.map` before `.batch`"),
 }
 
 
 @pytest.mark.parametrize(("rows", "message"), WRONG.values(), ids=WRONG.keys())
-def test_rows_that_make_no_columns_are_named(rows: list[Any], message: str) -> None:
+def test_rows_that_cannot_form_columns_are_errors(rows: list[Any], message: str) -> None:
     with pytest.raises(DataError, match=message) as caught:
-        of(rows)
+        record_batch(rows)
     assert "batch that begins at from_sequence, row 1" in str(caught.value)
     assert __file__ in str(caught.value)
 
 
-def test_rows_without_a_batch_say_so() -> None:
+def test_rows_without_a_batch_are_an_error() -> None:
     with pytest.raises(DataError, match=r"must be a batch of rows but is of type dict; put `.batch\(n\)` before it"):
         list(fp.from_table(TABLE).to_arrow())  # type: ignore[misc]
 

@@ -18,6 +18,6 @@ def test_arrays():
     assert [int(x) for x in rows] == [0, 1, 2, 0, 1]
 
 
-def test_what_is_not_iterable():
+def test_an_element_that_is_not_iterable_is_an_error():
     with pytest.raises(fp.RowError, match="not iterable"):
         list(fp.from_sequence([[1], 2]).unbatch())

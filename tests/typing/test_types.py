@@ -1,7 +1,7 @@
 """What a type checker tells the user: the types along a chain, and the mistakes it refuses.
 
-The files of `cases/` are checked, never run. mypy and pyright must each report exactly the lines that
-carry the comment `# expect-error`, so `assert_type` in them holds and every planted mistake is found.
+The files of `cases/` are checked, never run. mypy and pyright must each report exactly the lines with the
+comment `# expect-error`: so every `assert_type` is true, and every planted mistake is found.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ Report = dict[tuple[str, int], str]
 
 
 def run(*command: object) -> str:
-    """Return what a checker prints; to find errors is its work, to stumble is not."""
+    """Return what a checker prints. It may report errors, but must not fail itself."""
     program, *arguments = (str(word) for word in command)
-    done = subprocess.run([BIN / program, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode in (0, 1), done.stdout + done.stderr
-    return done.stdout
+    process = subprocess.run([BIN / program, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert process.returncode in (0, 1), process.stdout + process.stderr
+    return process.stdout
 
 
 def mypy() -> Report:
     """Return what mypy reports on the cases, by file and line."""
-    # Errors in the package itself are the business of `make check`.
+    # `make check` reports errors in the package itself.
     pattern = rf"^{re.escape(str(CASES.relative_to(ROOT)))}/(.+?):(\d+): error: (.*)$"
-    found = re.findall(pattern, run("mypy", CASES), re.MULTILINE)
-    return {(name, int(line)): text for name, line, text in found}
+    errors = re.findall(pattern, run("mypy", CASES), re.MULTILINE)
+    return {(name, int(line)): text for name, line, text in errors}
 
 
 def pyright() -> Report:
     """Return what pyright reports on the cases, by file and line."""
-    found = json.loads(run("pyright", "--outputjson", "--project", CASES.parent))["generalDiagnostics"]
-    return {(Path(one["file"]).name, one["range"]["start"]["line"] + 1): one["message"] for one in found}
+    errors = json.loads(run("pyright", "--outputjson", "--project", CASES.parent))["generalDiagnostics"]
+    return {(Path(error["file"]).name, error["range"]["start"]["line"] + 1): error["message"] for error in errors}
 
 
 def expected() -> set[tuple[str, int]]:
-    """Return the lines that carry the mark."""
+    """Return the lines with the comment `# expect-error`."""
     return {
         (path.name, number)
         for path in CASES.glob("*.py")
@@ -56,7 +56,7 @@ def expected() -> set[tuple[str, int]]:
 
 @pytest.mark.parametrize("checker", [mypy, pyright])
 def test_types_and_mistakes(checker: Callable[[], Report]) -> None:
-    """One run over all cases: most of a checker's time goes into reading torch and pyarrow."""
+    """All cases in one run, because a checker spends most of its time on torch and pyarrow."""
     reported, marked = checker(), expected()
     surplus = [f"{place}: {text}" for place, text in reported.items() if place not in marked]
     missing = sorted(marked - reported.keys())

@@ -44,7 +44,7 @@ assert_type(words.flat_map(str.split), Pipe[str])
 assert_type(words.flat_map(lambda line: [len(word) for word in line.split()]), Pipe[int])
 assert_type(words.enumerate(), Pipe[tuple[int, str]])
 
-# What leaves the type alone
+# Operators that keep the type
 assert_type(numbers.filter(lambda x: x % 2), Pipe[int])
 assert_type(numbers.filter(predicate=lambda x: x > 1), Pipe[int])
 assert_type(numbers.shuffle(), Pipe[int])
@@ -65,7 +65,7 @@ assert_type(numbers.zip(words), Pipe[tuple[int, str]])
 assert_type(numbers.zip(words, words.map(len)), Pipe[tuple[int, str, int]])
 assert_type(numbers.concat(words), Pipe[int | str])
 
-# A whole chain, and a function of the user's in it
+# A whole chain, and a function of the user in it
 assert_type(words.flat_map(str.split).map(len).shuffle(window=10).batch(32).unbatch(), Pipe[int])
 assert_type(numbers.pipe(evens, keep=True).map(len), Pipe[int])
 

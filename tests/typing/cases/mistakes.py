@@ -1,4 +1,4 @@
-"""Mistakes, each of which both checkers must refuse on its line. Checked, never run: see test_types.py."""
+"""Mistakes that both checkers must report on their lines. Checked, never run: see test_types.py."""
 
 from typing import Any
 
@@ -46,19 +46,19 @@ words.map(with_generator, rng=True)  # expect-error
 numbers.zip([1, 2])  # expect-error
 numbers.concat([1, 2])  # expect-error
 
-# A function of the user's in the chain
+# A function of the user in the chain
 numbers.pipe(tokens, lower=True)  # expect-error
 words.pipe(tokens)  # expect-error
 words.pipe(tokens, upper=True)  # expect-error
 
-# What is refused everywhere a chain is used
+# Where a pipe or a source is used
 taken: Pipe[str] = numbers  # expect-error
 fp.from_sequence(iter([1]))  # expect-error
 fp.from_sequence(3)  # expect-error
 
 
-def kept(pipe: Pipe[Any]) -> Pipe[int]:
-    """A pipe of `Any` stays usable: no error here."""
+def of_any(pipe: Pipe[Any]) -> Pipe[int]:
+    """A pipe of `Any` can be used: no error here."""
     return pipe.filter(bool)
 
 
