@@ -65,7 +65,7 @@ class NpyColumns:
         """The remote ranges of a row, by column; None if there are none."""
         ranges = Ranges()
         for name, view in self._part(int(np.searchsorted(self._cuts, row, "right")) - 1).items():
-            number, start = self._locate(name, row)
+            number, start = self._file_and_row(name, row)
             file = self._columns[name][number]
             if view is None and not file.file.is_local():
                 ranges[name] = OpenTask(file.file, file.range(start, 1), None)
@@ -74,10 +74,10 @@ class NpyColumns:
     def place(self, index: int) -> tuple[File, int]:
         """The file of the first column that has row `index`, and the number of the row in it."""
         name = next(iter(self._columns))
-        number, start = self._locate(name, index)
+        number, start = self._file_and_row(name, index)
         return self._columns[name][number].file, start
 
-    def _locate(self, name: str, row: int) -> tuple[int, int]:
+    def _file_and_row(self, name: str, row: int) -> tuple[int, int]:
         """The number of the file of a column that has a row, and the number of the row in it."""
         starts = self._starts[name]
         number = min(int(np.searchsorted(starts, row, "right")), len(starts) - 1) - 1
@@ -92,7 +92,7 @@ class NpyColumns:
         columns: dict[str, Array] = {}
         for name, view in views.items():
             if view is None:
-                number, start = self._locate(name, int(self._cuts[part]))
+                number, start = self._file_and_row(name, int(self._cuts[part]))
                 columns[name] = _fetch(self._columns[name][number], positions + start, begun.get(name), threads=threads)
             else:
                 columns[name] = view[positions]
@@ -106,7 +106,7 @@ class NpyColumns:
             return self._parts[part]
 
     def _view(self, name: str, part: int) -> Array | None:
-        number, start = self._locate(name, int(self._cuts[part]))
+        number, start = self._file_and_row(name, int(self._cuts[part]))
         if (name, number) not in self._arrays:
             self._arrays[name, number] = _array(self._columns[name][number])
         array = self._arrays[name, number]

@@ -34,7 +34,7 @@ class ReadIdx(Operator):
     kind: ClassVar[str] = "read_idx"
     columns: ClassVar[Columns] = Columns.MAKES
 
-    # The folders of the files are no part of a state; `identity` has the names.
+    # The folders are not part of a state; `identity` has the names of the files.
     paths: Mapping[str, str] = field(repr=False)
     files: Mapping[str, NpyFile] = field(default_factory=dict, repr=False)
     memory: PerProcess[dict[str, Array]] = field(default_factory=PerProcess, repr=False)
@@ -110,7 +110,7 @@ def read_idx(files: Mapping[str, str | os.PathLike[str]]) -> Pipe[Row]:
 
 
 def _read_head(path: str) -> NpyFile:
-    """Reads two zero bytes, the code of a type, the number of axes, and their lengths.
+    """Reads the head of a file: two zero bytes, the code of the type, the number of axes, and their lengths.
 
     Raises:
         SourceError: the file cannot be read.
@@ -131,8 +131,8 @@ def _read_head(path: str) -> NpyFile:
             raise DataError(f"{path} is truncated or damaged: {error}") from error
     if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in _DTYPES or not axes:
         raise DataError(
-            f"{path} is no IDX file: it begins with 0x{magic.hex()}, where two zero bytes, a type code and the number "
-            "of axes should stand"
+            f"{path} is no IDX file: it begins with 0x{magic.hex()}, and should begin with two zero bytes, a type code "
+            "and the number of axes"
         )
     if len(lengths) < 4 * axes:
         raise DataError(f"{path} is truncated: it ends within the lengths of its {axes} axes")

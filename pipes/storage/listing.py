@@ -98,8 +98,8 @@ class Selection:
         batches: list[pa.RecordBatch] = []
         digest = hashlib.blake2b(digest_size=16)
         single = _Names()  # paths of files, for which no folder is read
-        given = [self.paths] if isinstance(self.paths, str) else self.paths
-        for path, place, kind, size in _look_up(given, self.filesystem):
+        selected = [self.paths] if isinstance(self.paths, str) else self.paths
+        for path, place, kind, size in _look_up(selected, self.filesystem):
             if kind == "File":
                 single.add(place.root + place.path + place.options, size)
                 continue

@@ -41,7 +41,7 @@ def test_tensors_share_their_memory() -> None:
     assert np.shares_memory(batch.columns["x"], tensor.detach().numpy())
 
 
-def test_nothing_is_copied_before_somebody_asks() -> None:
+def test_nothing_is_copied_before_a_column_is_read() -> None:
     array = np.arange(1000.0).reshape(500, 2)
     pipe = fp.from_arrays({"x": array})
     assert np.shares_memory(pipe[7]["x"], array)
@@ -100,14 +100,14 @@ def test_a_mapped_file_stays_on_disk_and_travels_as_its_path(tmp_path: Path) -> 
         pickle.loads(sent)[0]["x"][0] = 1
 
 
-def test_what_was_written_into_a_copy_on_write_map_travels(tmp_path: Path) -> None:
+def test_changes_to_a_copy_on_write_map_travel(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros(5))
     array = np.load(tmp_path / "x.npy", mmap_mode="c")
     array[2] = 7
     assert [row["x"] for row in again(fp.from_arrays({"x": array}))] == [0, 0, 7, 0, 0]
 
 
-def test_a_mapped_file_that_is_gone_is_named(tmp_path: Path) -> None:
+def test_the_error_of_a_missing_mapped_file_names_it(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros(5))
     sent = cloudpickle.dumps(fp.from_arrays({"x": np.load(tmp_path / "x.npy", mmap_mode="r")}))
     (tmp_path / "x.npy").unlink()

@@ -46,7 +46,7 @@ class Count(IterableDataset[int]):
         self.stop = stop
 
     def __len__(self) -> int:
-        return 1000  # an estimate, as many are
+        return 1000  # an estimate, as in many datasets
 
     def __iter__(self) -> Iterator[int]:
         for i in range(self.stop):
@@ -55,7 +55,7 @@ class Count(IterableDataset[int]):
 
 
 class Stateful(IterableDataset[int]):
-    """As torchdata's StatefulDataLoader knows them; counts what it reads."""
+    """A dataset with its own state, as torchdata's StatefulDataLoader uses it; counts the items that it reads."""
 
     def __init__(self, plain: bool = True) -> None:
         self.at = 0
@@ -94,7 +94,7 @@ def test_map_style() -> None:
     assert pipe.op.identity() == {"type": "Squares", "rows": 25}
 
 
-def test_many_items_are_asked_for_at_once() -> None:
+def test_getitems_gets_many_numbers_at_once() -> None:
     data = ManySquares()
     assert list(fp.from_dataset(data).batch(5))[1] == [25, 36, 49, 64, 81]
     assert max(data.calls) >= 5
@@ -109,7 +109,7 @@ def test_tensors() -> None:
 
 
 @pytest.mark.parametrize("data", [Squares(bad=7), ManySquares(bad=7)])
-def test_a_failing_item_is_named_after_those_before_it(data: Any) -> None:
+def test_the_error_of_an_item_comes_after_the_items_before_it(data: Any) -> None:
     rows = iter(fp.from_dataset(data))
     assert [next(rows) for _ in range(7)] == [i * i for i in range(7)]
     for _ in range(2):
@@ -119,7 +119,7 @@ def test_a_failing_item_is_named_after_those_before_it(data: Any) -> None:
     assert __file__ in str(caught.value)
 
 
-def test_a_dataset_that_gives_too_few() -> None:
+def test_a_dataset_that_gives_too_few_items() -> None:
     class Few(ManySquares):
         def __getitems__(self, indices: list[int]) -> list[int]:
             return []
@@ -171,7 +171,7 @@ def test_a_state_after_a_failure_does_not_skip_the_item() -> None:
             next(run)
 
 
-def test_a_state_that_is_no_json() -> None:
+def test_a_state_that_is_not_json() -> None:
     with pytest.raises(StateError, match=r"resumes a Stateful by its `state_dict\(\)`.*cannot be written as JSON"):
         list(fp.from_dataset(Stateful(plain=False)))
 
@@ -182,7 +182,7 @@ def test_set_epoch_is_called() -> None:
     assert data.epoch == 0
 
 
-def test_the_worker_around_it_is_hidden_and_shown_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_surrounding_worker_of_torch_is_hidden_and_restored(monkeypatch: pytest.MonkeyPatch) -> None:
     from torch.utils.data._utils import worker
 
     info = worker.WorkerInfo(id=0, num_workers=2, seed=0, dataset=None)
@@ -234,7 +234,7 @@ def test_hugging_face_streams(make: Any, own_state: bool) -> None:
     assert len(rows) == len(list(make()))
 
 
-def test_hugging_face_streams_are_shuffled_anew_each_epoch() -> None:
+def test_hugging_face_streams_are_shuffled_in_each_epoch() -> None:
     pipe = fp.from_dataset(generated().shuffle(seed=3, buffer_size=5))
     assert check_operator(pipe, epoch=0) != check_operator(pipe, epoch=1)
 
@@ -255,7 +255,7 @@ def test_hugging_face_map_style() -> None:
         (3, "must have `__getitem__`"),
     ],
 )
-def test_what_is_no_dataset(value: Any, message: str) -> None:
+def test_values_that_are_no_dataset(value: Any, message: str) -> None:
     with pytest.raises(ArgumentTypeError, match=message) as caught:
         fp.from_dataset(value)
     assert __file__ in str(caught.value)

@@ -19,7 +19,7 @@ def test_law(iterable):
     assert check_operator(fp.from_iterable(iterable)) == expected
 
 
-def test_rows_before_a_failure_come_first():
+def test_an_error_comes_after_the_rows_before_it():
     def broken():
         yield 1
         yield 2

@@ -1,4 +1,4 @@
-"""`from_table`: whatever speaks Arrow's stream protocol, and Hugging Face datasets by their Arrow table."""
+"""`from_table`: objects with Arrow's stream protocol, and the Arrow tables of Hugging Face datasets."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_rows_of(make: Any) -> None:
 
 def test_pandas() -> None:
     frame = pd.DataFrame({"a": range(10), "s": [f"{i}" for i in range(10)], "c": pd.Categorical(["u", "v"] * 5)})
-    odd = frame[frame.a % 2 == 1]  # its index is no range
+    odd = frame[frame.a % 2 == 1]  # its index is not a range
     assert check_operator(fp.from_table(odd)) == [{"a": i, "s": f"{i}", "c": "v"} for i in range(1, 10, 2)]
     named = odd.set_index("s")
     assert fp.from_table(named)[0] == {"a": 1, "c": "v", "s": "1"}
@@ -112,7 +112,7 @@ def test_numbers_and_slices_are_not_copied() -> None:
     assert batch.columns["text"].buffers()[2].address == CHUNKED["text"].chunk(3).buffers()[2].address
 
 
-def test_rows_keep_the_memory_they_stand_in() -> None:
+def test_rows_keep_their_memory_alive() -> None:
     table = pa.concat_tables([pa.table({"x": np.arange(i, i + 5000)}) for i in range(0, 50_000, 5000)])
     pipe = fp.from_table(table)
     part = pipe.batch(100)[450]
@@ -157,7 +157,7 @@ def test_empty_tables() -> None:
     assert check_operator(fp.from_table(TABLE.select([]))) == [{}] * 40
 
 
-# datasets calls pyarrow in a way that pyarrow means to end.
+# datasets calls pyarrow in a deprecated way.
 @pytest.mark.filterwarnings("ignore:Specifying null_placement:FutureWarning")
 @pytest.mark.parametrize("change", ["shuffle", "select", "sort", "filter", "shard"])
 def test_hugging_face_indices(change: str) -> None:
@@ -205,13 +205,13 @@ def test_identity_says_length_names_and_types() -> None:
 
 
 @pytest.mark.parametrize("value", [[{"a": 1}], {"a": [1]}, np.zeros(3), None, pl.DataFrame])
-def test_what_is_no_table(value: Any) -> None:
+def test_values_that_are_no_table(value: Any) -> None:
     with pytest.raises(ArgumentTypeError, match="`table` must be a data frame") as caught:
         fp.from_table(value)
     assert __file__ in str(caught.value)
 
 
-def test_a_stream_of_something_else() -> None:
+def test_a_stream_that_is_no_table() -> None:
     with pytest.raises(SourceError, match="could not read the Series"):
         len(fp.from_table(pl.Series([1])))
 

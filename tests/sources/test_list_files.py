@@ -50,14 +50,14 @@ def test_a_resolved_listing_travels(folder):
     assert len(bind(resolve(node)).rows(range(3), Context())) == 3
 
 
-def test_identity_does_not_know_the_root(tmp_path):
-    found = []
+def test_the_identity_does_not_depend_on_the_root(tmp_path):
+    identities = []
     for root in ("one", "two"):
         (tmp_path / root).mkdir()
         (tmp_path / root / "a.txt").write_text("x")
-        found.append(resolve(fp.list_files(tmp_path / root)).op.identity())
-    assert found[0] == found[1]
-    assert found[0]["files"] == 1
+        identities.append(resolve(fp.list_files(tmp_path / root)).op.identity())
+    assert identities[0] == identities[1]
+    assert identities[0]["files"] == 1
 
 
 def test_shown_as_code():
@@ -81,7 +81,7 @@ def test_an_error_downstream_names_the_file(folder):
 
 
 @pytest.mark.parametrize(
-    ("paths", "options", "kind", "said"),
+    ("paths", "options", "kind", "message"),
     [
         ([], {}, SourceError, "`paths` is an empty list"),
         (3, {}, ArgumentTypeError, "`paths` must be a path or a list of paths but got: 3"),
@@ -90,7 +90,7 @@ def test_an_error_downstream_names_the_file(folder):
         ("a", {"filesystem": "s3"}, ArgumentTypeError, "`filesystem` must be a file system of pyarrow or fsspec"),
     ],
 )
-def test_arguments(paths, options, kind, said):
-    with pytest.raises(kind, match=said) as error:
+def test_arguments(paths, options, kind, message):
+    with pytest.raises(kind, match=message) as error:
         fp.list_files(paths, **options)
     assert "test_list_files.py" in str(error.value)

@@ -1,4 +1,4 @@
-"""`read_arrow`: Arrow files from their paths, by position; the formats themselves are tested with `parse_arrow`."""
+"""`read_arrow`: the rows of Arrow files, indexed; the tests of `parse_arrow` cover the formats."""
 
 from __future__ import annotations
 

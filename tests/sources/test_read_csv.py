@@ -84,16 +84,16 @@ def test_a_state_of_other_files_is_refused(folder):
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "kind", "said"),
+    ("name", "content", "kind", "message"),
     [
         ("none", None, SourceError, "none is not there"),
         ("a.csv", "", DataError, "a.csv is empty: it has no line with the names of its columns"),
         ("a.csv", "x,y\n1\n", DataError, "a.csv, line 2: 1 value for 2 columns"),
     ],
 )
-def test_bad_input(tmp_path, name, content, kind, said):
+def test_bad_input(tmp_path, name, content, kind, message):
     if content is not None:
         (tmp_path / name).write_text(content)
-    with pytest.raises(kind, match=said) as error:
+    with pytest.raises(kind, match=message) as error:
         list(fp.read_csv(tmp_path / name))
     assert "test_read_csv.py" in str(error.value)

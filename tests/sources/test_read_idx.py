@@ -1,4 +1,4 @@
-"""`read_idx`: the format of MNIST, mapped or compressed."""
+"""`read_idx`: files in the format of MNIST, mapped or compressed."""
 
 from __future__ import annotations
 

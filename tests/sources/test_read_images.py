@@ -106,7 +106,7 @@ def test_workers(root):
         assert list(loader) == list(here)
 
 
-def test_a_damaged_image_is_named_and_those_before_come_first(root):
+def test_the_error_of_a_damaged_image_comes_after_the_images_before_it(root):
     data = (root / "b" / "1.png").read_bytes()
     (root / "b" / "1.png").write_bytes(data[: len(data) // 2])
     got = []
@@ -123,7 +123,7 @@ def test_a_file_that_vanished_or_changed(root):
         pipe[1]
 
 
-def test_roots_that_are_none(root, tmp_path):
+def test_bad_roots(root, tmp_path):
     with pytest.raises(MissingError, match="none is not there"):
         len(fp.read_images(tmp_path / "none"))
     with pytest.raises(SourceError, match=r"1\.png is no folder; `read_bytes` reads files and globs"):
@@ -136,9 +136,9 @@ def test_roots_that_are_none(root, tmp_path):
         len(fp.read_images(tmp_path / "texts"))
 
 
-def test_classes_that_are_open(root):
+def test_folders_that_may_be_classes_or_not(root):
     (root / "c").mkdir()
-    assert len(fp.read_images(root)) == 6  # as on an object store, where an empty folder is none
+    assert len(fp.read_images(root)) == 6  # an empty folder is no class: an object store has none
     (root / "c" / "notes.txt").write_text("no image")
     with pytest.raises(SourceError, match=r"has folders without an image, such as 'c'(.|\n)*test_read_images\.py"):
         len(fp.read_images(root))

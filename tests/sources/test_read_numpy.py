@@ -19,10 +19,10 @@ from feedpipe.testing import check_operator, same
 
 
 def encoded(array: object, version: tuple[int, int] | None = None) -> bytes:
-    made = io.BytesIO()
+    stream = io.BytesIO()
     with warnings.catch_warnings(action="ignore"):
-        np.lib.format.write_array(made, np.asanyarray(array), version)
-    return made.getvalue()
+        np.lib.format.write_array(stream, np.asanyarray(array), version)
+    return stream.getvalue()
 
 
 def test_a_table(tmp_path):

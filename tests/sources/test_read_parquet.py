@@ -64,9 +64,9 @@ def test_shown_as_the_chain_that_it_is():
 
 def test_the_plan_shows_row_groups(folder, capsys):
     fp.read_parquet(folder).shuffle(window=100).batch(8).collate().explain()
-    said = capsys.readouterr().out
-    assert "row_groups()" in said and "16 indexed" in said and "60 streamed" in said
-    assert "Python rows" not in said
+    message = capsys.readouterr().out
+    assert "row_groups()" in message and "16 indexed" in message and "60 streamed" in message
+    assert "Python rows" not in message
 
 
 @pytest.mark.parametrize("shards", [1, 3])
@@ -105,16 +105,16 @@ def test_a_state_of_other_files_is_refused(folder):
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "kind", "said"),
+    ("name", "content", "kind", "message"),
     [
         ("none", None, SourceError, "none is not there"),
         ("a.parquet", b"", DataError, "a.parquet is empty"),
         ("a.parquet", b"x,y\n1,2\n" * 9, DataError, "a.parquet is no Parquet file"),
     ],
 )
-def test_bad_input(tmp_path, name, content, kind, said):
+def test_bad_input(tmp_path, name, content, kind, message):
     if content is not None:
         (tmp_path / name).write_bytes(content)
-    with pytest.raises(kind, match=said) as error:
+    with pytest.raises(kind, match=message) as error:
         list(fp.read_parquet(tmp_path / name))
     assert "test_read_parquet.py" in str(error.value)

@@ -1,4 +1,4 @@
-"""Writing, manifests and listings on storage that is far away: S3, HDFS, and a file system of the user's."""
+"""Writing, manifests and listings on remote storage: S3, HDFS, and a file system in memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def rows() -> fp.Pipe[dict[str, object]]:
 
 
 def check(folder: str, filesystem: object = None) -> None:
-    """What is written there is read, kept, verified and written anew."""
+    """Checks that written files can be read, verified and overwritten."""
     table = rows().map(lambda row: {"id": row["cls"], "text": row["txt"]})
     manifest = fp.write_parquet(table, folder, rows_per_file=1100, filesystem=filesystem)
     fp.verify(manifest, filesystem=filesystem)
@@ -34,7 +34,7 @@ def check(folder: str, filesystem: object = None) -> None:
 
 
 def check_manifest(paths: str, manifest: str, filesystem: object = None) -> None:
-    """A manifest is made by the first, used by the second, and stays the first's where two have made it at once."""
+    """Checks that the first listing writes a manifest, the next one reads it, and a concurrent one writes the same."""
     from feedpipe.storage.cached_listing import _list_and_write
     from feedpipe.storage.listing import Selection
 
@@ -54,7 +54,7 @@ def test_s3(s3: S3) -> None:
     check_manifest("writing/system/*.tar", "writing/another.jsonl", s3.filesystem())
 
 
-def test_a_run_that_fails_leaves_nothing_half_on_s3(s3: S3) -> None:
+def test_a_failed_run_leaves_only_complete_files_on_s3(s3: S3) -> None:
     s3.put("failing", {"x": b""})
     pipe = rows().map(lambda row: {"x": row["txt"], "inverse": 1 / (int(row["cls"]) - 2000)})  # type: ignore[call-overload]
     with pytest.raises(fp.RowError):
@@ -73,7 +73,7 @@ def test_memory() -> None:
         memory.rm("/writing", recursive=True)
 
 
-def test_damage_is_found_there(s3: S3) -> None:
+def test_verify_finds_damage_on_s3(s3: S3) -> None:
     s3.put("damage", {"x": b""})
     manifest = fp.write_tar(rows(), "s3://damage/out")
     s3.put("damage", {"out/part-00000.tar": b"other"})

@@ -16,7 +16,7 @@ def manifest(tmp_path: Path) -> str:
     return fp.write_tar(pipe, tmp_path / "out", rows_per_file=10)
 
 
-def test_what_is_as_it_should_be(manifest: str) -> None:
+def test_files_that_are_right(manifest: str) -> None:
     fp.verify(manifest)
     fp.verify(Path(manifest))
 
@@ -33,10 +33,10 @@ def test_other_bytes(manifest: str) -> None:
         data = bytearray(path.read_bytes())
         data[512] ^= 1
         path.write_bytes(data)
-    said = (
+    message = (
         r"2 of 3 files are not as .*_manifest.jsonl says: .*part-00001.tar has other content: its checksum is [0-9a-f]*"
     )
-    with pytest.raises(DataError, match=said) as error:
+    with pytest.raises(DataError, match=message) as error:
         fp.verify(manifest)
     assert "test_verify.py" in str(error.value)
 
@@ -48,7 +48,7 @@ def test_other_sizes(manifest: str) -> None:
         fp.verify(manifest)
 
 
-def test_a_file_that_is_not_there(manifest: str) -> None:
+def test_a_missing_file(manifest: str) -> None:
     Path(manifest).with_name("part-00000.tar").unlink()
     Path(manifest).with_name("part-00001.tar").write_text("")
     with pytest.raises(SourceError, match=r"2 of 3 files .*part-00000.tar is not there"):

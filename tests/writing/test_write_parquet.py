@@ -50,17 +50,17 @@ def test_files_and_row_groups(
 ) -> None:
     folder = tmp_path_factory.mktemp("out")
     manifest = fp.write_parquet(rows(count), folder, rows_per_file=per_file, row_group_rows=per_group)
-    made = [pq.ParquetFile(folder / entry["path"]) for entry in entries(manifest)]
-    assert [row for file in made for row in file.read().to_pylist()] == list(rows(count))
-    sizes = [file.metadata.num_rows for file in made]
+    written = [pq.ParquetFile(folder / entry["path"]) for entry in entries(manifest)]
+    assert [row for file in written for row in file.read().to_pylist()] == list(rows(count))
+    sizes = [file.metadata.num_rows for file in written]
     assert all(size == per_file for size in sizes[:-1]) and all(0 < size <= per_file for size in sizes)
-    for file in made:
+    for file in written:
         groups = [file.metadata.row_group(k).num_rows for k in range(file.num_row_groups)]
         assert all(group == per_group for group in groups[:-1]) and groups[-1] <= per_group
         file.close()
 
 
-def test_a_file_is_full_after_so_many_bytes(tmp_path: Path) -> None:
+def test_a_file_is_full_after_file_size(tmp_path: Path) -> None:
     random = np.random.default_rng(7).integers(0, 256, (2000, 1000), np.uint8)
     manifest = fp.write_parquet(fp.from_arrays({"x": random}), tmp_path, file_size="300KB")
     sizes = [entry["bytes"] for entry in entries(manifest)]
@@ -83,7 +83,7 @@ def test_two_runs_write_equal_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_workers_change_nothing_of_an_indexed_pipe(tmp_path: Path) -> None:
+def test_workers_do_not_change_the_files_of_an_indexed_pipe(tmp_path: Path) -> None:
     one = fp.write_parquet(rows(5000), tmp_path / "one")
     two = fp.write_parquet(rows(5000), tmp_path / "two", workers=2)
     assert entries(one) == entries(two)
@@ -128,7 +128,7 @@ def test_arrays_of_one_shape_come_back(tmp_path: Path, values: list[Any]) -> Non
         np.testing.assert_array_equal(row["x"], value)
 
 
-def test_arrays_of_many_lengths_are_lists(tmp_path: Path) -> None:
+def test_arrays_of_several_lengths_are_lists(tmp_path: Path) -> None:
     lengths = [3, 0, 5]
     pipe = fp.from_sequence([{"x": np.arange(n, dtype=np.int16), "t": torch.ones(n)} for n in lengths])
     fp.write_parquet(pipe, tmp_path)
@@ -162,14 +162,14 @@ def test_a_schema_fixes_types_of_columns(tmp_path: Path) -> None:
 
 
 def after(value: object) -> Iterator[dict[str, object]]:
-    """2000 rows with a number, and one with something else."""
+    """2000 rows with a number, then one with another value."""
     for i in range(2000):
         yield {"id": i, "x": i}
     yield {"id": 2000, "x": value}
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "message"),
     [
         ("text", "row 2001 does not fit column 'x' of type int64: Could not convert 'text' with type str"),
         (2.5, "row 2001 does not fit column 'x' of type int64: Float value 2.5.* was truncated"),
@@ -179,15 +179,15 @@ def after(value: object) -> Iterator[dict[str, object]]:
         (object(), "row 2001 does not fit column 'x' of type int64"),
     ],
 )
-def test_a_later_value_that_does_not_fit(tmp_path: Path, value: object, said: str) -> None:
-    with pytest.raises(DataError, match=said) as error:
+def test_a_later_value_that_does_not_fit(tmp_path: Path, value: object, message: str) -> None:
+    with pytest.raises(DataError, match=message) as error:
         fp.write_parquet(fp.from_iterable(lambda: after(value)), tmp_path, rows_per_file=600)
     assert "the first rows fix the types, unless `schema=` does" in str(error.value)
     assert files(tmp_path) == ["part-00000.parquet", "part-00001.parquet"], "finished files stay, without a manifest"
 
 
 @pytest.mark.parametrize(
-    ("second", "said"),
+    ("second", "message"),
     [
         ({"x": 1}, "row 2 has no column 'y', but the first rows do; None stands for a missing value"),
         ({"x": 1, "y": 1, "z": 1}, "row 2 has a column 'z' that the first rows do not have: 'x', 'y'"),
@@ -196,30 +196,30 @@ def test_a_later_value_that_does_not_fit(tmp_path: Path, value: object, said: st
         ({"x": 1, 3: 2}, "row 2 has a column whose name is no string: 3"),
     ],
 )
-def test_rows_that_differ(tmp_path: Path, second: Any, said: str) -> None:
-    with pytest.raises(DataError, match=said):
+def test_rows_that_differ(tmp_path: Path, second: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
         fp.write_parquet(fp.from_sequence([{"x": 1, "y": 1}, second]), tmp_path)
     assert files(tmp_path) == []
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ([np.zeros((2, 2)), np.zeros((2, 3))], "row 2 .*: there are arrays of several shapes"),
         ([{"a": [{"b": 1}]}, {"a": [{"b": 1, "c": 2}]}], None),
     ],
 )
-def test_values_in_the_first_rows(tmp_path: Path, values: list[Any], said: str | None) -> None:
+def test_values_in_the_first_rows(tmp_path: Path, values: list[Any], message: str | None) -> None:
     pipe = fp.from_sequence([{"x": value} for value in values])
-    if said is None:
+    if message is None:
         fp.write_parquet(pipe, tmp_path)
         return
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         fp.write_parquet(pipe, tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("first", "later", "said"),
+    ("first", "later", "message"),
     [
         (np.zeros((2, 2)), np.zeros((2, 3)), r"its shape is \(2, 3\)"),
         (np.zeros(2, np.uint8), np.zeros(2, np.int64), "its type is int64"),
@@ -227,8 +227,8 @@ def test_values_in_the_first_rows(tmp_path: Path, values: list[Any], said: str |
         ({"a": [{"b": 1}]}, {"a": [{"b": 1, "c": 2}]}, "it has a field 'a.c'"),
     ],
 )
-def test_later_values_lose_nothing(tmp_path: Path, first: object, later: object, said: str) -> None:
-    with pytest.raises(DataError, match=f"row 257 does not fit column 'x' of type .*: {said}"):
+def test_later_values_lose_nothing(tmp_path: Path, first: object, later: object, message: str) -> None:
+    with pytest.raises(DataError, match=f"row 257 does not fit column 'x' of type .*: {message}"):
         fp.write_parquet(fp.from_sequence([{"x": first}] * 256 + [{"x": later}]), tmp_path)
 
 
@@ -260,7 +260,7 @@ def test_a_folder_that_is_not_empty(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["mine.txt", "part-0.parquet", "part-00000-7.parquet", "sub/a.parquet"])
-def test_files_of_others_are_never_removed(tmp_path: Path, name: str) -> None:
+def test_other_files_are_never_removed(tmp_path: Path, name: str) -> None:
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text("mine")
     (tmp_path / "part-00000.parquet").write_text("of a run")
@@ -271,7 +271,9 @@ def test_files_of_others_are_never_removed(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["out", "./out", "{}/out"])
-def test_what_the_pipe_reads_is_never_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_files_that_the_pipe_reads_are_never_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     monkeypatch.chdir(tmp_path)
     fp.write_parquet(rows(3), "out")
     with pytest.raises(
@@ -289,7 +291,7 @@ def test_compression(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "kind", "said"),
+    ("options", "kind", "message"),
     [
         ({"rows_per_file": 0}, ArgumentError, "`rows_per_file` must be >= 1 but got: 0"),
         ({"file_size": "big"}, ArgumentError, "`file_size` must be a size such as"),
@@ -307,14 +309,14 @@ def test_compression(tmp_path: Path) -> None:
         ({"filesystem": "s3"}, ArgumentTypeError, "`filesystem` must be a file system of pyarrow or fsspec"),
     ],
 )
-def test_arguments(tmp_path: Path, options: dict[str, Any], kind: type[FeedpipeError], said: str) -> None:
+def test_arguments(tmp_path: Path, options: dict[str, Any], kind: type[FeedpipeError], message: str) -> None:
     arguments = {"pipe": rows(3), "folder": tmp_path, **options}
-    with pytest.raises(kind, match=said) as error:
+    with pytest.raises(kind, match=message) as error:
         fp.write_parquet(**arguments)
     assert "test_write_parquet.py" in str(error.value)
 
 
-def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SourceError, match="file/out cannot be written to: Not a directory"):
         fp.write_parquet(rows(3), tmp_path / "file" / "out")

@@ -71,7 +71,7 @@ def test_rows_come_back(tmp_path: Path) -> None:
     np.testing.assert_array_equal(back[-1]["npy"], row["npy"])
 
 
-def test_what_read_tar_gives_is_written_as_it_is(tmp_path: Path) -> None:
+def test_rows_of_read_tar_are_written_unchanged(tmp_path: Path) -> None:
     one = fp.write_tar(rows(20, jpg=PIXELS), tmp_path / "one")
     two = fp.write_tar(fp.read_tar(tmp_path / "one"), tmp_path / "two")
     assert entries(one) == entries(two)
@@ -83,7 +83,7 @@ def test_two_runs_write_equal_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_workers_change_nothing_of_an_indexed_pipe(tmp_path: Path) -> None:
+def test_workers_do_not_change_the_files_of_an_indexed_pipe(tmp_path: Path) -> None:
     one = fp.write_tar(rows(200, png=PIXELS), tmp_path / "one")
     two = fp.write_tar(rows(200, png=PIXELS), tmp_path / "two", workers=2)
     assert entries(one) == entries(two)
@@ -91,17 +91,15 @@ def test_workers_change_nothing_of_an_indexed_pipe(tmp_path: Path) -> None:
 
 @given(st.lists(st.integers(0, 3000), max_size=30), st.integers(1, 40_000))
 @example([512] * 10, 19_968)
-def test_no_file_is_larger_than_it_may(
-    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], file_size: int
-) -> None:
+def test_no_file_exceeds_file_size(tmp_path_factory: pytest.TempPathFactory, sizes: list[int], file_size: int) -> None:
     folder = tmp_path_factory.mktemp("out")
     pipe = fp.from_sequence([{"__key__": str(i), "bin": bytes(size)} for i, size in enumerate(sizes)])
-    made = entries(fp.write_tar(pipe, folder, file_size=file_size))
-    assert all(entry["bytes"] <= file_size or entry["rows"] <= 1 for entry in made)
-    assert sum(entry["rows"] for entry in made) == len(sizes)
-    for entry in made:
+    files = entries(fp.write_tar(pipe, folder, file_size=file_size))
+    assert all(entry["bytes"] <= file_size or entry["rows"] <= 1 for entry in files)
+    assert sum(entry["rows"] for entry in files) == len(sizes)
+    for entry in files:
         assert entry["bytes"] == os.path.getsize(folder / entry["path"]) and entry["bytes"] % 10240 == 0
-    assert [len(data) for entry in made for data in members(folder / entry["path"]).values()] == sizes
+    assert [len(data) for entry in files for data in members(folder / entry["path"]).values()] == sizes
 
 
 @pytest.mark.parametrize(
@@ -133,8 +131,8 @@ def test_images_lose_nothing(tmp_path: Path, kind: str, value: object) -> None:
 
 def test_images_of_other_channels(tmp_path: Path) -> None:
     grey, alpha = PIXELS[:, :, :1], np.concatenate([PIXELS, PIXELS[:, :, :1]], axis=2)
-    made = written(tmp_path, {"a.png": grey, "b.png": grey[:, :, 0], "c.png": alpha, "d.jpg": grey})
-    modes = [Image.open(io.BytesIO(data)).mode for data in made.values()]
+    files = written(tmp_path, {"a.png": grey, "b.png": grey[:, :, 0], "c.png": alpha, "d.jpg": grey})
+    modes = [Image.open(io.BytesIO(data)).mode for data in files.values()]
     assert modes == ["L", "L", "RGBA", "L"]
 
 
@@ -152,7 +150,7 @@ def test_long_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "said"),
+    ("key", "message"),
     [
         (None, "`__key__` of a row must be a string, the name of its members, but is: None"),
         (7, "`__key__` of a row must be a string"),
@@ -167,15 +165,15 @@ def test_long_names(tmp_path: Path) -> None:
         ("__meta__/a", "`__key__` must not begin as in `__meta__`"),
     ],
 )
-def test_keys(tmp_path: Path, key: object, said: str) -> None:
+def test_keys(tmp_path: Path, key: object, message: str) -> None:
     with pytest.raises(RowError, match="on from_sequence, row 1(.|\n)*at .*test_write_tar.py") as error:
         fp.write_tar(fp.from_sequence([{"__key__": key, "bin": b""}]), tmp_path)
-    assert said in str(error.value)
+    assert message in str(error.value)
     assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize(
-    ("row", "said"),
+    ("row", "message"),
     [
         ({}, "row 'k' has no values besides its key"),
         ({"JPG": b""}, "must have extensions in lower case, such as 'jpg' or 'seg.png', but has: 'JPG'"),
@@ -197,14 +195,14 @@ def test_keys(tmp_path: Path, key: object, said: str) -> None:
         ({"jpg": "a.jpg"}, "`jpg` of row 'k' cannot be encoded"),
     ],
 )
-def test_rows_that_cannot_be_written(tmp_path: Path, row: dict[str, object], said: str) -> None:
+def test_rows_that_cannot_be_written(tmp_path: Path, row: dict[str, object], message: str) -> None:
     pipe = fp.from_sequence([{"__key__": "a", "bin": b""}, {"__key__": "k", **row}])
     with pytest.raises(RowError, match="on from_sequence, row 2") as error:
         fp.write_tar(pipe, tmp_path)
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
-def test_elements_that_are_no_rows(tmp_path: Path) -> None:
+def test_elements_that_are_not_rows(tmp_path: Path) -> None:
     with pytest.raises(RowError, match=r"got one of type list; `\.unbatch\(\)` gives the rows of batches"):
         fp.write_tar(rows(3).batch(2), tmp_path)  # type: ignore[arg-type]
 
@@ -231,7 +229,7 @@ def test_an_error_of_the_pipe(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "kind", "said"),
+    ("options", "kind", "message"),
     [
         ({"rows_per_file": 0}, ArgumentError, "`rows_per_file` must be >= 1 but got: 0"),
         ({"encoders": [1]}, ArgumentTypeError, "`encoders` must be a dict such as"),
@@ -240,8 +238,8 @@ def test_an_error_of_the_pipe(tmp_path: Path) -> None:
         ({"pipe": [1]}, ArgumentTypeError, r"`pipe` must be a Pipe but got: \[1\]"),
     ],
 )
-def test_arguments(tmp_path: Path, options: dict[str, Any], kind: type[FeedpipeError], said: str) -> None:
-    with pytest.raises(kind, match=said) as error:
+def test_arguments(tmp_path: Path, options: dict[str, Any], kind: type[FeedpipeError], message: str) -> None:
+    with pytest.raises(kind, match=message) as error:
         fp.write_tar(**{"pipe": rows(3), "folder": tmp_path, **options})
     assert "test_write_tar.py" in str(error.value)
 
