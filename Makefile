@@ -1,4 +1,4 @@
-# `make` lists what there is. The only things needed are Python 3.11 or newer, pip, git and make.
+# `make` lists the targets. They need Python 3.11 or newer, pip, git and make.
 
 PYTHON ?= python3
 WORK ?= overhead
@@ -10,8 +10,8 @@ READY := $(VENV)/.ready
 # Where Debian's package dataset-fashion-mnist puts its files.
 DEBIAN_FASHION_MNIST := /usr/share/datasets/fashion-mnist
 
-# A folder the user gives is taken as it is; else Debian's where it is there; else the example downloads.
-# Expanded when a recipe runs, so after `dataset` had its chance to install the package.
+# The user's folder, else Debian's if it exists, else nothing: then the example downloads the files.
+# Expanded when a recipe runs, so after `dataset` could install the package.
 DATA = $(or $(FASHION_MNIST),$(shell test -d $(DEBIAN_FASHION_MNIST) && echo $(DEBIAN_FASHION_MNIST)))
 
 .DEFAULT_GOAL := help
@@ -23,7 +23,7 @@ help:  ## list the targets
 setup: $(READY)  ## make .venv with feedpipe (editable) and all development tools
 
 # pip installs from outside, so that Pythons without ensurepip (Debian's) work too.
-# The link is for mypy and pyright, which do not see an editable install under another name.
+# The link is for mypy and pyright, which cannot follow an editable install whose folder has another name.
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "the pins need Python 3.11 or newer: make PYTHON=...")'
 	$(PYTHON) -m venv --without-pip $(VENV)
@@ -33,7 +33,7 @@ $(READY): pyproject.toml constraints.txt
 	ln -sfn ../../pipes $(VENV)/src/feedpipe
 	touch $@
 
-# Two ranks share the cores; torchrun would say so in a long warning.
+# Two ranks share the cores. Without this, torchrun prints a long warning about it.
 demo: export OMP_NUM_THREADS ?= 1
 demo: $(READY) dataset  ## train a network on Fashion-MNIST with 2 ranks, stop, resume, compare
 	$(BIN)/torchrun --standalone --nproc-per-node=2 examples/fashion_mnist.py $(if $(DATA),--data $(DATA))
@@ -54,13 +54,13 @@ check: $(READY)  ## format, lint, types, layers
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 
-format: $(READY)  ## rewrite the files as check wants them, where a tool can
+format: $(READY)  ## rewrite the files to pass check, as far as ruff can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(READY)  ## measure feedpipe beside its peers: make bench WORK=overhead
+bench: $(READY)  ## measure feedpipe and its peers: make bench WORK=overhead
 	$(BIN)/python -m benchmarks $(WORK)
 
-clean:  ## remove everything that make made, .venv too
+clean:  ## remove everything that make has made, .venv too
 	rm -rf $(VENV) .bench build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

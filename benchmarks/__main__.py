@@ -18,7 +18,7 @@ from .results import as_json, report
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0, or 1 where a contestant failed, or (with `--strict`) where a target was missed."""
+    """0, or 1 if a contestant failed, or (with `--strict`) if a target was missed."""
     options = _parser().parse_args(arguments)
     worst = 0
     for name in options.work:
@@ -89,11 +89,11 @@ def _parser() -> argparse.ArgumentParser:
         "interleaved rounds; prints medians and ratios and writes JSON.",
     )
     parser.add_argument("work", nargs="+", choices=workloads.names(), help="the workloads to run", metavar="WORK")
-    parser.add_argument("--rounds", type=_positive, help="instead of the workload's own number")
+    parser.add_argument("--rounds", type=_positive, help="number of rounds, in place of the workload's own")
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="this contestant (repeatable)")
     parser.add_argument("--quick", action="store_true", help="small and one round: a trial run")
     parser.add_argument("--rebuild", action="store_true", help="make the environments anew")
-    parser.add_argument("--strict", action="store_true", help="fail where a target is missed")
+    parser.add_argument("--strict", action="store_true", help="fail if a target is missed")
     parser.add_argument("--json", type=Path, metavar="PATH", help="where the JSON goes")
     parser.add_argument("--markdown", type=Path, metavar="PATH", help="write the report there too")
     parser.add_argument(

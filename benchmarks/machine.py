@@ -51,7 +51,7 @@ def _memory() -> float | None:
 
 
 def _commit() -> str | None:
-    """The commit, with a `+` where the working tree differs from it; None outside a checkout."""
+    """The commit, with a `+` if the working tree differs from it; None outside a checkout."""
     head = _git("rev-parse", "--short=12", "HEAD")
     if head is None:
         return None

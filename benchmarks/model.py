@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-#: The environment that runs this benchmark itself: the one where feedpipe is installed.
+#: The environment that runs this benchmark itself: the one in which feedpipe is installed.
 HERE = "here"
 
 
@@ -73,8 +73,8 @@ class Workload:
 
     `metric` names the figure that ratios are made of, in the direction "less is better".
     `arguments` go to every contestant; `quick` replaces some of them for a trial run. `prepare`,
-    where given, makes input files in a folder that is kept between runs, and starts servers, which the
-    stack ends; what it returns is added to the arguments. `check`, where given, is handed what the
+    if given, makes input files in a folder that is kept between runs, and starts servers, which the
+    stack ends; what it returns is added to the arguments. `check`, if given, gets what the
     function `check` beside each contestant's target returned, and says what is wrong with it, or
     nothing.
     """
@@ -98,7 +98,7 @@ class Summary:
     """All measurements of one contestant.
 
     `figures[i]` are the figures of round i; `ratios[i]` is its metric over the baseline's in the same
-    round, so that a slow moment of the machine touches both; empty where the baseline is missing.
+    round, so that a slow moment of the machine touches both; empty if the baseline is missing.
     `checked` is what its check found, once, before the rounds.
     """
 
@@ -149,9 +149,9 @@ class Results:
 
 def _spread(numbers: Sequence[float], reached: Callable[[float], bool], digits: int) -> str:
     """The median with its range, and in how many rounds the target was reached: a near miss shows."""
-    held = sum(map(reached, numbers))
+    successes = sum(map(reached, numbers))
     low, high = min(numbers), max(numbers)
-    return f"{median(numbers):.{digits}f} ({low:.{digits}f} to {high:.{digits}f}; {held} of {len(numbers)} rounds)"
+    return f"{median(numbers):.{digits}f} ({low:.{digits}f} to {high:.{digits}f}; {successes} of {len(numbers)} rounds)"
 
 
 def median(numbers: Sequence[float]) -> float:

@@ -1,9 +1,9 @@
-"""Train a small network on Fashion-MNIST; stop in the middle of an epoch, and go on from the checkpoint.
+"""Train a small network on Fashion-MNIST, stop in the middle of an epoch, and resume from the checkpoint.
 
     torchrun --standalone --nproc-per-node=2 examples/fashion_mnist.py
 
-Every image carries its number through the pipe. At the end all ranks count which numbers the interrupted epoch has
-trained on: each must be there exactly once, though the process that began the epoch kept nothing but a checkpoint.
+Every image carries its number through the pipe. At the end all ranks count the numbers that the interrupted epoch has
+trained on. Each must occur exactly once, although only a checkpoint remains of the job that began the epoch.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ MD5 = {  # from the README of the data set
 
 
 def find_data(given: Path | None) -> Path:
-    """The folder with the four files: the given one, else Debian's, else one that they are downloaded to."""
+    """Return the folder with the four files: the user's, else Debian's, else a cache to which they are downloaded."""
     folder = given or (DEBIAN if DEBIAN.is_dir() else CACHE)
     missing = [name for name in MD5 if not (folder / name).exists()]
     if missing and folder != CACHE:
@@ -59,7 +59,7 @@ def find_data(given: Path | None) -> Path:
 
 
 def download(url: str, path: Path, md5: str) -> None:
-    """Fetch one file; it appears under its name only when it is whole and what it should be."""
+    """Fetch one file. It appears under its name only after its checksum is verified."""
     try:
         with urllib.request.urlopen(url, timeout=60) as response:
             content = response.read()
@@ -107,7 +107,7 @@ def test_pipe(folder: Path) -> fp.Pipe[dict[str, Tensor]]:
 
 
 # --------------------------------------------------------------------------------------------------
-# The job: all that a stop takes away, and that a checkpoint brings back
+# The job: everything that is lost at a stop, and that a checkpoint restores
 
 
 class Network(nn.Module):
@@ -135,8 +135,8 @@ class Job:
 
     def __init__(self, folder: Path, *, epochs: int, batch: int, seed: int = 0) -> None:
         torch.manual_seed(seed)
-        # All ranks must take the same number of steps. By default an odd batch is left out; "error" refuses a size
-        # of batches that makes one, for here each image is to be seen.
+        # All ranks must take the same number of steps. By default batches that do not divide evenly are left out;
+        # "error" refuses such a batch size, because here each image must be seen.
         self.loader = fp.Loader(training_pipe(folder, batch), seed=seed, even="error")
         self.images_a_step = batch * dist.get_world_size()
         self.network = Network()
@@ -163,7 +163,7 @@ class Job:
         dist.barrier()
 
     def load(self, path: Path) -> None:
-        """Go on from a checkpoint."""
+        """Resume from a checkpoint."""
         saved = torch.load(path, weights_only=True)
         for name in ("network", "optimizer", "schedule"):
             getattr(self, name).load_state_dict(saved[name])
@@ -176,14 +176,14 @@ class Job:
 
 @dataclass
 class Record:
-    """What one rank saw of the training, kept outside of the job."""
+    """What one rank has trained on, and how long it took; kept outside of the job."""
 
     seconds: float = 0.0
     waiting: float = 0.0
-    numbers: list[Tensor] = field(default_factory=list)  # of the images of the epoch that runs
+    numbers: list[Tensor] = field(default_factory=list)  # of the images of the current epoch
 
     def timed(self, batches: Iterable[T]) -> Iterator[T]:
-        """`batches`, with the time that passes until each is there, and until the consumer is done with it."""
+        """Yield `batches`; add up the time until each arrives, and until the consumer asks for the next."""
         begin = perf_counter()
         for batch in batches:
             arrived = perf_counter()
@@ -194,7 +194,7 @@ class Record:
 
 
 def train(job: Job, record: Record, *, stop_at: int | None = None) -> None:
-    """Train to the end of the epoch, from wherever the job stands in it; or to step `stop_at`."""
+    """Train from the job's current step to the end of the epoch, or to step `stop_at`."""
     with tqdm(
         desc=f"epoch {job.loader.epoch + 1}",
         initial=job.loader.step * job.images_a_step,
@@ -213,7 +213,7 @@ def train(job: Job, record: Record, *, stop_at: int | None = None) -> None:
 
 @torch.no_grad()
 def accuracy(network: Network, folder: Path) -> float:
-    """The share of test images named rightly. Padding evens out the ranks, and the mask leaves it out again."""
+    """The share of test images that are classified correctly. Padding makes ranks even; the mask leaves it out."""
     network.eval()
     tally = torch.zeros(2, dtype=torch.long)  # right, all
     for batch, info in fp.Loader(test_pipe(folder), even="pad").with_info():
@@ -263,7 +263,7 @@ class Result:
 
 
 def run(folder: Path, checkpoint: Path, *, epochs: int, batch: int) -> Result:
-    """Train for some epochs; stop in the middle of the last, throw all away but the checkpoint, and finish."""
+    """Train for some epochs; stop in the middle of the last, keep only the checkpoint, and finish with a new job."""
     record = Record()
     job = Job(folder, epochs=epochs, batch=batch)
     steps = len(job.loader)
@@ -297,17 +297,19 @@ def run(folder: Path, checkpoint: Path, *, epochs: int, batch: int) -> Result:
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Trains a small network on Fashion-MNIST, with a stop on the way.")
+    parser = argparse.ArgumentParser(
+        description="Trains a small network on Fashion-MNIST, and stops and resumes on the way."
+    )
     parser.add_argument("--data", type=Path, help="folder with the four gz files; else Debian's, else a download")
     parser.add_argument("--epochs", type=int, default=8)
-    # 480 batches: a number that 2, 3, 4, 5, 6 and 8 ranks can share without a rest.
+    # 480 batches, which 2, 3, 4, 5, 6 and 8 ranks can share evenly.
     parser.add_argument("--batch", type=int, default=125, help="images in a batch of one rank")
     parser.add_argument("--goal", type=float, default=0.88, help="test accuracy to reach; below it the exit code is 1")
     return parser.parse_args()
 
 
 def join_ranks() -> None:
-    """Join the other ranks of torchrun; without it, be the only one."""
+    """Join the other ranks of torchrun; without torchrun, be the only rank."""
     if dist.is_torchelastic_launched():
         dist.init_process_group("gloo")
     else:
@@ -316,14 +318,14 @@ def join_ranks() -> None:
 
 
 def share(value: T) -> T:
-    """What rank 0 holds, on every rank."""
+    """Return the value of rank 0 on every rank."""
     box = [value]
     dist.broadcast_object_list(box)
     return box[0]
 
 
 def find_data_once(given: Path | None) -> Path | None:
-    """The folder that rank 0 finds, on every rank; None where it finds none, and says why."""
+    """Return the folder that rank 0 finds; None if it finds none, after it has printed the reason."""
     folder = None
     if dist.get_rank() == 0:
         try:
