@@ -4,8 +4,8 @@ This module follows semantic versioning from version 1.0 on. No other module doe
 `feedpipe`, `feedpipe.errors` and `feedpipe.testing`. `docs/operators.md` describes the contracts;
 `feedpipe.testing.check_operator` and `check_service` prove that they are kept.
 
-- Operators and sources: `Operator`, `Order`, `Columns`; `Input` and `Stage`, what running code reads from; `Context`,
-  the run it belongs to; `generator`, the random generator of a row.
+- Operators and sources: `Operator`, `Order`, `Columns`; `StageView`, what their code sees of the graph, and `Input`,
+  what it reads from; `Context`, the run it belongs to; `generator`, the random generator of a row.
 - What they pass on: `Block`, `Cursor`, `START`; `BlockRows` and `Indices`, the types of a block's rows and of their
   positions; `Rows`, rows held as columns; `Json`, the type of a token.
 - Reading services: `ReadingService`, `Executor`, `Session`; `Plan` and `Position`, what they are given; `Step` and
@@ -18,13 +18,14 @@ from .core.cursor import START as START
 from .core.cursor import Cursor as Cursor
 from .core.cursor import Json as Json
 from .core.operator import Columns as Columns
+from .core.operator import Input as Input
 from .core.operator import Operator as Operator
 from .core.operator import Order as Order
+from .core.operator import StageView as StageView
 from .core.randomness import generator as generator
 from .core.rows import BlockRows as BlockRows
 from .core.rows import Indices as Indices
 from .core.rows import Rows as Rows
-from .engine.stage import Stage as Stage
 from .plan.plan import Plan as Plan
 from .plan.plan import Position as Position
 from .services.base import Executor as Executor

@@ -15,9 +15,8 @@ import feedpipe as fp
 from feedpipe.core.block import Block
 from feedpipe.core.context import Context
 from feedpipe.core.cursor import Cursor
-from feedpipe.core.operator import Operator, Order
+from feedpipe.core.operator import Operator, Order, StageView
 from feedpipe.core.rows import BlockRows, Indices
-from feedpipe.engine.stage import Stage
 from feedpipe.errors import ArgumentTypeError, PlanError
 
 HERE = r"(.|\n)*\n  at .*test_contract\.py:\d+$"
@@ -26,7 +25,7 @@ HERE = r"(.|\n)*\n  at .*test_contract\.py:\d+$"
 class Blocks(Operator):
     """Hands rows on. What the tests leave out is left out on top of this."""
 
-    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         return stage.input.blocks(at, context)
 
 
@@ -93,7 +92,7 @@ def test_no_kind(pipe: fp.Pipe[int]) -> None:
 class Unordered(Blocks):
     kind: ClassVar[str] = "unordered"
 
-    def length(self, stage: Stage) -> int:
+    def length(self, stage: StageView) -> int:
         return 3
 
 
@@ -131,10 +130,10 @@ class Mirrored(Operator):
     kind: ClassVar[str] = "mirrored"
     order: ClassVar[Order] = Order.GLOBAL
 
-    def length(self, stage: Stage) -> int | None:
+    def length(self, stage: StageView) -> int | None:
         return stage.input.length
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         length = stage.input.length or 0
         return stage.input.rows(np.array([length - 1 - int(index) for index in indices]), context)
 
@@ -142,7 +141,7 @@ class Mirrored(Operator):
 def test_rows_alone_are_enough_where_the_input_is_indexed(pipe: fp.Pipe[int]) -> None:
     mirrored: fp.Pipe[int] = pipe.then(Mirrored())
     assert mirrored.indexed and list(mirrored) == [4, 3, 2, 1, 0] and mirrored[1] == 3
-    with pytest.raises(PlanError, match=r"`\.mirrored\(\)` gives rows by position only.*`\.load\(\)`" + HERE):
+    with pytest.raises(PlanError, match=r"`\.then\(Mirrored\(\)\)` gives rows by position only.*`\.load\(\)`" + HERE):
         pipe.filter(bool).then(Mirrored())
 
 
@@ -150,7 +149,7 @@ def test_rows_alone_are_enough_where_the_input_is_indexed(pipe: fp.Pipe[int]) ->
 class Letters(Operator):
     kind: ClassVar[str] = "letters"
 
-    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         rows: list[object] = list("abcd")[at.position :]
         if rows:
             yield Block(rows, at, Cursor(None, 4))
@@ -171,7 +170,7 @@ def test_a_source_needs_no_order(capsys: pytest.CaptureFixture[str]) -> None:
 class Endless(Operator):
     kind: ClassVar[str] = "endless"
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         return list(indices)
 
 
@@ -189,7 +188,7 @@ def test_indexed_with_a_length_that_is_none() -> None:
     class Vague(Endless):
         kind: ClassVar[str] = "vague"
 
-        def length(self, stage: Stage) -> int | None:
+        def length(self, stage: StageView) -> int | None:
             return None
 
     vague: fp.Pipe[int] = fp.Pipe.source(Vague())

@@ -1,4 +1,4 @@
-"""What a run tells its operators: keys of randomness, the size of blocks, and where in the plan they are."""
+"""`Context`: the run that an operator is part of."""
 
 from __future__ import annotations
 
@@ -7,54 +7,69 @@ import json
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field, replace
 from threading import Lock, Thread
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, cast
+from typing import NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
 
-from ..errors import Origin
+from ..errors import CallSite, Origin
 from .block import Block
 from .block_size import AdaptiveBlockSize, BlockSize, Clock, OneRow
 from .cursor import Json
 from .randomness import Key
+from .rows import Indices
+
+
+class Work(Protocol):
+    """Work that can start before its result is needed."""
+
+    def start(self) -> None:
+        """Lets a thread start it, or go on with what had no room before. Called repeatedly."""
+        ...
+
+    def cancel(self) -> None:
+        """Its result is not needed any more."""
+        ...
 
 
 class Tracer(Protocol):
-    """Is told which operator makes a row, and when it has made it."""
+    """Follows which operator makes a row."""
 
-    def enter(self, stage: Stage, origin: Origin | None = None) -> None: ...
-    def leave(self, origin: Origin | None) -> None: ...
+    def enter(self, operator: str, call_site: CallSite | None, origin: Origin | None = None) -> None:
+        """An operator, shown as its call, starts to make a row."""
+        ...
+
+    def leave(self, origin: Origin | None) -> None:
+        """It has made the row; the operator that reads from it goes on."""
+        ...
 
 
 class Closing(Protocol):
     def close(self) -> None: ...
 
 
-if TYPE_CHECKING:
-    from ..engine.readahead import Work
-    from ..engine.stage import Stage
-
 C = TypeVar("C", bound=Closing)
 
 
 class ProcessResources:
-    """What the shards of one process make once and use together, by key; `close` ends all of it."""
+    """What the shards of one process share, by key; `close` closes all of it."""
 
     def __init__(self) -> None:
         self.threads: list[Thread] = []
-        self._made: dict[Hashable, Closing] = {}
+        self._resources: dict[Hashable, Closing] = {}
         self._lock = Lock()
 
     def get(self, key: Hashable, make: Callable[[], C]) -> C:
+        """The resource of that key; the first caller makes it."""
         with self._lock:
-            if key not in self._made:
-                self._made[key] = make()
-            return cast("C", self._made[key])
+            if key not in self._resources:
+                self._resources[key] = make()
+            return cast("C", self._resources[key])
 
     def close(self) -> None:
         with self._lock:
-            made, self._made = self._made, {}
-        for one in made.values():
-            one.close()
+            resources, self._resources = self._resources, {}
+        for resource in resources.values():
+            resource.close()
 
     def join(self) -> None:
         """Waits for the threads of a run that was closed."""
@@ -63,14 +78,14 @@ class ProcessResources:
 
 
 class RowsRequest(NamedTuple):
-    """Which rows of a shared input a shard wants.
+    """Asks for a shard's part of the rows of a shared input.
 
     Attributes:
         source: the name of the input.
-        at: the plain cursor of the first of them, in the input.
-        shard, shards: those whose position is `shard` modulo `shards`.
+        at: the plain cursor of the first of these rows, in the input.
+        shard, shards: the shard gets the rows whose position is `shard` modulo `shards`.
         rounds: the rounds of the `repeat`s around.
-        origins: whether the source of each row is wanted.
+        origins: whether the origin of each row is needed.
     """
 
     source: str
@@ -82,67 +97,122 @@ class RowsRequest(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Pacing:
+    """How long blocks are.
+
+    Attributes:
+        block_sizes: makes the `BlockSize` of one producer, from a clock.
+        clock: counts the seconds of producing in this thread.
+        cut: divides a finished block again, into blocks of these lengths; for tests.
+    """
+
+    block_sizes: Callable[[Clock], BlockSize] = AdaptiveBlockSize
+    clock: Clock = field(default_factory=Clock)
+    cut: Callable[[int], list[int]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessContext:
+    """The process that the run is in.
+
+    Attributes:
+        shards: the shards that this process runs.
+        resources: what these shards share.
+        dispatched: gives rows that another process reads; None if this process reads them.
+        threads: False if everything must run in the calling thread.
+    """
+
+    shards: tuple[int, ...] = ()
+    resources: ProcessResources = field(default_factory=ProcessResources)
+    dispatched: Callable[[RowsRequest], Iterator[Block]] | None = None
+    threads: bool = True
+
+
+class Tracing(NamedTuple):
+    """What a run records beside its rows.
+
+    Attributes:
+        origins: whether blocks carry the origin of each row.
+        tracer: follows which operator makes which row, in a run that may end the process.
+    """
+
+    origins: bool = False
+    tracer: Tracer | None = None
+
+
+_NO_TRACING = Tracing()
+
+
+@dataclass(frozen=True, slots=True)
 class Context:
     """The run that an operator is part of.
 
     Attributes:
-        seed: of the loader.
+        seed: the loader's.
         epoch: which pass over the data.
         rounds: the rounds of the `repeat`s around the operator, outermost first.
-        shard: the virtual shard this run belongs to; None where all shards see the same rows.
-        shards: the shards that this process runs.
-        block_sizes: makes the block_size of one producer, from a clock.
-        clock: counts the seconds of producing in this thread.
-        threads: False where everything must run in the calling thread.
-        origins: whether blocks carry the source of each row.
-        leftovers: where operators that drop an incomplete last group put its rows, by operator's name.
-        shared: what the shards of this process hold together.
-        note: told what runs, on which row, in a run that may end the process.
-        dispatched: gives a share of what another process reads; None where this one reads it.
-        begun: what has been begun for the row that is made, by stage that waits for it and position there.
-        begins: takes what is to be begun for a row to come, None for what is near; rows are then only traced to that.
-        cut: for tests, cuts blocks anew.
+        shard: the virtual shard that the run belongs to; None where all shards see the same rows.
+        leftovers: takes the rows of an incomplete last group that an operator drops, by the operator's name.
+        pacing: how long blocks are.
+        process: the process that the run is in.
+        tracing: what the run records beside its rows.
+        started: work that was started for the next row, by stage and position; see `take_started`.
     """
 
     seed: int = 0
     epoch: int = 0
     rounds: tuple[int, ...] = ()
     shard: int | None = None
-    shards: tuple[int, ...] = ()
-    block_sizes: Callable[[Clock], BlockSize] = AdaptiveBlockSize
-    clock: Clock = field(default_factory=Clock)
-    threads: bool = True
-    origins: bool = False
     leftovers: dict[str, Block] = field(default_factory=dict)
-    shared: ProcessResources = field(default_factory=ProcessResources)
-    note: Tracer | None = None
-    dispatched: Callable[[RowsRequest], Iterator[Block]] | None = None
-    begun: dict[tuple[Stage, int], Work] = field(default_factory=dict)
-    begins: dict[tuple[Stage, int], Work | None] | None = None
-    cut: Callable[[int], list[int]] | None = None
+    pacing: Pacing = field(default_factory=Pacing)
+    process: ProcessContext = field(default_factory=ProcessContext)
+    tracing: Tracing = _NO_TRACING
+    started: dict[tuple[object, int], Work] = field(default_factory=dict)
 
     def block_size(self) -> BlockSize:
-        """The block_size of one producer."""
-        return self.block_sizes(self.clock)
-
-    def round(self, number: int) -> Context:
-        """Within round `number` of a `repeat`."""
-        return replace(self, rounds=(*self.rounds, number))
-
-    def whole(self) -> Context:
-        """Upstream of the deal, where every shard sees the same rows."""
-        return replace(self, shard=None, shards=()) if self.shard is not None else self
-
-    def reading(self, share: RowsRequest) -> Context:
-        """For another process, which wants that share."""
-        return replace(self, rounds=share.rounds, origins=share.origins, clock=Clock())
-
-    def replay(self) -> Context:
-        """For one look at a failing row: where did it come from?"""
-        return replace(self, block_sizes=OneRow, threads=False, origins=True, leftovers={}, shared=ProcessResources())
+        """The size of the blocks of one producer."""
+        return self.pacing.block_sizes(self.pacing.clock)
 
     def key(self, name: str, *, seed: int | None = None) -> Key:
         """The key of operator `name` here: 128 bits that depend on nothing but seed, name, epoch, rounds and shard."""
         words = [self.seed if seed is None else seed, name, self.epoch, self.rounds, self.shard]
         digest = hashlib.blake2b(json.dumps(words).encode(), digest_size=16).digest()
         return np.frombuffer(digest, np.uint64)
+
+    def take_started(self, stage: object, indices: Indices) -> Work | None:
+        """The work that `start_reading` returned for the only row at `indices`. The caller must use its result."""
+        return self.started.pop((stage, int(indices[0])), None) if len(indices) == 1 else None
+
+    def round(self, number: int) -> Context:
+        """Within round `number` of a `repeat`."""
+        return replace(self, rounds=(*self.rounds, number))
+
+    def unsharded(self) -> Context:
+        """Before rows are divided among shards, where every shard sees the same rows."""
+        return replace(self, shard=None) if self.shard is not None else self
+
+    def in_shard(self, shard: int) -> Context:
+        """As the only shard of its process."""
+        return replace(self, shard=shard, process=replace(self.process, shards=(shard,)))
+
+    def with_clock(self, clock: Clock) -> Context:
+        """In another thread, or at another consumer's pace."""
+        return replace(self, pacing=replace(self.pacing, clock=clock))
+
+    def for_request(self, request: RowsRequest) -> Context:
+        """For another process, which asks for these rows."""
+        return replace(self, rounds=request.rounds, tracing=Tracing(request.origins)).with_clock(Clock())
+
+    def replay(self) -> Context:
+        """For one look at a failing row: where does it come from?"""
+        return replace(
+            self,
+            leftovers={},
+            pacing=replace(self.pacing, block_sizes=OneRow),
+            process=replace(self.process, threads=False, resources=ProcessResources()),
+            tracing=self.tracing._replace(origins=True),
+        )
+
+    def epoch_independent(self) -> Context:
+        """For an operator that reads its input once, whatever the epoch."""
+        return replace(self, seed=0, epoch=0, rounds=(), shard=None)

@@ -1,42 +1,43 @@
-"""What an operator declares about itself, for the engine and the planner: they ask these, never the type."""
+"""The contract of operators: what one declares about itself, and what its code sees of the graph around it.
+
+The engine and the planner ask for these declarations, never for the type of an operator.
+"""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import ClassVar, Protocol, TypeVar
 
-from ..errors import Origin
+from ..errors import CallSite, Origin
 from .block import Block
+from .context import Context, Work
 from .cursor import Cursor, Json
 from .rows import BlockRows, Indices
 
-if TYPE_CHECKING:
-    from ..engine.readahead import Work
-    from ..engine.stage import Stage
-    from .context import Context
+T = TypeVar("T")
 
 
 class Order(enum.Enum):
-    """What an operator does to the order and the number of rows: decides where the work may be dealt to shards."""
+    """What an operator does to the order and the number of rows: decides where rows may be divided among shards."""
 
     ROW_LOCAL = "row-local"
-    """Each row is treated by itself: it may run on any shard."""
+    """Treats each row by itself: it may run on any shard."""
     REORDERS = "reorders"
-    """As above, in another order."""
+    """Treats each row by itself, and changes the order."""
     REGROUPS = "regroups"
     """Puts rows into groups: a shard's last group may be incomplete."""
     GLOBAL = "global"
-    """Looks at the position among all rows: the work is dealt only after it."""
+    """Looks at other rows, or at positions among all rows: these are divided only after it."""
 
 
 class Boundary(enum.Enum):
-    """Where a plan divides the work, or runs a part whole."""
+    """Where a plan divides the rows, or which processes run everything up to here."""
 
     SHARD = "shard"
     """The user wants the rows divided among the shards here."""
     ONE_PROCESS = "one process"
-    """One process makes its rows for all workers of a rank."""
+    """One process makes the rows for all workers of a rank."""
     EACH_PROCESS = "each process"
     """Each process that runs it reads its whole input."""
 
@@ -47,6 +48,78 @@ class Columns(enum.Enum):
     KEEPS = "keeps"
     MAKES = "makes columns"
     LOSES = "makes Python rows"
+
+
+class Input(Protocol):
+    """What an operator reads from."""
+
+    @property
+    def op(self) -> Operator:
+        """The operator that makes these rows."""
+        ...
+
+    @property
+    def length(self) -> int | None:
+        """How many rows there are, if that is known without a run."""
+        ...
+
+    @property
+    def indexed(self) -> bool:
+        """Whether `rows` gives the rows at any positions; else they come in order only."""
+        ...
+
+    def rows(self, indices: Indices, context: Context) -> BlockRows:
+        """The rows at `indices`, in that order."""
+        ...
+
+    def blocks(self, at: Cursor, context: Context) -> Iterator[Block]:
+        """The rows from `at` on, in blocks."""
+        ...
+
+
+class StageView(Protocol):
+    """What the code of an operator sees of the graph around it."""
+
+    @property
+    def name(self) -> str:
+        """The operator's name, the key of its randomness and of its leftovers."""
+        ...
+
+    @property
+    def call_site(self) -> CallSite | None:
+        """The user's line that put the operator into the chain."""
+        ...
+
+    @property
+    def inputs(self) -> Sequence[Input]:
+        """What the operator reads from."""
+        ...
+
+    @property
+    def input(self) -> Input:
+        """The only input."""
+        ...
+
+    @property
+    def length_context(self) -> Context:
+        """The run that `length` is asked for, if it differs between runs."""
+        ...
+
+    def memo(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What `make()` returned for `key`; the last few keys are kept. For costly functions of their key."""
+        ...
+
+    def failed(self, error: Exception, at: Cursor, context: Context) -> Exception:
+        """The error to raise if a user's function failed on the input row at `at`."""
+        ...
+
+    def failed_at(self, error: Exception, index: int, context: Context) -> Exception:
+        """As `failed`, for row `index` of an indexed input."""
+        ...
+
+    def failed_on(self, error: Exception, origin: Origin | None) -> Exception:
+        """As `failed`, for a source, which knows the origin of its rows."""
+        ...
 
 
 class Operator:
@@ -73,8 +146,6 @@ class Operator:
     """Whether it runs its input several times: what a round leaves over belongs to that round."""
     main_thread: bool = False
     """Whether it must run in the consumer's thread, because other code of that thread sees what it does."""
-    waits: ClassVar[bool] = False
-    """Whether rows that are asked for by position may mostly wait for storage: `begin` tells for each."""
     name: str | None = None
     """The user's own name for it, the key of its randomness in place of its kind and count."""
     buffer: int = 0
@@ -84,11 +155,11 @@ class Operator:
         """Whether `rows` answers, given which inputs do: by default if it is defined and all inputs are indexed."""
         return type(self).rows is not Operator.rows and all(inputs)
 
-    def resolve(self, stage: Stage) -> Operator:
+    def resolve(self, stage: StageView) -> Operator:
         """This operator with all that must be fixed before the first row: a listing, names and types."""
         return self
 
-    def length(self, stage: Stage) -> int | None:
+    def length(self, stage: StageView) -> int | None:
         """How many rows come out, if that is known without running."""
         return None
 
@@ -96,21 +167,30 @@ class Operator:
         """How many input rows a resume runs again."""
         return 0
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         """The rows at `indices` of the output, in that order."""
         raise AssertionError(f"{self.kind} is not indexed")
 
-    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         """The rows from `at` on, in blocks; obeys the law of `Cursor`. `at.skip` is 0 unless `seeks`."""
         raise AssertionError(f"{self.kind} is not streamed")
 
-    def origin(self, stage: Stage, index: int, context: Context) -> Origin | None:
-        """Where row `index` of an indexed output comes from: row `index` of each input, of which the first may know."""
-        origins = [source.origin(index, context) for source in stage.inputs]
-        return origins[0] if origins else None
+    def trace(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
+        """The input rows that row `index` of an indexed output is made of; by default row `index` of each input.
 
-    def begin(self, stage: Stage, index: int, context: Context) -> Work | None:
-        """What row `index` waits for, if anything: a thread may begin with it, and `rows` finds it by `stage.begun`."""
+        Errors name the origin of the first of them; all of them are read ahead.
+        """
+        return ((source, index, context) for source in stage.inputs)
+
+    def origin(self, stage: StageView, index: int, context: Context) -> Origin | None:
+        """Where row `index` of an indexed output comes from; for sources, the rows of others are traced to these."""
+        return None
+
+    def start_reading(self, stage: StageView, index: int, context: Context) -> Work | None:
+        """Work to start before row `index` of an indexed output is asked for; None if the row need not wait.
+
+        For sources on remote storage. `rows` gets the work back by `context.take_started`.
+        """
         return None
 
     def identity(self) -> Json:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
 from ..core.block import Block, close
@@ -18,39 +18,39 @@ class _Failed:
 
 
 class _Queue:
-    """Blocks made ahead: the thread waits while `limit` rows are ready, the consumer while there are none.
+    """Finished blocks. The thread waits while `limit` rows are ready, the consumer while there are none.
 
-    Two queues and no lock: the garbage collector may call `close` in any thread at any moment, in the midst of a wait
-    as well, and `SimpleQueue.put` is what the standard library promises to survive that.
+    It has two queues and no lock: the garbage collector may call `close` in any thread at any moment, even during a
+    wait, and the standard library guarantees that `SimpleQueue.put` is safe there.
     """
 
     def __init__(self, limit: int, clock: Clock) -> None:
         self._limit = limit
         self._clock = clock
         self._ready: SimpleQueue[Block | _Failed | None] = SimpleQueue()  # None: the end
-        self._taken: SimpleQueue[int | None] = SimpleQueue()  # rows of each block taken; None: closed
+        self._taken: SimpleQueue[int | None] = SimpleQueue()  # rows of each block that was taken; None: closed
         self._done = False
 
     def fill(self, blocks: Iterator[Block]) -> None:
-        last: _Failed | None = None
+        end: _Failed | None = None
         try:
             rows = 0
             for block in blocks:
                 rows += len(block)
                 self._ready.put(block)
-                del block  # the consumer's alone from here on
+                del block  # it is the consumer's now
                 while (taken := self._take(wait=rows >= self._limit)) != 0:
                     if taken is None:
                         return
                     rows -= taken
-        except BaseException as caught:
-            last = _Failed(caught)
+        except BaseException as error:
+            end = _Failed(error)
         finally:
             close(blocks)
-            self._ready.put(last)
+            self._ready.put(end)
 
     def _take(self, wait: bool) -> int | None:
-        """Rows of one block taken, 0 when none was and it need not wait, None when the consumer is gone."""
+        """The rows of one block that was taken; 0 if none was and it need not wait; None if the consumer is gone."""
         try:
             return self._taken.get_nowait()
         except Empty:
@@ -65,38 +65,39 @@ class _Queue:
     def next(self) -> Block | None:
         if self._done:
             return None
-        made = self._ready.get()
-        if isinstance(made, Block):
-            self._taken.put(len(made))
-            return made
+        item = self._ready.get()
+        if isinstance(item, Block):
+            self._taken.put(len(item))
+            return item
         self._done = True
-        if made is not None:
-            raise made.error
+        if item is not None:
+            raise item.error
         return None
 
     def close(self) -> None:
         self._taken.put(None)
 
 
-def ahead(make: Callable[[Context], Iterator[Block]], rows: int, context: Context) -> Iterator[Block]:
-    """The blocks of `make`, made by a thread that works until `rows` rows are ready.
+def in_thread(make: Callable[[Context], Iterator[Block]], rows: int, context: Context) -> Iterator[Block]:
+    """The blocks of `make`, made by a thread that pauses while `rows` rows are ready.
 
-    The thread starts at the first `next` and ends when the iterator is closed or dropped. Where `rows` is 0 or the run
-    allows no threads, the blocks are made in the calling thread.
+    The thread starts at the first `next` and ends when the iterator is closed or dropped. If `rows` is 0 or the run
+    allows no threads, the calling thread makes the blocks.
     """
-    return _ahead(make, rows, context) if rows and context.threads else make(context)
+    return _in_thread(make, rows, context) if rows and context.process.threads else make(context)
 
 
-def _ahead(make: Callable[[Context], Iterator[Block]], rows: int, context: Context) -> Iterator[Block]:
-    clock = Clock()  # the thread's own: time in which it waits is no time of producing
+def _in_thread(make: Callable[[Context], Iterator[Block]], rows: int, context: Context) -> Iterator[Block]:
+    clock = Clock()  # the thread's own: it does not count the time in which the thread waits
     queue = _Queue(rows, clock)
-    blocks = make(replace(context, clock=clock))
+    blocks = make(context.with_clock(clock))
     thread = threading.Thread(target=queue.fill, args=(blocks,), name="feedpipe-prefetch", daemon=True)
-    context.shared.threads.append(thread)
+    context.process.resources.threads.append(thread)
     thread.start()
     try:
         while (block := queue.next()) is not None:
             yield block
     finally:
-        # Not joined here: the garbage collector may run this in any thread, that one too. A session joins when closed.
+        # Not joined here: the garbage collector may run this in any thread, in that one too. A session joins when it
+        # is closed.
         queue.close()

@@ -1,36 +1,28 @@
-"""Work ahead of its consumer: a thread that makes blocks, and work that is begun before its turn."""
+"""Reading ahead: remote storage is asked for the next items while the current one is used."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing, contextmanager
-from typing import Protocol, TypeVar
+from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
+from typing import NamedTuple, Protocol, TypeVar, cast
 
-FIRST, MOST = 8, 16
-"""Pieces of work that are begun before their turn: at first, then twice as many each time, up to the most."""
+from ..core.block import Block
+from ..core.context import Context, Work
+from ..core.operator import Input, Operator, StageView
 
-_runs: set[object] = set()  # of `begun_ahead`, that are going on: they share this process's threads and budget of bytes
+FIRST_ITEMS_AHEAD, MAX_ITEMS_AHEAD = 8, 16
+"""Items whose work is started before their turn: at first, and at most; the number doubles with each item."""
 
-
-class Work(Protocol):
-    """What can be begun before its turn."""
-
-    def start(self) -> None:
-        """Lets a thread begin with it, or with what there was no room for when it began. Called again and again."""
-        ...
-
-    def cancel(self) -> None:
-        """Nobody needs it."""
-        ...
-
+_runs: set[object] = set()  # of `read_ahead`: they share the threads and the memory budget of this process
 
 K = TypeVar("K")
 T = TypeVar("T")
 W = TypeVar("W", bound=Work)
 
 
-class Together(dict[K, W]):
+class WorkGroup(dict[K, W]):
     """Several pieces of work as one."""
 
     def start(self) -> None:
@@ -43,55 +35,115 @@ class Together(dict[K, W]):
 
 
 @contextmanager
-def begun_ahead(
-    items: Generator[T, None, None], begin: Callable[[T, bool], W], is_far: Callable[[T], bool]
+def read_ahead(
+    items: Generator[T, None, None], make_work: Callable[[T, bool], W], is_remote: Callable[[T], bool]
 ) -> Generator[Iterator[tuple[T, W]], None, None]:
-    """The items in order, and what is to be done with each: begun ahead where it takes long.
+    """The items in order, each with its work, which is started early if it is remote.
 
     Args:
-        items: no more of them are taken ahead than are worked on. Their error comes in its turn, as does that of work.
-        begin: makes the work of an item; it is told whether a thread will begin with it before its turn.
-        is_far: whether the work for an item takes long.
+        items: taken from no further ahead than work is started. Errors of items and of work are raised in their turn.
+        make_work: makes the work of an item; the flag says whether a thread starts it before its turn.
+        is_remote: whether the work of an item takes long.
     """
     run = object()
     _runs.add(run)
     try:
-        with closing(items), closing(_begun(items, begin, is_far)) as begun:
-            yield begun
+        with closing(items), closing(_read_ahead(items, make_work, is_remote)) as reading:
+            yield reading
     finally:
         _runs.discard(run)
 
 
-def _begun(
-    items: Iterator[T], begin: Callable[[T, bool], W], is_far: Callable[[T], bool]
+def _read_ahead(
+    items: Iterator[T], make_work: Callable[[T, bool], W], is_remote: Callable[[T], bool]
 ) -> Generator[tuple[T, W], None, None]:
-    waiting: deque[tuple[T, W, bool]] = deque()  # and whether it was begun ahead
-    far = True  # the last of them
-    failed: BaseException | None = None
-    most = FIRST
+    waiting: deque[tuple[T, W, bool]] = deque()  # the flag: whether it was started early
+    remote = True  # the last item
+    failure: BaseException | None = None
+    limit = FIRST_ITEMS_AHEAD
     try:
         while True:
-            for _, work, ahead in waiting:
-                if ahead:
+            for _, work, early in waiting:
+                if early:
                     work.start()
-            while failed is None and len(waiting) <= most and (far or not waiting):
+            while failure is None and len(waiting) <= limit and (remote or not waiting):
                 try:
                     item = next(items)
                 except BaseException as error:
-                    failed = error
+                    failure = error
                     break
-                far = is_far(item)
-                ahead = far and bool(waiting)
-                waiting.append((item, begin(item, ahead), ahead))
-                if ahead:
+                remote = is_remote(item)
+                early = remote and bool(waiting)
+                waiting.append((item, make_work(item, early), early))
+                if early:
                     waiting[-1][1].start()
             if waiting:
-                most = max(1, min(2 * most, MOST // len(_runs)))
+                limit = max(1, min(2 * limit, MAX_ITEMS_AHEAD // len(_runs)))
                 yield waiting.popleft()[:2]
-            elif failed is None or isinstance(failed, StopIteration):
+            elif failure is None or isinstance(failure, StopIteration):
                 return
             else:
-                raise failed
+                raise failure
     finally:
         for _, work, _ in waiting:
             work.cancel()
+
+
+class _Readable(Input, StageView, Protocol):
+    """A stage, as far as reading ahead needs it."""
+
+    @property
+    def reads_ahead(self) -> bool: ...
+
+
+class _RowWork(NamedTuple):
+    """What a row waits for.
+
+    Attributes:
+        row: its position.
+        works: by stage and position there.
+        some_local: whether some stages read the row from local storage.
+    """
+
+    row: int
+    works: WorkGroup[tuple[object, int], Work]
+    some_local: bool
+
+
+def rows_ahead(
+    stage: _Readable, indices: range, context: Context, make_block: Callable[[int, Context], Block]
+) -> Generator[Block, None, tuple[int, bool]]:
+    """Rows at `indices`, a block each, up to the first row that waits for nothing; the work of the next is started.
+
+    Returns the position of that row, and whether later rows may have to wait.
+    """
+    context = replace(context, started={})
+    items = (_row_work(stage, index, context) for index in indices)
+    with read_ahead(items, lambda item, early: item.works, lambda item: bool(item.works)) as rows:
+        for (index, works, some_local), _ in rows:
+            if not works:
+                return index, not some_local
+            context.started.update(works)
+            del works, _
+            block = [make_block(index, context)]
+            context.started.clear()
+            yield block.pop()
+    return indices.stop, False
+
+
+def _row_work(stage: _Readable, index: int, context: Context) -> _RowWork:
+    works: dict[tuple[object, int], Work | None] = {}
+    with suppress(Exception):  # `rows` raises it in its turn
+        _start_reading(stage, index, context, works)
+    remote = WorkGroup({place: work for place, work in works.items() if work is not None})
+    return _RowWork(index, remote, None in works.values())
+
+
+def _start_reading(
+    stage: _Readable, index: int, context: Context, works: dict[tuple[object, int], Work | None]
+) -> None:
+    if type(stage.op).start_reading is not Operator.start_reading:
+        works[stage, index] = stage.op.start_reading(stage, index, context)
+    elif stage.reads_ahead and type(stage.op).origin is Operator.origin:
+        for source, row, inner in stage.op.trace(stage, index, context):
+            _start_reading(cast("_Readable", source), row, inner, works)

@@ -38,7 +38,7 @@ class Run:
         return next(self._rows)
 
     def _next_block(self) -> Block | None:
-        clock = self._context.clock
+        clock = self._context.pacing.clock
         clock.enter()
         try:
             return next(self._blocks, None)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable, Iterator
-from contextlib import suppress
-from dataclasses import replace
-from typing import TypeAlias, TypeVar, cast
+from collections.abc import Callable, Hashable, Iterator
+from typing import TypeVar, cast
 
 from ..core.block import Block, skipping
 from ..core.context import Context, Tracer
@@ -13,46 +11,56 @@ from ..core.cursor import START, Cursor
 from ..core.graph import Node, names, node_code, walk
 from ..core.operator import Boundary, Operator, Order
 from ..core.rows import BlockRows, Indices, concat
-from ..errors import FeedpipeError, Origin, PlanError, RowError, with_call_site
-from .prefetch import ahead
-from .readahead import Together, Work, begun_ahead
+from ..errors import CallSite, FeedpipeError, Origin, PlanError, RowError, with_call_site
+from .prefetch import in_thread
+from .readahead import rows_ahead
 
 T = TypeVar("T")
 
-_Works: TypeAlias = "Together[tuple[Stage, int], Work]"
+MAX_MEMOS = 4
+"""Values that a stage remembers for its operator."""
 
 _UNASKED = object()
 
 
 class Stage:
-    """One node of a graph, bound: what an operator's code sees of the world.
+    """One node of a graph, bound: an `Input` for the operators that read from it, a `StageView` for its own.
 
-    The code that makes blocks holds none that it has handed on (`yield made.pop()`): then what the consumer drops is
-    freed at once, while it is in the cache, and a chain holds one block, not one for each operator.
+    Code that makes blocks keeps no reference to a block that it has yielded (`yield block.pop()`): what the consumer
+    drops is then freed while it is in the cache, and a chain holds one block, not one for each operator.
 
     Attributes:
         node, op, name: the node, its operator, and its name for keys of randomness.
         inputs: the stages it reads from.
         indexed: whether `rows` answers.
-        waits: whether its rows, made one by one by `rows`, may mostly wait for storage.
-        counted: the run whose lengths are asked for, where they are another in each.
+        reads_ahead: whether its rows, made one at a time by `rows`, may mostly wait for storage.
+        main_thread: whether it, or an input, must run in the consumer's thread.
+        length_context: the run that lengths are asked for, if they differ between runs.
     """
 
-    def __init__(self, node: Node, name: str, inputs: tuple[Stage, ...], counted: Context | None = None) -> None:
+    def __init__(self, node: Node, name: str, inputs: tuple[Stage, ...], length_context: Context | None = None) -> None:
+        op = node.op
         self.node = node
-        self.op = node.op
+        self.op = op
         self.name = name
         self.inputs = inputs
         self.indexed = node.indexed
-        self.counted = counted or Context()
-        self.main_thread: bool = self.op.main_thread or any(stage.main_thread for stage in inputs)
-        # Who regroups asks for several rows, which are then fetched together.
-        regroups = bool(inputs) and self.op.order is Order.REGROUPS
-        passes = self.indexed and self.op.boundary is not Boundary.EACH_PROCESS and not regroups
-        self.waits: bool = self.op.waits or (passes and any(stage.waits for stage in inputs))
+        self.length_context = length_context or Context()
+        self.main_thread: bool = op.main_thread or any(stage.main_thread for stage in inputs)
+        # An operator that regroups asks for several rows, which are then fetched together.
+        regroups = bool(inputs) and op.order is Order.REGROUPS
+        one_by_one = self.indexed and op.boundary is not Boundary.EACH_PROCESS and not regroups
+        self.reads_ahead: bool = type(op).start_reading is not Operator.start_reading or (
+            one_by_one and any(stage.reads_ahead for stage in inputs)
+        )
+        self._buffer: int = max([op.buffer, *(stage._buffer for stage in inputs if self.indexed)])
         self._length: object = _UNASKED
-        self._made: dict[Hashable, object] = {}
-        self._buffer: int = max([self.op.buffer, *(stage._buffer for stage in inputs)]) if self.indexed else 0
+        self._memos: dict[Hashable, object] = {}
+
+    @property
+    def call_site(self) -> CallSite | None:
+        """The user's line that put the operator into the chain."""
+        return self.node.call_site
 
     @property
     def input(self) -> Stage:
@@ -62,7 +70,11 @@ class Stage:
 
     @property
     def length(self) -> int | None:
-        """How many rows come out, if known without running."""
+        """How many rows come out, if that is known without a run.
+
+        Raises:
+            PlanError: the stage is indexed, and its operator knows no length.
+        """
         # No `cached_property`: up to Python 3.11 that holds one lock for all instances, and `load` runs a pipe here.
         if self._length is _UNASKED:
             length = self.op.length(self)
@@ -72,65 +84,64 @@ class Stage:
         return cast("int | None", self._length)
 
     def memo(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What `make()` gave for `key`; the last few keys are kept. For what is costly and a function of its key."""
-        if key not in self._made:
-            made = make()
-            while len(self._made) >= 4:
-                self._made.pop(next(iter(self._made)), None)
-            self._made[key] = made
-        return self._made[key]  # type: ignore[return-value]
+        """What `make()` returned for `key`; the last few keys are kept. For costly functions of their key."""
+        if key not in self._memos:
+            value = make()
+            while len(self._memos) >= MAX_MEMOS:
+                self._memos.pop(next(iter(self._memos)), None)
+            self._memos[key] = value
+        return self._memos[key]  # type: ignore[return-value]
 
     def rows(self, indices: Indices, context: Context) -> BlockRows:
         """The rows at `indices`; indexed stages only."""
-        if context.note is not None:
-            return self._noted_rows(indices, context, context.note)
+        if context.tracing.tracer is not None:
+            return self._traced_rows(indices, context, context.tracing.tracer)
         return self.op.rows(self, indices, context)
 
     def blocks(self, at: Cursor, context: Context) -> Iterator[Block]:
         """The rows from `at` on."""
-        if self.indexed:
-            blocks = ahead(lambda c: self._by_index(at, c), 0 if self.main_thread else self._buffer, context)
-        elif self.op.seeks:
-            blocks = self.op.blocks(self, at, context)
-        else:
-            blocks = self.op.blocks(self, Cursor(at.token, 0, at.row), context)
-            if at.skip:
-                blocks = skipping(blocks, at.skip)
-        if context.note is not None and not self.indexed:
-            blocks = self._noted_blocks(blocks, context.note)
-        return blocks if context.cut is None else _cut(blocks, context.cut)
+        blocks = in_thread(lambda inner: self._blocks(at, inner), 0 if self.main_thread else self._buffer, context)
+        if context.tracing.tracer is not None and not self.indexed:
+            blocks = self._traced_blocks(blocks, context.tracing.tracer)
+        return blocks if context.pacing.cut is None else _cut(blocks, context.pacing.cut)
 
-    def _noted_rows(self, indices: Indices, context: Context, note: Tracer) -> BlockRows:
+    def _blocks(self, at: Cursor, context: Context) -> Iterator[Block]:
+        if self.indexed:
+            return self._by_index(at, context)
+        if self.op.seeks:
+            return self.op.blocks(self, at, context)
+        blocks = self.op.blocks(self, Cursor(at.token, 0, at.row), context)
+        return skipping(blocks, at.skip) if at.skip else blocks
+
+    def _traced_rows(self, indices: Indices, context: Context, tracer: Tracer) -> BlockRows:
         parts: list[BlockRows] = []
+        code = node_code(self.node)
         for index in indices:
             origin = self.origin(int(index), context)
-            note.enter(self, origin)
+            tracer.enter(code, self.call_site, origin)
             parts.append(self.op.rows(self, range(index, index + 1), context))
-            note.leave(origin)
+            tracer.leave(origin)
         return concat(parts) if parts else self.op.rows(self, indices, context)
 
-    def _noted_blocks(self, blocks: Iterator[Block], note: Tracer) -> Iterator[Block]:
+    def _traced_blocks(self, blocks: Iterator[Block], tracer: Tracer) -> Iterator[Block]:
+        code = node_code(self.node)
         while True:
-            note.enter(self)
+            tracer.enter(code, self.call_site)
             block = next(blocks, None)
-            note.leave(block.origins[-1] if block and block.origins else None)
+            tracer.leave(block.origins[-1] if block and block.origins else None)
             if block is None:
                 return
             yield block
 
     def origin(self, index: int, context: Context) -> Origin | None:
-        """Where row `index` of an indexed stage comes from."""
-        if context.begins is None:
-            return self.op.origin(self, index, context)
-        if self.op.waits:
-            context.begins[self, index] = self.op.begin(self, index, replace(context, begins=None))
-        elif self.waits:
-            self.op.origin(self, index, context)
-        return None
-
-    def begun(self, indices: Indices, context: Context) -> Work | None:
-        """What `begin` of its operator has made for the only row at `indices`; whoever asks has to use it."""
-        return context.begun.pop((self, int(indices[0])), None) if len(indices) == 1 else None
+        """Where row `index` of an indexed stage comes from: the row is traced to a stage that knows its origin."""
+        stage = self
+        while type(stage.op).origin is Operator.origin:
+            first = next(stage.op.trace(stage, index, context), None)
+            if first is None:
+                return None
+            stage, index, context = cast("tuple[Stage, int, Context]", first)
+        return stage.op.origin(stage, index, context)
 
     def _by_index(self, at: Cursor, context: Context) -> Iterator[Block]:
         # The position is the cursor: no token, `skip` counts from the start.
@@ -138,56 +149,33 @@ class Stage:
         assert length is not None, "an indexed pipe knows its length"
         block_size = context.block_size()
         start = at.position
-        waits = self.waits and context.threads
+        reads_ahead = self.reads_ahead and context.process.threads
         while start < length:
-            if waits and start > at.position:  # who wants a second row reads on
-                start, waits = yield from self._begun_ahead(range(start, length), context)
+            if reads_ahead and start > at.position:  # a run of one row reads nothing ahead
+                start, reads_ahead = yield from rows_ahead(
+                    self, range(start, length), context, lambda index, inner: self._block(index, index + 1, inner)
+                )
                 if start == length:
                     return
             stop = min(start + block_size.rows(), length)
             try:
-                made = [self._block(start, stop, context)]
+                block = [self._block(start, stop, context)]
             except Exception as error:
                 if stop - start > 1:
                     yield from self._one_by_one(range(start, stop), context, error)
                 raise
-            block_size.produced(made[0].rows)
-            yield made.pop()
+            block_size.produced(block[0].rows)
+            yield block.pop()
             start = stop
-
-    def _begun_ahead(self, indices: range, context: Context) -> Generator[Block, None, tuple[int, bool]]:
-        """Rows at `indices` one by one, up to the first that waits for nothing; what they wait for is begun ahead.
-
-        Returns the position of that row, and whether others might wait.
-        """
-        context = replace(context, begun={})
-        items = ((index, *self._awaited(index, context)) for index in indices)
-        with begun_ahead(items, lambda item, ahead: item[1], lambda item: bool(item[1])) as rows:
-            for (index, works, near), _ in rows:
-                if not works:
-                    return index, not near
-                context.begun.update(works)
-                del works, _
-                made = [self._block(index, index + 1, context)]
-                context.begun.clear()
-                yield made.pop()
-        return indices.stop, False
-
-    def _awaited(self, index: int, context: Context) -> tuple[_Works, bool]:
-        """What row `index` waits for, in all stages that it comes from; and whether some of that is near."""
-        begins: dict[tuple[Stage, int], Work | None] = {}
-        with suppress(Exception):  # it comes in its turn, from `rows`
-            self.origin(index, replace(context, begins=begins))
-        return Together({place: work for place, work in begins.items() if work is not None}), None in begins.values()
 
     def _block(self, start: int, stop: int, context: Context) -> Block:
         rows = self.rows(range(start, stop), context)
-        origins = [self.origin(i, context) for i in range(start, stop)] if context.origins else None
+        origins = [self.origin(i, context) for i in range(start, stop)] if context.tracing.origins else None
         return Block(rows, START.advance(start), START.advance(stop), origins)
 
     def _one_by_one(self, indices: range, context: Context, error: Exception) -> Iterator[Block]:
-        # Rows before the failing one are delivered first. The error is raised even when it does not come again:
-        # a failure is never repaired in silence.
+        # Delivers the rows before the failing one. Raises `error` even if no row fails this time: a failure is never
+        # repaired silently.
         for index in indices:
             try:
                 rows = self.rows(range(index, index + 1), context)
@@ -197,38 +185,82 @@ class Stage:
         raise error
 
     def failed(self, error: Exception, at: Cursor, context: Context) -> Exception:
-        """The error to raise when a function failed on the input row at `at`: names operator, line, file and row."""
+        """The error to raise if a function failed on the input row at `at`: names operator, line, file and row."""
         return self._row_error(error, lambda: self._origin_at(at, context))
-
-    def failed_on(self, error: Exception, origin: Origin) -> Exception:
-        """As `failed`, for a source that knows where the row comes from."""
-        return self._row_error(error, lambda: origin)
 
     def failed_at(self, error: Exception, index: int, context: Context) -> Exception:
         """As `failed`, for row `index` of an indexed input."""
         return self._row_error(error, lambda: self.input.origin(index, context))
 
+    def failed_on(self, error: Exception, origin: Origin | None) -> Exception:
+        """As `failed`, for a source, which knows the origin of its rows."""
+        return self._row_error(error, lambda: origin)
+
     def _origin_at(self, at: Cursor, context: Context) -> Origin | None:
         block = next(self.input.blocks(at, context.replay()), None)
         return block.origins[0] if block and block.origins else None
 
-    def _row_error(self, error: Exception, find: Callable[[], Origin | None]) -> Exception:
+    def _row_error(self, error: Exception, find_origin: Callable[[], Origin | None]) -> Exception:
         if isinstance(error, FeedpipeError):
             return error
         try:
-            origin = find()
-        except Exception:  # a replay may fail as well; the first error is the one to tell
+            origin = find_origin()
+        except Exception:  # the replay failed too; the first error is the one to show
             origin = None
-        call = node_code(self.node)
-        where = self.node.call_site
-        message = f"`{call}` failed with {type(error).__name__}: {error}"
+        code = node_code(self.node)
+        where = self.call_site
+        message = f"`{code}` failed with {type(error).__name__}: {error}"
         if origin is not None:
             message += f"\n  on {origin}"
         if where is not None:
             message += f"\n  at {where.file}:{where.line}"
-        made = RowError(message, operator=call, where=where, origin=origin)
-        made.__cause__ = error
-        return made
+        row_error = RowError(message, operator=code, where=where, origin=origin)
+        row_error.__cause__ = error
+        return row_error
+
+
+def bind(
+    root: Node,
+    fixed_names: dict[Node, str] | None = None,
+    stages: dict[Node, Stage] | None = None,
+    length_context: Context | None = None,
+) -> Stage:
+    """The graph below `root`, bound.
+
+    Args:
+        fixed_names: names of operators that must stay although the graph around them was rewritten.
+        stages: stages to use for nodes that are bound already; new ones are added. Graphs that share nodes then share
+            stages.
+        length_context: the run that lengths will be asked for.
+
+    Raises:
+        PlanError: an operator is indexed and defines no length.
+    """
+    all_names = names(root) | (fixed_names or {})
+    stages = {} if stages is None else stages
+    for node in walk(root):
+        if node not in stages:
+            if node.indexed and type(node.op).length is Operator.length:
+                raise _no_length(node)
+            stages[node] = Stage(node, all_names[node], tuple(stages[child] for child in node.inputs), length_context)
+    return stages[root]
+
+
+def resolve(root: Node) -> Node:
+    """The graph with everything fixed that must be so before the first row: listings, column names and types."""
+    stages: dict[Node, Stage] = {}
+    resolved: dict[Node, Node] = {}
+    all_names = names(root)
+    for node in walk(root):
+        inputs = tuple(resolved[child] for child in node.inputs)
+        input_stages = tuple(stages[child] for child in node.inputs)
+        same = node if inputs == node.inputs else Node(node.op, inputs, node.call_site)
+        stage = Stage(same, all_names[node], input_stages)
+        op = node.op.resolve(stage)
+        if op is not node.op:
+            stage = Stage(Node(op, inputs, node.call_site), all_names[node], input_stages)
+        resolved[node], stages[node] = stage.node, stage
+    return resolved[root]
 
 
 def _no_length(node: Node) -> PlanError:
@@ -241,53 +273,9 @@ def _no_length(node: Node) -> PlanError:
     )
 
 
-def bind(
-    root: Node,
-    known: dict[Node, str] | None = None,
-    stages: dict[Node, Stage] | None = None,
-    counted: Context | None = None,
-) -> Stage:
-    """The graph below `root`, bound.
-
-    Args:
-        known: names of operators, where a rewrite would change them.
-        stages: those already bound are used, new ones are added: graphs that share nodes then share stages.
-        counted: the run whose lengths will be asked for.
-    """
-    found = names(root) | (known or {})
-    stages = {} if stages is None else stages
-    for node in walk(root):
-        if node not in stages:
-            if node.indexed and type(node.op).length is Operator.length:
-                raise _no_length(node)
-            stages[node] = Stage(node, found[node], tuple(stages[child] for child in node.inputs), counted)
-    return stages[root]
-
-
-def resolve(root: Node) -> Node:
-    """The graph with all that must be fixed before the first row (listings, column names and types) fixed."""
-    stages: dict[Node, Stage] = {}
-    made: dict[Node, Node] = {}
-    found = names(root)
-    for node in walk(root):
-        inputs = tuple(made[child] for child in node.inputs)
-        bound = tuple(stages[child] for child in node.inputs)
-        stage = Stage(node if inputs == node.inputs else Node(node.op, inputs, node.call_site), found[node], bound)
-        op = node.op.resolve(stage)
-        if op is not node.op:
-            stage = Stage(Node(op, inputs, node.call_site), found[node], bound)
-        made[node], stages[node] = stage.node, stage
-    return made[root]
-
-
 def _cut(blocks: Iterator[Block], sizes: Callable[[int], list[int]]) -> Iterator[Block]:
     for block in blocks:
         start = 0
         for size in sizes(len(block)):
             yield block.slice(start, start + size)
             start += size
-
-
-def epoch_independent(context: Context) -> Context:
-    """`context` for the inner run of an operator that reads its input once and for all, whatever the epoch."""
-    return replace(context, seed=0, epoch=0, rounds=(), shard=None, shards=())

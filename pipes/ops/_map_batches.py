@@ -10,9 +10,8 @@ from ..core.block import Block
 from ..core.code import step_code
 from ..core.context import Context
 from ..core.cursor import Cursor
-from ..core.operator import Columns
+from ..core.operator import Columns, StageView
 from ..core.rows import BlockRows, Indices
-from ..engine.stage import Stage
 from ..errors import DataError, RowError, UnfitError
 from .map import Map
 
@@ -23,13 +22,13 @@ class MapBatches(Map):
 
     columns: ClassVar[Columns] = Columns.KEEPS
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         try:
             return super().rows(stage, indices, context)
         except RowError as error:
             raise self._data_error(error) from error.__cause__
 
-    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         try:
             yield from super().blocks(stage, at, context)
         except RowError as error:

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from ..core.block import Block
 from ..core.context import Context
 from ..core.cursor import Cursor
-from ..core.operator import Operator, Order
+from ..core.operator import Input, Operator, Order, StageView
 from ..core.rows import BlockRows, Indices
-from ..errors import Origin
-
-if TYPE_CHECKING:
-    from ..engine.stage import Stage
 
 
 class SliceBase(Operator, ABC):
@@ -29,25 +25,25 @@ class SliceBase(Operator, ABC):
     def bounds(self) -> tuple[int, int | None, int]:
         """Start, stop and step; a stop of None stands for the end of the rows."""
 
-    def length(self, stage: Stage) -> int | None:
+    def length(self, stage: StageView) -> int | None:
         start, stop, step = self.bounds()
         rows = stage.input.length
         if rows is None:
             return None
         return len(range(start, rows if stop is None else min(stop, rows), step))
 
-    def origin(self, stage: Stage, index: int, context: Context) -> Origin | None:
+    def trace(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
         start, _, step = self.bounds()
-        return stage.input.origin(start + index * step, context)
+        yield stage.input, start + index * step, context
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         start, _, step = self.bounds()
         if isinstance(indices, range):
             inner = range(start + indices.start * step, start + indices.stop * step, indices.step * step)
             return stage.input.rows(inner, context)
         return stage.input.rows(start + np.asarray(indices, np.int64) * step, context)
 
-    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         start, stop, step = self.bounds()
         row = at.position
         position = start + row * step  # of the next row, in the input

@@ -12,12 +12,11 @@ from ..core.block import Block, joined
 from ..core.checks import check_int
 from ..core.context import Context
 from ..core.cursor import Cursor
-from ..core.operator import Operator, Order
+from ..core.operator import Input, Operator, Order, StageView
 from ..core.rows import BlockRows, Indices, concat, take
 from ..errors import Origin
 
 if TYPE_CHECKING:
-    from ..engine.stage import Stage
     from ..pipe import Pipe
 
 T = TypeVar("T")
@@ -35,7 +34,7 @@ class Batch(Operator):
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", check_int("size", self.size, least=1))
 
-    def length(self, stage: Stage) -> int | None:
+    def length(self, stage: StageView) -> int | None:
         rows = stage.input.length
         if rows is None:
             return None
@@ -50,10 +49,11 @@ class Batch(Operator):
     def left_over(self, rows: int) -> int:
         return rows % self.size
 
-    def origin(self, stage: Stage, index: int, context: Context) -> Origin | None:
-        return stage.input.origin(index * self.size, context)
+    def trace(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
+        last = min((index + 1) * self.size, stage.input.length or 0)
+        return ((stage.input, row, context) for row in range(index * self.size, last))
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         total = stage.input.length
         assert total is not None, "an indexed pipe knows its length"
         if isinstance(indices, range) and indices.step == 1:
@@ -66,7 +66,7 @@ class Batch(Operator):
         ends = np.cumsum(lengths).tolist()
         return [take(rows, range(end - length, end)) for end, length in zip(ends, lengths.tolist(), strict=True)]
 
-    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         row = at.position
         pending: list[Block] = []  # rows that do not fill a batch yet
         count = 0

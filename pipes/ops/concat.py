@@ -12,12 +12,10 @@ from ..core.block import Block
 from ..core.context import Context
 from ..core.cursor import START, Cursor
 from ..core.gather import gather
-from ..core.operator import Operator, Order
+from ..core.operator import Input, Operator, Order, StageView
 from ..core.rows import BlockRows, Indices, signature
-from ..errors import Origin
 
 if TYPE_CHECKING:
-    from ..engine.stage import Stage
     from ..pipe import Pipe
 
 T = TypeVar("T")
@@ -29,16 +27,16 @@ class Concat(Operator):
     kind: ClassVar[str] = "concat"
     order: ClassVar[Order] = Order.ROW_LOCAL
 
-    def length(self, stage: Stage) -> int | None:
+    def length(self, stage: StageView) -> int | None:
         lengths = [source.length for source in stage.inputs]
         return None if None in lengths else sum(n for n in lengths if n is not None)
 
-    def origin(self, stage: Stage, index: int, context: Context) -> Origin | None:
+    def trace(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
         bounds = self._bounds(stage)
         k = int(np.searchsorted(bounds, index, "right")) - 1
-        return stage.inputs[k].origin(index - int(bounds[k]), context)
+        yield stage.inputs[k], index - int(bounds[k]), context
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         uniform = self._uniform(stage, context)
 
         def part(k: int, places: Indices) -> BlockRows:
@@ -47,7 +45,7 @@ class Concat(Operator):
 
         return gather(indices, self._bounds(stage), part)
 
-    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         first, start = at.numbered()
         row = at.row
         for number in range(first, len(stage.inputs)):
@@ -56,7 +54,7 @@ class Concat(Operator):
                 row += len(block)
             start = START
 
-    def _uniform(self, stage: Stage, context: Context) -> bool:
+    def _uniform(self, stage: StageView, context: Context) -> bool:
         """Whether all inputs have the same columns. If not, all rows become Python rows.
 
         Otherwise, whether rows are columns would depend on where a block ends.
@@ -64,7 +62,7 @@ class Concat(Operator):
         signatures = (signature(source.rows(range(0), context)) for source in stage.inputs)
         return stage.memo("uniform", lambda: len(set(signatures)) == 1)
 
-    def _bounds(self, stage: Stage) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    def _bounds(self, stage: StageView) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         lengths = [source.length or 0 for source in stage.inputs]
         return stage.memo("bounds", lambda: np.cumsum([0, *lengths], dtype=np.int64))
 

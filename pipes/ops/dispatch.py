@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 from ..core.block import Block
 from ..core.context import Context
 from ..core.cursor import Cursor
-from ..core.operator import Boundary, Operator, Order
+from ..core.operator import Boundary, Operator, Order, StageView
 
 if TYPE_CHECKING:
-    from ..engine.stage import Stage
     from ..pipe import Pipe
 
 T = TypeVar("T")
@@ -27,10 +26,10 @@ class Dispatch(Operator):
     seeks: ClassVar[bool] = True
     boundary: ClassVar[Boundary | None] = Boundary.ONE_PROCESS
 
-    def length(self, stage: Stage) -> int | None:
+    def length(self, stage: StageView) -> int | None:
         return stage.input.length
 
-    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         return stage.input.blocks(at, context)
 
     def remark(self) -> str:

@@ -11,11 +11,10 @@ from ..core.block import Block
 from ..core.checks import check_int
 from ..core.context import Context
 from ..core.cursor import Cursor
-from ..core.operator import Columns, Operator, Order
+from ..core.operator import Columns, Operator, Order, StageView
 from ..core.rows import BlockRows, Indices
 
 if TYPE_CHECKING:
-    from ..engine.stage import Stage
     from ..pipe import Pipe
 
 T = TypeVar("T")
@@ -33,15 +32,15 @@ class Enumerate(Operator):
     def __post_init__(self) -> None:
         object.__setattr__(self, "start", check_int("start", self.start, least=-(2**63)))
 
-    def length(self, stage: Stage) -> int | None:
+    def length(self, stage: StageView) -> int | None:
         return stage.input.length
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         positions = indices if isinstance(indices, range) else indices.tolist()
         rows = stage.input.rows(indices, context)
         return [(self.start + position, row) for position, row in zip(positions, rows, strict=True)]
 
-    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         for block in stage.input.blocks(at, context):
             yield block.mapped(list(builtins.enumerate(block.rows, self.start + block.at.position)))
 

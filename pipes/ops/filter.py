@@ -14,13 +14,12 @@ from ..core.block import Block
 from ..core.checks import check_callable
 from ..core.context import Context
 from ..core.cursor import Cursor
-from ..core.operator import Operator, Order
+from ..core.operator import Operator, Order, StageView
 from ..core.rows import BlockRows
 from ..engine.apply import extend_until_error, items_left, map_until_error, stop_iteration_error
 from ..errors import Origin
 
 if TYPE_CHECKING:
-    from ..engine.stage import Stage
     from ..pipe import Pipe
 
 T = TypeVar("T")
@@ -36,7 +35,7 @@ class Filter(Operator):
     def __post_init__(self) -> None:
         check_callable("predicate", self.function)
 
-    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         row = at.row
         for block in stage.input.blocks(Cursor.of(at.token), context):
             rows, origins, count, error = self._select(block)

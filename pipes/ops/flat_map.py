@@ -12,12 +12,11 @@ from ..core.block_size import BlockSize
 from ..core.checks import check_callable
 from ..core.context import Context
 from ..core.cursor import Cursor
-from ..core.operator import Columns, Operator, Order
+from ..core.operator import Columns, Operator, Order, StageView
 from ..engine.apply import extend_until_error
 from ..errors import Origin
 
 if TYPE_CHECKING:
-    from ..engine.stage import Stage
     from ..pipe import Pipe
 
 T = TypeVar("T")
@@ -36,14 +35,14 @@ class FlatMap(Operator):
     def __post_init__(self) -> None:
         check_callable("function", self.function)
 
-    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         row = at.row
         block_size = context.block_size()
         for block in stage.input.blocks(Cursor.of(at.token), context):
             row = yield from self._expand(block, row, block_size, stage, context)
 
     def _expand(
-        self, block: Block, row: int, block_size: BlockSize, stage: Stage, context: Context
+        self, block: Block, row: int, block_size: BlockSize, stage: StageView, context: Context
     ) -> Generator[Block, None, int]:
         """The items of all rows of `block`; the first of them is row `row`. Returns the number of the next row."""
         items: list[object] = []

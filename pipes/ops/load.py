@@ -14,14 +14,12 @@ from ..core.context import Context
 from ..core.cursor import START
 from ..core.gather import gather
 from ..core.graph import walk
-from ..core.operator import Boundary, Operator, Order
+from ..core.operator import Boundary, Operator, Order, StageView
 from ..core.per_process import PerProcess
 from ..core.rows import BlockRows, Indices, nbytes, signature, take
-from ..engine.stage import epoch_independent
 from ..errors import LimitError, Origin, PlanError, with_call_site
 
 if TYPE_CHECKING:
-    from ..engine.stage import Stage
     from ..pipe import Pipe
 
 T = TypeVar("T")
@@ -49,21 +47,21 @@ class Load(Operator):
     def indexed(self, inputs: Sequence[bool]) -> bool:
         return True
 
-    def length(self, stage: Stage) -> int | None:
+    def length(self, stage: StageView) -> int | None:
         return int(self._loaded(stage).bounds[-1])
 
-    def origin(self, stage: Stage, index: int, context: Context) -> Origin | None:
-        block = next(stage.input.blocks(START.advance(index), epoch_independent(context).replay()), None)
+    def origin(self, stage: StageView, index: int, context: Context) -> Origin | None:
+        block = next(stage.input.blocks(START.advance(index), context.epoch_independent().replay()), None)
         return block.origins[0] if block and block.origins else None
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         blocks, bounds = self._loaded(stage)
         return gather(indices, bounds, lambda k, places: take(blocks[k], places))
 
-    def _loaded(self, stage: Stage) -> _Loaded:
+    def _loaded(self, stage: StageView) -> _Loaded:
         return self.memory.get(lambda: self._read(stage))
 
-    def _read(self, stage: Stage) -> _Loaded:
+    def _read(self, stage: StageView) -> _Loaded:
         limit, used = check_bytes("limit", self.limit), 0
         blocks: list[BlockRows] = []
         for block in stage.input.blocks(START, Context()):
@@ -73,7 +71,7 @@ class Load(Operator):
                     with_call_site(
                         f"`load(limit={self.limit!r})` is full after {sum(map(len, blocks))} rows; give a larger "
                         "`limit`, or use `.shuffle(window=...)`, which keeps fewer rows in memory",
-                        stage.node.call_site,
+                        stage.call_site,
                     )
                 )
             blocks.append(block.rows)

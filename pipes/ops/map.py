@@ -12,14 +12,13 @@ from ..core.block import Block
 from ..core.checks import check_callable, check_choice
 from ..core.context import Context
 from ..core.cursor import Cursor
-from ..core.operator import Columns, Operator, Order
+from ..core.operator import Columns, Operator, Order, StageView
 from ..core.randomness import Generators
 from ..core.rows import BlockRows, Indices
 from ..engine.apply import map_until_error
 from ..engine.global_seeds import global_generators
 
 if TYPE_CHECKING:
-    from ..engine.stage import Stage
     from ..pipe import Pipe
 
 T = TypeVar("T")
@@ -50,7 +49,7 @@ class Map(Operator):
         """The function to call with each row."""
         return self.function
 
-    def length(self, stage: Stage) -> int | None:
+    def length(self, stage: StageView) -> int | None:
         return stage.input.length
 
     def remark(self) -> str | None:
@@ -58,13 +57,13 @@ class Map(Operator):
             return "not keyed: random draws of its own would differ after a resume; see `rng=`"
         return None
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         rows, error = self._apply(stage, stage.input.rows(indices, context), indices, context)
         if error is not None:
             raise stage.failed_at(error, int(indices[len(rows)]), context)
         return rows
 
-    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         for block in stage.input.blocks(at, context):
             start = block.at.position
             rows, error = self._apply(stage, block.rows, range(start, start + len(block)), context)
@@ -77,7 +76,7 @@ class Map(Operator):
                 raise stage.failed(error, end, context)
 
     def _apply(
-        self, stage: Stage, rows: BlockRows, positions: Indices, context: Context
+        self, stage: StageView, rows: BlockRows, positions: Indices, context: Context
     ) -> tuple[list[object], Exception | None]:
         """The results for the rows at `positions`, up to the first that fails, and its error."""
         function = self.row_function

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from ..core.block import Block
 from ..core.checks import check_int
-from ..core.context import Context
-from ..core.cursor import Cursor
 from ..core.operator import Order
-from ..engine.prefetch import ahead
 from ._pass_through import PassThrough
 
 if TYPE_CHECKING:
-    from ..engine.stage import Stage
     from ..pipe import Pipe
 
 T = TypeVar("T")
@@ -23,6 +17,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Prefetch(PassThrough):
+    """Hands everything through; the engine makes its elements in a thread."""
+
     kind: ClassVar[str] = "prefetch"
     order: ClassVar[Order] = Order.ROW_LOCAL
     transparent: ClassVar[bool] = True
@@ -35,10 +31,6 @@ class Prefetch(PassThrough):
     @property
     def buffer(self) -> int:  # type: ignore[override]
         return self.count
-
-    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
-        # Only for streamed inputs: the engine itself runs an indexed chain in a thread.
-        return ahead(lambda inner: stage.input.blocks(at, inner), 0 if stage.main_thread else self.count, context)
 
 
 def prefetch(pipe: Pipe[T], /, count: int) -> Pipe[T]:

@@ -14,12 +14,10 @@ from ..core.checks import check_int
 from ..core.context import Context
 from ..core.cursor import START, Cursor
 from ..core.gather import gather
-from ..core.operator import Operator, Order
+from ..core.operator import Input, Operator, Order, StageView
 from ..core.rows import BlockRows, Indices
-from ..errors import Origin
 
 if TYPE_CHECKING:
-    from ..engine.stage import Stage
     from ..pipe import Pipe
 
 T = TypeVar("T")
@@ -40,22 +38,22 @@ class Repeat(Operator):
     def indexed(self, inputs: Sequence[bool]) -> bool:
         return inputs[0] and self.times is not None
 
-    def length(self, stage: Stage) -> int | None:
+    def length(self, stage: StageView) -> int | None:
         rows = stage.input.length
         if self.times is None or rows is None:
             return 0 if 0 in (rows, self.times) else None
         return rows * self.times
 
-    def origin(self, stage: Stage, index: int, context: Context) -> Origin | None:
+    def trace(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
         number, place = divmod(index, stage.input.length or 1)
-        return stage.input.origin(place, context.round(number))
+        yield stage.input, place, context.round(number)
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         length = stage.input.length or 0
         bounds = np.arange((self.times or 0) + 1, dtype=np.int64) * length
         return gather(indices, bounds, lambda k, places: stage.input.rows(places, context.round(k)))
 
-    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         first, start = at.numbered()
         row = at.row
         for number in range(first, self.times) if self.times is not None else counting(first):

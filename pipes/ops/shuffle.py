@@ -13,14 +13,13 @@ from ..core.block import Block, groups
 from ..core.checks import check_int
 from ..core.context import Context
 from ..core.cursor import Cursor
-from ..core.operator import Operator, Order
+from ..core.operator import Input, Operator, Order, StageView
 from ..core.randomness import generator
 from ..core.rows import BlockRows, Indices, take_joined
 from ..engine.permutation import Permutation
-from ..errors import Origin, PlanError, with_call_site
+from ..errors import PlanError, with_call_site
 
 if TYPE_CHECKING:
-    from ..engine.stage import Stage
     from ..pipe import Pipe
 
 T = TypeVar("T")
@@ -46,19 +45,19 @@ class Shuffle(Operator):
     def indexed(self, inputs: Sequence[bool]) -> bool:
         return self.window is None and inputs[0]
 
-    def length(self, stage: Stage) -> int | None:
+    def length(self, stage: StageView) -> int | None:
         return stage.input.length
 
     def lookback(self) -> int:
         return self.window or 0
 
-    def origin(self, stage: Stage, index: int, context: Context) -> Origin | None:
-        return stage.input.origin(int(self._permutation(stage, context)[range(index, index + 1)][0]), context)
+    def trace(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
+        yield stage.input, int(self._permutation(stage, context)[range(index, index + 1)][0]), context
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         return stage.input.rows(self._permutation(stage, context)[indices], context)
 
-    def _permutation(self, stage: Stage, context: Context) -> Permutation:
+    def _permutation(self, stage: StageView, context: Context) -> Permutation:
         length = stage.input.length
         assert length is not None, "an indexed pipe knows its length"
         run = (context.seed, context.epoch, context.rounds, context.shard)
@@ -68,7 +67,7 @@ class Shuffle(Operator):
     # chooses the rows that leave at once; the others wait for the next half. The rows that leave are permuted. So what
     # comes out with a half depends only on that half and the one before it, and a resume reads no further back.
 
-    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         number, source = at.numbered()
         key = context.key(stage.name, seed=self.seed)
         row = at.row

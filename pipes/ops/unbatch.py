@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 from ..core.block import Block, split_block
 from ..core.context import Context
 from ..core.cursor import Cursor
-from ..core.operator import Operator, Order
+from ..core.operator import Operator, Order, StageView
 from ..core.rows import BlockRows, Rows
 
 if TYPE_CHECKING:
-    from ..engine.stage import Stage
     from ..pipe import Pipe
 
 T = TypeVar("T")
@@ -25,7 +24,7 @@ class Unbatch(Operator):
     order: ClassVar[Order] = Order.ROW_LOCAL
     expands: ClassVar[bool] = True
 
-    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         row = at.row
         block_size = context.block_size()
         for block in stage.input.blocks(Cursor.of(at.token), context):

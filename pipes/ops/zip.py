@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar, overload
 from ..core.block import Block
 from ..core.context import Context
 from ..core.cursor import Cursor
-from ..core.operator import Columns, Operator, Order
+from ..core.operator import Columns, Operator, Order, StageView
 from ..core.rows import BlockRows, Indices
 
 if TYPE_CHECKING:
-    from ..engine.stage import Stage
     from ..pipe import Pipe
 
 T = TypeVar("T")
@@ -30,15 +29,15 @@ class Zip(Operator):
     columns: ClassVar[Columns] = Columns.LOSES
     seeks: ClassVar[bool] = True
 
-    def length(self, stage: Stage) -> int | None:
+    def length(self, stage: StageView) -> int | None:
         lengths = [source.length for source in stage.inputs]
         known = [length for length in lengths if length is not None]
         return min(known) if len(known) == len(lengths) or 0 in known else None
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         return list(builtins.zip(*(source.rows(indices, context) for source in stage.inputs), strict=True))
 
-    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         tokens: Sequence[object] = at.token or [None] * len(stage.inputs)  # type: ignore[assignment]
         row = at.position
         sources = [

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -12,11 +12,10 @@ import numpy.typing as npt
 from ..core.block import Block
 from ..core.context import Context, RowsRequest
 from ..core.cursor import START, Cursor, Json
-from ..core.operator import Operator, Order
+from ..core.operator import Input, Operator, Order, StageView
 from ..core.rows import BlockRows, Indices, concat, take
 from ..engine.permutation import Permutation
 from ..engine.stage import Stage
-from ..errors import Origin
 from .shared_reading import shared_rows
 
 
@@ -37,7 +36,7 @@ class Deal(Operator):
     permuted: bool = False
     start: int = 0
 
-    def length(self, stage: Stage) -> int:
+    def length(self, stage: StageView) -> int:
         rows = self._total(stage)
         units = -(-rows // self.unit)
         mine = len(range(self.shard, units, self.shards))
@@ -45,12 +44,12 @@ class Deal(Operator):
         has_last = units > 0 and (units - 1) % self.shards == self.shard
         return mine * self.unit - (short if has_last else 0)
 
-    def origin(self, stage: Stage, index: int, context: Context) -> Origin | None:
+    def trace(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
         place = self._places(stage, np.array([index]), context)
-        return stage.input.origin(int(place[0]), context.whole())
+        yield stage.input, int(place[0]), context.unsharded()
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
-        whole = context.whole()
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        whole = context.unsharded()
         if not isinstance(indices, range):
             return stage.input.rows(self._places(stage, indices, context), whole)
         if self.unit == 1 and not self.permuted:
@@ -70,7 +69,7 @@ class Deal(Operator):
             parts.append(stage.input.rows(range(first + low - cut, first + high - cut), whole))
         return concat(parts) if parts else []
 
-    def _places(self, stage: Stage, indices: npt.NDArray[np.int64], context: Context) -> npt.NDArray[np.int64]:
+    def _places(self, stage: StageView, indices: npt.NDArray[np.int64], context: Context) -> npt.NDArray[np.int64]:
         units, inside = np.divmod(indices, self.unit)
         units = units * self.shards + self.shard
         full = self._total(stage) // self.unit
@@ -79,12 +78,13 @@ class Deal(Operator):
             units = np.where(units < full, order[np.minimum(units, full - 1)], units)
         return self.start + units * self.unit + inside
 
-    def _order(self, stage: Stage, units: int, context: Context) -> Permutation:
-        whole = context.whole()
+    def _order(self, stage: StageView, units: int, context: Context) -> Permutation:
+        whole = context.unsharded()
         made_for = ("deal", self.shards, whole.seed, whole.epoch, whole.rounds)
-        return stage.input.memo(made_for, lambda: Permutation(whole.key(stage.name), units))
+        # Of the input, so that all shards share the permutation.
+        return cast("Stage", stage.input).memo(made_for, lambda: Permutation(whole.key(stage.name), units))
 
-    def _total(self, stage: Stage) -> int:
+    def _total(self, stage: StageView) -> int:
         length = stage.input.length
         assert length is not None, "an indexed pipe knows its length"
         return max(0, length - self.start)
@@ -108,22 +108,23 @@ class DealRows(Operator):
     groups: int = 1
     dispatched: bool = False
 
-    def length(self, stage: Stage) -> int | None:
+    def length(self, stage: StageView) -> int | None:
         rows = stage.input.length
         return None if rows is None else len(range(self.shard // self.groups, rows, self.shards // self.groups))
 
-    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         group, member = self.shard % self.groups, self.shard // self.groups
         members = self.shards // self.groups
         wanted = at.position * members + member  # of the input's rows, the next one for this shard
         source = Cursor.of(at.token)
         source = source.advance(wanted - source.position)
-        share = RowsRequest(stage.input.name, source.plain, member, members, context.rounds, context.origins)
-        if self.dispatched and context.dispatched is not None:
-            return context.dispatched(share)
-        here = context.shards if context.shard == self.shard else (self.shard,)
+        read = cast("Stage", stage.input)
+        share = RowsRequest(read.name, source.plain, member, members, context.rounds, context.tracing.origins)
+        if self.dispatched and context.process.dispatched is not None:
+            return context.process.dispatched(share)
+        here = context.process.shards if context.shard == self.shard else (self.shard,)
         others = [other // self.groups for other in here if other % self.groups == group]
-        return shared_rows(stage.input, share, others, context)
+        return shared_rows(read, share, others, context)
 
 
 @dataclass(frozen=True)
@@ -142,10 +143,10 @@ class Leftover(Operator):
     count: int | None = None
     held: BlockRows | None = None
 
-    def length(self, stage: Stage) -> int | None:
+    def length(self, stage: StageView) -> int | None:
         return self.count
 
-    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         beginning = Cursor.of(self.cursor).position
         source = Cursor.of(at.token if at.token is not None else self.cursor)
         row = at.position
@@ -154,7 +155,7 @@ class Leftover(Operator):
                 rest = take(self.held, range(row, len(self.held)))
                 yield Block(rest, START.advance(row), START.advance(len(self.held)))
             return
-        inner = replace(context, shard=self.shard, shards=(self.shard,))
+        inner = context.in_shard(self.shard)
         for block in stage.input.blocks(source.advance(beginning + row - source.position), inner):
             here = Cursor(block.at.plain, 0, block.at.position - beginning)
             yield Block(block.rows, here, Cursor(block.end.plain, 0, here.row + len(block)), block.origins)

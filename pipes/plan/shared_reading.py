@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from threading import Lock
 
 from ..core.block import Block, close
@@ -19,12 +18,12 @@ def shared_rows(source: Stage, share: RowsRequest, others: Sequence[int], contex
     at = Cursor.of(share.at)
     # From the round of shards that this row is in, for all to share the run, whichever asks first.
     begin = Cursor(at.token, max(0, at.skip - share.shard), at.row)
-    readers = context.shared.get((id(source), share.rounds), _Readers)
+    readers = context.process.resources.get((id(source), share.rounds), _Readers)
     reader = readers.claimed(
         share.shard,
         at.position,
         others,
-        lambda sharing: _Reader(source, begin, context.whole(), share.shards, sharing),
+        lambda sharing: _Reader(source, begin, context.unsharded(), share.shards, sharing),
     )
     try:
         yield from reader.read(share.shard, at.position)
@@ -61,7 +60,7 @@ class _Reader:
 
     def __init__(self, source: Stage, at: Cursor, context: Context, shards: int, sharing: set[int]) -> None:
         self._clock = Clock()
-        self._blocks = source.blocks(at, replace(context, clock=self._clock))
+        self._blocks = source.blocks(at, context.with_clock(self._clock))
         self._clock.leave()
         self._first = at.position
         self._shards = shards

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ..core.block import Block, close
 from ..core.block_size import AdaptiveBlockSize, BlockSize, Clock, OneRow
-from ..core.context import Context, ProcessResources, RowsRequest, Tracer
+from ..core.context import Context, Pacing, ProcessContext, ProcessResources, RowsRequest, Tracer, Tracing
 from ..core.cursor import Cursor
 from ..plan.plan import Part, Plan
 from .base import ShardEnd, Step
@@ -19,7 +19,7 @@ class Mode(NamedTuple):
 
     block_sizes: Callable[[Clock], BlockSize] = AdaptiveBlockSize
     threads: bool = True
-    note: Tracer | None = None
+    tracer: Tracer | None = None
     dispatched: Callable[[RowsRequest], Iterator[Block]] | None = None
 
 
@@ -73,15 +73,9 @@ def _context(
         seed=plan.seed,
         epoch=epoch,
         shard=None if plan.indexed else part.shard,
-        shards=shards,
-        block_sizes=mode.block_sizes,
-        clock=Clock(),
-        threads=mode.threads,
-        note=mode.note,
-        dispatched=mode.dispatched,
-        origins=mode.note is not None,
-        leftovers={},
-        shared=resources,
+        pacing=Pacing(mode.block_sizes),
+        process=ProcessContext(shards, resources, mode.dispatched, mode.threads),
+        tracing=Tracing(origins=mode.tracer is not None, tracer=mode.tracer),
     )
 
 
@@ -98,7 +92,7 @@ class _Shard:
         self._rows: Iterator[object] = iter(())
         self._block: Block | None = None
         self._taken = 0
-        context.clock.leave()
+        context.pacing.clock.leave()
 
     def close(self) -> None:
         close(self._blocks)
@@ -115,9 +109,9 @@ class _Shard:
         row = next(self._rows, _NO_ROW)
         if row is _NO_ROW:
             self._block, self._rows = None, iter(())  # frees the old block before there is a new one
-            self._context.clock.enter()
+            self._context.pacing.clock.enter()
             self._block = next(self._blocks, None)
-            self._context.clock.leave()
+            self._context.pacing.clock.leave()
             if self._block is None:
                 return None
             self._taken = 0

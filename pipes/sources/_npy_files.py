@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ..core.gather import gather
 from ..core.rows import Array, BlockRows, Indices, Rows, read_only
-from ..engine.readahead import Together
+from ..engine.readahead import WorkGroup
 from ..errors import FeedpipeError, SourceError
 from ..formats.npy import HEADER_BYTES, ArrayHeader, read_header
 from ..formats.streams import STREAM_ERRORS, stream_error
@@ -39,7 +39,7 @@ class NpyFile(NamedTuple):
         return range(self.head.begin + first * width, self.head.begin + (first + count) * width)
 
 
-class Ranges(Together[str, OpenTask]):
+class Ranges(WorkGroup[str, OpenTask]):
     """Tasks that open the files of a row and start to fetch its bytes, by column."""
 
 

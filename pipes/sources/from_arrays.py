@@ -10,9 +10,8 @@ import numpy as np
 
 from ..core.context import Context
 from ..core.cursor import Json
-from ..core.operator import Columns, Operator
+from ..core.operator import Columns, Operator, StageView
 from ..core.rows import Array, BlockRows, Indices, Row, read_only
-from ..engine.stage import Stage
 from ..errors import ArgumentError, ArgumentTypeError, Origin, with_call_site
 from ..pipe import Pipe
 from ._arrays import PickledArray, describe_columns, pickled_array, rows_at, unpickled_arrays
@@ -28,13 +27,13 @@ class FromArrays(Operator):
 
     arrays: Mapping[str, Array]
 
-    def length(self, stage: Stage) -> int:
+    def length(self, stage: StageView) -> int:
         return len(next(iter(self.arrays.values())))
 
-    def origin(self, stage: Stage, index: int, context: Context) -> Origin:
+    def origin(self, stage: StageView, index: int, context: Context) -> Origin:
         return Origin("from_arrays", index + 1)
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         return rows_at(self.arrays, self.length(stage), indices)
 
     def identity(self) -> Json:

@@ -14,12 +14,10 @@ from typing import Any, ClassVar, Protocol, TypeVar, cast, overload
 from ..core.block import Block
 from ..core.context import Context
 from ..core.cursor import START, Cursor, Json
-from ..core.graph import node_code
-from ..core.operator import Operator
+from ..core.operator import Operator, StageView
 from ..core.rows import BlockRows, Indices
 from ..engine.apply import extend_until_error, map_until_error
-from ..engine.stage import Stage
-from ..errors import ArgumentTypeError, FeedpipeError, Origin, RowError, StateError, with_call_site
+from ..errors import ArgumentTypeError, Origin, StateError, with_call_site
 from ..pipe import Pipe
 
 T = TypeVar("T")
@@ -41,16 +39,16 @@ class FromDataset(Operator):
 
     dataset: Any
 
-    def length(self, stage: Stage) -> int:
+    def length(self, stage: StageView) -> int:
         return len(self.dataset)
 
-    def origin(self, stage: Stage, index: int, context: Context) -> Origin:
+    def origin(self, stage: StageView, index: int, context: Context) -> Origin:
         return _origin(self.dataset, index)
 
     def identity(self) -> Json:
         return {"type": type(self.dataset).__qualname__, "rows": len(self.dataset)}
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         # Some datasets take only Python's ints.
         numbers: list[int] = list(indices) if isinstance(indices, range) else indices.tolist()
         get_items: Callable[[list[int]], Sequence[object]] | None = getattr(self.dataset, "__getitems__", None)
@@ -62,7 +60,7 @@ class FromDataset(Operator):
         if error is not None:
             # If `__getitems__` failed for several rows, the engine asks again row by row.
             index = numbers[len(items)] if get_items is None or len(numbers) == 1 else None
-            raise _row_error(stage, self.dataset, error, index)
+            raise stage.failed_on(error, None if index is None else _origin(self.dataset, index))
         return items
 
     def _get_items(
@@ -88,7 +86,7 @@ class FromStream(Operator):
     def identity(self) -> Json:
         return {"type": type(self.dataset).__qualname__}
 
-    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         # The token is the dataset's own state if that is exact; else it is None, and a resume replays.
         stateful = _keeps_state(self.dataset)
         dataset: Any = self.dataset
@@ -103,7 +101,7 @@ class FromStream(Operator):
             with _no_worker():
                 items = iter(dataset)
         except Exception as error:
-            raise _row_error(stage, self.dataset, error, at.row) from error
+            raise stage.failed_on(error, _origin(self.dataset, at.row)) from error
         row, here = at.row, at
         if not stateful:
             here = START.advance(row)
@@ -121,11 +119,11 @@ class FromStream(Operator):
                     end = Cursor(_state(stage, dataset), 0, after)
                 else:
                     end = here.advance(len(rows))
-                origins = [_origin(self.dataset, i) for i in range(row, after)] if context.origins else None
+                origins = [_origin(self.dataset, i) for i in range(row, after)] if context.tracing.origins else None
                 yield Block(rows, here, end, origins)  # type: ignore[arg-type]
                 row, here = after, end
             if failure is not None:
-                raise _row_error(stage, self.dataset, failure, row)
+                raise stage.failed_on(failure, _origin(self.dataset, row))
             if len(rows) < count:
                 return
 
@@ -189,18 +187,6 @@ def _origin(dataset: object, index: int) -> Origin:
     return Origin(f"from_dataset({type(dataset).__name__})", index + 1)
 
 
-def _row_error(stage: Stage, dataset: object, error: Exception, index: int | None) -> Exception:
-    if isinstance(error, FeedpipeError):
-        return error
-    where, origin = stage.node.call_site, None if index is None else _origin(dataset, index)
-    message = f"`{node_code(stage.node)}` failed with {type(error).__name__}: {error}"
-    message += f"\n  on {origin}" if origin else ""
-    message += f"\n  at {where.file}:{where.line}" if where else ""
-    row_error = RowError(message, operator=node_code(stage.node), where=where, origin=origin)
-    row_error.__cause__ = error
-    return row_error
-
-
 def _keeps_state(dataset: Any) -> bool:
     """Whether the dataset's own state resumes exactly."""
     if not (hasattr(dataset, "state_dict") and hasattr(dataset, "load_state_dict")):
@@ -220,7 +206,7 @@ def _buffers(iterable: Any) -> bool:
     return any(map(_buffers, inner))
 
 
-def _state(stage: Stage, dataset: Any) -> Json:
+def _state(stage: StageView, dataset: Any) -> Json:
     state = dataset.state_dict()
     try:
         plain = json.loads(json.dumps(state))
@@ -233,7 +219,7 @@ def _state(stage: Stage, dataset: Any) -> Json:
         with_call_site(
             f"`from_dataset` resumes a {type(dataset).__name__} by its `state_dict()`, and that {reason}; give it a "
             "state of plain lists, dicts, numbers and text, or no `state_dict`: then a resume replays it",
-            stage.node.call_site,
+            stage.call_site,
         )
     )
 

@@ -10,9 +10,8 @@ from typing import ClassVar, TypeVar, cast
 from ..core.block import Block
 from ..core.context import Context
 from ..core.cursor import START, Cursor
-from ..core.operator import Operator
+from ..core.operator import Operator, StageView
 from ..engine.apply import extend_until_error
-from ..engine.stage import Stage
 from ..errors import ArgumentTypeError, Origin, with_call_site
 from ..pipe import Pipe
 
@@ -38,12 +37,12 @@ class FromIterable(Operator):
                 with_call_site(f"`iterable` must be an iterable or a function but got: {self.iterable!r}")
             )
 
-    def length(self, stage: Stage) -> int | None:
+    def length(self, stage: StageView) -> int | None:
         # A function may give another number of items each time.
         items: object = self.iterable
         return len(items) if isinstance(items, Sized) else None
 
-    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         block_size = context.block_size()
         row = at.position
         try:
@@ -58,7 +57,9 @@ class FromIterable(Operator):
             if rows:
                 block_size.produced(rows)
                 after = row + len(rows)
-                origins = [Origin("from_iterable", i + 1) for i in range(row, after)] if context.origins else None
+                origins = (
+                    [Origin("from_iterable", i + 1) for i in range(row, after)] if context.tracing.origins else None
+                )
                 yield Block(rows, START.advance(row), START.advance(after), origins)  # type: ignore[arg-type]
                 row = after
             if failure is not None:

@@ -8,10 +8,9 @@ from typing import ClassVar, TypeVar, cast
 
 from ..core.context import Context
 from ..core.cursor import Json
-from ..core.operator import Operator
+from ..core.operator import Operator, StageView
 from ..core.rows import BlockRows, Indices
 from ..engine.apply import map_until_error
-from ..engine.stage import Stage
 from ..errors import ArgumentTypeError, Origin, with_call_site
 from ..pipe import Pipe
 from ._packed import PackedList, pack_list
@@ -34,16 +33,16 @@ class FromSequence(Operator):
                 )
             )
 
-    def length(self, stage: Stage) -> int:
+    def length(self, stage: StageView) -> int:
         return len(self.sequence)
 
     def identity(self) -> Json:
         return {"length": len(self.sequence)}
 
-    def origin(self, stage: Stage, index: int, context: Context) -> Origin:
+    def origin(self, stage: StageView, index: int, context: Context) -> Origin:
         return Origin("from_sequence", index + 1)
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         sequence = self.sequence
         if isinstance(sequence, PackedList):
             return sequence.rows(indices)

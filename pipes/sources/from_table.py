@@ -10,9 +10,8 @@ import numpy as np
 
 from ..core.context import Context
 from ..core.cursor import Json
-from ..core.operator import Columns, Operator
+from ..core.operator import Columns, Operator, StageView
 from ..core.rows import BlockRows, Indices, Row
-from ..engine.stage import Stage
 from ..errors import ArgumentTypeError, DataError, FeedpipeError, Origin, SourceError, with_call_site
 from ..pipe import Pipe
 
@@ -46,18 +45,18 @@ class FromTable(Operator):
     table: object = field(repr=False)
     loaded: _LoadedTable = field(default_factory=_LoadedTable, repr=False)
 
-    def resolve(self, stage: Stage) -> Operator:
+    def resolve(self, stage: StageView) -> Operator:
         self._load(stage)
         return self
 
-    def length(self, stage: Stage) -> int:
+    def length(self, stage: StageView) -> int:
         loaded = self._load(stage)
         return _loaded_chunks(loaded).length if loaded.positions is None else len(loaded.positions)
 
-    def origin(self, stage: Stage, index: int, context: Context) -> Origin:
+    def origin(self, stage: StageView, index: int, context: Context) -> Origin:
         return Origin(f"from_table({type(self.table).__name__})", index + 1)
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         loaded = self._load(stage)
         if loaded.positions is not None:
             cut = slice(indices.start, indices.stop, indices.step) if isinstance(indices, range) else indices
@@ -74,13 +73,13 @@ class FromTable(Operator):
     def call(self) -> str:
         return f"from_table(<{type(self.table).__name__}>)"
 
-    def _load(self, stage: Stage | None = None) -> _LoadedTable:
+    def _load(self, stage: StageView | None = None) -> _LoadedTable:
         loaded = self.loaded
         with loaded.lock:
             if loaded.chunks is None:
                 from ..formats.tables.chunked import ChunkedTable
 
-                where = stage.node.call_site if stage else None
+                where = stage.call_site if stage else None
                 try:
                     loaded.table = _as_table(self.table)
                     names = loaded.table.schema.names

@@ -12,9 +12,8 @@ import numpy as np
 from ..core.code import call_code
 from ..core.context import Context
 from ..core.cursor import Json
-from ..core.operator import Operator
+from ..core.operator import Operator, StageView
 from ..core.rows import BlockRows, Indices
-from ..engine.stage import Stage
 from ..errors import ArgumentError, DataError, Origin, SourceError, with_call_site
 from ..pipe import Pipe
 from ..storage.cached_listing import cached_listing
@@ -33,24 +32,24 @@ class ListFiles(Operator):
     def call(self) -> str:
         return call_code(self.selection)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
-    def resolve(self, stage: Stage) -> Operator:
+    def resolve(self, stage: StageView) -> Operator:
         if self.listing is not None:
             return self
         try:
             return replace(self, listing=cached_listing(self.selection))
         except (SourceError, DataError, ArgumentError) as error:
-            raise type(error)(with_call_site(str(error), stage.node.call_site)) from error
+            raise type(error)(with_call_site(str(error), stage.call_site)) from error
 
-    def length(self, stage: Stage) -> int:
+    def length(self, stage: StageView) -> int:
         return len(self._resolved_listing())
 
     def identity(self) -> Json:
         return {"files": len(self._resolved_listing()), "digest": self._resolved_listing().digest}
 
-    def origin(self, stage: Stage, index: int, context: Context) -> Origin:
+    def origin(self, stage: StageView, index: int, context: Context) -> Origin:
         return Origin(str(self._resolved_listing().paths[index]), 1)
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         listing = self._resolved_listing()
         return list(map(ListedPath.of, _values_at(listing.paths, indices), _values_at(listing.sizes, indices)))
 

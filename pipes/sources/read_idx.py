@@ -13,10 +13,9 @@ import numpy as np
 from ..core.code import value_code
 from ..core.context import Context
 from ..core.cursor import Json
-from ..core.operator import Columns, Operator
+from ..core.operator import Columns, Operator, StageView
 from ..core.per_process import PerProcess
 from ..core.rows import Array, BlockRows, Indices, Row, read_only
-from ..engine.stage import Stage
 from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, SourceError, with_call_site
 from ..formats.npy import ArrayHeader
 from ..pipe import Pipe
@@ -39,7 +38,7 @@ class ReadIdx(Operator):
     files: Mapping[str, NpyFile] = field(default_factory=dict, repr=False)
     memory: PerProcess[dict[str, Array]] = field(default_factory=PerProcess, repr=False)
 
-    def resolve(self, stage: Stage) -> Operator:
+    def resolve(self, stage: StageView) -> Operator:
         files = {name: _read_head(path) for name, path in self.paths.items()}
         first, *others = files.values()
         for other in others:
@@ -48,13 +47,13 @@ class ReadIdx(Operator):
                     f"files of `read_idx` must be of one length but {first.file.path} has {first.rows} rows and "
                     f"{other.file.path} {other.rows}"
                 )
-                raise DataError(with_call_site(message, stage.node.call_site))
+                raise DataError(with_call_site(message, stage.call_site))
         return replace(self, files=files)
 
-    def length(self, stage: Stage) -> int:
+    def length(self, stage: StageView) -> int:
         return next(iter(self.files.values())).rows
 
-    def origin(self, stage: Stage, index: int, context: Context) -> Origin:
+    def origin(self, stage: StageView, index: int, context: Context) -> Origin:
         return Origin(next(iter(self.paths.values())), index + 1)
 
     def identity(self) -> Json:
@@ -63,7 +62,7 @@ class ReadIdx(Operator):
             for name, (file, head) in self.files.items()
         }
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         arrays = self.memory.get(lambda: {name: _array(*file) for name, file in self.files.items()})
         return rows_at(arrays, self.length(stage), indices)
 

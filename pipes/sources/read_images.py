@@ -15,10 +15,9 @@ from ..core.checks import check_choice
 from ..core.code import call_code
 from ..core.context import Context
 from ..core.cursor import Json
-from ..core.operator import Columns, Operator
+from ..core.operator import Columns, Operator, StageView
 from ..core.rows import BlockRows, Indices, Row
 from ..engine.apply import map_until_error
-from ..engine.stage import Stage
 from ..errors import ArgumentTypeError, DataError, Origin, SourceError, redacted, with_call_site
 from ..formats import images
 from ..formats.decoders import Mode
@@ -38,7 +37,6 @@ _EXTENSIONS = ("jpg", "jpeg", "png", "ppm", "bmp", "pgm", "tif", "tiff", "webp")
 class ReadImages(Operator):
     kind: ClassVar[str] = "read_images"
     columns: ClassVar[Columns] = Columns.LOSES
-    waits: ClassVar[bool] = True
 
     # The root is not part of a state; `identity` has what must stay the same.
     root: str = field(repr=False)
@@ -56,7 +54,7 @@ class ReadImages(Operator):
         options = call_code(self).removeprefix(f"{self.kind}(")
         return f"{self.kind}({redacted(self.root)!r}{', ' if options != ')' else ''}{options}"
 
-    def resolve(self, stage: Stage) -> Operator:
+    def resolve(self, stage: StageView) -> Operator:
         if self.listing is not None:
             return self
         try:
@@ -64,24 +62,24 @@ class ReadImages(Operator):
         except (SourceError, DataError) as error:
             raise at_call_site(error, stage) from error
 
-    def length(self, stage: Stage) -> int:
+    def length(self, stage: StageView) -> int:
         return len(self._resolved_listing())
 
     def identity(self) -> Json:
         return {"images": len(self._resolved_listing()), "digest": self._resolved_listing().digest}
 
-    def origin(self, stage: Stage, index: int, context: Context) -> Origin:
+    def origin(self, stage: StageView, index: int, context: Context) -> Origin:
         return Origin(str(self._resolved_listing().paths[index]), 1)
 
-    def begin(self, stage: Stage, index: int, context: Context) -> OpenTask | None:
+    def start_reading(self, stage: StageView, index: int, context: Context) -> OpenTask | None:
         (file,) = self._files(range(index, index + 1))
         return None if file.is_local() else OpenTask(file)
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
-        opened = cast("OpenTask | None", stage.begun(indices, context))
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        opened = cast("OpenTask | None", context.take_started(stage, indices))
         files = self._files(indices) if opened is None else [opened.file]
         try:
-            data = list(read_whole_files(files, opened, threads=context.threads))
+            data = list(read_whole_files(files, opened, threads=context.process.threads))
         except (SourceError, DataError) as error:
             raise at_call_site(error, stage) from error
         arrays, failure = map_until_error(partial(images.decode_array, mode=self.mode), data)

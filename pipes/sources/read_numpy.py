@@ -12,10 +12,9 @@ import numpy as np
 from ..core.code import value_code
 from ..core.context import Context
 from ..core.cursor import Json
-from ..core.operator import Columns, Operator
+from ..core.operator import Columns, Operator, StageView
 from ..core.per_process import PerProcess
 from ..core.rows import Array, BlockRows, Indices, Row, Rows
-from ..engine.stage import Stage
 from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, SourceError, redacted, with_call_site
 from ..ops.parsing._open_files import at_call_site, listed_files
 from ..pipe import Pipe
@@ -43,7 +42,6 @@ class _ColumnFiles:
 @dataclass(frozen=True, eq=False)
 class ReadNumpy(Operator):
     kind: ClassVar[str] = "read_numpy"
-    waits: ClassVar[bool] = True
 
     # The paths are not part of a state; `identity` has what must stay the same.
     selections: Mapping[str, Selection] = field(repr=False)
@@ -58,7 +56,7 @@ class ReadNumpy(Operator):
         paths = {name: selection.paths for name, selection in self.selections.items()}
         return f"{self.kind}({redacted(value_code(paths.get(_UNNAMED, paths)))})"
 
-    def resolve(self, stage: Stage) -> Operator:
+    def resolve(self, stage: StageView) -> Operator:
         if self.files:
             return self
         try:
@@ -68,10 +66,10 @@ class ReadNumpy(Operator):
             raise at_call_site(error, stage) from error
         return replace(self, files=files)
 
-    def length(self, stage: Stage) -> int:
+    def length(self, stage: StageView) -> int:
         return next(iter(self.files.values())).rows
 
-    def origin(self, stage: Stage, index: int, context: Context) -> Origin:
+    def origin(self, stage: StageView, index: int, context: Context) -> Origin:
         file, number = self._joined().place(index)
         return Origin(file.path, number + 1)
 
@@ -81,13 +79,13 @@ class ReadNumpy(Operator):
             for name, column in self.files.items()
         }
 
-    def begin(self, stage: Stage, index: int, context: Context) -> Ranges | None:
+    def start_reading(self, stage: StageView, index: int, context: Context) -> Ranges | None:
         return self._joined().begun(index)
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
-        begun = cast("Ranges | None", stage.begun(indices, context))
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        begun = cast("Ranges | None", context.take_started(stage, indices))
         try:
-            rows = self._joined().rows(indices, begun or {}, threads=context.threads)
+            rows = self._joined().rows(indices, begun or {}, threads=context.process.threads)
         except (SourceError, DataError) as error:
             raise at_call_site(error, stage) from error
         return list[object](cast("Rows", rows).columns[_UNNAMED]) if _UNNAMED in self.selections else rows

@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 
 from ..core.block_size import BlockSize, Clock
-from ..core.context import Context
+from ..core.context import Context, Pacing
 from ..core.cursor import START, Cursor
 from ..core.graph import node_code
 from ..core.rows import BlockRows
@@ -46,7 +46,7 @@ def random_blocks(chance: random.Random, *, seed: int = 0, epoch: int = 0) -> Co
         places = sorted({0, length, *(chance.randrange(length + 1) for _ in range(chance.randrange(1, 4)))})
         return [b - a for a, b in pairwise(places)]
 
-    return Context(seed=seed, epoch=epoch, block_sizes=block_size, cut=cut)
+    return Context(seed=seed, epoch=epoch, pacing=Pacing(block_size, cut=cut))
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from ..core.context import Context, ProcessResources
+from ..core.context import Context, ProcessContext, ProcessResources
 from ..core.cursor import START, Json
 from ..core.graph import Node, node_code, walk, with_inputs
 from ..core.operator import Operator, Order
@@ -110,7 +110,11 @@ def _run(plan: Plan, seed: int, epoch: int, drawing: set[str]) -> list[object]:
 
     def run(stage: Stage, shard: int) -> tuple[list[object], Json]:
         context = _ObservedContext(
-            seed=seed, epoch=epoch, shard=shard, shards=tuple(plan.mine), shared=resources, drawing=drawing
+            seed=seed,
+            epoch=epoch,
+            shard=shard,
+            process=ProcessContext(tuple(plan.mine), resources),
+            drawing=drawing,
         )
         rows = _rows(stage, context)
         leftover = context.leftovers.get(plan.tail_name or "")

@@ -13,9 +13,8 @@ import feedpipe as fp
 from feedpipe.core.block import Block
 from feedpipe.core.context import Context
 from feedpipe.core.cursor import START, Cursor
-from feedpipe.core.operator import Operator, Order
+from feedpipe.core.operator import Operator, Order, StageView
 from feedpipe.core.rows import BlockRows, Indices
-from feedpipe.engine.stage import Stage
 
 
 @dataclass(frozen=True)
@@ -27,7 +26,7 @@ class EverySecond(Operator):
 
     first: int = 0
 
-    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         for position, row in enumerate(row for block in stage.input.blocks(START, context) for row in block.rows):
             if position >= self.first and (position - self.first) % 2 == 0:
                 number = (position - self.first) // 2
@@ -45,7 +44,7 @@ class Joined(Operator):
     weights: object = None
     notes: list[str] = field(default_factory=list, kw_only=True)
 
-    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         number = 0
         for source in stage.inputs:
             for block in source.blocks(START, context):
@@ -67,10 +66,10 @@ class CountFrom(Operator):
     def indexed(self, inputs: object) -> bool:
         return True
 
-    def length(self, stage: Stage) -> int:
+    def length(self, stage: StageView) -> int:
         return self.count
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         return [self.start + int(index) for index in indices]
 
 
@@ -134,7 +133,7 @@ def test_explain_shows_the_same_calls(capsys):
 
 def test_errors_show_the_same_calls():
     class Failing(Joined):
-        def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+        def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
             raise stage.failed(ValueError("no"), START, context)
             yield
 

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from feedpipe.engine import readahead
-from feedpipe.engine.readahead import FIRST, MOST, begun_ahead
+from feedpipe.engine.readahead import FIRST_ITEMS_AHEAD, MAX_ITEMS_AHEAD, read_ahead
 from feedpipe.storage.tasks import Task
 
 
@@ -43,7 +43,7 @@ class Work:
         return Task(lambda: item if item != self.wrong else 1 // 0)
 
     def run(self, *, far: bool = True) -> AbstractContextManager[Iterator[tuple[int, Task[int]]]]:
-        return begun_ahead(self.items(), self.begin, lambda item: far)
+        return read_ahead(self.items(), self.begin, lambda item: far)
 
 
 class Noted:
@@ -59,7 +59,9 @@ def test_in_order_and_ahead() -> None:
     with work.run() as run:
         for number, (item, task) in enumerate(run):
             assert (item, task.result()) == (number, number)
-            assert len(work.taken) - number - 1 == min(MOST if number > 1 else FIRST * (number + 1), 99 - number)
+            assert len(work.taken) - number - 1 == min(
+                MAX_ITEMS_AHEAD if number > 1 else FIRST_ITEMS_AHEAD * (number + 1), 99 - number
+            )
     assert work.ahead == list(range(1, 100)) and work.closed and not readahead._runs
 
 
@@ -78,7 +80,7 @@ def test_runs_of_one_process_share_its_threads() -> None:
         for _ in range(10):
             for run in runs:
                 next(run)
-        assert all(len(work.taken) == 10 + MOST // 8 for work in works)
+        assert all(len(work.taken) == 10 + MAX_ITEMS_AHEAD // 8 for work in works)
     assert not readahead._runs
 
 
@@ -98,15 +100,15 @@ def test_an_error_comes_in_its_turn() -> None:
 
 def test_closing_it_cancels_what_is_waiting() -> None:
     cancelled: list[int] = []
-    with begun_ahead(Work().items(), lambda item, ahead: Noted([], cancelled, item), lambda item: True) as run:
+    with read_ahead(Work().items(), lambda item, ahead: Noted([], cancelled, item), lambda item: True) as run:
         next(run)
-    assert cancelled == list(range(1, FIRST + 1))
+    assert cancelled == list(range(1, FIRST_ITEMS_AHEAD + 1))
 
 
 def test_closing_it_closes_all() -> None:
     go = threading.Event()
     work = Work()
-    with begun_ahead(work.items(), lambda item, ahead: Task(go.wait), lambda item: True) as run:
+    with read_ahead(work.items(), lambda item, ahead: Task(go.wait), lambda item: True) as run:
         next(run)
     go.set()
     assert work.closed and not readahead._runs
@@ -118,7 +120,7 @@ def test_what_waits_is_told_to_go_on_at_each_step() -> None:
     told: list[int] = []
     near = 6
     work = Work(last=10)
-    with begun_ahead(work.items(), lambda item, ahead: Noted(told, [], item), lambda item: item != near) as run:
+    with read_ahead(work.items(), lambda item, ahead: Noted(told, [], item), lambda item: item != near) as run:
         next(run)
         assert told == [1, 2, 3, 4, 5]
         next(run)

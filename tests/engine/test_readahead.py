@@ -20,10 +20,10 @@ import pytest
 
 import feedpipe as fp
 from feedpipe.core.block_size import OneRow
-from feedpipe.core.context import Context
+from feedpipe.core.context import Context, Pacing, ProcessContext
 from feedpipe.core.cursor import START
 from feedpipe.engine import readahead
-from feedpipe.engine.readahead import FIRST
+from feedpipe.engine.readahead import FIRST_ITEMS_AHEAD
 from feedpipe.engine.stage import bind, resolve
 from feedpipe.errors import MissingError, RowError, SourceError
 from feedpipe.storage import remote, tasks
@@ -136,7 +136,7 @@ def one_by_one(pipe: fp.Pipe[Any], place: RemoteStore) -> tuple[list[Any], list[
     rows: list[Any] = []
     first: list[tuple[str, int, int]] = []
     before = 0
-    for block in stage.blocks(START, Context(block_sizes=OneRow, threads=False)):
+    for block in stage.blocks(START, Context(pacing=Pacing(OneRow), process=ProcessContext(threads=False))):
         rows += block.rows
         first += place.requests[before : before + 1]
         before = len(place.requests)
@@ -338,7 +338,7 @@ def test_what_had_no_room_is_fetched_when_there_is(name: str) -> None:
         rows += len(next(blocks))
     settle()
     fetched = [path for path, begin, end in place.requests if end - begin > 2**19]
-    assert sorted(fetched) == [f"files/{n:02d}" for n in range(len(fetched))] and len(fetched) > FIRST
+    assert sorted(fetched) == [f"files/{n:02d}" for n in range(len(fetched))] and len(fetched) > FIRST_ITEMS_AHEAD
 
 
 @pytest.mark.parametrize("name", [*FILES, "text"])
@@ -384,7 +384,7 @@ def test_large_files_stay_within_the_budget(name: str, monkeypatch: pytest.Monke
     pipe = PIPES[name](place)
     place.files |= {path: bytes(size) for path in place.files}
     taken = 0
-    for block in bind(resolve(pipe)).blocks(START, Context(block_sizes=OneRow)):
+    for block in bind(resolve(pipe)).blocks(START, Context(pacing=Pacing(OneRow))):
         taken += len(block)
         assert [len(row["bytes"]) for row in block.rows] == [size]
         if taken in (1, 2, 12, 30):

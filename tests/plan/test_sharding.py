@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.core.context import Context
+from feedpipe.core.context import Context, ProcessContext
 from feedpipe.core.cursor import START
 from feedpipe.engine.stage import resolve
 from feedpipe.plan.plan import Plan
@@ -59,7 +59,7 @@ def test_what_all_shards_read_is_read_once_whichever_begins():
         yield from range(7)
 
     dealt = plan(fp.from_iterable(numbers), shards=3)
-    context = Context(shards=(0, 1, 2))
+    context = Context(process=ProcessContext(shards=(0, 1, 2)))
     for shard in (2, 0, 1):
         blocks = dealt.shard_stage(shard).blocks(START, replace(context, shard=shard))
         assert [row for block in blocks for row in block.rows] == list(range(shard, 7, 3))
@@ -72,7 +72,7 @@ def test_what_all_shards_read_fails_for_each_of_them():
         raise OSError("gone")
 
     dealt = plan(fp.from_iterable(numbers), shards=3)
-    context = Context(shards=(0, 1, 2))
+    context = Context(process=ProcessContext(shards=(0, 1, 2)))
     for shard in (2, 0, 1):  # who asks later does not take the failure for an end
         got = []
         with pytest.raises(fp.RowError, match="gone"):

@@ -13,9 +13,8 @@ import feedpipe as fp
 from feedpipe.core.block import Block
 from feedpipe.core.context import Context
 from feedpipe.core.cursor import Cursor
-from feedpipe.core.operator import Operator, Order
+from feedpipe.core.operator import Operator, Order, StageView
 from feedpipe.core.rows import Indices
-from feedpipe.engine.stage import Stage
 from feedpipe.testing import check_operator
 
 
@@ -26,10 +25,10 @@ class Difference(Operator):
     kind: ClassVar[str] = "difference"
     order: ClassVar[Order] = Order.ROW_LOCAL
 
-    def length(self, stage: Stage) -> int | None:
+    def length(self, stage: StageView) -> int | None:
         return stage.input.length
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> list[int]:
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> list[int]:
         here = stage.input.rows(indices, context)
         before = stage.input.rows(np.maximum(np.asarray(indices) - 1, 0), context)
         return [a - b for a, b in zip(here, before, strict=True)]
@@ -42,7 +41,7 @@ class StreamedDifference(Operator):
     kind: ClassVar[str] = "difference"
     order: ClassVar[Order] = Order.ROW_LOCAL
 
-    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         source, last = (Cursor.of(at.token[0]), at.token[1]) if isinstance(at.token, list) else (Cursor.of(None), 0)
         row = at.row
         for block in stage.input.blocks(source, context):
@@ -65,7 +64,7 @@ class SumPairs(Operator):
     kind: ClassVar[str] = "sum_pairs"
     order: ClassVar[Order] = Order.REGROUPS
 
-    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         row = at.row
         held: list[int] = []
         start = Cursor.of(at.token)
@@ -120,7 +119,7 @@ def test_a_wrong_number_of_rows_is_refused_even_where_rows_are_drawn():
         kind: ClassVar[str] = "first"
         order: ClassVar[Order] = Order.ROW_LOCAL
 
-        def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+        def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
             context.key(stage.name)
             if at.row == 0:
                 block = next(iter(stage.input.blocks(Cursor.of(None), context)))

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, cast
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 
 from ...core.cursor import Json
-from ...core.operator import Columns, Operator
+from ...core.operator import Columns, Operator, StageView
 from ...errors import Origin
 from ...formats.tables.table_format import TableFormat
 from ._parse_units import ParseUnits
 from ._units import Units
-
-if TYPE_CHECKING:
-    from ...engine.stage import Stage
 
 F = TypeVar("F", bound=TableFormat)
 U = TypeVar("U", bound="tuple[Any, ...]")
@@ -61,14 +58,14 @@ class ParseCounted(ParseUnits[U], Generic[F, U]):
     def identity(self) -> Json:
         return self.format.identity()
 
-    def resolve(self, stage: Stage) -> Operator:
+    def resolve(self, stage: StageView) -> Operator:
         return replace(self, format=cast("CountedUnits[Any, Any]", stage.input.op).format)
 
-    def length(self, stage: Stage) -> int | None:
+    def length(self, stage: StageView) -> int | None:
         units = stage.input.length
         if units is None:
             return None
         if isinstance(stage.input.op, CountedUnits):
             return stage.input.op.total()
-        handles = cast("list[_Counted]", stage.input.rows(range(units), stage.counted) if units else [])
+        handles = cast("list[_Counted]", stage.input.rows(range(units), stage.length_context) if units else [])
         return None if any(unit.rows == UNKNOWN for unit in handles) else sum(unit.rows for unit in handles)

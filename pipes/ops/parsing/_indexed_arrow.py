@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ...core.context import Context
 from ...core.cursor import Json
-from ...core.operator import Columns, Operator, Order
+from ...core.operator import Columns, Operator, Order, StageView
 from ...core.per_process import PerProcess
 from ...core.rows import BlockRows, Column, Indices, Rows
 from ...errors import DataError, Origin, SourceError
@@ -19,7 +19,6 @@ from ._open_files import at_call_site
 from ._record_batches import RecordBatch, RecordBatches
 
 if TYPE_CHECKING:
-    from ...engine.stage import Stage
     from ._arrow_rows import ArrowRows
 
 Positions = npt.NDArray[np.int64]
@@ -42,7 +41,7 @@ class IndexedArrow(Operator):
     def identity(self) -> Json:
         return self.format.identity()
 
-    def resolve(self, stage: Stage) -> Operator:
+    def resolve(self, stage: StageView) -> Operator:
         if self.bounds is not None:
             return self
         batches = cast("RecordBatches", stage.input.op)
@@ -50,15 +49,15 @@ class IndexedArrow(Operator):
         # What is open belongs to these batches: by the next time the files may be others.
         return replace(self, format=batches.format, bounds=bounds, memory=PerProcess())
 
-    def length(self, stage: Stage) -> int:
+    def length(self, stage: StageView) -> int:
         return int(self._bounds()[-1])
 
-    def origin(self, stage: Stage, index: int, context: Context) -> Origin:
+    def origin(self, stage: StageView, index: int, context: Context) -> Origin:
         owner = int(np.searchsorted(self._bounds(), index, "right")) - 1
         (handle,) = _handles(stage, range(owner, owner + 1))
         return Origin(handle.file.path, handle.first + index - int(self._bounds()[owner]) + 1)
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         fixed = self.format.fixed_schema
         if fixed is None:  # there is no file
             return Rows({}, 0)
@@ -72,7 +71,7 @@ class IndexedArrow(Operator):
         names = [*fixed.names, *(name for name in self.format.lineage if name is not None)]
         return Rows({name: columns[name] for name in names}, len(rows))
 
-    def _added(self, stage: Stage, indices: Positions) -> dict[str, Column]:
+    def _added(self, stage: StageView, indices: Positions) -> dict[str, Column]:
         """The columns that say where rows come from, and those of the names of folders."""
         import pyarrow as pa
 
@@ -94,7 +93,7 @@ class IndexedArrow(Operator):
             made[lineage.row_column] = firsts + indices - self._bounds()[owners]
         return made
 
-    def _opened(self, stage: Stage) -> ArrowRows:
+    def _opened(self, stage: StageView) -> ArrowRows:
         def opened() -> ArrowRows:
             from ._arrow_rows import ArrowRows
 
@@ -108,5 +107,5 @@ class IndexedArrow(Operator):
         return self.bounds
 
 
-def _handles(stage: Stage, numbers: Indices) -> list[RecordBatch]:
+def _handles(stage: StageView, numbers: Indices) -> list[RecordBatch]:
     return cast("list[RecordBatch]", stage.input.rows(numbers, Context()))

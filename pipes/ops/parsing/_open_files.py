@@ -8,8 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, cast
 
 from ...core.graph import walk
-from ...core.operator import Boundary, Order
-from ...engine.readahead import MOST
+from ...core.operator import Boundary, Order, StageView
+from ...engine.readahead import MAX_ITEMS_AHEAD
 from ...errors import ArgumentTypeError, FeedpipeError, with_call_site
 from ...formats.streams import STREAM_ERRORS, stream_error
 from ...storage.file import WHOLE, File, Stream
@@ -17,7 +17,6 @@ from ...storage.listing import Listing
 from ...storage.tasks import Task, in_threads
 
 if TYPE_CHECKING:
-    from ...engine.stage import Stage
     from ...pipe import Pipe
 
 _MAX_OPEN_FILES = 8  # units in a random order come back to the same few files
@@ -77,7 +76,9 @@ class OpenFileCache(Generic[U, T]):
         """The task that opens the file of a unit, for a thread to run."""
         key = _key(unit)
         if key not in self._tasks:
-            room = _MAX_OPEN_FILES if unit.file.is_local() else _MAX_OPEN_FILES + MOST  # read-ahead opens more of them
+            room = (
+                _MAX_OPEN_FILES if unit.file.is_local() else _MAX_OPEN_FILES + MAX_ITEMS_AHEAD
+            )  # read-ahead opens more of them
             while len(self._tasks) >= room:
                 self._close_oldest()
             self._tasks[key] = Task(partial(self._open, unit))
@@ -146,14 +147,14 @@ def has_fixed_order(pipe: Pipe[File]) -> bool:
     return pipe.indexed and not drawn
 
 
-def check_file(stage: Stage, kind: str, value: object) -> File:
+def check_file(stage: StageView, kind: str, value: object) -> File:
     """`value`, which must be a file; `kind` names the parser in the error."""
     if isinstance(value, File):
         return value
     message = f"`{kind}` reads files but got: {value!r}; put `.open_files()` before it"
-    raise ArgumentTypeError(with_call_site(message, stage.node.call_site))
+    raise ArgumentTypeError(with_call_site(message, stage.call_site))
 
 
-def at_call_site(error: FeedpipeError, stage: Stage) -> FeedpipeError:
+def at_call_site(error: FeedpipeError, stage: StageView) -> FeedpipeError:
     """The error with the line of the user's code that made the operator."""
-    return type(error)(with_call_site(str(error), stage.node.call_site))
+    return type(error)(with_call_site(str(error), stage.call_site))

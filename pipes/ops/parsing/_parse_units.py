@@ -6,20 +6,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 from ...core.block import Block, split_block
 from ...core.block_size import BlockSize
-from ...core.context import Context
+from ...core.context import Context, Work
 from ...core.cursor import Cursor
-from ...core.operator import Operator, Order
+from ...core.operator import Operator, Order, StageView
 from ...core.rows import BlockRows
-from ...engine.readahead import Work, begun_ahead
+from ...engine.readahead import read_ahead
 from ...errors import DataError, Origin, SourceError
 from ._open_files import at_call_site
-
-if TYPE_CHECKING:
-    from ...engine.stage import Stage
 
 Place: TypeAlias = tuple[int, ...]
 """A position in a unit, in the numbers that its reader needs to go on from there."""
@@ -89,11 +86,11 @@ class ParseUnits(Operator, Generic[U]):
     def reader(self, context: Context, block_size: BlockSize) -> UnitReader[U, Any]:
         """The reader of one run."""
 
-    def check_unit(self, stage: Stage, value: object) -> U:
+    def check_unit(self, stage: StageView, value: object) -> U:
         """An element of the input as a unit; a subclass checks it if the user can write that input."""
         return cast("U", value)
 
-    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         block_size = context.block_size()
         reader = self.reader(context, block_size)
         source, *numbers = cast("list[Any]", at.token) or (None, *reader.beginning)
@@ -101,10 +98,10 @@ class ParseUnits(Operator, Generic[U]):
         row = at.row
         blocks = stage.input.blocks(Cursor.of(source), context)
         units = ((block, index, self.check_unit(stage, v)) for block in blocks for index, v in enumerate(block.rows))
-        reading = begun_ahead(
+        reading = read_ahead(
             units,
             lambda item, early: reader.start_reading(item[2], early),
-            lambda item: context.threads and reader.is_remote(item[2]),
+            lambda item: context.process.threads and reader.is_remote(item[2]),
         )
         with closing(reader), reading as started:
             for (block, index, unit), opened in started:
@@ -128,7 +125,9 @@ class ParseUnits(Operator, Generic[U]):
                     del piece
                 place = reader.beginning
 
-    def _pieces(self, stage: Stage, reader: UnitReader[U, Any], unit: U, opened: Work, place: Place) -> Iterator[Piece]:
+    def _pieces(
+        self, stage: StageView, reader: UnitReader[U, Any], unit: U, opened: Work, place: Place
+    ) -> Iterator[Piece]:
         try:
             yield from reader.pieces(unit, opened, place)
         except (SourceError, DataError) as error:

@@ -129,7 +129,7 @@ class RecordBatchReader(UnitReader[RecordBatch, _Opened]):
 
     def __init__(self, format: ArrowIpc, context: Context) -> None:
         self._format = format
-        self._origins = context.origins
+        self._origins = context.tracing.origins
         self._files = arrow_file_cache(format)
 
     def is_remote(self, unit: RecordBatch) -> bool:

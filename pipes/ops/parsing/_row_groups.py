@@ -123,7 +123,7 @@ class RowGroupReader(UnitReader[RowGroup, _OpenSource]):
     def pieces(self, unit: RowGroup, opened: _OpenSource, place: Place) -> Iterator[Piece]:
         (before,) = place
         file, stream, buffer_bytes = opened.result()
-        threads = self._context.threads
+        threads = self._context.process.threads
         if isinstance(stream, RemoteRanges):
             stream.fetch(needed=True)
         try:
@@ -132,7 +132,7 @@ class RowGroupReader(UnitReader[RowGroup, _OpenSource]):
             ):
                 end = None if part.stop == unit.rows else (part.stop,)
                 origins: list[Origin | None] | None = None
-                if self._context.origins:
+                if self._context.tracing.origins:
                     origins = [Origin(unit.file.path, int(number) + 1) for number in part.numbers]
                 pieces = [Piece(part.rows, (before,), end, origins)]
                 before = part.stop

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 from ...core.block_size import BlockSize
 from ...core.context import Context
 from ...core.cursor import Json
-from ...core.operator import Operator
+from ...core.operator import Operator, StageView
 from ...formats.text.chunks import ChunkReader, ChunkSize, TextFormat, TextPlace
 from ._byte_ranges import ByteRange, ByteRanges
 from ._open_files import OpenTask
 from ._parse_units import ParseUnits, Piece, Place, UnitReader
-
-if TYPE_CHECKING:
-    from ...engine.stage import Stage
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,11 +32,11 @@ class TextParser(ParseUnits[ByteRange]):
     def identity(self) -> Json:
         return self.format.identity()
 
-    def resolve(self, stage: Stage) -> Operator:
+    def resolve(self, stage: StageView) -> Operator:
         return replace(self, format=cast("ByteRanges", stage.input.op).format)
 
     def reader(self, context: Context, block_size: BlockSize) -> _ByteRangeReader:
-        return _ByteRangeReader(self.format, origins=context.origins)
+        return _ByteRangeReader(self.format, origins=context.tracing.origins)
 
 
 class _ByteRangeReader(UnitReader[ByteRange, OpenTask]):

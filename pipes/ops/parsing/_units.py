@@ -6,21 +6,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, cast
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 
 from ...core.block import Block, split_block
-from ...core.context import Context
+from ...core.context import Context, ProcessContext
 from ...core.cursor import START, Cursor, Json
-from ...core.operator import Columns, Operator, Order
+from ...core.operator import Columns, Operator, Order, StageView
 from ...core.rows import BlockRows, Indices
 from ...errors import ArgumentError, DataError, Origin, SourceError
 from ...storage.file import File
 from ...storage.tasks import in_threads
 from ._open_files import at_call_site, check_file
 from ._unit_table import UnitTable
-
-if TYPE_CHECKING:
-    from ...engine.stage import Stage
 
 
 class _Parsed(Protocol):
@@ -87,7 +84,7 @@ class Units(Operator, ABC, Generic[F, U]):
     def indexed(self, inputs: Sequence[bool]) -> bool:
         return inputs[0] and self.has_fixed_order
 
-    def resolve(self, stage: Stage) -> Operator:
+    def resolve(self, stage: StageView) -> Operator:
         if self.table is not None:
             return self
         try:
@@ -96,20 +93,20 @@ class Units(Operator, ABC, Generic[F, U]):
         except (SourceError, DataError, ArgumentError) as error:
             raise at_call_site(error, stage) from error
 
-    def length(self, stage: Stage) -> int | None:
+    def length(self, stage: StageView) -> int | None:
         return None if self.table is None else len(self.table)
 
     def identity(self) -> Json:
         return None if self.table is None else {self.kind: len(self.table), "digest": self.table.digest()}
 
-    def origin(self, stage: Stage, index: int, context: Context) -> Origin | None:
+    def origin(self, stage: StageView, index: int, context: Context) -> Origin | None:
         (unit,) = self._at(stage, range(index, index + 1), context)
         return self.start(unit)
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         return list[object](self._at(stage, indices, context))
 
-    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         row = at.row
         block_size = context.block_size()
         for block in stage.input.blocks(Cursor.of(at.token), context):
@@ -122,34 +119,34 @@ class Units(Operator, ABC, Generic[F, U]):
                 if units:
                     start = Cursor(block.at.advance(index).plain, 0, row)
                     row += len(units)
-                    origins = list[Origin | None](map(self.start, units)) if context.origins else None
+                    origins = list[Origin | None](map(self.start, units)) if context.tracing.origins else None
                     yield from split_block(
                         Block(list[object](units), start, Cursor(after.plain, 0, row), origins), block_size
                     )
 
-    def _files(self, stage: Stage) -> Iterator[File]:
+    def _files(self, stage: StageView) -> Iterator[File]:
         """The files of the input, in the order of `for x in pipe`."""
-        for block in stage.input.blocks(START, Context(threads=False)):
+        for block in stage.input.blocks(START, Context(process=ProcessContext(threads=False))):
             for value in block.rows:
                 yield self._file(stage, value)
 
-    def _fixed(self, stage: Stage) -> F:
+    def _fixed(self, stage: StageView) -> F:
         unify = self.format.unify_schemas
         heads = (in_threads if unify else map)(self.head, self._files(stage))
         # All paths where those can be had without a run, or are had anyway.
         files = islice(self._files(stage), None if stage.input.indexed or unify else 1)
         return cast("F", self.format.fix(heads, (file.path for file in files)))
 
-    def _at(self, stage: Stage, indices: Indices, context: Context) -> list[U]:
+    def _at(self, stage: StageView, indices: Indices, context: Context) -> list[U]:
         numbers, units = self.found.at(indices)
         files = [self._file(stage, value) for value in (stage.input.rows(numbers, context) if len(numbers) else ())]
         return [self.unit(files[place], *fields) for place, fields in units]
 
-    def _all(self, stage: Stage) -> Iterator[Sequence[U]]:
+    def _all(self, stage: StageView) -> Iterator[Sequence[U]]:
         """The units of each file."""
         files = self._files(stage)
         while some := list(islice(files, _FILES)):
             yield from self.units(some)
 
-    def _file(self, stage: Stage, value: object) -> File:
+    def _file(self, stage: StageView, value: object) -> File:
         return check_file(stage, self.format.kind, value)

@@ -11,19 +11,18 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias, cast
 from ...core.block import Block
 from ...core.context import Context
 from ...core.cursor import Cursor
-from ...core.operator import Columns, Operator, Order
+from ...core.operator import Columns, Operator, Order, StageView
 from ...core.rows import BlockRows, Indices
 from ...engine.apply import extend_until_error, map_until_error
-from ...engine.readahead import Together, begun_ahead
+from ...engine.readahead import WorkGroup, read_ahead
 from ...errors import DataError, SourceError
 from ...storage.file import File
 from ._open_files import OpenTask, at_call_site, check_file, read_whole_files
 
 if TYPE_CHECKING:
-    from ...engine.stage import Stage
     from ...pipe import Pipe
 
-_Part: TypeAlias = tuple[Block, Together[int, OpenTask]]
+_Part: TypeAlias = tuple[Block, WorkGroup[int, OpenTask]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,25 +31,24 @@ class ParseBytes(Operator):
     order: ClassVar[Order] = Order.ROW_LOCAL
     columns: ClassVar[Columns] = Columns.LOSES
     seeks: ClassVar[bool] = True
-    waits: ClassVar[bool] = True
 
-    def length(self, stage: Stage) -> int | None:
+    def length(self, stage: StageView) -> int | None:
         return stage.input.length
 
-    def begin(self, stage: Stage, index: int, context: Context) -> OpenTask | None:
+    def start_reading(self, stage: StageView, index: int, context: Context) -> OpenTask | None:
         (value,) = stage.input.rows(range(index, index + 1), context)
         file = check_file(stage, self.kind, value)
         return None if file.is_local() else OpenTask(file)
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
-        opened = cast("OpenTask | None", stage.begun(indices, context))
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        opened = cast("OpenTask | None", context.take_started(stage, indices))
         values: Sequence[object] = stage.input.rows(indices, context) if opened is None else [opened.file]
         return list[object](self._read(stage, values, opened, context))
 
-    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         block_size = context.block_size()
         parts = self._parts(stage, stage.input.blocks(at, context), context)
-        with begun_ahead(parts, lambda part, ahead: part[1], lambda part: bool(part[1])) as begun:
+        with read_ahead(parts, lambda part, ahead: part[1], lambda part: bool(part[1])) as begun:
             for (block, _), works in begun:
                 reading = self._read(stage, block.rows, works.get(0), context)
                 start = 0
@@ -64,22 +62,22 @@ class ParseBytes(Operator):
                         raise error
                     start += len(made)
 
-    def _parts(self, stage: Stage, blocks: Iterator[Block], context: Context) -> Generator[_Part, None, None]:
+    def _parts(self, stage: StageView, blocks: Iterator[Block], context: Context) -> Generator[_Part, None, None]:
         """The blocks; those of files that lie far in parts of one file, which is to be begun."""
         for block in blocks:
             first = block.rows[0]
-            if not context.threads or not isinstance(first, File) or first.is_local():
-                yield block, Together()
+            if not context.process.threads or not isinstance(first, File) or first.is_local():
+                yield block, WorkGroup()
                 continue
             for index, value in enumerate(block.rows):
-                yield block.slice(index, index + 1), Together({0: OpenTask(check_file(stage, self.kind, value))})
+                yield block.slice(index, index + 1), WorkGroup({0: OpenTask(check_file(stage, self.kind, value))})
 
     def _read(
-        self, stage: Stage, values: Sequence[object], opened: OpenTask | None, context: Context
+        self, stage: StageView, values: Sequence[object], opened: OpenTask | None, context: Context
     ) -> Iterator[dict[str, object]]:
         files, failure = map_until_error(partial(check_file, stage, self.kind), values)
         try:
-            for file, data in zip(files, read_whole_files(files, opened, threads=context.threads), strict=True):
+            for file, data in zip(files, read_whole_files(files, opened, threads=context.process.threads), strict=True):
                 yield {"path": file.path, "bytes": data}
         except (SourceError, DataError) as error:
             raise at_call_site(error, stage) from error

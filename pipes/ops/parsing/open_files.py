@@ -12,7 +12,7 @@ from ...core.checks import check_choice
 from ...core.code import call_code, value_code
 from ...core.context import Context
 from ...core.cursor import Cursor
-from ...core.operator import Columns, Operator, Order
+from ...core.operator import Columns, Operator, Order, StageView
 from ...core.rows import BlockRows, Indices
 from ...engine.apply import map_until_error
 from ...errors import ArgumentTypeError, with_call_site
@@ -21,7 +21,6 @@ from ...storage.filesystem import check_filesystem
 from ...storage.listing import ListedPath
 
 if TYPE_CHECKING:
-    from ...engine.stage import Stage
     from ...pipe import Pipe
 
 
@@ -45,16 +44,16 @@ class OpenFiles(Operator):
             return said
         return said[:-1] + (", " if said[-2] != "(" else "") + f"filesystem={value_code(self.filesystem)})"
 
-    def length(self, stage: Stage) -> int | None:
+    def length(self, stage: StageView) -> int | None:
         return stage.input.length
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         files, error = map_until_error(self._handle, stage.input.rows(indices, context))
         if error is not None:
             raise self._refused(stage, error)
         return list[object](files)
 
-    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         for block in stage.input.blocks(at, context):
             files, error = map_until_error(self._handle, block.rows)
             if files:
@@ -68,8 +67,8 @@ class OpenFiles(Operator):
         listed = path.size if isinstance(path, ListedPath) and path.size >= 0 else None
         return File(str(os.fspath(path)), filesystem=self.filesystem, compression=self.compression, listed=listed)
 
-    def _refused(self, stage: Stage, error: Exception) -> Exception:
-        return ArgumentTypeError(with_call_site(str(error), stage.node.call_site))
+    def _refused(self, stage: StageView, error: Exception) -> Exception:
+        return ArgumentTypeError(with_call_site(str(error), stage.call_site))
 
 
 def open_files(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ...core.block_size import BlockSize
 from ...core.context import Context
+from ...core.operator import StageView
 from ...core.rows import Row
 from ...formats.parquet.options import Parquet
 from ._counted_units import ParseCounted
@@ -17,7 +18,6 @@ from ._row_groups import RowGroup, RowGroupReader, RowGroups
 if TYPE_CHECKING:
     import pyarrow.compute as pc
 
-    from ...engine.stage import Stage
     from ...pipe import Pipe
     from ...storage.file import File
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class ParseParquet(ParseCounted[Parquet, RowGroup]):
     kind: ClassVar[str] = "parse_parquet"
 
-    def length(self, stage: Stage) -> int | None:
+    def length(self, stage: StageView) -> int | None:
         return super().length(stage) if self.format.filter is None else None
 
     def reader(self, context: Context, block_size: BlockSize) -> RowGroupReader:

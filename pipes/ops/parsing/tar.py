@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ...core.block_size import BlockSize
 from ...core.context import Context
-from ...core.operator import Columns
+from ...core.operator import Columns, StageView
 from ...errors import ArgumentError, ArgumentTypeError, DataError, Origin, SourceError, with_call_site
 from ...formats.tar import KEY, TarGroup, TarReader
 from ...storage.file import WHOLE, File
@@ -16,7 +16,6 @@ from ._open_files import OpenTask, check_file
 from ._parse_units import ParseUnits, Piece, Place, UnitReader
 
 if TYPE_CHECKING:
-    from ...engine.stage import Stage
     from ...pipe import Pipe
 
 _MAX_BLOCK_BYTES = 2**22  # whatever the block size: one row may be as large as thousands before it
@@ -37,11 +36,11 @@ class ParseTar(ParseUnits[File]):
         if self.path_column == KEY:
             raise ArgumentError(with_call_site(f"`path_column` must be another key than {KEY!r}, which every row has"))
 
-    def check_unit(self, stage: Stage, value: object) -> File:
+    def check_unit(self, stage: StageView, value: object) -> File:
         return check_file(stage, self.kind, value)
 
     def reader(self, context: Context, block_size: BlockSize) -> _TarFileReader:
-        return _TarFileReader(self.path_column, block_size, origins=context.origins)
+        return _TarFileReader(self.path_column, block_size, origins=context.tracing.origins)
 
 
 class _TarFileReader(UnitReader[File, OpenTask]):

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from typing import Literal, TypeAlias, cast
 
 from ...core.block import Block, close
-from ...core.context import Context, ProcessResources, RowsRequest
+from ...core.context import Context, RowsRequest
 from ...core.cursor import Json
 from ...core.graph import Node
 from ...plan.plan import Plan
@@ -99,10 +99,10 @@ class Dispatcher:
         if request is not None:
             for client in self._clients.values():
                 client.close_requests()
-            self._context.shared.close()
+            self._context.process.resources.close()
             self._run = request.run
             self._plan = request.arguments.plan(self._root)
-            self._context = Context(seed=request.arguments.seed, epoch=request.epoch, shared=ProcessResources())
+            self._context = Context(seed=request.arguments.seed, epoch=request.epoch)
         return True
 
     def _answer(self, fd: int) -> None:
@@ -141,5 +141,5 @@ class Dispatcher:
 
     def _open(self, request: RowsRequest) -> Iterator[Block]:
         assert self._plan is not None, "the owner announces a run before any worker asks for its rows"
-        context = self._context.reading(request)
+        context = self._context.for_request(request)
         return shared_rows(self._plan.stage_named(request.source), request, self._plan.mine, context)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyarrow.fs import FileInfo, FileType
 
 import feedpipe as fp
-from feedpipe.core.context import Context
+from feedpipe.core.context import Context, Tracing
 from feedpipe.core.cursor import START, Cursor
 from feedpipe.engine.stage import bind, resolve
 from feedpipe.errors import DataError
@@ -44,7 +44,7 @@ def outcome(pipe):
     """The rows, where each comes from, and what ended them."""
     rows, origins = [], []
     try:
-        for block in bind(resolve(pipe)).blocks(START, Context(origins=True)):
+        for block in bind(resolve(pipe)).blocks(START, Context(tracing=Tracing(origins=True))):
             rows += block.rows
             origins += block.origins
     except DataError as error:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import feedpipe as fp
-from feedpipe.extensions import Block, BlockRows, Context, Cursor, Indices, Operator, Order, Stage
+from feedpipe.extensions import Block, BlockRows, Context, Cursor, Indices, Operator, Order, StageView
 
 
 @dataclass(frozen=True)
@@ -26,20 +26,20 @@ class Differences(Operator):
         if self.lag < 1:
             raise fp.errors.ArgumentError(f"`lag` must be >= 1 but got: {self.lag}")
 
-    def length(self, stage: Stage) -> int | None:
+    def length(self, stage: StageView) -> int | None:
         rows = stage.input.length
         return None if rows is None else max(0, rows - self.lag)
 
     def lookback(self) -> int:
         return self.lag
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         positions = np.asarray(indices, np.int64)
         earlier: Any = stage.input.rows(positions, context)
         later: Any = stage.input.rows(positions + self.lag, context)
         return [after - before for before, after in zip(earlier, later, strict=True)]
 
-    def blocks(self, stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         # The token is the cursor, in the input, of the earlier row of the next difference.
         window: deque[tuple[Any, Cursor]] = deque()
         position = at.row

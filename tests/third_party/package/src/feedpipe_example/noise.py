@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import feedpipe as fp
-from feedpipe.extensions import BlockRows, Context, Indices, Operator, Stage, generator
+from feedpipe.extensions import BlockRows, Context, Indices, Operator, StageView, generator
 
 
 @dataclass(frozen=True)
@@ -23,10 +23,10 @@ class Noise(Operator):
         if self.count < 0:
             raise fp.errors.ArgumentError(f"`count` must be >= 0 but got: {self.count}")
 
-    def length(self, stage: Stage) -> int:
+    def length(self, stage: StageView) -> int:
         return self.count
 
-    def rows(self, stage: Stage, indices: Indices, context: Context) -> BlockRows:
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         key = context.key(stage.name)
         return [self.scale * float(generator(key, int(index)).standard_normal()) for index in indices]
 
