@@ -1,4 +1,4 @@
-"""What the tests of text formats share: chunks of one size, and all rows of some bytes."""
+"""Helpers for tests of text formats: chunks of one size, and all rows of some bytes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from feedpipe.formats.text.chunks import ChunkReader, ChunkSize, TextFormat
 
 
 class Always(ChunkSize):
+    """Chunks of one size."""
+
     def __init__(self, size: int) -> None:
         self.size = size
 
@@ -18,25 +20,25 @@ class Always(ChunkSize):
         return self.size
 
 
-def opened(data: bytes, form: TextFormat[Any], name: str) -> ChunkReader:
+def open_reader(data: bytes, form: TextFormat[Any], name: str) -> ChunkReader:
     return ChunkReader(io.BytesIO(data), name, form.last_record_end)
 
 
-def fixed(form: TextFormat[Any], files: Sequence[bytes], name: str) -> Any:
-    """The format with names and types fixed by these files."""
-    return form.fix((form.read_head(opened(data, form, f"first-{k}.{name}")) for k, data in enumerate(files)), [])
+def fix(form: TextFormat[Any], files: Sequence[bytes], name: str) -> Any:
+    """Fix names and types by these files."""
+    return form.fix((form.read_head(open_reader(data, form, f"first-{k}.{name}")) for k, data in enumerate(files)), [])
 
 
 def read_all(data: bytes, form: TextFormat[Any], size: int, name: str) -> tuple[list[Any], list[int], DataError | None]:
-    """The rows, their lines, and the error that ended them."""
-    reader = opened(data, form, name)
+    """The rows, their lines, and the error that ended them, if one did."""
+    reader = open_reader(data, form, name)
     start, parse = form.start_reading(reader)
     rows: list[Any] = []
     lines: list[int] = []
     for chunk in reader.chunks(start, Always(size)):
-        got, error = parse(chunk, 0)
-        rows.extend(got)
-        lines.extend(form.row_lines(chunk)[: len(got)])
+        parsed, error = parse(chunk, 0)
+        rows.extend(parsed)
+        lines.extend(form.row_lines(chunk)[: len(parsed)])
         if error is not None:
             return rows, lines, error
     return rows, lines, None

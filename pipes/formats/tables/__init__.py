@@ -1,1 +1,1 @@
-"""What formats of tables share: names and types of columns, and columns as batches."""
+"""What formats of tables share: how names and types are fixed for all files, and columns as rows."""

@@ -1,1 +1,1 @@
-"""Text: chunks of lines, and the formats that are read line by line."""
+"""Text: chunks of a stream, and the format of plain lines."""

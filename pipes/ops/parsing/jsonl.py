@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ...core.operator import Columns
 from ...core.rows import Row
+from ...formats.jsonl import Jsonl
 from ...formats.tables.columns import Schema
-from ...formats.text.jsonl import Jsonl
 from ._byte_ranges import ByteRanges
 from ._open_files import has_fixed_order
 from ._text import TextParser

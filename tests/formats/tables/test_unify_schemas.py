@@ -41,7 +41,7 @@ ALIKE = (pa.int64(), pa.int8(), pa.float64(), pa.null(), pa.timestamp("s"), pa.t
 
 
 def table(types, rows=3):
-    """Every other value is missing; a column more says which file it is."""
+    """A table in which every other value is missing, with a column `id` that numbers the rows."""
     columns = {name: pa.array([VALUES[kind], None] * rows, kind)[:rows] for name, kind in types.items()}
     return pa.table({**columns, "id": pa.array(range(rows))})
 
@@ -63,7 +63,7 @@ def read_all(form, paths, **options):
     return read(paths, unify_schemas=True, **options)
 
 
-def text(path, **files):
+def write_text(path, **files):
     for name, content in files.items():
         (path / name.replace("_", ".")).write_text(content)
     return sorted(str(path / name.replace("_", ".")) for name in files)
@@ -89,15 +89,15 @@ def test_rows_are_those_of_the_tables_together(tmp_path_factory, form, data):
 
 
 @given(KINDS, KINDS)
-def test_a_common_type_takes_both(one, other):
-    both = common_type(one, other)
-    assert (both is None) == (common_type(other, one) is None)
-    if both is not None:
-        assert common_type(both, one) == common_type(both, other) == both
+def test_a_common_type_holds_both(one, other):
+    common = common_type(one, other)
+    assert (common is None) == (common_type(other, one) is None)
+    if common is not None:
+        assert common_type(common, one) == common_type(common, other) == common
 
 
 @pytest.mark.parametrize("form", ["parquet", "arrow"])
-def test_law(tmp_path, form):
+def test_contract_of_operators(tmp_path, form):
     paths = write(tmp_path, [table({"a": pa.int8()}), table({"b": pa.string()}), table({"a": pa.float64()})], form)
     files = fp.list_files(paths).open_files()
     parse = files.parse_parquet if form == "parquet" else files.parse_arrow
@@ -121,8 +121,10 @@ def test_columns_that_only_some_files_have(tmp_path, form):
 @pytest.mark.parametrize("form", ["parquet", "arrow"])
 def test_types_with_nothing_in_common(tmp_path, form):
     paths = write(tmp_path, [table({"a": pa.int8()}), table({"a": pa.int64()}), table({"a": pa.string()})], form)
-    said = r"2\.\w+, column 'a': its type is string, and int64 in .*1\.\w+, and no type holds the values of both; leave"
-    with pytest.raises(DataError, match=said) as error:
+    message = (
+        r"2\.\w+, column 'a': its type is string, and int64 in .*1\.\w+, and no type holds the values of both; leave"
+    )
+    with pytest.raises(DataError, match=message) as error:
         list(read_all(form, paths))
     assert "test_unify_schemas.py" in str(error.value)
     assert list(read_all(form, paths, columns=["id"])) == [{"id": k} for k in [0, 1, 2] * 3]
@@ -136,11 +138,15 @@ def test_a_value_that_does_not_fit_after_all(tmp_path, form):
 
 
 @pytest.mark.parametrize("form", ["parquet", "arrow"])
-def test_without_it_the_errors_name_it(tmp_path, form):
+def test_errors_without_unify_schemas_name_it(tmp_path, form):
     read = fp.read_parquet if form == "parquet" else fp.read_arrow
-    for other, said in ({}, "takes it for null"), ({"a": pa.string()}, "looks for a type"), (ALL, "takes those of all"):
+    for other, repair in (
+        ({}, "takes it for null"),
+        ({"a": pa.string()}, "looks for a type"),
+        (ALL, "takes those of all"),
+    ):
         paths = write(tmp_path, [table({"a": pa.int8()}), table(other)], form)
-        with pytest.raises(DataError, match=f"0.{form}.*`unify_schemas=True` {said}"):
+        with pytest.raises(DataError, match=f"0.{form}.*`unify_schemas=True` {repair}"):
             list(read(paths))
 
 
@@ -161,7 +167,7 @@ def test_a_filter_on_a_column_that_a_file_lacks(tmp_path):
 
 @pytest.mark.parametrize("value", [-1, 0, 1, 2])
 @pytest.mark.parametrize("kinds", [(pa.int8(), pa.int64()), (pa.int64(), pa.float64()), (pa.null(), pa.int8())])
-def test_a_filter_leaves_out_only_what_does_not_match(tmp_path, kinds, value):
+def test_a_filter_leaves_out_only_rows_that_do_not_match(tmp_path, kinds, value):
     tables = [table({"a": kind}) for kind in kinds] + [table({})]
     paths = write(tmp_path, tables, "parquet")
     whole = pa.concat_tables(tables, promote_options="permissive")
@@ -188,6 +194,16 @@ def test_parts_of_structs(tmp_path):
         {"t": None, "s": {"y": "b"}},
         {"t": 3, "s": None},
     ]
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow", "csv"])
+def test_a_name_with_a_dot_beside_its_prefix(tmp_path, form):
+    if form == "csv":
+        paths, read = write_text(tmp_path, a_csv="a,a.b,c\n1,2,3\n"), fp.read_csv
+    else:
+        paths = write(tmp_path, [pa.table({"a": [1], "a.b": [2], "c": [3]})], form)
+        read = fp.read_parquet if form == "parquet" else fp.read_arrow
+    assert list(read(paths, columns=["a", "a.b"])) == [{"a": 1, "a.b": 2}]
 
 
 @pytest.mark.parametrize("form", ["parquet", "arrow"])
@@ -239,7 +255,7 @@ def test_a_column_of_some_files_that_is_a_folder_of_others(tmp_path, form):
 
 
 def test_csv(tmp_path):
-    paths = text(tmp_path, a_csv="x,y\n1,\n2,\n", b_csv="z,x\nq,0.5\n", c_csv="y\n", d_csv="y\n7\n")
+    paths = write_text(tmp_path, a_csv="x,y\n1,\n2,\n", b_csv="z,x\nq,0.5\n", c_csv="y\n", d_csv="y\n7\n")
     pipe = fp.list_files(paths).open_files().parse_csv(unify_schemas=True, row_column="row")
     assert check_operator(pipe) == [
         {"x": 1.0, "y": None, "z": None, "row": 0},
@@ -251,7 +267,7 @@ def test_csv(tmp_path):
 
 
 def test_csv_without_names(tmp_path):
-    paths = text(tmp_path, a_csv="1,2\n", b_csv="3\n4\n", c_csv="")
+    paths = write_text(tmp_path, a_csv="1,2\n", b_csv="3\n4\n", c_csv="")
     assert list(fp.read_csv(paths, header=False, unify_schemas=True)) == [
         {"f0": 1, "f1": 2},
         {"f0": 3, "f1": None},
@@ -260,11 +276,11 @@ def test_csv_without_names(tmp_path):
 
 
 def test_csv_of_types_with_nothing_in_common(tmp_path):
-    paths = text(tmp_path, a_csv="x\n1\n", b_csv="x\nq\n")
-    said = (
+    paths = write_text(tmp_path, a_csv="x\n1\n", b_csv="x\nq\n")
+    message = (
         r"b\.csv, column 'x': its type is string, and int64 in .*a\.csv, and no type holds.*`schema=` gives it a type"
     )
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         list(fp.read_csv(paths, unify_schemas=True))
     assert list(fp.read_csv(paths, unify_schemas=True, schema={"x": "string"})) == [{"x": "1"}, {"x": "q"}]
     with pytest.raises(DataError, match="no file has a column 'y', which `columns` names"):
@@ -275,7 +291,7 @@ def test_csv_of_types_with_nothing_in_common(tmp_path):
 
 
 def test_jsonl(tmp_path):
-    paths = text(
+    paths = write_text(
         tmp_path, a_jsonl='{"x": 1, "s": {"p": 1}, "n": null}\n', b_jsonl="", c_jsonl='{"s": {"q": "r"}, "n": 0.5}\n'
     )
     pipe = fp.list_files(paths).open_files().parse_jsonl(unify_schemas=True)
@@ -296,9 +312,11 @@ def test_files_in_an_order_drawn_anew(tmp_path, form):
     rows = [{"x": 1}, {"y": 2}, {"x": 3, "z": 4}]
     for number, row in enumerate(rows):
         if form == "csv":
-            text(tmp_path, **{f"{number}_csv": "{}\n{}\n".format(",".join(row), ",".join(map(str, row.values())))})
+            write_text(
+                tmp_path, **{f"{number}_csv": "{}\n{}\n".format(",".join(row), ",".join(map(str, row.values())))}
+            )
         elif form == "jsonl":
-            text(tmp_path, **{f"{number}_jsonl": json.dumps(row)})
+            write_text(tmp_path, **{f"{number}_jsonl": json.dumps(row)})
         else:
             (tmp_path / str(number)).mkdir()
             write(tmp_path / str(number), [pa.Table.from_pylist([row])], form)
@@ -317,7 +335,7 @@ def test_files_in_an_order_drawn_anew(tmp_path, form):
 
 
 @pytest.mark.parametrize(
-    ("other", "said"),
+    ("other", "message"),
     [
         (
             {"z": [1]},
@@ -326,17 +344,17 @@ def test_files_in_an_order_drawn_anew(tmp_path, form):
         ({"x": ["no"]}, "column 'x': its type is string, and double in .*, which cannot hold all such values; leave"),
     ],
 )
-def test_a_file_that_nobody_has_looked_at(tmp_path, other, said):
+def test_a_file_that_did_not_fix_the_schema(tmp_path, other, message):
     paths = write(tmp_path, [pa.table({"x": [1]}), pa.table({"x": [0.5], "y": [1]})], "parquet")
     pipe = resolve(read_all("parquet", paths).skip(0))
     fixed = pipe.inputs[0].op.format.fixed_schema
     paths = write(tmp_path, [pa.table(other)], "parquet")
-    with open(paths[0], "rb") as stream, pytest.raises(DataError, match=said):
+    with open(paths[0], "rb") as stream, pytest.raises(DataError, match=message):
         fixed.columns_in(read_parquet_footer(stream, paths[0]))
 
 
 @pytest.mark.parametrize("form", ["parquet", "arrow"])
-def test_a_state_knows_names_and_types(tmp_path, form):
+def test_a_state_is_checked_against_names_and_types(tmp_path, form):
     paths = write(tmp_path, [table({"a": pa.int8()}), table({"b": pa.int8()})], form)
     loader = fp.Loader(read_all(form, paths))
     iterator = iter(loader)
@@ -353,6 +371,6 @@ def test_a_state_knows_names_and_types(tmp_path, form):
 
 
 @pytest.mark.parametrize("read", [fp.read_parquet, fp.read_arrow, fp.read_csv, fp.read_jsonl])
-def test_its_argument_is_true_or_false(read):
+def test_unify_schemas_is_true_or_false(read):
     with pytest.raises(ArgumentError, match="`unify_schemas` must be one of False, True but got: 'yes'"):
         read("x", unify_schemas="yes")

@@ -39,7 +39,7 @@ def test_lines_come_back(lines: list[str], crlf: bool, size: int) -> None:
         ("a\u2028b\x0bc\n".encode(), ["a\u2028b\x0bc"]),
     ],
 )
-def test_what_a_line_is(data: bytes, lines: list[str]) -> None:
+def test_what_ends_a_line(data: bytes, lines: list[str]) -> None:
     assert read(data)[0] == lines
 
 
@@ -53,8 +53,8 @@ def test_bytes_that_are_not_in_the_encoding_are_named() -> None:
 def test_any_bytes_give_rows_or_an_error(data: bytes, size: int) -> None:
     rows, lines, error = read(data, size)
     assert len(rows) == len(lines)
-    whole, _, wrong = read(data, 1000)
-    assert (rows, str(error)) == (whole, str(wrong))
+    all_rows, _, expected = read(data, 1000)
+    assert (rows, str(error)) == (all_rows, str(expected))
 
 
 def test_other_encodings() -> None:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast
 
 import numpy as np
 
-from ...core.rows import BlockRows, Rows
-from ...errors import ArgumentError, DataError
-from ..tables.arrow import BLOCK_BYTES, HEAD_BYTES, arrow_source, to_rows
-from ..tables.arrow_types import text_for
-from ..tables.columns import check_schema, suggest_name
-from ..tables.fixed_schema import FixedSchema
-from ..tables.text_table import TextHead, TextTable
-from .chunks import Chunk, ChunkReader, ParseChunk, TextPlace, first_failing, last_line_end, shorten
+from ..core.rows import BlockRows, Rows
+from ..errors import ArgumentError, DataError
+from .tables.arrow import BLOCK_BYTES, HEAD_BYTES, arrow_source, to_rows
+from .tables.arrow_types import text_for
+from .tables.columns import check_schema, suggest_name
+from .tables.fixed_schema import FixedSchema
+from .tables.text_table import TextHead, TextTable
+from .text.chunks import Chunk, ChunkReader, ParseChunk, TextPlace, first_failing, last_line_end, shorten
 
 if TYPE_CHECKING:
     import pyarrow as pa

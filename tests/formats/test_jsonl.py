@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feedpipe.errors import ArgumentError, DataError
-from feedpipe.formats.text.jsonl import MAX_DEPTH, Jsonl
+from feedpipe.formats.jsonl import MAX_DEPTH, Jsonl
 
-from ..reading import fixed, read_all
+from .reading import fix, read_all
 
 
 def read(
     data: bytes, form: Jsonl | None = None, size: int = 64, *, first: bytes | None = None
 ) -> tuple[list[Any], list[int], DataError | None]:
-    return read_all(data, fixed(form or Jsonl(), [data if first is None else first], "jsonl"), size, "a.jsonl")
+    return read_all(data, fix(form or Jsonl(), [data if first is None else first], "jsonl"), size, "a.jsonl")
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
@@ -42,8 +42,8 @@ SCHEMA = {
 @given(
     st.lists(OBJECTS, max_size=8), st.integers(1, 200), st.booleans(), st.sampled_from(["\n", "\r\n", "\n\n", " \n"])
 )
-def test_what_python_writes_comes_back(objects: list[dict[str, Any]], size: int, escaped: bool, end: str) -> None:
-    data = "".join(json.dumps(one, ensure_ascii=escaped) + end for one in objects).encode()
+def test_reads_what_python_writes(objects: list[dict[str, Any]], size: int, escaped: bool, end: str) -> None:
+    data = "".join(json.dumps(item, ensure_ascii=escaped) + end for item in objects).encode()
     rows, lines, error = read(data, Jsonl(schema=SCHEMA), size)
     assert error is None
     assert rows == objects
@@ -112,7 +112,7 @@ class TestTypes:
 
 class TestMalformed:
     @pytest.mark.parametrize(
-        ("line", "said"),
+        ("line", "message"),
         [
             (b'{"a": 2', "line 3: this is not JSON: Expecting ',' delimiter at character 9"),
             (b"garbage", "line 3: this is not JSON: Expecting value at character 1: 'garbage'"),
@@ -129,13 +129,13 @@ class TestMalformed:
         ],
     )
     @pytest.mark.parametrize("size", [1, 1000])
-    def test_rows_before_come_first(self, line: bytes, said: str, size: int) -> None:
+    def test_rows_before_come_first(self, line: bytes, message: str, size: int) -> None:
         data = b'{"a": 1, "b": "x"}\n\n' + line + b'\n{"a": 3}\n'
         rows, lines, error = read(data, size=size, first=b'{"a": 1, "b": "x"}\n')
         assert rows == [{"a": 1, "b": "x"}]
         assert lines == [1]
         assert error is not None
-        assert str(error).startswith("a.jsonl, " + said)
+        assert str(error).startswith("a.jsonl, " + message)
 
     def test_an_object_on_several_lines(self) -> None:
         rows, _, error = read(b'{"a": 1}\n{"a":\n2}\n', size=1000)
@@ -154,14 +154,14 @@ class TestMalformed:
 
 
 def nested(depth: int, kind: str = "[") -> str:
-    """JSON of so many objects and lists within each other."""
+    """An object with lists or objects nested to `depth`."""
     begin, end = ("[", "]") if kind == "[" else ('{"a":', "}")
     return '{"x":' + begin * (depth - 1) + "1" + end * (depth - 1) + "}"
 
 
 @pytest.mark.parametrize("kind", ["[", "{"])
 @pytest.mark.parametrize("depth", [MAX_DEPTH + 1, 1_000, 100_000])
-def test_what_is_nested_too_deeply_is_an_error_of_its_line(depth: int, kind: str) -> None:
+def test_a_line_that_is_nested_too_deeply_is_an_error(depth: int, kind: str) -> None:
     deep = nested(depth, kind).encode()
     for form in (
         Jsonl(),
@@ -182,7 +182,7 @@ def test_what_is_nested_too_deeply_is_an_error_of_its_line(depth: int, kind: str
     assert rows == [{"x": 1}] and error is not None
 
 
-def test_what_is_not_nested_too_deeply_is_read() -> None:
+def test_a_line_that_is_not_nested_too_deeply_is_read() -> None:
     at_most = nested(MAX_DEPTH)
     wide = json.dumps({"x": [[[1]]] * 2 * MAX_DEPTH, "s": "{[" * MAX_DEPTH + '\\"' + "[" * MAX_DEPTH, "\\": '"['})
     for line in (at_most, wide):
@@ -190,7 +190,7 @@ def test_what_is_not_nested_too_deeply_is_read() -> None:
         assert error is None and rows == [json.loads(line)] * 2
 
 
-def test_no_object_goes_on_in_the_next_line_however_deep() -> None:
+def test_no_object_continues_in_the_next_line_however_deep() -> None:
     lines = ('{"x":' * MAX_DEPTH + "{}\n") * 1000
     rows, _, error = read(lines.encode())
     assert not rows and "a.jsonl, line 1: " in str(error)
