@@ -20,7 +20,7 @@ Example:
     >>> import feedpipe as fp
     >>> pipe = fp.from_sequence(range(100)).shuffle().batch(32)  # a pipe
     >>> pipe.explain()  # its plan
-    indexed, 4 elements; dealt at the end, element by element
+    indexed, 4 elements; divided at the end, element by element
       from_sequence(range(0, 100))  100 indexed
       .shuffle()                    100 indexed
       .batch(32)                    4 indexed

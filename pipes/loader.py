@@ -1,69 +1,62 @@
-"""`Loader`: feeds one rank of a training job from a pipe, epoch by epoch, and knows where it stands."""
+"""`Loader`: feeds one rank of a training job from a pipe, epoch by epoch, and saves where it stands."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import is_dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from .core.checks import check_choice, check_int
-from .core.cursor import Json
+from .core.code import constructor_code
 from .core.graph import Node
 from .engine.run import length_of
 from .engine.stage import resolve
-from .errors import (
-    ArgumentError,
-    ArgumentTypeError,
-    LoaderError,
-    PlanWarning,
-    StateError,
-    StateWarning,
-    warn,
-    with_call_site,
-)
+from .errors import ArgumentError, ArgumentTypeError, LoaderError, PlanWarning, warn, with_call_site
 from .loading.epoch import Epoch, Info
 from .loading.rank import rank_of
-from .loading.schedule import Course, Even
-from .loading.state import Progress, State, checked, restore
+from .loading.schedule import Even, Schedule
+from .loading.state import Progress, State, compare, restore, resumed_shards, validated
 from .pipe import Pipe
-from .plan.fingerprint import differences
 from .plan.plan import Plan
 from .services.base import ReadingService
 from .services.inprocess import InProcess
 from .services.multiprocess import MultiProcess
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from .loading.rank import Group
 
 T_co = TypeVar("T_co", covariant=True)
 
 
 class Loader(Generic[T_co]):
-    """Feeds one rank from a pipe.
+    """Feeds one rank of a training job from a pipe.
 
-    Each `iter(loader)` begins the next epoch; `break` gives up the rest. `state_dict()` says at any time, in plain
-    JSON, where the consumer stands: after the last element it took. A loader with that state loaded goes on from there.
+    Each `iter(loader)` begins the next epoch; `break` abandons the rest of it. `state_dict()` returns, in plain JSON,
+    where the consumer stands: after the last element it took. A loader that loads the state goes on from there.
 
     Args:
         pipe: what to load.
-        service: where it runs; by default `MultiProcess(workers)`, or `InProcess()` without workers.
-        workers: processes to read with; 0 runs the pipe in this one.
+        service: where the pipe runs; by default `MultiProcess(workers)`, or `InProcess()` without workers.
+        workers: processes to read with; 0 runs the pipe in this process.
         seed: the key of all randomness.
-        rank, world_size: which rank of how many; by default those of `group`, else of the initialised process group,
-            else `RANK` and `WORLD_SIZE`, else 0 of 1.
+        rank, world_size: the number of this rank, and of all ranks; by default those of `group`, else of the
+            initialised process group, else `RANK` and `WORLD_SIZE`, else 0 of 1.
         group: a process group, or a one-dimensional device mesh.
-        shards: virtual shards of a streamed pipe, over all ranks; the order of its elements depends on their number. By
-            default 8 for each rank (or as many as there are workers, if more) where the pipe shuffles, else one for
-            each worker.
-        even: what makes all ranks take the same number of steps: "drop" leaves out what goes beyond the shortest rank,
-            "pad" repeats elements (`info.valid` says which are padding), "error" raises; None promises nothing. "auto"
-            is "drop" where lengths are known; where they are not and there are several ranks, choose None or give
-            `steps`.
-        steps: makes an epoch this many elements on every rank; the next one goes on where it stopped.
+        shards: virtual shards of a streamed pipe, over all ranks; the order of its elements depends on their number. If
+            the pipe shuffles, the default is 8 for each rank, or as many as there are workers, if that is more; else it
+            is one for each worker.
+        even: how all ranks come to take the same number of steps: "drop" leaves out what goes beyond the shortest rank,
+            "pad" repeats elements (`info.valid` tells which are padding), "error" raises, None does nothing. "auto" is
+            "drop" if lengths are known; if they are not, several ranks need None or `steps`.
+        steps: the number of elements of an epoch, on every rank; the next epoch goes on where the last one stopped.
 
     Raises:
         ArgumentError, ArgumentTypeError: an argument is out of its range or of the wrong type.
-        PlanError: the ranks cannot be made even in the way asked for.
+        PlanError: the ranks cannot be made even as `even` says.
 
     Example:
         >>> import feedpipe as fp
@@ -95,7 +88,9 @@ class Loader(Generic[T_co]):
         check_int("workers", workers, least=0)
         if service is not None and workers:
             raise ArgumentError(
-                with_call_site(f"`workers` is part of a service, so give it to {type(service).__name__}")
+                with_call_site(
+                    f"`workers` and `service` must not be given together; give `workers` to {type(service).__name__}"
+                )
             )
         check_choice("even", even, ("drop", "pad", "error", "auto", None))
         self._pipe = pipe
@@ -103,23 +98,22 @@ class Loader(Generic[T_co]):
         self._seed = check_int("seed", seed, least=0)
         self._rank, self._world_size = rank_of(rank, world_size, group)
         self._shards = None if shards is None else check_int("shards", shards, least=1)
-        self._lazy_root: Node | None = None
         self._steps = None if steps is None else check_int("steps", steps, least=1)
         self._even: Even = even
-        self._lazy_course: Course | None = None
-        self._progress = Progress()
-        self._resumed = False  # the next `iter` continues `_progress`
-        self._wanted: int | None = None  # what `set_epoch` said
+        self._resolved: Node | None = None
+        self._planned: Schedule | None = None
+        self._progress = Progress()  # where the next epoch to open begins
         self._current: Epoch[T_co] | None = None
+        self._requested_epoch: int | None = None  # by `set_epoch`
         self._closed = False
-        # Last, when nothing can fail any more: it may start processes.
+        # Last, because it may start processes: nothing after it can fail.
         self._executor = self._service.start()
 
     def __iter__(self) -> Iterator[T_co]:
         return self._begin()
 
     def with_info(self) -> Iterator[tuple[T_co, Info]]:
-        """As `iter(loader)`, with what belongs to each element: its state, epoch, step, and which rows are no padding.
+        """Iterate as `iter(loader)` does, with an `Info` for each element: its state, epoch, step, and padding.
 
         Example:
             >>> import feedpipe as fp
@@ -130,71 +124,94 @@ class Loader(Generic[T_co]):
         return self._begin().with_info()
 
     def peek(self) -> T_co:
-        """The element that comes next; moves nothing.
+        """Return the next element without taking it.
 
         Raises:
             LoaderError: the epoch has no more elements.
         """
-        self._settle()
+        if self._current is not None and self._current.over:
+            self._progress = self._current.abandoned()
+            self._current = None
         if self._current is None:
-            self._current = self._opened()
+            self._current = self._open()
         return self._current.peek()
 
     def __len__(self) -> int:
-        """Elements of a whole epoch on this rank, also after a resume; of this epoch, where epochs differ in that."""
+        """Return how many elements a whole epoch has on this rank, also after a resume.
+
+        If epochs differ in that, it is the length of the epoch in which the loader stands.
+        """
         if self._steps is not None:
             return self._steps
-        plan = self._course.plan
+        plan = self._schedule.plan
         if plan.length(self._rank) is None:
-            return length_of(plan.undealt)
-        return self._course.goal(Progress(lap=self._standing().lap if plan.varies else 0)) or 0
+            return length_of(plan.unsharded)
+        return self._schedule.goal(Progress(data_epoch=self._position.data_epoch if plan.varies else 0)) or 0
+
+    @property
+    def dataset(self) -> Pipe[T_co]:
+        """The pipe that it loads."""
+        return self._pipe
 
     @property
     def epoch(self) -> int:
-        """The epoch in which the loader stands; after its last element, the next."""
-        return self._standing().epoch
+        """The epoch in which the loader stands; after its last element, the next one."""
+        return self._position.epoch
 
     @property
     def step(self) -> int:
         """How many elements of the epoch this rank has taken."""
-        return self._standing().step
+        return self._position.step
+
+    @property
+    def valid(self) -> npt.NDArray[np.bool_] | None:
+        """A bool for each row of the element handed out last, False if the row is padding.
+
+        One bool for an element without rows; None before the first element of an epoch and after the end.
+        """
+        return None if self._current is None else self._current.valid
 
     def set_epoch(self, epoch: int) -> None:
-        """Makes the next `iter(loader)` begin epoch `epoch`; changes nothing if that is the one just loaded."""
-        self._wanted = check_int("epoch", epoch, least=0)
+        """Make the next `iter(loader)` begin epoch `epoch`; if a state of that epoch is loaded, nothing changes."""
+        self._requested_epoch = check_int("epoch", epoch, least=0)
 
     def state_dict(self) -> State:
-        """Where the consumer stands: after the last element it took. Plain JSON, small, costs no reading.
+        """Return where the consumer stands: after the last element it took. Plain JSON; it reads no rows.
 
         Raises:
             LoaderError: the service hands out elements in no order.
         """
-        return self._course.state(self._standing())
+        return self._schedule.state(self._position)
 
     def load_state_dict(self, state: Mapping[str, object], *, strict: bool = True) -> None:
-        """Makes the next `iter(loader)` continue where `state` was taken.
+        """Make the next `iter(loader)` continue where `state` was taken.
+
+        It runs nothing: `epoch`, `step` and `state_dict()` say what the state says. A state that was taken right after
+        the last element of an epoch, before the loop saw the end, means the start of the next epoch. If the length of
+        the pipe is not known, the properties say so only after the first look for an element.
 
         Args:
-            state: what `state_dict()` gave, also through JSON.
-            strict: False continues with another graph, seed or length where that is possible, and warns of each
+            state: what `state_dict()` returned; it may have gone through JSON.
+            strict: False continues with another graph, seed or length if that is possible, and warns of each
                 difference.
 
         Raises:
-            StateError: the state is damaged, or of another pipe, seed or version; it names what differs.
+            StateError: the state is damaged, or of another pipe, seed or version; the message names what differs.
         """
-        self._not_closed()
-        saved = checked(state)
-        self._compare(saved, strict=strict)
-        course = self._course_for(saved)
-        progress = restore(saved, course.plan)
+        self._check_open()
+        saved = validated(state)
+        schedule = self._schedule
+        compare(saved, schedule.signature, strict=strict)
+        if (shards := resumed_shards(saved, schedule.plan)) != schedule.plan.shards:
+            schedule = self._make_schedule(shards)
+        progress = schedule.after_end(restore(saved, schedule.plan))
         # Nothing has changed up to here: a state that is refused ends no epoch.
         self._end_current("a state was loaded")
-        self._lazy_course, self._progress = course, progress
-        self._resumed = True
-        self._wanted = None
+        self._planned, self._progress = schedule, progress
+        self._requested_epoch = None
 
     def close(self) -> None:
-        """Ends the current epoch and all that runs for it. A closed loader stays closed."""
+        """End the current epoch and all threads and processes of the loader. A closed loader stays closed."""
         self._end_current("the loader was closed")
         self._executor.close()
         self._closed = True
@@ -207,116 +224,87 @@ class Loader(Generic[T_co]):
     ) -> None:
         self.close()
 
-    @property
-    def _course(self) -> Course:
-        if self._lazy_course is None:
-            self._lazy_course = self._made_course(self._shards)
-        return self._lazy_course
+    def __repr__(self) -> str:
+        """Show the chain, the service and the position, as far as they are known without running or reading."""
+        position = self._position
+        goal = self._steps or (None if self._current is None else self._current.goal)
+        parts = [_one_line(repr(self._pipe)), _service_code(self._service)]
+        if self._world_size > 1:
+            parts.append(f"rank {self._rank} of {self._world_size}")
+        parts.append(f"epoch {position.epoch}")
+        parts.append(f"step {position.step}" + (f" of {goal}" if goal is not None else ""))
+        return f"Loader({', '.join(parts)}{', closed' if self._closed else ''})"
 
     @property
-    def _root(self) -> Node:
-        """The pipe, listings and types fixed once for the loader."""
-        if self._lazy_root is None:
-            self._lazy_root = resolve(self._pipe)
-        return self._lazy_root
+    def _schedule(self) -> Schedule:
+        if self._planned is None:
+            self._planned = self._make_schedule(self._shards)
+        return self._planned
 
-    def _made_course(self, shards: int | None) -> Course:
+    def _make_schedule(self, shards: int | None) -> Schedule:
+        if self._resolved is None:  # listings and types are fixed once for the loader
+            self._resolved = resolve(self._pipe)
         plan = Plan(
-            self._root,
+            self._resolved,
             seed=self._seed,
             rank=self._rank,
             world_size=self._world_size,
             workers=self._service.workers,
             shards=shards,
         )
-        for common in plan.common() if self._rank == 0 else ():
-            processes = common.readers(self._world_size, self._service.workers)
-            if processes > 1 and common.share > 0.1:
-                warn(f"{processes} processes read the same data: {common.reason}", PlanWarning)
-        return Course(plan, self._steps, self._even, ordered=self._service.ordered)
+        for read in plan.shared_reads() if self._rank == 0 else ():
+            processes = read.readers(self._world_size, self._service.workers)
+            if processes > 1 and read.part > 0.1:
+                warn(f"{processes} processes read the same data: {read.reason}", PlanWarning)
+        return Schedule(plan, self._steps, self._even, ordered=self._service.ordered)
 
-    def _compare(self, saved: State, *, strict: bool) -> None:
-        """Says how a state's pipe and seed differ from those of this loader."""
-        marks = self._course.marks
-        found = differences(cast("list[Json]", saved["fingerprint"]), cast("list[Json]", marks["fingerprint"]))
-        if saved["seed"] != self._seed:
-            found.append(f"`seed` was {saved['seed']} and is now {self._seed}")
-        if found and strict:
-            raise StateError(
-                "this state is of another loader: " + "; ".join(found) + "; `strict=False` goes on all the same"
-            )
-        for line in found:
-            warn(f"loading a state all the same: {line}", StateWarning)
-        if saved.get("code") != marks["code"] and not found:
-            warn("the code of a function in the pipe has changed since the state was taken", StateWarning)
-
-    def _course_for(self, saved: State) -> Course:
-        """The course on which a state goes on."""
-        plan = self._course.plan
-        if saved["position"] is None:
-            return self._course
-        if plan.indexed != (saved["shards"] == 0):
-            raise StateError(
-                "only one of the state's pipe and this one is indexed, so no position means the same in both"
-            )
-        if plan.indexed:
-            return self._course
-        if (saved["world_size"], saved["rank"]) != (self._world_size, self._rank):
-            raise StateError(
-                f"this state is of rank {saved['rank']} of {saved['world_size']} in the middle of an epoch, and this "
-                f"is rank {self._rank} of {self._world_size}; a streamed pipe goes on with as many ranks, each from "
-                "its own state; at the end of an epoch any number will do"
-            )
-        if saved["shards"] != plan.shards:
-            # The number of shards is part of the order; the state's goes on.
-            return self._made_course(cast("int", saved["shards"]))
-        return self._course
-
-    def _standing(self) -> Progress:
-        """The progress; at the end of an epoch, the beginning of the next."""
-        if self._resumed and self._current is None and not self._closed:
-            # Whether a loaded epoch has more elements may be known only by a look.
-            self._current = self._opened()
-        return self._progress if self._current is None else self._current.standing()
+    @property
+    def _position(self) -> Progress:
+        """The progress; after the last element of an epoch, the beginning of the next one."""
+        return self._progress if self._current is None else self._current.position()
 
     def _begin(self) -> Epoch[T_co]:
-        self._not_closed()
-        wanted, self._wanted = self._wanted, None
-        current = self._current
-        self._current, self._resumed = None, False
+        self._check_open()
+        epoch, self._requested_epoch = self._requested_epoch, None
+        current, self._current = self._current, None
         if current is not None:
-            if current.untouched and wanted in (None, current.progress.epoch):
-                current.untouched = False
+            if current.unstarted and epoch in (None, current.progress.epoch):
+                current.unstarted = False
                 self._current = current
                 return current
             current.end("a newer `iter(loader)` has ended this one; a loader has one epoch at a time")
-            self._progress = current.given_up()
-        if wanted is not None and wanted != self._progress.epoch:
-            self._progress = Progress(wanted, 0, wanted)
-        self._current = self._opened()
-        self._current.untouched = False
+            self._progress = current.abandoned()
+        if epoch is not None and epoch != self._progress.epoch:
+            self._progress = Progress(epoch, 0, epoch)
+        self._current = self._open()
+        self._current.unstarted = False
         return self._current
 
-    def _opened(self) -> Epoch[T_co]:
-        self._not_closed()
-        opened: Epoch[T_co] = Epoch(self._course, self._executor, self._progress)
-        if self._progress.begun and opened.exhausted():
-            self._progress = self._course.next_epoch(self._progress)
-            opened = Epoch(self._course, self._executor, self._progress)
-        return opened
-
-    def _settle(self) -> None:
-        """Lets go of an epoch that is over."""
-        if self._current is not None and self._current.over:
-            self._progress = self._current.given_up()
-            self._current = None
+    def _open(self) -> Epoch[T_co]:
+        self._check_open()
+        epoch: Epoch[T_co] = Epoch(self._schedule, self._executor, self._progress)
+        if self._progress.begun and epoch.exhausted():
+            self._progress = self._schedule.next_epoch(self._progress)
+            epoch = Epoch(self._schedule, self._executor, self._progress)
+        return epoch
 
     def _end_current(self, reason: str) -> None:
         if self._current is not None:
             self._current.end(reason)
-            self._progress = self._current.standing()
+            self._progress = self._current.position()
             self._current = None
 
-    def _not_closed(self) -> None:
+    def _check_open(self) -> None:
         if self._closed:
             raise LoaderError("this loader was closed; make a new one")
+
+
+def _service_code(service: object) -> str:
+    return constructor_code(service) if is_dataclass(service) else repr(service)
+
+
+def _one_line(code: str) -> str:
+    """The code of a chain in one line: of a long one, the source and the last call."""
+    calls = [line.strip() for line in code.splitlines() if line.startswith(("    fp.", "    ."))] or [code]
+    first, last = (call if len(call) <= 60 else f"{call[:56]}...)" for call in (calls[0], calls[-1]))
+    return first if len(calls) == 1 else f"{first} ... {last}"

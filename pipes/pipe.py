@@ -104,6 +104,17 @@ class Pipe(Node, Generic[T_co]):
     def __bool__(self) -> bool:
         return True
 
+    @property
+    def length(self) -> int | None:
+        """How many elements there are; None if only a run can tell.
+
+        Example:
+            >>> import feedpipe as fp
+            >>> fp.from_sequence(range(10)).batch(4).length
+            3
+        """
+        return self._stage().length
+
     @overload
     def __getitem__(self, index: int) -> T_co: ...
     @overload
@@ -129,7 +140,7 @@ class Pipe(Node, Generic[T_co]):
         Example:
             >>> import feedpipe as fp
             >>> fp.from_sequence(range(10)).shuffle().batch(4).explain()
-            indexed, 3 elements; dealt at the end, element by element
+            indexed, 3 elements; divided at the end, element by element
               from_sequence(range(0, 10))  10 indexed
               .shuffle()                   10 indexed
               .batch(4)                    3 indexed

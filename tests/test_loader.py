@@ -104,6 +104,10 @@ class TestEpochs:
             assert next(iterator, None) is None
         resumed = make()
         resumed.load_state_dict(saved(loader))
+        # Only a look can show that nothing follows, if the length is not known and the loop has not seen the end.
+        look_needed = not seen and not loader.dataset.indexed
+        assert (resumed.epoch, resumed.step) == ((0, 3) if look_needed else (1, 0))
+        resumed.peek()
         assert (resumed.epoch, resumed.step) == (1, 0)
         reference = make()
         list(reference)
@@ -151,6 +155,93 @@ class TestEpochs:
             list(inside)
         with pytest.raises(LoaderError, match="closed"):
             inside.peek()
+
+    def test_properties_of_a_loaded_loader_run_nothing(self):
+        runs = []
+
+        def keep(x: int) -> bool:
+            runs.append(x)
+            return True
+
+        def loader() -> fp.Loader[list[int]]:
+            return fp.Loader(numbers().filter(keep).batch(4))
+
+        other = loader()
+        whole = [next(iterator := iter(other))]
+        state = saved(other)
+        whole += iterator
+        runs.clear()
+        resumed = loader()
+        for _ in range(2):
+            resumed.load_state_dict(state)
+            assert (resumed.epoch, resumed.step, saved(resumed)) == (0, 1, state)
+            assert resumed.valid is None and "step 1" in repr(resumed)
+        assert runs == []
+        assert list(resumed) == whole[1:]
+
+    def test_properties_of_a_loaded_loader_open_no_session(self):
+        class Counting(fp.InProcess):
+            def start(self):
+                executor = super().start()
+                opened = executor.open
+                executor.open = lambda *arguments: sessions.append(1) or opened(*arguments)
+                return executor
+
+        sessions: list[int] = []
+        with fp.Loader(streamed(), Counting()) as loader:
+            next(iter(loader))
+            state = saved(loader)
+            loader.load_state_dict(state)
+            assert (loader.epoch, loader.step, saved(loader)) == (0, 1, state)
+            assert sessions == [1]
+            assert next(iter(loader)) == 1
+            assert sessions == [1, 1]
+
+    def test_the_end_of_an_epoch_of_other_ranks_is_known_without_a_look(self):
+        loader = fp.Loader(numbers())
+        for _ in zip(range(11), loader, strict=False):
+            pass
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            other = fp.Loader(numbers(), rank=0, world_size=4)
+            other.load_state_dict(saved(loader))
+        assert (other.epoch, other.step) == (1, 0)
+
+    def test_dataset(self):
+        pipe = numbers()
+        assert fp.Loader(pipe).dataset is pipe
+
+    def test_valid_is_the_mask_of_the_element_handed_out_last(self, make):
+        loader = make()
+        assert loader.valid is None
+        loader.peek()
+        assert loader.valid is None
+        masks = [loader.valid.tolist() for _ in loader]
+        assert masks == [info.valid.tolist() for _, info in make().with_info()]
+        assert loader.valid is None
+        padded = fp.Loader(numbers(5), rank=1, world_size=2, even="pad")
+        assert [bool(padded.valid) for _ in padded] == [True, True, False]
+
+    def test_repr(self):
+        loader = fp.Loader(numbers().batch(4), fp.MultiProcess(4), rank=1, world_size=3)
+        assert repr(loader) == (
+            "Loader(fp.from_sequence(range(0, 12)).batch(4), MultiProcess(4), rank 1 of 3, epoch 0, step 0)"
+        )
+        loader.close()
+        assert repr(loader).endswith("epoch 0, step 0, closed)")
+        loader = fp.Loader(numbers().batch(4))
+        for _ in loader:
+            break
+        assert repr(loader) == ("Loader(fp.from_sequence(range(0, 12)).batch(4), InProcess(), epoch 0, step 1 of 3)")
+        loader = fp.Loader(streamed(), fp.InProcess(debug=True), steps=7)
+        assert repr(loader).endswith("InProcess(debug=True), epoch 0, step 0 of 7)")
+
+    def test_repr_of_a_long_chain_is_one_line_and_reads_nothing(self):
+        pipe = fp.list_files(["missing"] * 9).open_files().parse_lines()
+        for _ in range(50):
+            pipe = pipe.map(lambda line: line)
+        loader = fp.Loader(pipe.concat(pipe).batch(4))
+        assert repr(loader) == "Loader(fp.list_files(<list of 9>) ... .batch(4), InProcess(), epoch 0, step 0)"
 
     def test_info_belongs_to_its_element(self, make):
         loader = make()

@@ -49,7 +49,7 @@ def test_batches_of_a_dealt_indexed_pipe_lose_nothing():
 
 
 def test_load_behind_a_deal_is_refused():
-    with pytest.raises(PlanError, match="put it before"):
+    with pytest.raises(PlanError, match=r"must stand before `shard_by_rank\(\)`"):
         numbers(4).shard_by_rank().load()
 
 
@@ -143,7 +143,7 @@ def test_a_failed_run_does_not_grow():
 
 def test_memory_does_not_grow_with_epochs():
     loader = fp.Loader(streamed(50).shuffle(window=4).batch(4))
-    plan = loader._course.plan
+    plan = loader._schedule.plan
     sizes = set()
     for _ in range(4):
         list(loader)

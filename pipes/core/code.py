@@ -19,9 +19,9 @@ def call_code(op: Operator) -> str:
     return f"{op.kind}({_arguments(op)})"
 
 
-def constructor_code(op: Operator) -> str:
-    """`op` as a call of its class: `Batch(256)`."""
-    return f"{type(op).__name__}({_arguments(op)})"
+def constructor_code(value: object) -> str:
+    """A dataclass, such as an operator or a reading service, as a call of its class: `Batch(256)`."""
+    return f"{type(value).__name__}({_arguments(value)})"
 
 
 def step_code(op: Operator, others: Sequence[str] = (), *, source: bool) -> str:
@@ -43,18 +43,18 @@ def step_code(op: Operator, others: Sequence[str] = (), *, source: bool) -> str:
     return f"{'' if source else '.'}{name}({', '.join(arguments)})"
 
 
-def _arguments(op: Operator) -> str:
-    """The arguments of `op`: by position if they have no default, else by name, and only if they differ from it."""
+def _arguments(value: object) -> str:
+    """The arguments of a dataclass: by position if they have no default, else by name if they differ from it."""
     arguments: list[str] = []
-    for field in dataclasses.fields(op):  # type: ignore[arg-type]
+    for field in dataclasses.fields(value):  # type: ignore[arg-type]
         if not field.init or not field.repr:
             continue
-        value = getattr(op, field.name)
+        argument = getattr(value, field.name)
         default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
         if default is dataclasses.MISSING and not field.kw_only:
-            arguments.append(value_code(value))
-        elif _differs(value, default):
-            arguments.append(f"{field.name}={value_code(value)}")
+            arguments.append(value_code(argument))
+        elif _differs(argument, default):
+            arguments.append(f"{field.name}={value_code(argument)}")
     return ", ".join(arguments)
 
 

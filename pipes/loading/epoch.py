@@ -13,46 +13,56 @@ from ..engine.run import interrupted
 from ..errors import FeedpipeError, LoaderError, PlanError, StateError
 from ..plan.plan import Plan, Position
 from ..services.base import Executor, Session, ShardEnd, Step
-from .schedule import Course
+from .schedule import Schedule
 from .state import Progress, State
 
 T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")
 
 
+_NOTHING = object()
+
+
 class Info:
-    """What belongs to one element, however far anybody has fetched ahead.
+    """What `with_info()` says of one element. It stays right if the consumer takes further elements.
 
     Attributes:
         epoch: the epoch of the element.
-        step: how many elements of the epoch this rank had taken with it.
-        valid: a bool for each row of the element; False where it only pads. One bool for an element without rows.
+        step: how many elements of the epoch this rank had taken, this one included.
+        valid: a bool for each row of the element, False if the row is padding; one bool for an element without rows.
     """
 
-    def __init__(self, course: Course, progress: Progress, after: Progress, valid: npt.NDArray[np.bool_]) -> None:
-        self._course = course
+    def __init__(self, schedule: Schedule, progress: Progress, after: Progress, valid: npt.NDArray[np.bool_]) -> None:
+        self._schedule = schedule
         self._after = after
         self.epoch = progress.epoch
         self.step = progress.step
         self.valid = valid
 
     def state_dict(self) -> State:
-        """The loader's state right after this element."""
-        return self._course.state(self._after)
+        """The state of the loader right after this element."""
+        return self._schedule.state(self._after)
 
 
 class Epoch(Generic[T_co]):
-    """The elements of one epoch. One that has failed raises the same error at each later `next`."""
+    """The elements of one epoch, for the consumer to iterate. After a failure, each `next` raises the same error.
 
-    def __init__(self, course: Course, executor: Executor, progress: Progress) -> None:
+    Attributes:
+        progress: after the last element that the consumer took.
+        unstarted: whether no consumer iterates it yet; `peek` may have looked at its first element.
+        goal: the step at which it ends, if that is known.
+    """
+
+    def __init__(self, schedule: Schedule, executor: Executor, progress: Progress) -> None:
         self.progress = progress.copy()
-        self.untouched = True  # nobody iterates it yet: only looked at
-        self._course = course
-        self._plan = course.plan
+        self.unstarted = True
+        self.goal = schedule.goal(self.progress)
+        self._schedule = schedule
+        self._plan = schedule.plan
         self._executor = executor
-        self._goal = course.goal(self.progress)
         self._padding = False
-        self._waiting: Step | None = None
+        self._next_step: Step | None = None
+        self._element: object = _NOTHING  # the one that the consumer took last
         self._stop: Exception | None = None
         self._trace: TracebackType | None = None
         self._session = self._open(self.progress.position(self._plan))
@@ -62,21 +72,30 @@ class Epoch(Generic[T_co]):
         return self
 
     def __next__(self) -> T_co:
-        step = self._waiting or self._look()
-        self._waiting = None
+        self._element = _NOTHING  # the last reference here, before the next element is made
+        step = self._next_step or self._look()
+        self._next_step = None
         progress = self.progress
         progress.step += 1
         progress.taken += 1
-        if self._marks:
+        if self._has_cursors:
             progress.cursors[step.shard] = step.cursor
+        self._element = step.element
         return cast("T_co", step.element)
 
-    def with_info(self) -> Iterator[tuple[T_co, Info]]:
-        return map(self._informed, self)  # no generator: that would end in silence after an error
+    @property
+    def valid(self) -> npt.NDArray[np.bool_] | None:
+        """The mask of the element that the consumer took last; None before the first and after the last one."""
+        return None if self._element is _NOTHING else self._mask(self._element)
 
-    def _informed(self, element: T) -> tuple[T, Info]:
-        valid = np.full(_rows(element), not self._padding)
-        return element, Info(self._course, self.progress.copy(), self.standing().copy(), valid)
+    def with_info(self) -> Iterator[tuple[T_co, Info]]:
+        return map(self._with_info, self)  # a generator would raise an error once and then end
+
+    def _with_info(self, element: T) -> tuple[T, Info]:
+        return element, Info(self._schedule, self.progress.copy(), self.position().copy(), self._mask(element))
+
+    def _mask(self, element: object) -> npt.NDArray[np.bool_]:
+        return np.full(_rows(element), not self._padding)
 
     def peek(self) -> T_co:
         """The next element, which stays the next."""
@@ -96,63 +115,62 @@ class Epoch(Generic[T_co]):
         except StopIteration:
             return True
         except FeedpipeError:
-            return False  # it is told at the next `next`
+            return False  # `next` raises it
         except Exception as error:
-            # No user's function fails with such an error: it comes from a cursor that is none of this pipe's.
+            # A function of the user fails with a `FeedpipeError`, so this is a cursor that does not fit the pipe.
             raise StateError(f"`position` of the state does not fit this pipe: {error!r}") from error
         return False
 
     def end(self, reason: str) -> None:
-        """Ends the epoch before its time: each later `next` says why."""
+        """Ends the epoch early: each later `next` raises a `LoaderError` with this reason."""
         self._finish(LoaderError(reason))
 
-    def standing(self) -> Progress:
+    def position(self) -> Progress:
         """The progress; after the last element, the beginning of the next epoch."""
-        done = self._goal is not None and self.progress.step >= self._goal
+        done = self.goal is not None and self.progress.step >= self.goal
         if done or isinstance(self._stop, StopIteration):
-            return self._course.next_epoch(self.progress)
+            return self._schedule.next_epoch(self.progress)
         return self.progress
 
-    def given_up(self) -> Progress:
-        """The progress of a loader that leaves this epoch: the next one, if this one was begun."""
-        return self.progress if self.untouched else self._course.next_epoch(self.progress)
+    def abandoned(self) -> Progress:
+        """The progress of a loader that leaves this epoch: the next epoch, if a consumer has started this one."""
+        return self.progress if self.unstarted else self._schedule.next_epoch(self.progress)
 
     @property
-    def _marks(self) -> bool:
-        """Whether cursors say where it stands; of an indexed pipe, and of padding, numbers do."""
+    def _has_cursors(self) -> bool:
+        """Whether cursors are the position; an indexed pipe and padding need only the number of elements."""
         return not (self._plan.indexed or self._padding)
 
     def _look(self) -> Step:
-        if self._waiting is None:
+        if self._next_step is None:
             if self._stop is not None:
-                raise self._stop.with_traceback(self._trace)  # as it was: each `raise` would add to it
+                raise self._stop.with_traceback(self._trace)  # without it, each `raise` would make the traceback longer
             try:
-                self._waiting = self._next()
+                self._next_step = self._next()
             except BaseException as error:
-                known = error if isinstance(error, Exception) else interrupted(error)
-                self._finish(_on_rank(known, self._plan))
+                self._finish(_on_rank(error if isinstance(error, Exception) else interrupted(error), self._plan))
                 raise
-            if self._waiting is None:
+            if self._next_step is None:
                 self._finish(StopIteration())
                 raise StopIteration
-        return self._waiting
+        return self._next_step
 
     def _next(self) -> Step | None:
-        fresh = False
-        while self._goal is None or self.progress.step < self._goal:
+        restarted = False
+        while self.goal is None or self.progress.step < self.goal:
             item = next(self._items, None)
             if isinstance(item, Step):
                 return item
             if isinstance(item, ShardEnd):
-                if self._marks:
+                if self._has_cursors:
                     self.progress.ended[item.shard] = item.leftover
-            elif self._course.steps is not None:
-                if fresh:
+            elif self._schedule.steps is not None:
+                if restarted:
                     raise PlanError("this pipe has no elements for this rank, so an epoch of `steps` cannot be filled")
-                fresh = True
-                self.progress = self.progress.next_lap()
+                restarted = True
+                self.progress = self.progress.next_data_epoch()
                 self._reopen(Position())
-            elif self._course.even == "pad" and self._goal is not None:
+            elif self._schedule.even == "pad" and self.goal is not None:
                 if self._padding:
                     raise PlanError("this rank has no element that could be repeated as padding")
                 self._pad()
@@ -161,9 +179,9 @@ class Epoch(Generic[T_co]):
         return None
 
     def _pad(self) -> None:
-        """Goes on with this rank's own elements from the beginning, past those that have served as padding before."""
-        assert self._goal is not None
-        own = self._plan.length(self._plan.rank, self.progress.start, self.progress.lap) or 0
+        """Goes on with the elements of this rank from the beginning, after those that are used as padding already."""
+        assert self.goal is not None
+        own = self._plan.length(self._plan.rank, self.progress.start, self.progress.data_epoch) or 0
         if self._plan.indexed:
             own += self.progress.step - self.progress.taken
         self._reopen(Position())
@@ -173,7 +191,7 @@ class Epoch(Generic[T_co]):
         self._padding = True
 
     def _open(self, position: Position) -> Session:
-        return self._executor.open(self._plan, position, self.progress.lap)
+        return self._executor.open(self._plan, position, self.progress.data_epoch)
 
     def _reopen(self, position: Position) -> None:
         self._session.close()
@@ -183,7 +201,7 @@ class Epoch(Generic[T_co]):
     def _finish(self, stop: Exception) -> None:
         if self._stop is None:
             self._stop, self._trace = stop, stop.__traceback__
-            self._waiting = None
+            self._next_step = None
             self._session.close()
 
 
@@ -194,11 +212,11 @@ def _on_rank(error: Exception, plan: Plan) -> Exception:
 
 
 def _rows(element: object) -> int | tuple[()]:
-    """How many rows an element has; () for one that is no group of rows."""
+    """How many rows an element has; () if it is one row."""
     if isinstance(element, Mapping):
         element = next(iter(element.values()), ())
     elif isinstance(element, (list, tuple)) and element and hasattr(element[0], "shape"):
-        element = element[0]  # fields, such as collated pairs
+        element = element[0]  # the columns of collated pairs
     elif isinstance(element, tuple):
         return ()
     shape = getattr(element, "shape", None)

@@ -1,4 +1,4 @@
-"""Where a loader stands, and the state that says so."""
+"""`Progress`, where a loader stands, and the state that saves it: made, validated, compared and restored."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import cast
 
 from ..core.cursor import Json
 from ..engine.run import length_of
-from ..errors import StateError
-from ..plan.fingerprint import code_digest, fingerprint
+from ..errors import StateError, StateWarning, warn
+from ..plan.fingerprint import code_digest, differences, fingerprint
 from ..plan.plan import Plan, Position, ShardState
 
 VERSION = 1
 
 State = dict[str, Json]
-"""A loader's state: what JSON holds."""
+"""The state of a loader: a dict of plain JSON values."""
 
 
 @dataclass
@@ -23,17 +23,18 @@ class Progress:
     """Where a loader stands: always after the last element that its consumer took.
 
     Attributes:
-        epoch, step: of the loader; `step` elements of the epoch are taken.
-        lap: which pass over the data; the epoch, unless an epoch is a number of steps.
-        start: of an indexed pipe, elements of the lap that all ranks together had taken when this rank began.
-        taken: elements of the lap that this rank has taken since.
-        cursors: of the shards of a streamed pipe that have begun, plain.
-        ended: the shards that have ended, with the cursor of their leftover, plain.
+        epoch: the epoch of the loader.
+        step: how many elements of the epoch this rank has taken.
+        data_epoch: which pass over the data; the same as `epoch`, unless `steps` sets the length of an epoch.
+        start: of an indexed pipe, how many elements of the pass all ranks together had taken when this rank began.
+        taken: how many elements of the pass this rank has taken since.
+        cursors: the plain cursors of the shards of a streamed pipe that have begun.
+        ended: the shards that have ended, each with the plain cursor of its leftover rows.
     """
 
     epoch: int = 0
     step: int = 0
-    lap: int = 0
+    data_epoch: int = 0
     start: int = 0
     taken: int = 0
     cursors: dict[int, Json] = field(default_factory=dict)
@@ -41,21 +42,24 @@ class Progress:
 
     @property
     def begun(self) -> bool:
-        """Whether the lap has a position worth keeping."""
+        """Whether any element of the pass over the data is taken."""
         return bool(self.taken or self.start or self.cursors or self.ended)
 
     def copy(self) -> Progress:
         return replace(self, cursors=dict(self.cursors), ended=dict(self.ended))
 
-    def next_lap(self) -> Progress:
-        return Progress(self.epoch, self.step, self.lap + 1)
+    def next_data_epoch(self) -> Progress:
+        """The beginning of the next pass over the data, in the same epoch."""
+        return Progress(self.epoch, self.step, self.data_epoch + 1)
 
     def next_epoch(self, *, by_steps: bool) -> Progress:
+        """The beginning of the next epoch; with `by_steps` it goes on at the same place of the data."""
         if by_steps:
             return replace(self.copy(), epoch=self.epoch + 1, step=0)
         return Progress(self.epoch + 1, 0, self.epoch + 1)
 
     def position(self, plan: Plan) -> Position:
+        """The place in the data, for a service that runs `plan`."""
         if plan.indexed:
             return Position(self.start + self.taken * plan.world_size)
         shards = {shard: ShardState(cursor) for shard, cursor in self.cursors.items()}
@@ -63,8 +67,8 @@ class Progress:
         return Position(0, shards)
 
 
-def marks(plan: Plan) -> State:
-    """What the states of a plan have in common: what they are checked against."""
+def plan_signature(plan: Plan) -> State:
+    """The entries that all states of a plan have in common. A loaded state is compared with them."""
     return {
         "feedpipe": VERSION,
         "fingerprint": fingerprint(plan.root),
@@ -76,12 +80,12 @@ def marks(plan: Plan) -> State:
     }
 
 
-def save(progress: Progress, plan: Plan, common: State) -> State:
-    """The state that means `progress`. Called after every batch, so it only puts together what is there."""
-    state = common.copy()
+def save(progress: Progress, plan: Plan, signature: State) -> State:
+    """The state of `progress`. A loop may save after every batch, so this only copies what is there."""
+    state = signature.copy()
     state["epoch"] = progress.epoch
     state["step"] = progress.step
-    state["lap"] = progress.lap
+    state["lap"] = progress.data_epoch
     if not progress.begun:
         state["position"] = None
     elif plan.indexed:
@@ -96,10 +100,14 @@ def save(progress: Progress, plan: Plan, common: State) -> State:
     return state
 
 
-def checked(state: object) -> State:
-    """`state`, if it is a state at all, of this version and whole."""
+def validated(state: object) -> State:
+    """A copy of `state`.
+
+    Raises:
+        StateError: it is no state, of another version, or lacks an entry.
+    """
     if not isinstance(state, Mapping) or "feedpipe" not in state:
-        raise StateError(f"a state is the dict that `state_dict()` gave, and this is none: {str(state)[:80]}")
+        raise StateError(f"a state must be a dict that `state_dict()` returned but got: {str(state)[:80]}")
     if state["feedpipe"] != VERSION:
         raise StateError(f"this state is of version {state['feedpipe']!r}, and this feedpipe reads version {VERSION}")
     for name in ("seed", "rank", "world_size", "shards", "epoch", "step", "lap"):
@@ -111,30 +119,74 @@ def checked(state: object) -> State:
     return cast("State", dict(state))
 
 
+def compare(saved: State, signature: State, *, strict: bool) -> None:
+    """Compares the pipe and the seed of a state with those of a loader.
+
+    Raises:
+        StateError: they differ, and `strict` is True; else each difference is a `StateWarning`.
+    """
+    lines = differences(cast("list[Json]", saved["fingerprint"]), cast("list[Json]", signature["fingerprint"]))
+    if saved["seed"] != signature["seed"]:
+        lines.append(f"`seed` was {saved['seed']} and is now {signature['seed']}")
+    if lines and strict:
+        raise StateError(
+            "this state is of another loader: " + "; ".join(lines) + "; `strict=False` loads it in spite of that"
+        )
+    for line in lines:
+        warn(f"the state is loaded in spite of a difference: {line}", StateWarning)
+    if saved.get("code") != signature["code"] and not lines:
+        warn("the code of a function in the pipe has changed since the state was taken", StateWarning)
+
+
+def resumed_shards(saved: State, plan: Plan) -> int:
+    """How many virtual shards the loader of `plan` must have to go on from the position in a state.
+
+    Raises:
+        StateError: the position means nothing for this plan: only one of both is indexed, or it is of another rank.
+    """
+    if saved["position"] is None:
+        return plan.shards
+    if plan.indexed != (saved["shards"] == 0):
+        raise StateError("only one of the state's pipe and this one is indexed, so no position means the same in both")
+    if plan.indexed:
+        return plan.shards
+    if (saved["world_size"], saved["rank"]) != (plan.world_size, plan.rank):
+        raise StateError(
+            f"this state is of rank {saved['rank']} of {saved['world_size']} in the middle of an epoch, and this "
+            f"is rank {plan.rank} of {plan.world_size}; a streamed pipe must go on with the same number of ranks, each "
+            "from its own state; at the end of an epoch any number will do"
+        )
+    return cast("int", saved["shards"])  # the order of elements depends on it
+
+
 def restore(state: State, plan: Plan) -> Progress:
-    """The progress that `state` means for `plan`; a state of other ranks or shards only where it can be dealt anew."""
-    epoch, step, lap = (cast("int", state[name]) for name in ("epoch", "step", "lap"))
-    where = cast("State | None", state["position"])
-    if where is None:
-        return Progress(epoch, step, lap)
+    """The progress that a state means for `plan`; of an indexed pipe, also for another number of ranks.
+
+    Raises:
+        StateError: the position is damaged, or lies outside the pipe.
+    """
+    epoch, step, data_epoch = (cast("int", state[name]) for name in ("epoch", "step", "lap"))
+    position = cast("State | None", state["position"])
+    if position is None:
+        return Progress(epoch, step, data_epoch)
     try:
         if plan.indexed:
-            consumed = where["consumed"]
-            if type(consumed) is not int or not 0 <= consumed <= length_of(plan.undealt) + plan.world_size:
+            consumed = position["consumed"]
+            if type(consumed) is not int or not 0 <= consumed <= length_of(plan.unsharded) + plan.world_size:
                 raise ValueError(f"`consumed` is no number of elements of this pipe: {consumed!r}")
             if state["world_size"] != plan.world_size:
                 step = step * cast("int", state["world_size"]) // plan.world_size
-            return Progress(epoch, step, lap, start=consumed)
-        cursors = dict(zip(_numbers(where["shards"]), cast("list[Json]", where["cursors"]), strict=True))
-        ended = dict(zip(_numbers(where["ended"]), cast("list[Json]", where["leftovers"]), strict=True))
-        for cursor in (*cursors.values(), *(left for left in ended.values() if left is not None)):
+            return Progress(epoch, step, data_epoch, start=consumed)
+        cursors = dict(zip(_numbers(position["shards"]), cast("list[Json]", position["cursors"]), strict=True))
+        ended = dict(zip(_numbers(position["ended"]), cast("list[Json]", position["leftovers"]), strict=True))
+        for cursor in (*cursors.values(), *(leftover for leftover in ended.values() if leftover is not None)):
             _check_cursor(cursor)
-        allowed = {*plan.mine, plan.tail_shard}
+        allowed = {*plan.rank_shards, plan.tail_shard}
         if not allowed.issuperset([*cursors, *ended]):
             raise ValueError(f"shards {sorted({*cursors, *ended} - allowed)} are not of this rank")
     except (KeyError, TypeError, ValueError) as error:
         raise StateError(f"`position` of the state is damaged: {error}") from error
-    return Progress(epoch, step, lap, cursors=cursors, ended=ended)
+    return Progress(epoch, step, data_epoch, cursors=cursors, ended=ended)
 
 
 def _numbers(values: Json) -> list[int]:

@@ -53,9 +53,9 @@ class Map(Operator):
         return stage.input.length
 
     def remark(self) -> str | None:
-        if self.rng is False:
-            return "not keyed: random draws of its own would differ after a resume; see `rng=`"
-        return None
+        if self.rng is not False or getattr(self.function, "__module__", None) in ("builtins", "math", "operator"):
+            return None  # functions of these modules do not draw at random
+        return "random draws of its own are not keyed, so they would differ after a resume; see `rng=`"
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         rows, error = self._apply(stage, stage.input.rows(indices, context), indices, context)

@@ -1,34 +1,34 @@
-"""The plan in words."""
+"""`explained`: the text that `Pipe.explain()` prints."""
 
 from __future__ import annotations
 
 from ..core.graph import Node, node_code, walk
-from ..core.operator import Columns, Order
+from ..core.operator import Columns
 from ..engine.stage import Stage
 from .plan import Plan
-from .sharding import Common
+from .sharding import SharedRead
 
 
 def explained(root: Node, *, world_size: int, workers: int, shards: int | None) -> str:
-    """What a loader would run for `root`, a line for each operator."""
+    """The plan of a loader for `root`: a line for each operator, then remarks."""
     plan = Plan(root, seed=0, rank=0, world_size=world_size, workers=workers, shards=shards)
-    lines = [_head(plan), *_operators(plan), _resume(plan)]
-    for one in plan.common():
-        lines.append(f"several shards read: {one.reason}; it is read {_times(one, world_size, workers)}")
+    lines = [_head(plan), *_operators(plan), _resume(plan), *_remarks(plan)]
+    for read in plan.shared_reads():
+        lines.append(f"several shards read: {read.reason}; it is read {_times(read, world_size, workers)}")
     return "\n".join(lines)
 
 
-def _times(common: Common, world_size: int, workers: int) -> str:
-    times = common.readers(world_size, workers)
-    who = "for all workers, by one process" if common.by_rank and workers else "by this process"
-    return f"{times} times" if times > 1 else f"once, {who}"
+def _times(read: SharedRead, world_size: int, workers: int) -> str:
+    times = read.readers(world_size, workers)
+    process = "for all workers, by one process" if read.by_rank and workers else "by this process"
+    return f"{times} times" if times > 1 else f"once, {process}"
 
 
 def _head(plan: Plan) -> str:
-    length = plan.undealt.length
+    length = plan.unsharded.length
     size = "length unknown" if length is None else f"{length} elements"
     if plan.indexed:
-        return f"indexed, {size}; dealt at the end, element by element"
+        return f"indexed, {size}; divided at the end, element by element"
     return f"streamed, {size}; {plan.shards} virtual shard{'s' * (plan.shards > 1)}"
 
 
@@ -38,24 +38,21 @@ def _operators(plan: Plan) -> list[str]:
     calls = {node: node_code(node) for node in nodes}
     width = min(60, max(map(len, calls.values())))
     columnar: dict[Node, bool] = {}
-    edges = plan.edges()
+    points = plan.shard_points()
     lines: list[str] = []
     for node in nodes:
-        stage = plan.stage_of(node)
         columnar[node] = _columnar(node, columnar)
-        facts = [_size(stage)]
+        facts = [_size(plan.stage_of(node))]
         if len(node.inputs) > 1:
             facts.append("joins " + ", ".join(calls[child] for child in node.inputs))
         elif node.inputs and number[node.inputs[0]] != number[node] - 1:
             facts.append(f"reads {calls[node.inputs[0]]}")
         if node.inputs and not columnar[node] and any(columnar[child] for child in node.inputs):
             facts.append("columns become Python rows here")
-        if (remark := node.op.remark()) is not None:
-            facts.append(remark)
         lines.append(f"  {calls[node]:<{width}}  {'; '.join(facts)}")
-        if node in edges and not plan.indexed:
+        if node in points and not plan.indexed:
             how = "by index" if node.indexed else "row by row"
-            lines.append(f"  -- dealt here to {plan.shards} shard{'s' * (plan.shards > 1)}, {how} --")
+            lines.append(f"  -- divided here among {plan.shards} shard{'s' * (plan.shards > 1)}, {how} --")
     return lines
 
 
@@ -74,8 +71,17 @@ def _resume(plan: Plan) -> str:
     if plan.indexed:
         return "resume: by index, runs nothing again"
     costs = [
-        f"{node.op.lookback()} rows of `{node.op.kind}`"
+        f"{rows} rows of `{node.op.kind}`"
         for node in walk(plan.root)
-        if node.op.lookback() and node.inputs and not node.indexed and node.op.order is not Order.GLOBAL
+        if node.inputs and not node.indexed and (rows := node.op.lookback())
     ]
     return "resume: runs again at most " + ", ".join([*costs, "one block"]) + ", in each shard"
+
+
+def _remarks(plan: Plan) -> list[str]:
+    """The remarks of operators, each once, with the calls that it is about."""
+    calls: dict[str, list[str]] = {}
+    for node in walk(plan.root):
+        if (remark := node.op.remark()) is not None:
+            calls.setdefault(remark, []).append(f"`{node_code(node).lstrip('.')}`")
+    return [f"{', '.join(dict.fromkeys(names))}: {remark}" for remark, names in calls.items()]

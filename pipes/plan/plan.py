@@ -1,4 +1,4 @@
-"""`Plan`: what one rank runs of a pipe, for a seed, a world size and a number of shards."""
+"""`Plan`: the shards of a pipe that one rank runs, and their lengths."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ..engine.run import length_of
 from ..engine.stage import Stage, bind
 from ..errors import PlanError
 from ..ops.concat import Concat
-from .shard_operators import Deal, Leftover
-from .sharding import Common, Dealing, reorders, user_deals
+from .shard_operators import IndexedShard, Leftover
+from .sharding import Sharding, SharedRead, has_user_boundary, reorders
 
 
 class ShardState(NamedTuple):
-    """Where one shard stands: its cursor, or where its leftover begins once it has ended; plain values."""
+    """Where one shard stands, in plain values: its cursor; once it has ended, the cursor of its leftover rows."""
 
     cursor: Json = None
     ended: bool = False
@@ -32,9 +32,9 @@ class Position(NamedTuple):
     """Where a rank stands in a pass over the data.
 
     Attributes:
-        start: of an indexed pipe: elements that all ranks together have taken.
-        shards: of a streamed pipe, by shard; a shard that is missing has not begun. What is made of the
-            leftovers is one more shard, `Plan.tail_shard`.
+        start: of an indexed pipe, how many elements all ranks together have taken.
+        shards: of a streamed pipe, the states of its shards; a shard without one has not begun. The groups that are
+            made of leftover rows count as one more shard, `Plan.tail_shard`.
     """
 
     start: int = 0
@@ -44,13 +44,14 @@ class Position(NamedTuple):
         return self.shards.get(shard, ShardState())
 
     def after(self, ended: Mapping[int, Json]) -> Position:
-        """The position once these shards have ended, each with the cursor of its leftover."""
-        return self._replace(shards={**self.shards, **{n: ShardState(None, True, left) for n, left in ended.items()}})
+        """The position after these shards have ended, each with the cursor of its leftover rows."""
+        states = {shard: ShardState(None, True, leftover) for shard, leftover in ended.items()}
+        return self._replace(shards={**self.shards, **states})
 
 
 @dataclass(frozen=True)
-class Part:
-    """What a reading service runs: one shard's graph, from a cursor on."""
+class ShardRun:
+    """A run of one shard: its graph, from a cursor on. A reading service runs several of these."""
 
     shard: int
     stage: Stage
@@ -60,12 +61,13 @@ class Part:
 class Plan:
     """What rank `rank` of `world_size` runs.
 
-    An indexed pipe is dealt at its output, element by element, to ranks and then to workers. A streamed pipe runs as
-    `shards` virtual shards, of which the rank has each `world_size`-th and a worker each `workers`-th of these.
+    The elements of an indexed pipe are divided one by one among ranks and then among workers. A streamed pipe runs as
+    `shards` virtual shards: a rank has each `world_size`-th of them, and a worker each `workers`-th of its rank's.
 
     Attributes:
-        root: the graph, listings and types fixed.
-        shards: virtual shards of all ranks; 0 where the pipe is indexed.
+        root: the graph; its listings and types are fixed.
+        shards: the number of virtual shards of all ranks; 0 if the pipe is indexed.
+        unsharded: the graph as one run, which knows lengths.
     """
 
     def __init__(self, root: Node, *, seed: int, rank: int, world_size: int, workers: int, shards: int | None) -> None:
@@ -75,11 +77,11 @@ class Plan:
         self.world_size = world_size
         self.names = names(root)
         self._stages: dict[Node, Stage] = {}
-        self.undealt = bind(root, self.names, self._stages)
-        self.indexed = root.indexed and not user_deals(root)
+        self.unsharded = bind(root, self.names, self._stages)
+        self.indexed = root.indexed and not has_user_boundary(root)
         self.shards = 0 if self.indexed else _count(root, world_size, workers, shards)
-        self._counted: tuple[int, dict[Node, Stage]] = (-1, {})
-        self._dealing = Dealing(self.shards, self._stages, self.names)
+        self._epoch_stages: tuple[int, dict[Node, Stage]] = (-1, {})
+        self._sharding = Sharding(self.shards, self._stages, self.names)
         self._tail = None if self.indexed else self._find_tail()
         self._main = (
             root if self._tail is None else self._with_tail(self._tail.op.dropping(), self._tail.inputs, self.names)
@@ -87,125 +89,129 @@ class Plan:
 
     @property
     def varies(self) -> bool:
-        """Whether a rank's length may differ between epochs: units of unlike length go to other shards in each."""
+        """Whether a rank's length may differ between epochs: a shard reads other units in each, of other lengths."""
         return not self.indexed and any(
             node.op.expands and not node.indexed and self._stages[node].length is not None for node in walk(self.root)
         )
 
     @property
-    def mine(self) -> range:
+    def rank_shards(self) -> range:
         """The shards of this rank."""
         return range(self.rank, self.shards, self.world_size)
 
     @property
     def tail_shard(self) -> int:
-        """The number under which this rank's leftovers run."""
+        """The number of the shard that makes groups of this rank's leftover rows."""
         return self.shards + self.rank
 
     @property
     def tail_name(self) -> str | None:
-        """The name of the operator whose leftovers are put together."""
+        """The name of the operator that leaves rows over."""
         return None if self._tail is None else self.names[self._tail]
 
-    def parts(self, position: Position, worker: int = 0, workers: int = 1) -> list[Part]:
-        """What worker `worker` of `workers` of this rank has still to run, the tail left out."""
+    def parts(self, position: Position, worker: int = 0, workers: int = 1) -> list[ShardRun]:
+        """The runs that worker `worker` of `workers` of this rank has still to do, without the tail."""
         if self.indexed:
-            share, shares = self.rank + self.world_size * worker, self.world_size * workers
-            return [Part(worker, self.indexed_stage(share, shares, position.start), START)]
+            part, parts = self.rank + self.world_size * worker, self.world_size * workers
+            return [ShardRun(worker, self.indexed_stage(part, parts, position.start), START)]
         running = self.running(position, worker, workers)
-        return [Part(shard, self.shard_stage(shard), at) for shard, at in running.items()]
+        return [ShardRun(shard, self.shard_stage(shard), at) for shard, at in running.items()]
 
     def running(self, position: Position, worker: int = 0, workers: int = 1) -> dict[int, Cursor]:
-        """The shards of `parts`, and where they stand."""
+        """The shards of `parts`, each with the cursor where it stands."""
         if self.indexed:
             return {worker: START}
-        states = {shard: position.of(shard) for shard in self.mine[worker::workers]}
+        states = {shard: position.of(shard) for shard in self.rank_shards[worker::workers]}
         return {shard: Cursor.of(state.cursor) for shard, state in states.items() if not state.ended}
 
-    def tail(self, position: Position, held: Mapping[int, BlockRows] = MappingProxyType({})) -> Part | None:
-        """What is made of this rank's leftovers, once its shards have ended; `held` are rows of those at hand."""
+    def tail(self, position: Position, rows: Mapping[int, BlockRows] = MappingProxyType({})) -> ShardRun | None:
+        """The run that makes groups of the leftover rows, after all shards of this rank have ended.
+
+        `rows` are the leftover rows of the shards that ran in this process.
+        """
         at, ended, _ = position.of(self.tail_shard)
         if self._tail is None or ended:
             return None
-        left = {s: state.leftover for s, state in position.shards.items() if state.leftover is not None}
-        if not left:
+        cursors = {s: state.leftover for s, state in position.shards.items() if state.leftover is not None}
+        if not cursors:
             return None
-        stage = self._tail_stage([Leftover(shard, left[shard], None, held.get(shard)) for shard in sorted(left)])
-        return Part(self.tail_shard, stage, Cursor.of(at))
+        stage = self._tail_stage([Leftover(s, cursor, None, rows.get(s)) for s, cursor in sorted(cursors.items())])
+        return ShardRun(self.tail_shard, stage, Cursor.of(at))
 
-    def indexed_stage(self, share: int, shares: int, start: int = 0) -> Stage:
-        """One share of an indexed pipe: its elements from `start` on, dealt one by one."""
-        if shares == 1 and start == 0:
-            return self.undealt
-        node = Node(Deal(shares, share, start=start), (self.root,))
+    def indexed_stage(self, part: int, parts: int, start: int = 0) -> Stage:
+        """Part `part` of `parts` of an indexed pipe: each `parts`-th element from `start + part` on."""
+        if parts == 1 and start == 0:
+            return self.unsharded
+        node = Node(IndexedShard(parts, part, start=start), (self.root,))
         return bind(node, self.names, dict(self._stages))
 
     def shard_stage(self, shard: int) -> Stage:
-        return self._bound(self._dealing.deal(self._main, shard))
+        """The graph of one shard, bound."""
+        return self._bound(self._sharding.subgraph(self._main, shard))
 
-    def length(self, rank: int, start: int = 0, lap: int = 0) -> int | None:
-        """How many elements `rank` gives in pass `lap` over the data, if known."""
+    def length(self, rank: int, start: int = 0, data_epoch: int = 0) -> int | None:
+        """How many elements `rank` has in a pass over the data, from `start` on; None if that is not known."""
         if self.indexed:
-            return len(range(start + rank, length_of(self.undealt), self.world_size))
+            return len(range(start + rank, length_of(self.unsharded), self.world_size))
         total = 0
-        left: list[Leftover] = []
+        leftovers: list[Leftover] = []
         for shard in range(rank, self.shards, self.world_size):
-            length = self._counting(self._main, shard, lap).length
+            length = self._stage_in(self._main, shard, data_epoch).length
             if length is None:
                 return None
             total += length
             if self._tail is not None:
-                rows = self._counting(self._tail.inputs[0], shard, lap).length
+                rows = self._stage_in(self._tail.inputs[0], shard, data_epoch).length
                 if rows is None:
                     return None
                 count = self._tail.op.left_over(rows)
                 if count:
-                    left.append(Leftover(shard, None, count))
-        if not left:
+                    leftovers.append(Leftover(shard, None, count))
+        if not leftovers:
             return total
-        tail = self._tail_stage(left).length
+        tail = self._tail_stage(leftovers).length
         return None if tail is None else total + tail
 
-    def common(self) -> list[Common]:
-        """What all shards or processes read."""
+    def shared_reads(self) -> list[SharedRead]:
+        """The inputs that several shards or processes read."""
         if self.shards > 1:
             self.shard_stage(self.rank)
-        held = [node.op.kind for node in walk(self.root) if node.op.boundary is Boundary.EACH_PROCESS]
-        whole = [Common(f"`{kind}` holds all of its rows in the memory of each process") for kind in held]
-        return whole + list(self._dealing.common.values())
+        kinds = [node.op.kind for node in walk(self.root) if node.op.boundary is Boundary.EACH_PROCESS]
+        whole = [SharedRead(f"`{kind}` holds all of its rows in the memory of each process") for kind in kinds]
+        return whole + list(self._sharding.shared_reads.values())
 
     def stage_named(self, name: str) -> Stage:
-        """The undealt operator of that name."""
+        """The stage of that name in the graph without shards."""
         return next(self._stages[node] for node in walk(self.root) if self.names[node] == name)
 
     def stage_of(self, node: Node) -> Stage:
-        """An undealt operator, bound."""
+        """The stage of `node` in the graph without shards."""
         return self._stages[node]
 
-    def edges(self) -> set[Node]:
-        """The nodes right behind which the work is dealt."""
-        return {self.root} if self.indexed else self._dealing.edges(self.root)
+    def shard_points(self) -> set[Node]:
+        """The nodes whose output is divided among the shards."""
+        return {self.root} if self.indexed else self._sharding.shard_points(self.root)
 
-    def _counting(self, node: Node, shard: int, lap: int) -> Stage:
-        """What `shard` runs of the graph below `node`, to ask for its length in that pass."""
-        dealt = self._dealing.deal(node, shard)
+    def _stage_in(self, node: Node, shard: int, data_epoch: int) -> Stage:
+        """The graph below `node` that `shard` runs, bound for its length in one pass over the data."""
+        subgraph = self._sharding.subgraph(node, shard)
         if not self.varies:
-            return self._bound(dealt)
-        if self._counted[0] != lap:
-            self._counted = lap, {node: self._stages[node] for node in walk(self.root)}
-        return bind(dealt, self.names, self._counted[1], Context(seed=self.seed, epoch=lap))
+            return self._bound(subgraph)
+        if self._epoch_stages[0] != data_epoch:
+            self._epoch_stages = data_epoch, {node: self._stages[node] for node in walk(self.root)}
+        return bind(subgraph, self.names, self._epoch_stages[1], Context(seed=self.seed, epoch=data_epoch))
 
     def _bound(self, node: Node) -> Stage:
         return bind(node, self.names, self._stages)
 
     def _find_tail(self) -> Node | None:
-        """The operator whose incomplete last groups are put together.
+        """The last operator that regroups, if a rank can make groups of the rows that its shards leave over.
 
-        It is the last that regroups, where nothing after it counts rows or runs it again, and where it does not know
-        the length of its shard: an indexed shard is a whole of its own.
+        It cannot if an operator after it looks at positions or runs it several times, or if the shard is indexed: its
+        length already counts an incomplete last group.
         """
         node = self.root
-        while self._dealing.passes(node) and not node.indexed:
+        while self._sharding.runs_per_shard(node) and not node.indexed:
             if node.op.order is Order.REGROUPS:
                 return node
             if len(node.inputs) != 1 or node.op.order is Order.GLOBAL or node.op.repeats:
@@ -213,40 +219,40 @@ class Plan:
             node = node.inputs[0]
         return None
 
-    def _tail_stage(self, left: list[Leftover]) -> Stage:
+    def _tail_stage(self, leftovers: list[Leftover]) -> Stage:
         assert self._tail is not None
-        parts = tuple(Node(leftover, (self._dealing.deal(self._tail.inputs[0], leftover.shard),)) for leftover in left)
-        source = parts[0] if len(parts) == 1 else Node(Concat(), parts)
-        # Names and stages of their own: a tail holds rows, and goes with its epoch.
-        own = dict(self.names)
-        root = self._with_tail(self._tail.op, (source,), own)
-        return bind(root, own, dict(self._stages))
+        source = self._tail.inputs[0]
+        parts = tuple(Node(left, (self._sharding.subgraph(source, left.shard),)) for left in leftovers)
+        # A tail holds rows, so its stages are not kept with those of the plan: they are freed after the epoch.
+        names = dict(self.names)
+        root = self._with_tail(self._tail.op, (parts[0] if len(parts) == 1 else Node(Concat(), parts),), names)
+        return bind(root, names, dict(self._stages))
 
     def _with_tail(self, op: Operator, inputs: tuple[Node, ...], names: dict[Node, str]) -> Node:
-        """The graph with another operator and other inputs in the place where leftovers arise."""
-        assert self._tail is not None
+        """The graph with another operator and other inputs in place of the one that leaves rows over."""
 
-        def above(node: Node) -> Node:
+        def rebuild(node: Node) -> Node:
             if node is self._tail:
-                made = Node(op, inputs, node.call_site)
+                rebuilt = Node(op, inputs, node.call_site)
             else:
-                made = with_inputs(node, (above(node.inputs[0]),))
-            names[made] = self.names[node]
-            return made
+                rebuilt = with_inputs(node, (rebuild(node.inputs[0]),))
+            names[rebuilt] = self.names[node]
+            return rebuilt
 
-        return above(self.root)
+        return rebuild(self.root)
 
 
 def _count(root: Node, world_size: int, workers: int, shards: int | None) -> int:
-    """How many virtual shards.
+    """How many virtual shards there are.
 
-    With a shuffle so many that 0 to 8 workers see one order; else as few as there are workers, so that one process
-    keeps the source's order.
+    With a shuffle there are so many that 0 to 8 workers give one order. Without one there are as many as workers, so
+    that a single process keeps the order of the source.
     """
-    if shards is not None:
-        if shards % world_size:
-            raise PlanError(
-                f"`shards` must be a multiple of the {world_size} ranks, for each to have as many, but got: {shards}"
-            )
-        return shards
-    return world_size * max(8 if reorders(root) else 1, workers)
+    if shards is None:
+        return world_size * max(8 if reorders(root) else 1, workers)
+    if shards % world_size:
+        raise PlanError(
+            f"`shards` must be a multiple of the {world_size} ranks, because all ranks have the same number of shards, "
+            f"but got: {shards}"
+        )
+    return shards

@@ -20,7 +20,7 @@ from .shared_reading import shared_rows
 
 
 @dataclass(frozen=True)
-class Deal(Operator):
+class IndexedShard(Operator):
     """The part of shard `shard` of `shards` of an indexed input, from row `start` on.
 
     The input is cut into units of `unit` rows; the shards take the units in turn, in a random order where `permuted`, a
@@ -91,7 +91,7 @@ class Deal(Operator):
 
 
 @dataclass(frozen=True)
-class DealRows(Operator):
+class StreamedShard(Operator):
     """The rows of a streamed input that belong to shard `shard` of `shards`.
 
     These are dealt in turn to the shards of a group, which are those with the same number modulo `groups`; other groups

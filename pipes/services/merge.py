@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 from ..core.cursor import START, Cursor
 from ..core.rows import BlockRows
-from ..plan.plan import Part, Plan, Position, ShardState
+from ..plan.plan import Plan, Position, ShardRun, ShardState
 from .base import ShardEnd, Step
 from .round_robin import turn_order
 
@@ -35,7 +35,7 @@ class Assignment(NamedTuple):
     delivered: int = 0
     in_tail: bool = False
 
-    def parts(self, plan: Plan, leftovers: Mapping[int, BlockRows] = MappingProxyType({})) -> list[Part]:
+    def parts(self, plan: Plan, leftovers: Mapping[int, BlockRows] = MappingProxyType({})) -> list[ShardRun]:
         """The parts to run, for `run_shards`; `leftovers` saves the tail from reading these rows again."""
         if self.in_tail:
             tail = plan.tail(self.position, leftovers)

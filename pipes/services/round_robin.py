@@ -10,7 +10,7 @@ from ..core.block import Block, close
 from ..core.block_size import AdaptiveBlockSize, BlockSize, Clock, OneRow
 from ..core.context import Context, Pacing, ProcessContext, ProcessResources, RowsRequest, Tracer, Tracing
 from ..core.cursor import Cursor
-from ..plan.plan import Part, Plan
+from ..plan.plan import Plan, ShardRun
 from .base import ShardEnd, Step
 
 
@@ -33,7 +33,7 @@ def turn_order(cursors: Mapping[int, Cursor]) -> list[int]:
 
 
 def run_shards(
-    plan: Plan, parts: Sequence[Part], epoch: int, mode: Mode, resources: ProcessResources
+    plan: Plan, parts: Sequence[ShardRun], epoch: int, mode: Mode, resources: ProcessResources
 ) -> Generator[Step | ShardEnd, None, list[ShardEnd]]:
     """The elements of all parts, one of each in turn, and the end of each shard.
 
@@ -67,7 +67,7 @@ def run_shards(
 
 
 def _context(
-    plan: Plan, part: Part, shards: tuple[int, ...], epoch: int, mode: Mode, resources: ProcessResources
+    plan: Plan, part: ShardRun, shards: tuple[int, ...], epoch: int, mode: Mode, resources: ProcessResources
 ) -> Context:
     return Context(
         seed=plan.seed,
@@ -85,7 +85,7 @@ _NO_ROW = object()
 class _Shard:
     """The elements of one shard, each with the cursor after it."""
 
-    def __init__(self, part: Part, context: Context) -> None:
+    def __init__(self, part: ShardRun, context: Context) -> None:
         self._number = part.shard
         self._context = context
         self._blocks = part.stage.blocks(part.at, context)

@@ -13,7 +13,7 @@ from ..core.randomness import Key
 from ..engine.stage import Stage, bind
 from ..ops.shard_by_rank import ShardByRank
 from ..plan.plan import Plan, Position
-from ..plan.sharding import user_deals
+from ..plan.sharding import has_user_boundary
 from ..sources.from_iterable import from_iterable
 from .elements import same
 
@@ -40,7 +40,7 @@ def check_shards(root: Node, rows: Sequence[object], *, seed: int, epoch: int, r
     """
     if not root.inputs or root.op.order is Order.GLOBAL:
         return
-    if any(node.inputs and node.op.order is Order.GLOBAL and user_deals(node) for node in walk(root)):
+    if any(node.inputs and node.op.order is Order.GLOBAL and has_user_boundary(node) for node in walk(root)):
         return  # behind `shard_by_rank`, such an operator looks at the rows of one shard
     if root.indexed and type(root.op).resolve is not Operator.resolve:
         return  # it knows its input rows by number, so it takes no others
@@ -62,7 +62,7 @@ def check_shards(root: Node, rows: Sequence[object], *, seed: int, epoch: int, r
 
 def _sharded_before_last(root: Node, seed: int, epoch: int) -> Node:
     """The graph with its last operator behind the place where the work is sharded."""
-    if not root.indexed or user_deals(root):
+    if not root.indexed or has_user_boundary(root):
         return root
     if root.op.order is Order.REGROUPS and type(root.op).blocks is not Operator.blocks:
         return _with_rows(root, set(root.inputs), seed, epoch)  # incomplete last groups of its shards are put together
@@ -85,7 +85,7 @@ def _with_rows(root: Node, replaced: set[Node], seed: int, epoch: int) -> Node:
 
 def _differing(plan: Plan, drawing: set[str]) -> set[Node]:
     """The last operators before the root whose rows may differ between shards."""
-    boundaries = plan.edges()
+    boundaries = plan.shard_points()
     differing: set[Node] = set()
     nodes = [plan.root] if plan.root not in boundaries else []
     while nodes:
@@ -113,7 +113,7 @@ def _run(plan: Plan, seed: int, epoch: int, drawing: set[str]) -> list[object]:
             seed=seed,
             epoch=epoch,
             shard=shard,
-            process=ProcessContext(tuple(plan.mine), resources),
+            process=ProcessContext(tuple(plan.rank_shards), resources),
             drawing=drawing,
         )
         rows = _rows(stage, context)
@@ -123,7 +123,7 @@ def _run(plan: Plan, seed: int, epoch: int, drawing: set[str]) -> list[object]:
     try:
         rows: list[object] = []
         leftovers: dict[int, Json] = {}
-        for shard in plan.mine:
+        for shard in plan.rank_shards:
             shard_rows, leftovers[shard] = run(plan.shard_stage(shard), shard)
             rows += shard_rows
         tail = plan.tail(Position().after(leftovers))

@@ -16,7 +16,7 @@ from feedpipe.core.context import Context, ProcessContext
 from feedpipe.core.cursor import START
 from feedpipe.engine.stage import resolve
 from feedpipe.plan.plan import Plan
-from feedpipe.plan.shard_operators import Deal, DealRows
+from feedpipe.plan.shard_operators import IndexedShard, StreamedShard
 from feedpipe.testing import check_operator
 
 
@@ -36,7 +36,9 @@ def calls(pipe: fp.Pipe[object], shards: int = 4) -> list[str]:
 @given(st.integers(0, 200), st.integers(1, 6), st.integers(1, 20), st.booleans())
 def test_dealt_units_are_all_rows_once(count, shards, unit, permuted):
     source = fp.from_sequence(range(count))
-    parts = [check_operator(source.then(Deal(shards, shard, unit, permuted)), samples=1) for shard in range(shards)]
+    parts = [
+        check_operator(source.then(IndexedShard(shards, shard, unit, permuted)), samples=1) for shard in range(shards)
+    ]
     assert Counter(sum(parts, [])) == Counter(range(count))
     assert max(map(len, parts)) - min(map(len, parts)) <= unit
     if not permuted and unit == 1:
@@ -47,7 +49,7 @@ def test_dealt_units_are_all_rows_once(count, shards, unit, permuted):
 def test_dealt_rows_are_all_rows_once(count, shards):
     source = fp.from_sequence(range(count)).filter(lambda x: True)
     for shard in range(shards):
-        rows = check_operator(source.then(DealRows(shards, shard)), samples=2)
+        rows = check_operator(source.then(StreamedShard(shards, shard)), samples=2)
         assert rows == list(range(shard, count, shards))
 
 
@@ -136,7 +138,7 @@ def test_units_are_dealt_evenly_and_few_shards_read_the_same(units, shards):
 
 def test_processes_that_run_groups_share_nothing():
     pipe = fp.from_sequence(range(4)).flat_map(range).shuffle(window=4)
-    (common,) = plan(pipe, workers=2).common()
+    (common,) = plan(pipe, workers=2).shared_reads()
     assert (common.groups, common.readers(1, 2), common.readers(1, 8), common.readers(2, 4)) == (4, 1, 2, 2)
 
 

@@ -142,4 +142,4 @@ class Dispatcher:
     def _open(self, request: RowsRequest) -> Iterator[Block]:
         assert self._plan is not None, "the owner announces a run before any worker asks for its rows"
         context = self._context.for_request(request)
-        return shared_rows(self._plan.stage_named(request.source), request, self._plan.mine, context)
+        return shared_rows(self._plan.stage_named(request.source), request, self._plan.rank_shards, context)

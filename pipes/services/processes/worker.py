@@ -19,7 +19,7 @@ from ...core.graph import Node, sent
 from ...core.rows import BlockRows
 from ...engine.global_seeds import seed_process
 from ...errors import LimitError
-from ...plan.plan import Part, Plan
+from ...plan.plan import Plan, ShardRun
 from ..base import ShardEnd, Step
 from ..round_robin import DEFAULT, run_shards
 from ..transport.arena import Arena
@@ -200,7 +200,7 @@ class Worker:
         self._send_packed((*head, packed.sizes), packed)
 
 
-def _parts(plan: Plan, request: RunRequest) -> list[Part]:
+def _parts(plan: Plan, request: RunRequest) -> list[ShardRun]:
     leftovers = {shard: cast("BlockRows", unpack_body(*packed)) for shard, packed in request.leftovers.items()}
     return request.assignment.parts(plan, leftovers)
 

@@ -1,0 +1,102 @@
+"""The text of `explain()`: look-back, remarks, and inputs that several shards read."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+import feedpipe as fp
+from feedpipe.core.operator import Operator, Order
+from feedpipe.engine.stage import resolve
+from feedpipe.ops._pass_through import PassThrough
+from feedpipe.plan.explain import explained
+
+
+def lines(pipe: fp.Pipe[object], *, world_size: int = 1, workers: int = 0, shards: int | None = None) -> list[str]:
+    return explained(resolve(pipe), world_size=world_size, workers=workers, shards=shards).splitlines()
+
+
+def double(x: int) -> int:
+    return 2 * x
+
+
+def add(x: int) -> int:
+    return x + 1
+
+
+def streamed() -> fp.Pipe[int]:
+    return fp.from_sequence(range(20)).filter(lambda x: True)
+
+
+@dataclasses.dataclass(frozen=True)
+class Window(PassThrough):
+    """Looks back at 1,000 rows."""
+
+    kind: ClassVar[str] = "window"
+    order: ClassVar[Order] = Order.ROW_LOCAL
+
+    def lookback(self) -> int:
+        return 1000
+
+
+@dataclasses.dataclass(frozen=True)
+class GlobalWindow(Window):
+    order: ClassVar[Order] = Order.GLOBAL
+
+
+@pytest.mark.parametrize("op", [Window(), GlobalWindow()])
+def test_look_back_is_shown_whatever_the_order(op: Operator) -> None:
+    resume = next(line for line in lines(streamed().then(op).batch(4)) if line.startswith("resume"))
+    assert resume == "resume: runs again at most 1000 rows of `window`, 4 rows of `batch`, one block, in each shard"
+
+
+def test_an_indexed_pipe_runs_nothing_again() -> None:
+    text = lines(fp.from_sequence(range(20)).shuffle().batch(8))
+    assert text[0] == "indexed, 3 elements; divided at the end, element by element"
+    assert text[-1] == "resume: by index, runs nothing again"
+
+
+def test_a_remark_stands_once_for_all_calls_that_it_is_about() -> None:
+    pipe = streamed().map(add).map(str).map(lambda x, rng: x, rng=True).map(double).map(double)
+    remarks = [line for line in lines(pipe) if "keyed" in line]
+    assert remarks == [
+        "`map(add)`, `map(double)`: random draws of its own are not keyed, so they would differ after a resume; "
+        "see `rng=`"
+    ]
+
+
+def test_the_place_where_rows_are_divided() -> None:
+    assert "  -- divided here among 4 shards, by index --" in lines(streamed(), shards=4)
+    assert "  -- divided here among 1 shard, row by row --" in lines(streamed().take(3))
+
+
+@pytest.mark.parametrize(
+    ("options", "times"),
+    [({"world_size": 2}, "2 times"), ({"workers": 3}, "3 times"), ({"shards": 3}, "once, by this process")],
+)
+def test_how_often_a_shared_input_is_read(options: dict[str, int], times: str) -> None:
+    assert lines(streamed().take(3), **options)[-1] == (
+        f"several shards read: the rows of `take` cannot be divided without reading all of them; it is read {times}"
+    )
+
+
+def test_a_dispatched_input_is_read_by_one_process() -> None:
+    pipe = fp.from_iterable(range(9)).dispatch()
+    assert lines(pipe, workers=3)[-1].endswith("it is read once, for all workers, by one process")
+
+
+def test_columns_that_become_rows_are_named() -> None:
+    pipe = fp.from_arrays({"x": np.arange(4)}).batch(2).map(str)
+    assert [line.strip().split()[0] for line in lines(pipe) if "columns become Python rows here" in line] == [
+        ".map(str)"
+    ]
+
+
+def test_inputs_of_a_graph_that_is_no_chain_are_named() -> None:
+    source = fp.from_sequence(range(3))
+    text = lines(source.filter(bool).concat(source.map(str)))
+    assert any("joins .filter(bool), .map(str)" in line for line in text)
+    assert any("reads from_sequence(range(0, 3))" in line for line in text)
