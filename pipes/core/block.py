@@ -1,4 +1,4 @@
-"""`Block`: what operators pass to each other, a run of rows with its cursors."""
+"""`Block`, a run of rows with its cursors: operators pass blocks to each other."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from .rows import BlockRows, Indices, concat, take
 
 @dataclass(slots=True)
 class Block:
-    """Rows in order, and where they are. Blocks are never empty; results never depend on where one ends.
+    """Rows in order, and their cursors. A block is never empty. Results never depend on where a block ends.
 
     Attributes:
         rows: a list of Python objects, or columns.
         at: the cursor of the first row.
         end: the cheapest cursor of the row after the last.
-        origins: the source of each row; carried only in a replay that looks for it.
+        origins: the origin of each row; only in a replay that looks for it.
     """
 
     rows: BlockRows
@@ -41,8 +41,8 @@ class Block:
             self.origins and self.origins[start:stop],
         )
 
-    def mapped(self, rows: BlockRows) -> Block:
-        """This block with `rows` in place of as many of its own; fewer stand for the first ones."""
+    def with_rows(self, rows: BlockRows) -> Block:
+        """This block with `rows` in place of its own; if there are fewer, only the first rows of the block remain."""
         if len(rows) == len(self.rows):
             return Block(rows, self.at, self.end, self.origins)
         count = len(rows)
@@ -53,18 +53,22 @@ class Block:
         at, end = Cursor([number, self.at.plain], 0, row), Cursor([number, self.end.plain], 0, row + len(self.rows))
         return Block(self.rows, at, end, self.origins)
 
-    def kept(self, indices: Indices) -> tuple[BlockRows, list[Origin | None] | None]:
-        """Rows and origins at `indices`."""
+    def select(self, indices: Indices) -> tuple[BlockRows, list[Origin | None] | None]:
+        """The rows at `indices`, and their origins."""
         return take(self.rows, indices), self.origins and [self.origins[i] for i in indices]
 
 
-def joined(blocks: list[Block]) -> tuple[BlockRows, list[Origin | None] | None]:
-    """The rows and the origins of all blocks."""
-    origins = [origin for block in blocks for origin in block.origins or ()]
-    return concat([block.rows for block in blocks]), origins or None
+def join_blocks(blocks: list[Block]) -> tuple[BlockRows, list[Origin | None] | None]:
+    """The rows of all blocks, and their origins."""
+    return concat([block.rows for block in blocks]), join_origins(blocks)
 
 
-def skipping(blocks: Iterable[Block], count: int) -> Iterator[Block]:
+def join_origins(blocks: list[Block]) -> list[Origin | None] | None:
+    """The origins of the rows of all blocks."""
+    return [origin for block in blocks for origin in block.origins or ()] or None
+
+
+def skip_rows(blocks: Iterable[Block], count: int) -> Iterator[Block]:
     """The blocks without their first `count` rows."""
     for block in blocks:
         if count >= len(block):
@@ -74,26 +78,26 @@ def skipping(blocks: Iterable[Block], count: int) -> Iterator[Block]:
         count = 0
 
 
-def groups(blocks: Iterable[Block], size: int) -> Iterator[list[Block]]:
-    """The rows in groups of `size`, the last of fewer; copies nothing."""
-    held: list[Block] = []
+def group_rows(blocks: Iterable[Block], size: int) -> Iterator[list[Block]]:
+    """The rows in groups of `size`; the last group may have fewer. Copies nothing."""
+    group: list[Block] = []
     room = size
     for block in blocks:
         start = 0
         while start < len(block):
             stop = min(len(block), start + room)
-            held.append(block.slice(start, stop))
+            group.append(block.slice(start, stop))
             room -= stop - start
             start = stop
             if not room:
-                yield held
-                held, room = [], size
-    if held:
-        yield held
+                yield group
+                group, room = [], size
+    if group:
+        yield group
 
 
 def split_block(block: Block, block_size: BlockSize) -> Iterator[Block]:
-    """The block in pieces no longer than the block_size allows; copies nothing."""
+    """The block in pieces that are not longer than `block_size` allows. Copies nothing."""
     start = 0
     while start < len(block):
         stop = min(len(block), start + block_size.rows())
@@ -104,6 +108,6 @@ def split_block(block: Block, block_size: BlockSize) -> Iterator[Block]:
 
 
 def close(blocks: Iterator[Block]) -> None:
-    """Ends a run of blocks and all that runs for it; an iterator that is no generator holds nothing."""
+    """Ends a run of blocks and all that runs for it. An iterator that is not a generator has nothing to end."""
     if isinstance(blocks, Generator):
         blocks.close()

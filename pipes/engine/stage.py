@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator
 from typing import TypeVar, cast
 
-from ..core.block import Block, skipping
+from ..core.block import Block, skip_rows
 from ..core.context import Context, Tracer
 from ..core.cursor import START, Cursor
 from ..core.graph import Node, names, node_code, walk
@@ -111,7 +111,7 @@ class Stage:
         if self.op.seeks:
             return self.op.blocks(self, at, context)
         blocks = self.op.blocks(self, Cursor(at.token, 0, at.row), context)
-        return skipping(blocks, at.skip) if at.skip else blocks
+        return skip_rows(blocks, at.skip) if at.skip else blocks
 
     def _traced_rows(self, indices: Indices, context: Context, tracer: Tracer) -> BlockRows:
         parts: list[BlockRows] = []

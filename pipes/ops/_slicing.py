@@ -55,7 +55,7 @@ class SliceBase(Operator, ABC):
             last = first + len(block) if stop is None else min(stop, first + len(block))
             indices = range(position - first, last - first, step)
             if indices:
-                rows, origins = block.kept(indices)
+                rows, origins = block.select(indices)
                 position += len(indices) * step
                 count = position - first  # rows of the block that need not be read again
                 end = block.end if count == len(block) else block.at.advance(count)

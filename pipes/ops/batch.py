@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import numpy as np
 
-from ..core.block import Block, joined
+from ..core.block import Block, join_blocks, join_origins
 from ..core.checks import check_int
 from ..core.context import Context
 from ..core.cursor import Cursor
@@ -87,7 +87,7 @@ class Batch(Operator):
             yield output.pop()
         if not pending:
             return
-        rows, origins = joined(pending)
+        rows, origins = join_blocks(pending)
         start, end = pending[0].at, pending[-1].end
         if self.drop_last:
             context.leftovers[stage.name] = Block(rows, start, end, origins)
@@ -114,8 +114,8 @@ def _batches(blocks: list[Block], size: int) -> tuple[list[object], list[Origin 
             if not missing:
                 batches.append(concat(parts))
                 parts, missing = [], size
-    origins = [origin for block in blocks for origin in block.origins or ()]
-    return batches, origins[::size] or None
+    origins = join_origins(blocks)
+    return batches, origins and origins[::size]
 
 
 def _split(rows: BlockRows, size: int) -> list[object]:

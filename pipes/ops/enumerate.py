@@ -42,7 +42,7 @@ class Enumerate(Operator):
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         for block in stage.input.blocks(at, context):
-            yield block.mapped(list(builtins.enumerate(block.rows, self.start + block.at.position)))
+            yield block.with_rows(list(builtins.enumerate(block.rows, self.start + block.at.position)))
 
 
 def enumerate(pipe: Pipe[T], /, start: int = 0) -> Pipe[tuple[int, T]]:

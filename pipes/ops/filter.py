@@ -52,7 +52,7 @@ class Filter(Operator):
         """The rows that pass, their origins, how many rows were tested, and the error that ended the test."""
         if not isinstance(block.rows, list) or block.origins is not None:
             answers, error = map_until_error(self._test, block.rows)
-            return *block.kept(np.flatnonzero(np.array(answers, bool))), len(answers), error
+            return *block.select(np.flatnonzero(np.array(answers, bool))), len(answers), error
         # `filter` takes a StopIteration of the predicate for the end of the rows. Rows that are left over show that,
         # but none can be left after the last row: hence that is tested by itself.
         rows = iter(block.rows)

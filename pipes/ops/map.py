@@ -68,7 +68,7 @@ class Map(Operator):
             start = block.at.position
             rows, error = self._apply(stage, block.rows, range(start, start + len(block)), context)
             end = block.at.advance(len(rows))
-            output = [block.mapped(rows)] if rows else []
+            output = [block.with_rows(rows)] if rows else []
             del block, rows  # only the consumer holds them now
             if output:
                 yield output.pop()

@@ -37,7 +37,7 @@ def prefetch(pipe: Pipe[T], /, count: int) -> Pipe[T]:
     """Let a thread make elements before they are asked for.
 
     Element, order and length are the input's. Indexed if the input is. State: the input's; after a resume the thread
-    makes those elements again that it had made and nobody had taken. The thread ends when the iterator is closed or
+    makes elements again that it had finished but nobody had taken. The thread ends when the iterator is closed or
     dropped.
 
     Args:

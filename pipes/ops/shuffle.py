@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ..core.block import Block, groups
+from ..core.block import Block, group_rows, join_origins
 from ..core.checks import check_int
 from ..core.context import Context
 from ..core.cursor import Cursor
@@ -71,7 +71,7 @@ class Shuffle(Operator):
         number, source = at.numbered()
         key = context.key(stage.name, seed=self.seed)
         row = at.row
-        halves = groups(stage.input.blocks(source, context), max(1, (self.window or 1) // 2))
+        halves = group_rows(stage.input.blocks(source, context), max(1, (self.window or 1) // 2))
         previous: list[Block] = []
         waiting = _NO_ROWS
         if number:
@@ -103,7 +103,7 @@ def _count(half: list[Block]) -> int:
 
 
 def _permuted(blocks: list[Block], order: npt.NDArray[np.int64], at: Cursor, end: Cursor) -> Block:
-    origins = [origin for block in blocks for origin in block.origins or ()]
+    origins = join_origins(blocks)
     rows = take_joined([block.rows for block in blocks], order)
     return Block(rows, at, end, [origins[i] for i in order] if origins else None)
 

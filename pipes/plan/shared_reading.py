@@ -119,6 +119,6 @@ class _Reader:
             chosen = range((shard - start) % self._shards, len(block), self._shards)
             if chosen:
                 ordinal = (start + chosen.start) // self._shards
-                rows, origins = block.kept(chosen)
+                rows, origins = block.select(chosen)
                 end = Cursor(block.end.plain, 0, ordinal + len(chosen))
                 queue.append(Block(rows, Cursor(block.at.plain, 0, ordinal), end, origins))

@@ -57,7 +57,7 @@ class ParseBytes(Operator):
                     error = extend_until_error(islice(reading, min(block_size.rows(), len(block) - start)), made)
                     block_size.produced(made)
                     if made:
-                        yield block.slice(start, start + len(made)).mapped(made)
+                        yield block.slice(start, start + len(made)).with_rows(made)
                     if error is not None:
                         raise error
                     start += len(made)

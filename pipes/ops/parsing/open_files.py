@@ -57,7 +57,7 @@ class OpenFiles(Operator):
         for block in stage.input.blocks(at, context):
             files, error = map_until_error(self._handle, block.rows)
             if files:
-                yield block.mapped(list[object](files))
+                yield block.with_rows(list[object](files))
             if error is not None:
                 raise self._refused(stage, error)
 
