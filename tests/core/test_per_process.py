@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import pickle
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -26,21 +25,22 @@ def test_a_value_is_made_once(value: object):
 
 def test_threads_wait_for_the_first_one():
     memory = PerProcess[object]()
-    made: list[int] = []
-    start = threading.Barrier(8)
+    calls: list[int] = []
+    others = threading.Barrier(8)
 
     def make() -> object:
-        made.append(threading.get_ident())
-        time.sleep(0.05)
+        calls.append(threading.get_ident())
+        others.wait(10)  # until the other threads are about to ask
         return object()
 
-    def get(_: int) -> object:
-        start.wait()
+    def get(first: bool) -> object:
+        if not first:
+            others.wait(10)
         return memory.get(make)
 
     with ThreadPoolExecutor(8) as threads:
-        assert len(set(threads.map(get, range(8)))) == 1
-    assert len(made) == 1
+        values = list(threads.map(get, [True] + [False] * 7))
+    assert len(set(values)) == len(calls) == 1
 
 
 def test_after_an_error_the_next_caller_tries_again():

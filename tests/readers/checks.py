@@ -167,7 +167,7 @@ def types(value: object) -> object:
 def small_units() -> Iterator[None]:
     """Cuts files of some KiB into byte ranges; workers get the ranges that this process cuts."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_byte_ranges, "RANGE", 2**12)
+        patch.setattr(_byte_ranges, "MAX_RANGE_BYTES", 2**12)
         yield
 
 

@@ -89,7 +89,7 @@ class Csv(TextTable):
         if self.row_column is not None:
             return "`row_column` counts from the beginning of a file"
         if self._dialect.multiline is not None:
-            return "`newlines_in_values=False` cuts them, if no quoted value holds a line break"
+            return "`newlines_in_values=False` splits them, if no quoted value holds a line break"
         return None
 
     def last_record_end(self, data: bytes) -> int:

@@ -1,4 +1,4 @@
-"""Rows of Arrow files by position: what one process has open and in memory."""
+"""Rows of Arrow files by position: the files that a process has open, and the batches that it keeps."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from ...formats.tables.chunked import ChunkedTable, ColumnWindow, column_window,
 from ...formats.tables.fixed_schema import FixedSchema
 from ._record_batches import RecordBatch, arrow_file_cache
 
-KEPT = 2**28
-"""Bytes of batches that are kept: of those decompressed, or fetched from elsewhere."""
-_VIEW = 2**10  # bytes that a column of a mapped batch takes, about: it is a view of the file
+MAX_KEPT_BYTES = 2**28
+"""The batches that a process keeps: those that it decompressed or fetched."""
+_VIEW_BYTES = 2**10  # about what a column of a mapped batch takes: it is a view of the file
 
 
 class ArrowRows:
     """The rows of all record batches.
 
-    Number columns of files that are mapped are read in place. Batches are looked at for the other columns when rows of
-    them are wanted, and the last few are kept.
+    Number columns of mapped files are read in place. For other columns a batch is read when one of its rows is asked
+    for, and the last few batches are kept.
 
     Args:
-        format: what the user wants of the files, with names and types fixed.
-        rows: of each batch.
-        handles: gives the handles of some batches.
+        format: the arguments of `parse_arrow`, with names and types fixed.
+        rows: how many each batch has.
+        handles: gives the handles of batches by their numbers.
     """
 
     def __init__(self, format: ArrowIpc, rows: Sequence[int], handles: Callable[[range], list[RecordBatch]]) -> None:
@@ -41,8 +41,8 @@ class ArrowRows:
         self._kept: OrderedDict[int, tuple[ArrowFile, pa.RecordBatch, int]] = OrderedDict()
         self._bytes = 0
         windows = self._windows(fixed, len(rows))
-        self._others = [name for name in fixed.file_types if name not in windows]
-        self._chunks = ChunkedTable(pa.schema(list(fixed.file_types.items())), rows, windows, self._part)
+        self._other_columns = [name for name in fixed.file_types if name not in windows]
+        self._chunks = ChunkedTable(pa.schema(list(fixed.file_types.items())), rows, windows, self._read_rows)
 
     def rows(self, indices: Indices) -> Rows:
         """The rows at `indices`."""
@@ -57,20 +57,20 @@ class ArrowRows:
             if handle.compressed or not file.mapped:
                 return {}
             parts.append(file.read_batch(handle.number, handle.rows, False, numbers))
-        made: dict[str, ColumnWindow] = {}
+        windows: dict[str, ColumnWindow] = {}
         for name in numbers:
             chunks = [part.column(name) for part in parts if name in part.schema.names]
             alike = len(chunks) == len(parts) and all(chunk.type == fixed.file_types[name] for chunk in chunks)
-            found = column_window(chunks) if alike else None
-            if found is not None:
-                made[name] = found
-        return made
+            column = column_window(chunks) if alike else None
+            if column is not None:
+                windows[name] = column
+        return windows
 
-    def _part(self, k: int, places: Indices) -> pa.RecordBatch:
-        """Rows of a batch, of the columns that are not read in place."""
+    def _read_rows(self, k: int, places: Indices) -> pa.RecordBatch:
+        """Rows of a batch, without the columns that are read in place."""
         with self._lock:
             file, batch = self._batch(k)
-        return file.with_fixed_types(take_rows(batch, places), self._others, len(places))
+        return file.with_fixed_types(take_rows(batch, places), self._other_columns, len(places))
 
     def _batch(self, k: int) -> tuple[ArrowFile, pa.RecordBatch]:
         if k in self._kept:
@@ -78,10 +78,10 @@ class ArrowRows:
             return self._kept[k][:2]
         (handle,) = self._handles(range(k, k + 1))
         file = self._files.file(handle)
-        batch = file.read_batch(handle.number, handle.rows, handle.compressed, self._others)
-        viewed = file.mapped and not handle.compressed
-        size = _VIEW * len(self._others) if viewed else batch.nbytes
-        while self._kept and self._bytes + size > KEPT:
+        batch = file.read_batch(handle.number, handle.rows, handle.compressed, self._other_columns)
+        is_view = file.mapped and not handle.compressed
+        size = _VIEW_BYTES * len(self._other_columns) if is_view else batch.nbytes
+        while self._kept and self._bytes + size > MAX_KEPT_BYTES:
             self._bytes -= self._kept.popitem(last=False)[1][2]
         self._kept[k] = file, batch, size
         self._bytes += size

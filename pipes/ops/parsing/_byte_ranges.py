@@ -12,8 +12,8 @@ from ...storage.file import File
 from ...storage.tasks import in_threads
 from ._units import Units
 
-RANGE = 2**25
-"""Bytes of a range, at most: a file of 1 GiB makes 32, and the two requests that each costs are little beside it."""
+MAX_RANGE_BYTES = 2**25
+"""The longest range. Each range costs two requests, which is little beside 32 MiB; a file of 1 GiB has 32 ranges."""
 
 
 class ByteRange(NamedTuple):
@@ -21,8 +21,8 @@ class ByteRange(NamedTuple):
 
     Attributes:
         file: the file.
-        start, stop: bytes before the range, and bytes before its end.
-        size: bytes of the file; -1 where nobody has asked, or it is compressed.
+        start, stop: the bytes of the file before the range, and before its end.
+        size: of the file, in bytes; -1 if it is unknown or the file is compressed.
     """
 
     file: File
@@ -33,10 +33,10 @@ class ByteRange(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ByteRanges(Units[TextFormat[Any], ByteRange]):
-    """A handle for each range of each file; one for the whole where it is small, compressed, or cannot be cut.
+    """A handle for each range of each file; a single one for a file that is small, compressed, or cannot be split.
 
-    It does not declare that it expands. So where files are dealt, of those left over the parser's rows are dealt:
-    ranges may be as few as the files.
+    It does not declare that it expands, since there may be no more ranges than files. So when shards divide files, they
+    divide the rows of the parser for the files left over.
     """
 
     kind: ClassVar[str] = "byte_ranges"
@@ -48,8 +48,8 @@ class ByteRanges(Units[TextFormat[Any], ByteRange]):
 
     def units(self, files: Sequence[File]) -> Iterable[Sequence[ByteRange]]:
         asks = self.format.why_not_split() is None and any(file.listed is None for file in files)
-        sizes = in_threads(_size, files) if asks else map(_listed, files)
-        return map(self._cut, files, sizes)
+        sizes = in_threads(_size, files) if asks else map(_listed_size, files)
+        return map(self._split, files, sizes)
 
     def unit(self, file: File, *numbers: int) -> ByteRange:
         return ByteRange(file, *numbers)
@@ -59,29 +59,29 @@ class ByteRanges(Units[TextFormat[Any], ByteRange]):
 
     def remark(self) -> str | None:
         reason = self.format.why_not_split()
-        large = 0 if self.table is None or reason is None else int((self.table.column("size") > RANGE).sum())
+        large = 0 if self.table is None or reason is None else int((self.table.column("size") > MAX_RANGE_BYTES).sum())
         if not large:
             return None
-        return f"{large} large file{'s are' if large > 1 else ' is'} not cut: {reason}"
+        return f"{large} large file{'s are' if large > 1 else ' is'} not split: {reason}"
 
-    def _cut(self, file: File, size: int) -> list[ByteRange]:
-        if size <= RANGE or self.format.why_not_split() is not None:
+    def _split(self, file: File, size: int) -> list[ByteRange]:
+        if size <= MAX_RANGE_BYTES or self.format.why_not_split() is not None:
             return [ByteRange(file, 0, TO_END, size)]
-        count = -(-size // RANGE)
+        count = -(-size // MAX_RANGE_BYTES)
         starts = [size * k // count for k in range(count)]
-        return [ByteRange(file, *both, size) for both in zip(starts, [*starts[1:], TO_END], strict=True)]
+        return [ByteRange(file, start, stop, size) for start, stop in zip(starts, [*starts[1:], TO_END], strict=True)]
 
 
-def _listed(file: File) -> int:
-    if file.listed is None or (file.listed > RANGE and file.is_compressed()):
+def _listed_size(file: File) -> int:
+    if file.listed is None or (file.listed > MAX_RANGE_BYTES and file.is_compressed()):
         return -1
     return file.listed
 
 
 def _size(file: File) -> int:
     if file.listed is not None or file.is_compressed():
-        return _listed(file)
+        return _listed_size(file)
     try:
         return file.size()
-    except SourceError:  # the reader will say so, after the rows of the files before
+    except SourceError:  # the reader raises it again, after the rows of the files before
         return -1

@@ -1,4 +1,4 @@
-"""Units that know how many rows they have: row groups of Parquet files, record batches of Arrow's."""
+"""Units that know their number of rows: row groups of Parquet files and record batches of Arrow files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ F = TypeVar("F", bound=TableFormat)
 U = TypeVar("U", bound="tuple[Any, ...]")
 
 UNKNOWN = -1
-"""The rows of a unit where nobody knows them beforehand."""
+"""The number of rows of a unit that does not know it, such as a stream."""
 
 
 class _Counted(Protocol):
@@ -25,7 +25,7 @@ class _Counted(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class CountedUnits(Units[F, U]):
-    """The base: a unit says how many `rows` it has, and which number in the file the `first` of them has."""
+    """The base: a unit has the number of its `rows`, and the number in the file of the `first` of them."""
 
     expands: ClassVar[bool] = True
 
@@ -33,15 +33,15 @@ class CountedUnits(Units[F, U]):
         return Origin(unit[0].path, unit[self.fields.index("first")] + 1)
 
     def total(self) -> int | None:
-        """How many rows all units have, if they know."""
+        """How many rows all units have; None if one of them does not know."""
         if self.table is None:
             return None
         rows = self.table.column("rows")
         return None if (rows == UNKNOWN).any() else int(rows.sum())
 
     def identity(self) -> Json:
-        said = cast("dict[str, Json] | None", super().identity())
-        return said and {**said, "rows": self.total()}
+        identity = cast("dict[str, Json] | None", super().identity())
+        return identity and {**identity, "rows": self.total()}
 
 
 @dataclass(frozen=True, eq=False)

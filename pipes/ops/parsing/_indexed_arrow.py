@@ -1,4 +1,4 @@
-"""`parse_arrow` by position: the rows of record batches that are found by their number."""
+"""`parse_arrow(indexed=True)`: rows by their position among all record batches."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class IndexedArrow(Operator):
 
     format: ArrowIpc = field(repr=False)
     bounds: Positions | None = field(default=None, repr=False)
-    """Where each record batch begins among all rows, and the number of all."""
+    """The position of the first row of each record batch, and the number of all rows."""
     memory: PerProcess[ArrowRows] = field(default_factory=PerProcess, repr=False)
 
     def call(self) -> str:
@@ -45,8 +45,8 @@ class IndexedArrow(Operator):
         if self.bounds is not None:
             return self
         batches = cast("RecordBatches", stage.input.op)
-        bounds = np.cumsum([0, *batches.found.column("rows")], dtype=np.int64)
-        # What is open belongs to these batches: by the next time the files may be others.
+        bounds = np.cumsum([0, *batches.resolved_table.column("rows")], dtype=np.int64)
+        # A new memory: open files belong to these record batches, and other batches may be found next time.
         return replace(self, format=batches.format, bounds=bounds, memory=PerProcess())
 
     def length(self, stage: StageView) -> int:
@@ -62,17 +62,17 @@ class IndexedArrow(Operator):
         if fixed is None:  # there is no file
             return Rows({}, 0)
         try:
-            rows = self._opened(stage).rows(indices)
+            rows = self._arrow_rows(stage).rows(indices)
             if not fixed.folder_types and self.format.lineage == (None, None):
                 return rows
-            columns = {**rows.columns, **self._added(stage, np.asarray(indices, np.int64))}
+            columns = {**rows.columns, **self._extra_columns(stage, np.asarray(indices, np.int64))}
         except (SourceError, DataError) as error:
             raise at_call_site(error, stage) from error
         names = [*fixed.names, *(name for name in self.format.lineage if name is not None)]
         return Rows({name: columns[name] for name in names}, len(rows))
 
-    def _added(self, stage: StageView, indices: Positions) -> dict[str, Column]:
-        """The columns that say where rows come from, and those of the names of folders."""
+    def _extra_columns(self, stage: StageView, indices: Positions) -> dict[str, Column]:
+        """The columns of folders, and those with the path and the number of each row."""
         import pyarrow as pa
 
         fixed, lineage = self.format.fixed_schema, self.format.lineage
@@ -81,26 +81,26 @@ class IndexedArrow(Operator):
         numbers, places = np.unique(owners, return_inverse=True)
         handles = _handles(stage, numbers) if len(numbers) else []
         folders = [fixed.constants(handle.file.path, fixed.file_types) for handle in handles]
-        made: dict[str, Column] = {}
+        columns: dict[str, Column] = {}
         for name, kind in fixed.folder_types.items():
             values: Any = pa.array([values[name].as_py() for values in folders], kind)
-            made[name] = values.take(places)
+            columns[name] = values.take(places)
         if lineage.path_column is not None:
             paths: Any = pa.array([handle.file.path for handle in handles], pa.string())
-            made[lineage.path_column] = paths.take(places)
+            columns[lineage.path_column] = paths.take(places)
         if lineage.row_column is not None:
             firsts = np.array([handle.first for handle in handles], np.int64)[places]
-            made[lineage.row_column] = firsts + indices - self._bounds()[owners]
-        return made
+            columns[lineage.row_column] = firsts + indices - self._bounds()[owners]
+        return columns
 
-    def _opened(self, stage: StageView) -> ArrowRows:
-        def opened() -> ArrowRows:
+    def _arrow_rows(self, stage: StageView) -> ArrowRows:
+        def make() -> ArrowRows:
             from ._arrow_rows import ArrowRows
 
             lengths = np.diff(self._bounds()).tolist()
             return ArrowRows(self.format, lengths, lambda numbers: _handles(stage, numbers))
 
-        return self.memory.get(opened)
+        return self.memory.get(make)
 
     def _bounds(self) -> Positions:
         assert self.bounds is not None, "a run begins with `resolve`"

@@ -76,9 +76,8 @@ class OpenFileCache(Generic[U, T]):
         """The task that opens the file of a unit, for a thread to run."""
         key = _key(unit)
         if key not in self._tasks:
-            room = (
-                _MAX_OPEN_FILES if unit.file.is_local() else _MAX_OPEN_FILES + MAX_ITEMS_AHEAD
-            )  # read-ahead opens more of them
+            # Read-ahead opens further remote files.
+            room = _MAX_OPEN_FILES if unit.file.is_local() else _MAX_OPEN_FILES + MAX_ITEMS_AHEAD
             while len(self._tasks) >= room:
                 self._close_oldest()
             self._tasks[key] = Task(partial(self._open, unit))

@@ -166,5 +166,5 @@ def _unchanged_footer(stream: Stream, group: RowGroup) -> ParquetFooter:
         reason = str(error)
     raise SourceError(
         f"{group.file.path} has changed since its footer was read: {reason}; a pipe and a loader read footers once, so "
-        "make those anew"
+        "create both again"
     )

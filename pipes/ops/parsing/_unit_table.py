@@ -1,4 +1,4 @@
-"""All units of a run as one array: millions of them are no millions of Python objects."""
+"""All units of a run as one array, so that millions of units are not millions of Python objects."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class UnitTable:
-    """A row for each unit, a column for each of its fields; for the file stands its position in the input."""
+    """A row for each unit, and a column for each of its fields; the file is given by its position in the input."""
 
     fields: tuple[str, ...]
     numbers: Numbers
 
     @staticmethod
     def of(fields: tuple[str, ...], units: Iterable[Sequence[tuple[Any, ...]]]) -> UnitTable:
-        """The table of the `units` of one file after the other."""
-        rows = ((number, *unit[1:]) for number, some in enumerate(units) for unit in some)
+        """The table of units, given as those of one file after the other."""
+        rows = ((number, *unit[1:]) for number, of_file in enumerate(units) for unit in of_file)
         shape: Any = (np.int64, len(fields))
         return UnitTable(fields, np.fromiter(rows, np.dtype(shape)))
 
@@ -39,7 +39,12 @@ class UnitTable:
         return hashlib.blake2b(self.numbers.tobytes(), digest_size=16).hexdigest()
 
     def at(self, indices: Indices) -> tuple[Numbers, Iterator[tuple[int, list[int]]]]:
-        """The positions of the files of some units; and of each unit the place of its file there, and other fields."""
-        chosen = self.numbers[np.asarray(indices, np.int64)]
-        files, places = np.unique(chosen[:, 0], return_inverse=True)
-        return files, zip(places.tolist(), chosen[:, 1:].tolist(), strict=True)
+        """Look up units.
+
+        Returns:
+            the positions of their files in the input, each once; and for each unit the index of its file among these,
+            and its other fields.
+        """
+        rows = self.numbers[np.asarray(indices, np.int64)]
+        files, places = np.unique(rows[:, 0], return_inverse=True)
+        return files, zip(places.tolist(), rows[:, 1:].tolist(), strict=True)

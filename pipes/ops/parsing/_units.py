@@ -1,4 +1,4 @@
-"""Units smaller than a file: what the parsers are dealt and resumed by."""
+"""`Units`: the handles that shards divide and that a resume starts from, such as row groups of files."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from ._open_files import at_call_site, check_file
 from ._unit_table import UnitTable
 
 
-class _Parsed(Protocol):
-    kind: ClassVar[str]  # the name of the chain function
+class _Format(Protocol):
+    kind: ClassVar[str]
+    """The name of the chain function."""
 
     @property
     def unify_schemas(self) -> bool:
@@ -29,46 +30,46 @@ class _Parsed(Protocol):
         ...
 
     def fix(self, heads: Iterable[Any], paths: Iterable[str]) -> object:
-        """The format with names and types of columns fixed, by what files say, one after the other, and their paths."""
+        """The format with names and types of columns fixed, by the heads of files, read lazily, and by their paths."""
 
 
-F = TypeVar("F", bound=_Parsed)
+F = TypeVar("F", bound=_Format)
 U = TypeVar("U", bound="tuple[Any, ...]")
 
-_FILES = 1024  # whose handles stand as Python objects at a time
+_FILES_AT_A_TIME = 1024  # they exist as Python objects meanwhile
 
 
 @dataclass(frozen=True, eq=False)
 class Units(Operator, ABC, Generic[F, U]):
-    """The base: a handle for each unit of each file. The call of a parser puts it into the chain, before the parser.
+    """The base: a handle for each unit of each file. The chain function of a parser puts it before the parser.
 
     A unit is a named tuple of a `File` and numbers. If the files have a fixed order, this is indexed: `resolve` finds
-    all units, once for a loader. Otherwise each file is cut when it comes.
+    all units, once per loader. Otherwise each file is divided into units when it comes.
     """
 
     order: ClassVar[Order] = Order.ROW_LOCAL
     columns: ClassVar[Columns] = Columns.LOSES
 
     fields: ClassVar[tuple[str, ...]]
-    """Those of a unit."""
+    """The names of the fields of a unit."""
 
     format: F = field(repr=False)
     has_fixed_order: bool = field(repr=False)
     table: UnitTable | None = field(default=None, repr=False)
-    """None until `resolve`, and where files are cut when they come."""
+    """None before `resolve`, and if files are divided when they come."""
 
     @property
-    def found(self) -> UnitTable:
+    def resolved_table(self) -> UnitTable:
         assert self.table is not None, "a run begins with `resolve`"
         return self.table
 
     @abstractmethod
     def head(self, file: File) -> object:
-        """What a file says of its columns."""
+        """What a file says about its columns."""
 
     @abstractmethod
     def units(self, files: Sequence[File]) -> Iterable[Sequence[U]]:
-        """The units of each of some files, once the format is fixed."""
+        """The units of each file. The format is fixed by then."""
 
     @abstractmethod
     def unit(self, file: File, *numbers: int) -> U:
@@ -88,8 +89,8 @@ class Units(Operator, ABC, Generic[F, U]):
         if self.table is not None:
             return self
         try:
-            made = replace(self, format=self._fixed(stage))
-            return replace(made, table=UnitTable.of(made.fields, made._all(stage))) if self.has_fixed_order else made
+            op = replace(self, format=self._fixed_format(stage))
+            return replace(op, table=UnitTable.of(op.fields, op._all_units(stage))) if self.has_fixed_order else op
         except (SourceError, DataError, ArgumentError) as error:
             raise at_call_site(error, stage) from error
 
@@ -130,23 +131,23 @@ class Units(Operator, ABC, Generic[F, U]):
             for value in block.rows:
                 yield self._file(stage, value)
 
-    def _fixed(self, stage: StageView) -> F:
+    def _fixed_format(self, stage: StageView) -> F:
         unify = self.format.unify_schemas
         heads = (in_threads if unify else map)(self.head, self._files(stage))
-        # All paths where those can be had without a run, or are had anyway.
+        # All paths, unless only a run of the input can give them and nothing else needs that run.
         files = islice(self._files(stage), None if stage.input.indexed or unify else 1)
         return cast("F", self.format.fix(heads, (file.path for file in files)))
 
     def _at(self, stage: StageView, indices: Indices, context: Context) -> list[U]:
-        numbers, units = self.found.at(indices)
+        numbers, units = self.resolved_table.at(indices)
         files = [self._file(stage, value) for value in (stage.input.rows(numbers, context) if len(numbers) else ())]
         return [self.unit(files[place], *fields) for place, fields in units]
 
-    def _all(self, stage: StageView) -> Iterator[Sequence[U]]:
+    def _all_units(self, stage: StageView) -> Iterator[Sequence[U]]:
         """The units of each file."""
         files = self._files(stage)
-        while some := list(islice(files, _FILES)):
-            yield from self.units(some)
+        while part := list(islice(files, _FILES_AT_A_TIME)):
+            yield from self.units(part)
 
     def _file(self, stage: StageView, value: object) -> File:
         return check_file(stage, self.format.kind, value)

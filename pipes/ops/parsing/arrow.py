@@ -39,40 +39,39 @@ def parse_arrow(
     unify_schemas: bool = False,
     indexed: bool = False,
 ) -> Pipe[Row]:
-    """Give the rows of each file or stream in Arrow's IPC formats, as a table; of Feather version 2, too.
+    """Give the rows of each file or stream in Arrow's IPC formats, Feather version 2 included, as a table.
 
-    Element: a dict of Python scalars, None for a missing value; grouped, a `Rows`, which holds columns. Order: the
-    files' and in each the rows'. Length: known where all are files and come in one order in each run; streamed, or with
-    `indexed=True` indexed. State: a record batch and a place in it, which a resume seeks; a stream is read over up to
-    there.
+    Element: a dict of Python scalars, None for a missing value; grouped, a `Rows`, which holds columns. Order: that of
+    the files, and within each that of its rows. Length: known if there are no streams and files come in a fixed order;
+    streamed, or with `indexed=True` indexed. State: a record batch and a place in it. A resume seeks to it, or reads a
+    stream up to it.
 
-    The units that shards are dealt are the record batches of files, and whole streams. The footers of files, and the
-    heads of their record batches, are read once for a loader, in threads. Names and types are the first file's, by the
-    rules of `parse_parquet`, also for folders named as in `year=2024` and with `unify_schemas=True`; dictionaries, run
-    ends and views of text are read as their values.
+    Shards divide the record batches of files, and whole streams. The footers of files, and the heads of their record
+    batches, are read once per loader, in threads. Names and types are those of the first file, by the rules of
+    `parse_parquet`, also for folders named as in `year=2024` and with `unify_schemas=True`; dictionaries, run ends and
+    views of text are read as their values.
 
-    Files on this machine are mapped into memory, and nothing is copied before rows are gathered. Such a file must not
-    be cut short while it is read: the system then ends the process. Batches are checked when they are first looked at,
-    which reads their text once. Of a file elsewhere, ranges are fetched: those of the columns and batches that are
-    wanted. A stream that ends between two batches is taken for whole, as the format allows that. Files compressed as a
-    whole, as in `.arrow.gz`, are read as streams.
+    Local files are mapped into memory, and nothing is copied before rows are gathered. Do not shorten such a file while
+    it is read: the system then ends the process. A batch is checked when it is first used, which reads its text once.
+    Of a remote file only the columns and batches needed are fetched. A stream that ends between two batches is accepted
+    as complete, as the format allows. Files compressed as a whole, as in `.arrow.gz`, are read as streams.
 
     Args:
-        columns: reads only these, in this order.
-        path_column: the name of a further column with the path of the file.
-        row_column: the name of a further column with the number of the row in its file, from 0.
+        columns: reads only these columns, in this order.
+        path_column: the name of an added column with the path of the file.
+        row_column: the name of an added column with the number of the row in its file, from 0.
         unify_schemas: takes the columns of all files together; a file that lacks one has nulls there.
-        indexed: makes `len`, `pipe[i]` and a full `shuffle()` work. All must be files, on a pipe that has them in one
-            order in each run. Number columns without nulls are then read in place, where files are mapped and their
-            buffers not compressed. Batches that are decompressed or fetched are kept while they take up to 256 MiB in
-            each process; where all of them take more, `shuffle(window=...)` reads each fewer times than `shuffle()`.
+        indexed: makes `len`, `pipe[i]` and a full `shuffle()` work. There must be no streams, and files must come in a
+            fixed order. Number columns without nulls are then read in place if files are mapped and their buffers are
+            not compressed. Each process keeps up to 256 MiB of batches that it decompressed or fetched; if all batches
+            take more, `shuffle(window=...)` reads each of them fewer times than `shuffle()`.
 
     Raises:
-        ArgumentError: `indexed` where files come in an order drawn anew, or not by position.
+        ArgumentError: `indexed` is given, but files have no positions or come in a new order in each epoch.
         SourceError: a file is missing, cannot be read, or has changed since its footer was read.
-        DataError: names file and column of what does not fit: a column that is not there, other columns or types than
-            the first file's, types that cannot be unified; bytes that are not Arrow's, are damaged or cut short. The
-            rows before come first.
+        DataError: names file and column of what does not fit: a missing column, columns or types unlike the first
+            file's, types that cannot be unified; a file that is not Arrow, or is damaged or cut short. The rows before
+            the error come first.
 
     Example:
         >>> import feedpipe as fp, pyarrow as pa, pyarrow.feather
@@ -90,8 +89,8 @@ def parse_arrow(
     if indexed and not has_fixed_order(pipe):
         raise ArgumentError(
             with_call_site(
-                "`indexed` must be left out here: positions of rows need files that have positions, the same in each "
-                "run; a `shuffle` can stand behind `parse_arrow` instead"
+                "`indexed` must be left out here: rows have positions only if files come in a fixed order; "
+                "put the `shuffle` behind `parse_arrow` instead"
             )
         )
     parser = IndexedArrow(options) if indexed else ParseArrow(options)

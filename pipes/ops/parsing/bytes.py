@@ -48,22 +48,22 @@ class ParseBytes(Operator):
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         block_size = context.block_size()
         parts = self._parts(stage, stage.input.blocks(at, context), context)
-        with read_ahead(parts, lambda part, ahead: part[1], lambda part: bool(part[1])) as begun:
-            for (block, _), works in begun:
+        with read_ahead(parts, lambda part, early: part[1], lambda part: bool(part[1])) as started:
+            for (block, _), works in started:
                 reading = self._read(stage, block.rows, works.get(0), context)
                 start = 0
                 while start < len(block):
-                    made: list[object] = []
-                    error = extend_until_error(islice(reading, min(block_size.rows(), len(block) - start)), made)
-                    block_size.produced(made)
-                    if made:
-                        yield block.slice(start, start + len(made)).with_rows(made)
+                    rows: list[object] = []
+                    error = extend_until_error(islice(reading, min(block_size.rows(), len(block) - start)), rows)
+                    block_size.produced(rows)
+                    if rows:
+                        yield block.slice(start, start + len(rows)).with_rows(rows)
                     if error is not None:
                         raise error
-                    start += len(made)
+                    start += len(rows)
 
     def _parts(self, stage: StageView, blocks: Iterator[Block], context: Context) -> Generator[_Part, None, None]:
-        """The blocks; those of files that lie far in parts of one file, which is to be begun."""
+        """The blocks of local files as they are, and those of remote files one file at a time, with its task."""
         for block in blocks:
             first = block.rows[0]
             if not context.process.threads or not isinstance(first, File) or first.is_local():
@@ -88,13 +88,13 @@ class ParseBytes(Operator):
 def parse_bytes(pipe: Pipe[File], /) -> Pipe[dict[str, object]]:
     """Give each file whole: its path and its bytes.
 
-    Element: `{"path": str, "bytes": bytes}`; a compressed file is decompressed, see `open_files`. `.decode()` makes
-    images, text and numbers of the bytes. Order and length are the input's; indexed where the input is. State: none.
-    Of files on other storage than local disks up to 16 are fetched ahead, one by one; those of a batch together.
+    Element: `{"path": str, "bytes": bytes}`; a compressed file is decompressed, see `open_files`. `.decode()` turns the
+    bytes into images, text and numbers. Order and length are the input's; indexed if the input is. State: none. Up to
+    16 remote files are fetched ahead, one by one; those of a batch are fetched together.
 
     Raises:
         SourceError: a file is missing or cannot be read.
-        DataError: its compression is damaged. Both name the file; the files before come first.
+        DataError: its compression is damaged. Both errors name the file; the files before it come first.
 
     Example:
         >>> import feedpipe as fp, pathlib

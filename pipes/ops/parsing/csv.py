@@ -46,39 +46,39 @@ def parse_csv(
     Element: a dict of Python scalars, None for a missing value; grouped, a `Rows`, which holds columns. Names and types
     are fixed before the first row and hold for all files: names come from the first file, types from `schema` or from
     the first 1 MiB of the first file that has rows (the first of `for x in pipe`, whatever is shuffled later). Each
-    file must have the same columns, in any order. With `unify_schemas=True` the first 1 MiB of all files is looked at:
-    the columns are those of all of them, null where a file lacks one, and types the narrowest for all values. Folders
-    named as in `year=2024` give columns too, int64 where all values are such integers, else string, unless the files
-    have a column of that name. Order: the files' and in each the rows'. Length: unknown, streamed. State: a place in a
-    file, which a resume seeks; a compressed file is read over up to there. At most 1 MiB is parsed twice.
+    file must have the same columns, in any order. With `unify_schemas=True` the first 1 MiB of every file is read: the
+    columns are those of all files, null if a file lacks one, and types are the narrowest for all values. Folders named
+    as in `year=2024` give columns too, int64 if all values are such integers, string otherwise, unless the files have a
+    column of that name. Order: that of the files, and within each that of its rows. Length: unknown, streamed. State: a
+    place in a file. A resume seeks to it, or reads a compressed file up to it, and parses at most 1 MiB again.
 
     A quoted value may hold delimiters, line breaks and doubled quotes; empty lines are left out. The text is UTF-8.
 
-    The units that shards are dealt are files, and where no value can hold a line break (`newlines_in_values=False`, or
-    `quote=None`) ranges of up to 32 MiB of them, so a single file serves many workers. A `shuffle` behind shuffles
-    their order as well. Compressed files are not cut, nor are any with `row_column`; where files come in an order drawn
-    anew, as with `list_files(...).shuffle()`, files are the units. The line of an error in a range is counted when it
-    is asked for, by reading the file up to there; behind 256 MiB malformed records are told by their byte.
+    Shards divide files. If no value can hold a line break (`newlines_in_values=False`, or `quote=None`), they divide
+    ranges of files, of up to 32 MiB, so a single file serves many workers. A `shuffle` behind this shuffles the order
+    of files or ranges as well. A file is not split if it is compressed, if `row_column` is given, or if files come in a
+    new order in each epoch, as with `list_files(...).shuffle()`. An error in a range counts its line by reading the
+    file up to there; beyond 256 MiB it names the byte instead.
 
     Args:
         schema: types by name, as Arrow types or their names, such as {"id": "int32", "text": "string"}, or a pyarrow
             schema; the types of other columns are inferred.
-        columns: reads only these, in this order, those of folders among them.
+        columns: reads only these columns, in this order; columns of folders may be among them.
         delimiter: the character between values.
         header: whether the first line of each file has the names; by default it does unless `column_names` is given.
         column_names: names for all columns, in place of the header's; without both they are f0, f1, and so on.
-        quote: the character around a value; None takes quotes for plain characters.
-        null_values: what stands for a missing value in columns that are not text; text is never missing.
-        newlines_in_values: False says that each record is one line, so that files can be cut; it is checked.
-        path_column: the name of a further column with the path of the file, without a password.
-        row_column: the name of a further column with the number of the row in its file, from 0.
-        unify_schemas: takes the columns of all files together; those of folders too.
+        quote: the character around a value; None treats quotes as plain characters.
+        null_values: texts that mean a missing value, in columns that are not text; text is never missing.
+        newlines_in_values: False says that each record is one line, so that files can be split; this is checked.
+        path_column: the name of an added column with the path of the file, without a password.
+        row_column: the name of an added column with the number of the row in its file, from 0.
+        unify_schemas: takes the columns of all files and folders together.
 
     Raises:
         SourceError: a file is missing, cannot be read, or ends before the place to resume from.
         DataError: names file, line and column of a row with too few or too many values, a value that does not fit its
-            column, a quote that is never closed, or not on its line where it must be; a file without header, with other
-            columns or in other folders; damaged compressed bytes. The rows before come first.
+            column, a quote that is never closed, or not on its line if it must be; a file without a header, with other
+            columns or in other folders; damaged compressed bytes. The rows before the error come first.
 
     Example:
         >>> import feedpipe as fp, pathlib

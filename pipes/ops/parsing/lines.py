@@ -25,16 +25,16 @@ class ParseLines(TextParser):
 def parse_lines(pipe: Pipe[File], /, *, encoding: str = "utf-8") -> Pipe[str]:
     r"""Give the lines of each file.
 
-    Element: a line, without its `\n` or `\r\n`; an empty line is an empty string. Order: the files' and in each the
-    lines'. Length: unknown, streamed. State: a place in a file, which a resume seeks; a compressed file is read over
-    up to there. At most 1 MiB is parsed twice.
+    Element: a line, without its `\n` or `\r\n`; an empty line is an empty string. Order: that of the files, and within
+    each that of its lines. Length: unknown, streamed. State: a place in a file. A resume seeks to it, or reads a
+    compressed file up to it, and reads at most 1 MiB again.
 
-    The units that shards are dealt are ranges of files, of up to 32 MiB, so a single file serves many workers. A
-    `shuffle` behind shuffles their order as well. Compressed files are not cut; where files come in an order drawn
-    anew, as with `list_files(...).shuffle()`, files are the units.
+    Shards divide ranges of files, of up to 32 MiB, so a single file serves many workers. A `shuffle` behind this
+    shuffles the order of the ranges as well. A file is not split if it is compressed, or if files come in a new order
+    in each epoch, as with `list_files(...).shuffle()`.
 
     Args:
-        encoding: of the text; one in which a newline is the byte 0x0A. A byte order mark of UTF-8 is left out.
+        encoding: of the text; a newline must be the byte 0x0A in it. A byte order mark of UTF-8 is left out.
 
     Raises:
         SourceError: a file is missing, cannot be read, or ends before the place to resume from.

@@ -32,17 +32,19 @@ class OpenFiles(Operator):
     seeks: ClassVar[bool] = True
 
     compression: str | None = "infer"
-    filesystem: object = field(default=None, repr=False)  # the same files on another storage are the same files
+    filesystem: object = field(
+        default=None, repr=False
+    )  # not part of a state: the files stay the same on another storage
 
     def __post_init__(self) -> None:
         check_choice("compression", self.compression, COMPRESSIONS)
         check_filesystem(self.filesystem)
 
     def call(self) -> str:
-        said = call_code(self)
+        code = call_code(self)
         if self.filesystem is None:
-            return said
-        return said[:-1] + (", " if said[-2] != "(" else "") + f"filesystem={value_code(self.filesystem)})"
+            return code
+        return code[:-1] + (", " if code[-2] != "(" else "") + f"filesystem={value_code(self.filesystem)})"
 
     def length(self, stage: StageView) -> int | None:
         return stage.input.length
@@ -80,16 +82,16 @@ def open_files(
 ) -> Pipe[File]:
     """Give a `File` for each path: a handle that is opened when it is read.
 
-    Element: a `File`, with `open()`, `size()` and `path`; small and picklable, so that files can be shuffled, dealt and
-    sent to other processes. Order and length are the input's; indexed where the input is. State: none.
+    Element: a `File`, with `open()`, `size()` and `path`; small and picklable, so that files can be shuffled, divided
+    among shards and sent to other processes. Order and length are the input's; indexed if the input is. State: none.
 
     Args:
-        compression: "gzip", "bz2", "zstd", "lz4", "brotli" or None for all files; "infer" goes by the end of each name:
-            .gz, .tgz, .bz2, .zst, .lz4, .br.
-        filesystem: a pyarrow or fsspec file system that the paths are on; else they are local paths or URLs.
+        compression: "gzip", "bz2", "zstd", "lz4", "brotli" or None for all files; "infer" decides by the end of each
+            name: .gz, .tgz, .bz2, .zst, .lz4, .br.
+        filesystem: a pyarrow or fsspec file system that the paths are on; without it they are local paths or URLs.
 
     Raises:
-        ArgumentTypeError: an element is no path.
+        ArgumentTypeError: an element is not a path.
 
     Example:
         >>> import feedpipe as fp, pathlib

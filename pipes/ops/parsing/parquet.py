@@ -45,39 +45,39 @@ def parse_parquet(
 ) -> Pipe[Row]:
     """Give the rows of each Parquet file, as a table.
 
-    Element: a dict of Python scalars, None for a missing value; grouped, a `Rows`, which holds columns. Order: the
-    files' and in each the rows'. Length: known from the footers where files come in one order in each run and there is
-    no `filter`; streamed. State: a row group and a place in it; a resume reads that row group over up to there.
+    Element: a dict of Python scalars, None for a missing value; grouped, a `Rows`, which holds columns. Order: that of
+    the files, and within each that of its rows. Length: known from the footers if files come in a fixed order and there
+    is no `filter`; streamed. State: a row group and a place in it. A resume reads that row group up to the place.
 
-    The units that shards are dealt are row groups, so a single file serves many workers. A `shuffle` behind shuffles
-    their order as well. The footers of all files are read once for a loader, in threads. Where the files themselves
-    come in an order drawn anew, as with `list_files(...).shuffle()`, files are the units.
+    Shards divide row groups, so a single file serves many workers. A `shuffle` behind this shuffles the order of row
+    groups as well. The footers of all files are read once per loader, in threads. If files come in a new order in each
+    epoch, as with `list_files(...).shuffle()`, shards divide files.
 
     Names and types are those of the first file (the first of `for x in pipe`); a column of nothing but nulls there has
     the type of the next file with values. Other files must have the same columns, in any order, of the same types, or
-    of some that become those without loss: narrower integers and floats, nothing but nulls, text and bytes with offsets
-    of any width or as dictionaries. With `unify_schemas=True` the columns are those of all files, and a file that lacks
-    one has nulls there; types are the narrowest that hold the values of all, as Arrow finds them: of int64 and float64
-    float64, of structs one with the fields of both. The footers of all files are read for that before the first row.
-    Folders named as in `year=2024` give columns too, int64 where all values are such
-    integers, else string, unless the files have a column of that name. Dictionaries are read as their values.
+    of types that convert without loss: narrower integers and floats, nothing but nulls, text and bytes with offsets of
+    any width or as dictionaries. With `unify_schemas=True` the columns are those of all files, and a file that lacks
+    one has nulls there; types are the narrowest that hold the values of all files, as Arrow computes them: float64 for
+    int64 and float64, and for structs one with the fields of both. The footers of all files are then read before the
+    first row. Folders named as in `year=2024` give columns too, int64 if all values are such integers, string
+    otherwise, unless the files have a column of that name. Dictionaries are read as their values.
 
-    Memory: a row group is read in batches of about 4 MiB, whatever its size; one that does not lie on this machine and
-    takes up to 64 MiB there is fetched whole.
+    Memory: a row group is read in batches of about 4 MiB, whatever its size. A remote row group of up to 64 MiB is
+    fetched whole.
 
     Args:
-        columns: reads only these, in this order; a dot leads into a column of structs, as in "address.city".
-        filter: an expression of `pyarrow.compute` over columns of the files and folders, also such as are not in
-            `columns`. It leaves out row groups whose statistics say that no row matches, then rows.
-        path_column: the name of a further column with the path of the file.
-        row_column: the name of a further column with the number of the row in its file, from 0.
-        unify_schemas: takes the columns of all files together; those of folders too.
+        columns: reads only these columns, in this order; a dot selects a field of a struct, as in "address.city".
+        filter: an expression of `pyarrow.compute` over columns of files and folders; these need not be in `columns`. It
+            leaves out row groups whose statistics show that no row matches, then rows.
+        path_column: the name of an added column with the path of the file.
+        row_column: the name of an added column with the number of the row in its file, from 0.
+        unify_schemas: takes the columns of all files and folders together.
 
     Raises:
         SourceError: a file is missing, cannot be read, or has changed since its footer was read.
-        DataError: names file and column of what does not fit: a column that is not there, other columns or types than
-            the first file's, types that cannot be unified; a file that is no Parquet, is damaged or encrypted. The rows
-            before come first.
+        DataError: names file and column of what does not fit: a missing column, columns or types unlike the first
+            file's, types that cannot be unified; a file that is not Parquet, or is damaged or encrypted. The rows
+            before the error come first.
 
     Example:
         >>> import feedpipe as fp, pyarrow as pa, pyarrow.compute as pc, pyarrow.parquet

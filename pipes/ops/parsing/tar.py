@@ -93,23 +93,23 @@ def parse_tar(pipe: Pipe[File], /, *, path_column: str | None = None) -> Pipe[di
     """Give the rows of each tar file, in WebDataset's form.
 
     Element: a dict of the key and of `bytes` by extension: `train/7.jpg` and `train/7.seg.png` make one row,
-    `{"__key__": "train/7", "jpg": ..., "seg.png": ...}`. The extension is what follows the first dot of the file's
-    name, in lower case. Only neighbours make a row together. `.decode()` makes images, numbers and text of the bytes.
-    Order: the files' and in each the rows'. Length: unknown, streamed. State: the byte at which a row begins, which a
-    resume seeks; a compressed file (see `open_files`) is read over up to there.
+    `{"__key__": "train/7", "jpg": ..., "seg.png": ...}`. The extension is what follows the first dot of the file name,
+    in lower case. Only neighbours make a row together. `.decode()` turns the bytes into images, numbers and text.
+    Order: that of the files, and within each that of its rows. Length: unknown, streamed. State: the byte at which a
+    row begins. A resume seeks to it, or reads a compressed file (see `open_files`) up to it.
 
-    Files are the units that shards are dealt. Folders are left out, as are members whose name has no dot or begins with
-    one, and those in folders such as `__meta__`. Nothing is written to disk. Memory: a block of about 4 MiB, or one
-    row, of at most 2 GiB.
+    Shards divide files. Folders are left out, and so are members whose name has no dot or begins with one, and those in
+    folders such as `__meta__`. Nothing is written to disk. Memory: a block of about 4 MiB, or one row, of at most 2
+    GiB.
 
     Args:
-        path_column: the name of a further key with the path of the tar file.
+        path_column: the name of an added key with the path of the tar file.
 
     Raises:
         SourceError: a file is missing, cannot be read, or ends before the place to resume from.
-        DataError: names file and byte: no tar file, a damaged header, a file that is cut short or goes on behind its
-            end; two members of one key and extension; a name that is absolute, has `..` in it, or is not UTF-8; a link,
-            a device, a file with holes. The rows before come first.
+        DataError: names file and byte: a file that is not tar, is cut short, or goes on after the end of the archive; a
+            damaged header; two members of one key and extension; a name that is absolute, contains `..`, or is not
+            UTF-8; a link, a device, a sparse file. The rows before the error come first.
 
     Example:
         >>> import feedpipe as fp, io, tarfile

@@ -299,7 +299,7 @@ def test_columns_that_are_not_there_and_names_that_are_taken(tmp_path: Path, ind
 
 def test_arguments() -> None:
     files = fp.from_sequence(["a", "b"])
-    with pytest.raises(ArgumentError, match=r"`indexed` must be left out here: .* a `shuffle` can stand behind"):
+    with pytest.raises(ArgumentError, match=r"`indexed` must be left out here: .* put the `shuffle` behind"):
         files.shuffle().open_files().parse_arrow(indexed=True)
     with pytest.raises(ArgumentError, match="`indexed` must be left out here"):
         files.filter(bool).open_files().parse_arrow(indexed=True)
@@ -360,7 +360,7 @@ def test_batches_are_decompressed_once_while_there_is_room(tmp_path: Path, monke
     for _ in range(2):
         assert [pipe[i]["id"] for i in (70, *range(80))] == [70, *range(80)]
     assert sorted(asked) == sorted([0, 1, 2, 3] * 2)
-    monkeypatch.setattr(_arrow_rows, "KEPT", 600)  # bytes, of some three batches
+    monkeypatch.setattr(_arrow_rows, "MAX_KEPT_BYTES", 600)  # bytes, of some three batches
     pipe = parsed(files, indexed=True)
     asked.clear()
     assert [pipe[i]["id"] for i in (0, 79, 1, 78)] == [0, 79, 1, 78]

@@ -27,7 +27,7 @@ SIZES = st.integers(1, 40)
 @pytest.fixture
 def ranges(monkeypatch):
     """Sets the bytes of a range."""
-    return lambda size: monkeypatch.setattr(_byte_ranges, "RANGE", size)
+    return lambda size: monkeypatch.setattr(_byte_ranges, "MAX_RANGE_BYTES", size)
 
 
 def opened(files):
@@ -267,11 +267,11 @@ def test_the_plan_says_where_a_large_file_stays_whole(tmp_path, capsys, ranges):
     (tmp_path / "b.csv.gz").write_bytes(gzip.compress(b"x\n1\n2\n3\n"))
     ranges(4)
     fp.read_csv(tmp_path).explain()
-    assert "1 large file is not cut: `newlines_in_values=False` cuts them" in capsys.readouterr().out
+    assert "1 large file is not split: `newlines_in_values=False` splits them" in capsys.readouterr().out
     fp.read_csv(tmp_path, newlines_in_values=False).explain()
-    assert "not cut" not in capsys.readouterr().out
+    assert "not split" not in capsys.readouterr().out
     fp.read_lines(tmp_path).explain()
-    assert "not cut" not in capsys.readouterr().out
+    assert "not split" not in capsys.readouterr().out
 
 
 def test_a_state_knows_the_ranges(tmp_path, ranges):
