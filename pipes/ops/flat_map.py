@@ -61,7 +61,7 @@ class FlatMap(Operator):
                     origins.extend([block.origins[index]] * (len(items) - before))
                 if error is not None or len(items) < limit:
                     break
-                # The block is full: the next one begins inside of this expansion, after the items that it has given.
+                # The block is full: the next one begins inside this expansion, after its items so far.
                 row += len(items)
                 end = Cursor(block.at.advance(index).plain, row - first, first)
                 block_size.produced(items)
