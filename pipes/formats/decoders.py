@@ -14,7 +14,7 @@ from .images import EXTENSIONS, MODES, decode_array, decode_image
 from .npy import decode_npy
 from .tar import KEY
 
-Decode: TypeAlias = Callable[[bytes], object]
+DecodeFunction: TypeAlias = Callable[[bytes], object]
 Images: TypeAlias = Literal["numpy", "pil"]
 Mode: TypeAlias = Literal["RGB", "L", "RGBA"]
 
@@ -31,7 +31,7 @@ def _decode_json(data: bytes) -> object:
 
 
 # WebDataset's decoders, without those that run code from the data.
-_DECODERS: dict[str, Decode] = {
+_DECODERS: dict[str, DecodeFunction] = {
     **dict.fromkeys(("txt", "text", "transcript"), _decode_text),
     **dict.fromkeys(("cls", "cls2", "index", "inx", "id"), int),
     **dict.fromkeys(("json", "jsn"), _decode_json),
@@ -47,7 +47,7 @@ class Decoder:
 
     images: Images = "numpy"
     mode: Mode = "RGB"
-    decoders: Mapping[str, Decode] | None = None
+    decoders: Mapping[str, DecodeFunction] | None = None
 
     def __post_init__(self) -> None:
         check_choice("images", self.images, ("numpy", "pil"))
@@ -90,6 +90,6 @@ class Decoder:
 
 
 @lru_cache
-def _built_in(images: Images, mode: Mode) -> dict[str, Decode]:
+def _built_in(images: Images, mode: Mode) -> dict[str, DecodeFunction]:
     decode = partial(decode_array if images == "numpy" else decode_image, mode=mode)
     return {**_DECODERS, **dict.fromkeys(EXTENSIONS, decode)}

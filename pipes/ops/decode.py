@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 from ..core.code import call_code
 from ..core.cursor import Json
 from ..core.operator import Operator
-from ..formats.decoders import Decode as Function
+from ..formats.decoders import DecodeFunction
 from ..formats.decoders import Decoder, Images, Mode
 from .map import Map
 
@@ -39,7 +39,7 @@ def decode(
     *,
     images: Images = "numpy",
     mode: Mode = "RGB",
-    decoders: Mapping[str, Function] | None = None,
+    decoders: Mapping[str, DecodeFunction] | None = None,
 ) -> Pipe[dict[str, object]]:
     """Replace the bytes in each row with the images, text and numbers that they encode, by extension.
 

@@ -36,7 +36,7 @@ class ArrowFile:
         self.name = file.name
         self.mapped = local is not None
         self._fixed = options.require_fixed_schema(file.name)
-        self._stream = file.open(None)
+        self._stream: io.BufferedReader = file.open(None)
         try:
             self._read_footer(file, seal, local)
         except FeedpipeError:
