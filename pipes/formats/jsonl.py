@@ -134,8 +134,8 @@ class _JsonlParser:
         if not isinstance(value, dict):
             return DataError(f"{place}: each line must hold an object but this one holds: {shorten(line)}")
         for name, item in cast("dict[str, Any]", value).items():
-            if (error_of_field := self._explain_field(name, item, place)) is not None:
-                return error_of_field
+            if (field_error := self._explain_field(name, item, place)) is not None:
+                return field_error
         return DataError(f"{place}: {reason}: {shorten(line)}")
 
     def _explain_field(self, name: str, value: object, place: str) -> DataError | None:
@@ -159,14 +159,14 @@ class _JsonlParser:
         return None
 
 
-def _infer_types(data: bytes, given: dict[str, pa.DataType]) -> dict[str, pa.DataType]:
-    """Infer names and types from the first lines of a file; `given` types stay.
+def _infer_types(data: bytes, explicit: dict[str, pa.DataType]) -> dict[str, pa.DataType]:
+    """Infer names and types from the first lines of a file; `explicit` types stay.
 
     If a line is malformed, the lines before it count: a run delivers them, then raises the error.
     """
     import pyarrow as pa
 
-    schema = pa.schema(list(given.items()))
+    schema = pa.schema(list(explicit.items()))
 
     try:
         inferred = _read_lines(data, schema, "infer").schema
@@ -174,10 +174,10 @@ def _infer_types(data: bytes, given: dict[str, pa.DataType]) -> dict[str, pa.Dat
         ends = _line_ends(data)
         bad = first_failing(ends, lambda end: _read_lines(data[:end], schema, "infer"))
         if not bad:
-            return given
+            return explicit
         inferred = _read_lines(data[: ends[bad - 1]], schema, "infer").schema
     # Arrow takes text that looks like a date for one; JSON has no dates.
-    return {part.name: part.type if part.name in given else text_for("timestamp", part.type) for part in inferred}
+    return {part.name: part.type if part.name in explicit else text_for("timestamp", part.type) for part in inferred}
 
 
 class _LineError(ValueError):

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 from ..core.code import call_code
 from ..core.cursor import Json
 from ..core.operator import Operator
-from ..formats.decoders import DecodeFunction
-from ..formats.decoders import Decoder, Images, Mode
+from ..formats.decoders import DecodeFunction, Decoder, Images, Mode
 from .map import Map
 
 if TYPE_CHECKING:
