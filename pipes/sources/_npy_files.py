@@ -39,7 +39,7 @@ class NpyFile(NamedTuple):
         return range(self.head.begin + first * width, self.head.begin + (first + count) * width)
 
 
-class Ranges(WorkGroup[str, OpenTask]):
+class StartedRanges(WorkGroup[str, OpenTask]):
     """Tasks that open the files of a row and start to fetch its bytes, by column."""
 
 
@@ -57,18 +57,18 @@ class NpyColumns:
         self._arrays: dict[tuple[str, int], Array | None] = {}
         self._parts: dict[int, dict[str, Array | None]] = {}
 
-    def rows(self, indices: Indices, begun: Mapping[str, OpenTask], *, threads: bool) -> BlockRows:
-        """The rows at `indices`; if that is a single row, its columns may be in `begun`."""
-        return gather(indices, self._cuts, partial(self._rows, begun=begun, threads=threads))
+    def rows(self, indices: Indices, started: Mapping[str, OpenTask], *, threads: bool) -> BlockRows:
+        """The rows at `indices`; if that is a single row, `started` may hold its remote columns."""
+        return gather(indices, self._cuts, partial(self._rows, started=started, threads=threads))
 
-    def begun(self, row: int) -> Ranges | None:
-        """The remote ranges of a row, by column; None if there are none."""
-        ranges = Ranges()
+    def start_reading(self, row: int) -> StartedRanges | None:
+        """Tasks for the remote columns of a row; None if there are none."""
+        ranges = StartedRanges()
         for name, view in self._part(int(np.searchsorted(self._cuts, row, "right")) - 1).items():
             number, start = self._file_and_row(name, row)
-            file = self._columns[name][number]
-            if view is None and not file.file.is_local():
-                ranges[name] = OpenTask(file.file, file.range(start, 1), None)
+            npy = self._columns[name][number]
+            if view is None and not npy.file.is_local():
+                ranges[name] = OpenTask(npy.file, npy.range(start, 1), None)
         return ranges or None
 
     def place(self, index: int) -> tuple[File, int]:
@@ -83,7 +83,7 @@ class NpyColumns:
         number = min(int(np.searchsorted(starts, row, "right")), len(starts) - 1) - 1
         return number, row - int(starts[number])
 
-    def _rows(self, part: int, indices: Indices, *, begun: Mapping[str, OpenTask], threads: bool) -> Rows:
+    def _rows(self, part: int, indices: Indices, *, started: Mapping[str, OpenTask], threads: bool) -> Rows:
         views = self._part(part)
         mapped = {name: view for name, view in views.items() if view is not None}
         if len(mapped) == len(views):
@@ -93,7 +93,9 @@ class NpyColumns:
         for name, view in views.items():
             if view is None:
                 number, start = self._file_and_row(name, int(self._cuts[part]))
-                columns[name] = _fetch(self._columns[name][number], positions + start, begun.get(name), threads=threads)
+                columns[name] = _fetch(
+                    self._columns[name][number], positions + start, started.get(name), threads=threads
+                )
             else:
                 columns[name] = view[positions]
         return rows_at(columns, len(positions), range(len(positions)))

@@ -20,7 +20,7 @@ from ..ops.parsing._open_files import at_call_site, listed_files
 from ..pipe import Pipe
 from ..storage.listing import Selection
 from ..storage.tasks import in_threads
-from ._npy_files import NpyColumns, NpyFile, Ranges, read_npy_file
+from ._npy_files import NpyColumns, NpyFile, StartedRanges, read_npy_file
 
 Paths: TypeAlias = Union["str", "os.PathLike[str]", "Iterable[str | os.PathLike[str]]"]
 
@@ -70,7 +70,7 @@ class ReadNumpy(Operator):
         return next(iter(self.files.values())).rows
 
     def origin(self, stage: StageView, index: int, context: Context) -> Origin:
-        file, number = self._joined().place(index)
+        file, number = self._columns().place(index)
         return Origin(file.path, number + 1)
 
     def identity(self) -> Json:
@@ -79,18 +79,18 @@ class ReadNumpy(Operator):
             for name, column in self.files.items()
         }
 
-    def start_reading(self, stage: StageView, index: int, context: Context) -> Ranges | None:
-        return self._joined().begun(index)
+    def start_reading(self, stage: StageView, index: int, context: Context) -> StartedRanges | None:
+        return self._columns().start_reading(index)
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
-        begun = cast("Ranges | None", context.take_started(stage, indices))
+        started = cast("StartedRanges | None", context.take_started(stage, indices))
         try:
-            rows = self._joined().rows(indices, begun or {}, threads=context.process.threads)
+            rows = self._columns().rows(indices, started or {}, threads=context.process.threads)
         except (SourceError, DataError) as error:
             raise at_call_site(error, stage) from error
         return list[object](cast("Rows", rows).columns[_UNNAMED]) if _UNNAMED in self.selections else rows
 
-    def _joined(self) -> NpyColumns:
+    def _columns(self) -> NpyColumns:
         return self.memory.get(lambda: NpyColumns({name: column.files for name, column in self.files.items()}))
 
 

@@ -11,7 +11,7 @@ from ..errors import DataError
 from ..formats.tables.columns import Schema, check_schema
 from ..pipe import Pipe
 from ._columns import BatchBuilder
-from ._shards import ChunkedRun, Limits, OutputShard, ShardWriter
+from ._dataset_writer import ChunkedRun, DatasetWriter, Limits, OutputFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -87,39 +87,39 @@ def write_parquet(
     check_choice("compression", compression, _CODECS)
     builder = BatchBuilder(check_schema(schema))
     run = ChunkedRun(pipe, _CHUNK_ROWS, workers)
-    with ShardWriter(
+    with DatasetWriter(
         run, folder, "write_parquet", "parquet", filesystem=filesystem, progress=progress, overwrite=overwrite
-    ) as files:
+    ) as writer:
         batches = map(builder.batch, run)
         groups = _row_groups(
             batches, row_group_rows, min(_MAX_GROUP_BYTES, limits.bytes or _MAX_GROUP_BYTES), limits.rows
         )
         for first in groups:
-            with files.file() as shard:
-                _fill(shard, first, groups, limits, compression)
+            with writer.next_file() as file:
+                _fill(file, first, groups, limits, compression)
         if not builder.rows:
-            with files.file() as shard:
-                _writer(shard, builder.schema_without_rows(), compression).close()
-        return files.finish()
+            with writer.next_file() as file:
+                _writer(file, builder.schema_without_rows(), compression).close()
+        return writer.finish()
 
 
-def _writer(shard: OutputShard, schema: pa.Schema, codec: Compression) -> pq.ParquetWriter:
+def _writer(file: OutputFile, schema: pa.Schema, codec: Compression) -> pq.ParquetWriter:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        return pq.ParquetWriter(cast("Any", shard), schema, compression=cast("Any", codec or "none"))
+        return pq.ParquetWriter(cast("Any", file), schema, compression=cast("Any", codec or "none"))
     except pa.ArrowException as error:
         raise DataError(f"Parquet cannot store these columns: {error}") from error
 
 
-def _fill(shard: OutputShard, group: pa.Table, groups: Iterator[pa.Table], limits: Limits, codec: Compression) -> None:
+def _fill(file: OutputFile, group: pa.Table, groups: Iterator[pa.Table], limits: Limits, codec: Compression) -> None:
     """Writes row groups until the file is full."""
-    with _writer(shard, group.schema, codec) as writer:
+    with _writer(file, group.schema, codec) as writer:
         while True:
             writer.write_table(group, row_group_size=len(group))
-            shard.wrote(len(group))
-            if shard.rows == limits.rows or (limits.bytes is not None and shard.bytes >= limits.bytes):
+            file.count_rows(len(group))
+            if file.rows == limits.rows or (limits.bytes is not None and file.bytes >= limits.bytes):
                 return
             following = next(groups, None)
             if following is None:

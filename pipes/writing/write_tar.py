@@ -13,8 +13,8 @@ from typing import NamedTuple, cast
 from ..errors import DataError
 from ..formats.tar import KEY
 from ..pipe import Pipe
+from ._dataset_writer import ChunkedRun, DatasetWriter, Limits, OutputFile, check_pipe
 from ._encoders import Encode, check_encoders, encode_value
-from ._shards import ChunkedRun, Limits, OutputShard, ShardWriter, check_pipe
 
 _CHUNK_ROWS = 16  # rows that come from a worker at a time; they may hold images
 _ENDING = re.compile(r"[^./\0]+(\.[^./\0]+)*")
@@ -84,33 +84,33 @@ def write_tar(
     limits = Limits(rows_per_file, file_size)
     check_pipe(pipe)
     run = ChunkedRun(pipe.map(tar_members(check_encoders(encoders))), _CHUNK_ROWS, workers)
-    with ShardWriter(
+    with DatasetWriter(
         run, folder, "write_tar", "tar", filesystem=filesystem, progress=progress, overwrite=overwrite
-    ) as files:
+    ) as writer:
         rows = cast("Iterator[TarRow]", chain.from_iterable(run))
         row = next(rows, None)
         while True:  # at least once: without rows, an archive without members
-            with files.file() as shard:
-                row = _fill(shard, row, rows, limits)
+            with writer.next_file() as file:
+                row = _fill(file, row, rows, limits)
             if row is None:
                 break
-        return files.finish()
+        return writer.finish()
 
 
-def _fill(shard: OutputShard, row: TarRow | None, rows: Iterator[TarRow], limits: Limits) -> TarRow | None:
+def _fill(file: OutputFile, row: TarRow | None, rows: Iterator[TarRow], limits: Limits) -> TarRow | None:
     """Writes `row` and its successors until the file is full, and returns the first that does not fit."""
     keys: set[str] = set()
     while row is not None:
-        full = limits.bytes is not None and _archive_bytes(shard.bytes + len(row.data)) > limits.bytes
-        if shard.rows == limits.rows or (shard.rows and full):
+        full = limits.bytes is not None and _archive_bytes(file.bytes + len(row.data)) > limits.bytes
+        if file.rows == limits.rows or (file.rows and full):
             break
         if row.key in keys:
             raise DataError(f"the key {row.key!r} comes twice in one file; a `.map` can make keys that differ")
         keys.add(row.key)
-        shard.write(row.data)
-        shard.wrote(1)
+        file.write(row.data)
+        file.count_rows(1)
         row = next(rows, None)
-    shard.write(bytes(_archive_bytes(shard.bytes) - shard.bytes))
+    file.write(bytes(_archive_bytes(file.bytes) - file.bytes))
     return row
 
 
@@ -131,7 +131,7 @@ class tar_members:  # noqa: N801 - a function with parameters; errors show its n
                 f"`write_tar` writes rows that are dicts but got one of type {type(row).__name__}; `.unbatch()` gives "
                 "the rows of batches, and `.map` can make dicts"
             )
-        key = _checked_key(row.get(KEY))
+        key = _check_key(row.get(KEY))
         members = {name: value for name, value in row.items() if name != KEY}
         if not members:
             raise ValueError(f"row {key!r} has no values besides its key")
@@ -153,7 +153,7 @@ class tar_members:  # noqa: N801 - a function with parameters; errors show its n
         return b"".join((header, data, bytes(-len(data) % tarfile.BLOCKSIZE)))
 
 
-def _checked_key(key: object) -> str:
+def _check_key(key: object) -> str:
     if not isinstance(key, str):
         raise TypeError(f"`{KEY}` of a row must be a string, the name of its members, but is: {key!r}")
     folders = key.split("/")

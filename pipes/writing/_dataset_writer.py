@@ -69,7 +69,7 @@ class ChunkedRun:
             yield from loader
 
 
-class OutputShard(io.RawIOBase):
+class OutputFile(io.RawIOBase):
     """A file that is being written; counts and digests its bytes.
 
     Attributes:
@@ -91,13 +91,13 @@ class OutputShard(io.RawIOBase):
         self.bytes += self._stream.write(data)
         return len(data)
 
-    def wrote(self, rows: int) -> None:
+    def count_rows(self, rows: int) -> None:
         """Counts rows that are in the file or about to be written."""
         self.rows += rows
         self._bar.update(rows)
 
 
-class ShardWriter:
+class DatasetWriter:
     """Writes the files of a run into a folder, one after another, then their manifest; shows a progress bar.
 
     Args:
@@ -137,21 +137,22 @@ class ShardWriter:
         disable = None if progress else True  # None: unless stderr is a terminal
         self._bar = tqdm(total=run.length, desc=made_by, unit=" rows", unit_scale=True, disable=disable)
 
-    def __enter__(self) -> ShardWriter:
+    def __enter__(self) -> DatasetWriter:
         return self
 
     def __exit__(self, *error: object) -> None:
         self._bar.close()
 
     @contextmanager
-    def file(self) -> Generator[OutputShard]:
+    def next_file(self) -> Generator[OutputFile]:
         """Opens the next file. It appears, and is in the manifest, if the block ends without an error."""
         name = f"part-{len(self._files):05d}.{self._ending}"
         with open_output(join_path(self._folder, name, self._filesystem), self._filesystem) as stream:
-            shard = OutputShard(stream, self._bar)
-            yield shard
-        self._files.append({"path": name, "bytes": shard.bytes, "rows": shard.rows, "sha256": shard.digest.hexdigest()})
-        self._bytes += shard.bytes
+            written = OutputFile(stream, self._bar)
+            yield written
+        checksum = written.digest.hexdigest()
+        self._files.append({"path": name, "bytes": written.bytes, "rows": written.rows, "sha256": checksum})
+        self._bytes += written.bytes
         self._bar.set_postfix_str(f"{len(self._files)} files, {self._bytes / 1e6:.0f} MB")
 
     def finish(self) -> str:
