@@ -1,4 +1,4 @@
-"""Which rank this is."""
+"""`rank_of`: the rank of this process and the world size."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 
 def rank_of(rank: int | None, world_size: int | None, group: Group | None) -> tuple[int, int]:
-    """Rank and world size.
+    """The rank and the world size.
 
-    As given, else those of `group`, else of the initialised process group, else `RANK` and `WORLD_SIZE`, else 0 of 1.
+    They come from the arguments, else from `group`, else from the initialised process group, else from `RANK` and
+    `WORLD_SIZE`; else they are 0 of 1.
     """
     if (rank is None) != (world_size is None):
         raise ArgumentError(
@@ -27,13 +28,17 @@ def rank_of(rank: int | None, world_size: int | None, group: Group | None) -> tu
         )
     if rank is not None and world_size is not None:
         if group is not None:
-            raise ArgumentError(with_call_site("`group` says what `rank` and `world_size` say; give one of both"))
-        found = check_int("rank", rank, least=0), check_int("world_size", world_size, least=1)
+            raise ArgumentError(
+                with_call_site(
+                    "`group` and `rank` must not be given together, because `group` has a rank; leave out one of them"
+                )
+            )
+        rank, world_size = check_int("rank", rank, least=0), check_int("world_size", world_size, least=1)
     else:
-        found = _of_group(group) if group is not None else _of_this_process()
-    if found[0] >= found[1]:
-        raise ArgumentError(with_call_site(f"`rank` must be below the world size of {found[1]} but got: {found[0]}"))
-    return found
+        rank, world_size = _of_group(group) if group is not None else _of_this_process()
+    if rank >= world_size:
+        raise ArgumentError(with_call_site(f"`rank` must be below the world size of {world_size} but got: {rank}"))
+    return rank, world_size
 
 
 def _of_this_process() -> tuple[int, int]:
@@ -50,19 +55,22 @@ def _of_group(group: Group) -> tuple[int, int]:
     if isinstance(group, DeviceMesh):
         if group.ndim != 1:
             raise ArgumentError(
-                with_call_site(f'`group` must be a one-dimensional mesh but has {group.ndim}; take one: `mesh["dp"]`')
+                with_call_site(
+                    f"`group` must be a mesh of one dimension but has {group.ndim}; give one of them, such as "
+                    '`mesh["dp"]`'
+                )
             )
         return group.get_local_rank(), group.size()
     return distributed.get_rank(group), distributed.get_world_size(group)
 
 
 def _from_environment() -> tuple[int, int]:
-    said = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
-    if said == (None, None):
+    rank, world_size = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
+    if rank is None and world_size is None:
         return 0, 1
     try:
-        return int(said[0] or ""), int(said[1] or "")
+        return int(rank or ""), int(world_size or "")
     except ValueError:
         raise ArgumentError(
-            with_call_site(f"`RANK` and `WORLD_SIZE` must both be whole numbers but are: {said[0]!r} and {said[1]!r}")
+            with_call_site(f"`RANK` and `WORLD_SIZE` must both be whole numbers but are: {rank!r} and {world_size!r}")
         ) from None

@@ -1,4 +1,4 @@
-"""The operators that only a plan puts into a graph: they give one shard its part."""
+"""`IndexedShard`, `StreamedShard`, `Leftover`: operators for the rows of one shard. Only a plan adds them."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from .shared_reading import shared_rows
 
 @dataclass(frozen=True)
 class IndexedShard(Operator):
-    """The part of shard `shard` of `shards` of an indexed input, from row `start` on.
+    """The rows of an indexed input, from row `start` on, that belong to shard `shard` of `shards`.
 
-    The input is cut into units of `unit` rows; the shards take the units in turn, in a random order where `permuted`, a
-    last unit of fewer rows always last.
+    The input is cut into ranges of `size` rows, and the shards take ranges in turn. If `permuted`, the ranges come in a
+    random order; a last range of fewer rows stays last.
     """
 
     kind: ClassVar[str] = "deal"
@@ -32,17 +32,17 @@ class IndexedShard(Operator):
 
     shards: int
     shard: int
-    unit: int = 1
+    size: int = 1
     permuted: bool = False
     start: int = 0
 
     def length(self, stage: StageView) -> int:
         rows = self._total(stage)
-        units = -(-rows // self.unit)
-        mine = len(range(self.shard, units, self.shards))
-        short = -rows % self.unit
-        has_last = units > 0 and (units - 1) % self.shards == self.shard
-        return mine * self.unit - (short if has_last else 0)
+        ranges = -(-rows // self.size)
+        count = len(range(self.shard, ranges, self.shards))
+        missing = -rows % self.size  # of the last range
+        has_last = ranges > 0 and (ranges - 1) % self.shards == self.shard
+        return count * self.size - (missing if has_last else 0)
 
     def trace(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
         place = self._places(stage, np.array([index]), context)
@@ -52,37 +52,37 @@ class IndexedShard(Operator):
         whole = context.unsharded()
         if not isinstance(indices, range):
             return stage.input.rows(self._places(stage, indices, context), whole)
-        if self.unit == 1 and not self.permuted:
+        if self.size == 1 and not self.permuted:
             first = self.start + self.shard
             strided = range(
                 first + indices.start * self.shards, first + indices.stop * self.shards, indices.step * self.shards
             )
             return stage.input.rows(strided, whole)
-        if self.unit == 1 or indices.step != 1:
+        if self.size == 1 or indices.step != 1:
             return stage.input.rows(self._places(stage, np.asarray(indices), context), whole)
-        # Unit by unit, so that storage can slice.
-        cuts = range(indices.start - indices.start % self.unit, indices.stop, self.unit)
+        # Range by range, so that the source can slice.
+        cuts = range(indices.start - indices.start % self.size, indices.stop, self.size)
         firsts = self._places(stage, np.arange(cuts.start, cuts.stop, cuts.step), context).tolist()
         parts: list[BlockRows] = []
         for first, cut in zip(firsts, cuts, strict=True):
-            low, high = max(cut, indices.start), min(cut + self.unit, indices.stop)
+            low, high = max(cut, indices.start), min(cut + self.size, indices.stop)
             parts.append(stage.input.rows(range(first + low - cut, first + high - cut), whole))
         return concat(parts) if parts else []
 
     def _places(self, stage: StageView, indices: npt.NDArray[np.int64], context: Context) -> npt.NDArray[np.int64]:
-        units, inside = np.divmod(indices, self.unit)
-        units = units * self.shards + self.shard
-        full = self._total(stage) // self.unit
+        ranges, inside = np.divmod(indices, self.size)
+        ranges = ranges * self.shards + self.shard
+        full = self._total(stage) // self.size
         if self.permuted and full:
             order = self._order(stage, full, context)
-            units = np.where(units < full, order[np.minimum(units, full - 1)], units)
-        return self.start + units * self.unit + inside
+            ranges = np.where(ranges < full, order[np.minimum(ranges, full - 1)], ranges)
+        return self.start + ranges * self.size + inside
 
-    def _order(self, stage: StageView, units: int, context: Context) -> Permutation:
+    def _order(self, stage: StageView, ranges: int, context: Context) -> Permutation:
         whole = context.unsharded()
-        made_for = ("deal", self.shards, whole.seed, whole.epoch, whole.rounds)
-        # Of the input, so that all shards share the permutation.
-        return cast("Stage", stage.input).memo(made_for, lambda: Permutation(whole.key(stage.name), units))
+        key = ("deal", self.shards, whole.seed, whole.epoch, whole.rounds)
+        # The input keeps it, so that all shards share it.
+        return cast("Stage", stage.input).memo(key, lambda: Permutation(whole.key(stage.name), ranges))
 
     def _total(self, stage: StageView) -> int:
         length = stage.input.length
@@ -94,9 +94,8 @@ class IndexedShard(Operator):
 class StreamedShard(Operator):
     """The rows of a streamed input that belong to shard `shard` of `shards`.
 
-    These are dealt in turn to the shards of a group, which are those with the same number modulo `groups`; other groups
-    have other inputs. The shards of one process read the input together, once; where it is `dispatched`, one process
-    reads for all.
+    The shards of a group, which are equal modulo `groups`, take rows in turn; other groups have other inputs. The
+    shards of one process read the input together, once. If it is `dispatched`, one process reads it for all.
     """
 
     kind: ClassVar[str] = "deal_rows"
@@ -115,23 +114,27 @@ class StreamedShard(Operator):
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         group, member = self.shard % self.groups, self.shard // self.groups
         members = self.shards // self.groups
-        wanted = at.position * members + member  # of the input's rows, the next one for this shard
-        source = Cursor.of(at.token)
-        source = source.advance(wanted - source.position)
-        read = cast("Stage", stage.input)
-        share = RowsRequest(read.name, source.plain, member, members, context.rounds, context.tracing.origins)
+        position = at.position * members + member  # in the input, of the next row for this shard
+        cursor = Cursor.of(at.token)
+        cursor = cursor.advance(position - cursor.position)
+        source = cast("Stage", stage.input)
+        request = RowsRequest(source.name, cursor.plain, member, members, context.rounds, context.tracing.origins)
         if self.dispatched and context.process.dispatched is not None:
-            return context.process.dispatched(share)
-        here = context.process.shards if context.shard == self.shard else (self.shard,)
-        others = [other // self.groups for other in here if other % self.groups == group]
-        return shared_rows(read, share, others, context)
+            return context.process.dispatched(request)
+        shards = context.process.shards if context.shard == self.shard else (self.shard,)
+        others = [other // self.groups for other in shards if other % self.groups == group]
+        return shared_rows(source, request, others, context)
 
 
 @dataclass(frozen=True)
 class Leftover(Operator):
-    """What a shard left over when it ended: its rows from `cursor` on, `count` of them where that is known.
+    """The rows that a shard left over when it ended.
 
-    `held` are the rows themselves, where this process still has them: then nothing is read again.
+    Attributes:
+        shard: the shard.
+        cursor: the cursor of the first of them, plain.
+        count: how many there are, if that is known.
+        leftover_rows: the rows themselves, if this process still has them; else they are read again.
     """
 
     kind: ClassVar[str] = "leftover"
@@ -141,21 +144,21 @@ class Leftover(Operator):
     shard: int
     cursor: Json = None
     count: int | None = None
-    held: BlockRows | None = None
+    leftover_rows: BlockRows | None = None
 
     def length(self, stage: StageView) -> int | None:
         return self.count
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
-        beginning = Cursor.of(self.cursor).position
+        first = Cursor.of(self.cursor).position
         source = Cursor.of(at.token if at.token is not None else self.cursor)
         row = at.position
-        if self.held is not None and at.token is None:
-            if row < len(self.held):
-                rest = take(self.held, range(row, len(self.held)))
-                yield Block(rest, START.advance(row), START.advance(len(self.held)))
+        if self.leftover_rows is not None and at.token is None:
+            if row < len(self.leftover_rows):
+                rest = take(self.leftover_rows, range(row, len(self.leftover_rows)))
+                yield Block(rest, START.advance(row), START.advance(len(self.leftover_rows)))
             return
         inner = context.in_shard(self.shard)
-        for block in stage.input.blocks(source.advance(beginning + row - source.position), inner):
-            here = Cursor(block.at.plain, 0, block.at.position - beginning)
+        for block in stage.input.blocks(source.advance(first + row - source.position), inner):
+            here = Cursor(block.at.plain, 0, block.at.position - first)
             yield Block(block.rows, here, Cursor(block.end.plain, 0, here.row + len(block)), block.origins)

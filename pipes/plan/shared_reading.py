@@ -1,4 +1,4 @@
-"""How the shards of one process read an input together that cannot be dealt without reading all of it."""
+"""`shared_rows`: the shards of one process read an input together if its rows are divided row by row."""
 
 from __future__ import annotations
 
@@ -13,41 +13,41 @@ from ..core.cursor import Cursor
 from ..engine.stage import Stage
 
 
-def shared_rows(source: Stage, share: RowsRequest, others: Sequence[int], context: Context) -> Iterator[Block]:
-    """One shard's share of the rows of `source`; the shards `others` of this process read it together."""
-    at = Cursor.of(share.at)
-    # From the round of shards that this row is in, for all to share the run, whichever asks first.
-    begin = Cursor(at.token, max(0, at.skip - share.shard), at.row)
-    readers = context.process.resources.get((id(source), share.rounds), _Readers)
-    reader = readers.claimed(
-        share.shard,
+def shared_rows(source: Stage, request: RowsRequest, others: Sequence[int], context: Context) -> Iterator[Block]:
+    """The rows of `source` that one shard requests; it reads together with the shards `others` of this process."""
+    at = Cursor.of(request.at)
+    # The run begins with the row of the first shard in the same round, so that all shards can share it.
+    begin = Cursor(at.token, max(0, at.skip - request.shard), at.row)
+    readers = context.process.resources.get((id(source), request.rounds), _Readers)
+    reader = readers.claim(
+        request.shard,
         at.position,
         others,
-        lambda sharing: _Reader(source, begin, context.unsharded(), share.shards, sharing),
+        lambda sharing: _Reader(source, begin, context.unsharded(), request.shards, sharing),
     )
     try:
-        yield from reader.read(share.shard, at.position)
+        yield from reader.read(request.shard, at.position)
     finally:
-        reader.release(share.shard)
+        reader.release(request.shard)
 
 
 class _Readers:
-    """The runs of one shared input. One is enough unless shards resume from places that it has passed."""
+    """The runs of one shared input. One run is enough, unless a shard resumes from a row that the run has passed."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._readers: list[_Reader] = []
 
-    def claimed(self, shard: int, wanted: int, shards: Sequence[int], make: Callable[[set[int]], _Reader]) -> _Reader:
-        """A reader that has kept all rows of `shard` from position `wanted` of the input on."""
+    def claim(self, shard: int, position: int, shards: Sequence[int], make: Callable[[set[int]], _Reader]) -> _Reader:
+        """A reader that has all rows of `shard` from a position of the input on. It becomes that shard's own."""
         with self._lock:
             for reader in self._readers:
-                if reader.claim(shard, wanted):
+                if reader.claim(shard, position):
                     return reader
-            # A new one reads for the shards that none reads for yet.
-            reader = make({shard, *shards}.difference(*(r.queues for r in self._readers)) | {shard})
+            # A new reader also reads for the shards without a reader.
+            reader = make({shard, *shards}.difference(*(reader.queues for reader in self._readers)) | {shard})
             self._readers.append(reader)
-            reader.claim(shard, wanted)
+            reader.claim(shard, position)
             return reader
 
     def close(self) -> None:
@@ -56,7 +56,7 @@ class _Readers:
 
 
 class _Reader:
-    """One run of a shared input; what it reads for a shard that is not asking yet waits in that shard's queue."""
+    """One run of a shared input. Each shard has a queue for the rows that it has not asked for yet."""
 
     def __init__(self, source: Stage, at: Cursor, context: Context, shards: int, sharing: set[int]) -> None:
         self._clock = Clock()
@@ -69,8 +69,8 @@ class _Reader:
         self._lock = Lock()  # shards may run in threads, with `prefetch`
         self.queues: dict[int, deque[Block]] = {shard: deque() for shard in sharing}
 
-    def claim(self, shard: int, wanted: int) -> bool:
-        if shard not in self.queues or shard in self._claimed or self._first > wanted:
+    def claim(self, shard: int, position: int) -> bool:
+        if shard not in self.queues or shard in self._claimed or self._first > position:
             return False
         self._claimed.add(shard)
         return True
@@ -79,15 +79,15 @@ class _Reader:
         with self._lock:
             self.queues.pop(shard, None)
 
-    def read(self, shard: int, wanted: int) -> Iterator[Block]:
-        first = wanted // self._shards
+    def read(self, shard: int, position: int) -> Iterator[Block]:
+        first = position // self._shards
         while (block := self._next(shard)) is not None:
-            behind = first - block.at.position
-            if behind < len(block):
-                yield block.slice(max(0, behind), len(block))
+            skipped = first - block.at.position
+            if skipped < len(block):
+                yield block.slice(max(0, skipped), len(block))
 
     def close(self) -> None:
-        # A thread that is about to end may still be reading; what it reads is then freed with this object.
+        # A thread may still be reading. Its run is then freed with this object.
         if self._lock.acquire(blocking=False):
             try:
                 close(self._blocks)
@@ -98,7 +98,7 @@ class _Reader:
         with self._lock:
             queue = self.queues[shard]
             while not queue:
-                if self._error is not None:  # what has failed would else look like the end to all other shards
+                if self._error is not None:  # else a failed run would look like the end to all other shards
                     raise self._error
                 self._clock.enter()
                 try:
@@ -110,15 +110,15 @@ class _Reader:
                     self._clock.leave()
                 if block is None:
                     return None
-                self._deal(block)
+                self._divide(block)
             return queue.popleft()
 
-    def _deal(self, block: Block) -> None:
+    def _divide(self, block: Block) -> None:
         start = block.at.position
         for shard, queue in self.queues.items():
-            chosen = range((shard - start) % self._shards, len(block), self._shards)
-            if chosen:
-                ordinal = (start + chosen.start) // self._shards
-                rows, origins = block.select(chosen)
-                end = Cursor(block.end.plain, 0, ordinal + len(chosen))
-                queue.append(Block(rows, Cursor(block.at.plain, 0, ordinal), end, origins))
+            places = range((shard - start) % self._shards, len(block), self._shards)
+            if places:
+                first = (start + places.start) // self._shards
+                rows, origins = block.select(places)
+                end = Cursor(block.end.plain, 0, first + len(places))
+                queue.append(Block(rows, Cursor(block.at.plain, 0, first), end, origins))
