@@ -1,0 +1,112 @@
+"""`ParseUnits`: the cursors of parsers, with a reader that counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pytest
+
+import feedpipe as fp
+from feedpipe.core.block import Block
+from feedpipe.core.block_size import BlockSize
+from feedpipe.core.context import Context
+from feedpipe.core.cursor import START, Cursor
+from feedpipe.engine.stage import bind
+from feedpipe.errors import DataError
+from feedpipe.ops.parsing._parse_units import ParseUnits, Piece, Place, UnitReader
+from feedpipe.storage.tasks import Task
+from feedpipe.testing import check_operator
+
+PIECE_ROWS = 3
+
+
+@dataclass(frozen=True)
+class CountUp(ParseUnits[int]):
+    """Unit n has n rows, (n, 0), (n, 1) and so on, in pieces of three. Row `bad` of a unit is malformed."""
+
+    kind: ClassVar[str] = "count_up"
+
+    bad: int = -1
+
+    def reader(self, context: Context, block_size: BlockSize) -> CountReader:
+        return CountReader(self.bad)
+
+
+class CountReader(UnitReader[int, Task[int]]):
+    beginning: ClassVar[Place] = (0, 7)
+    closed = 0
+
+    def __init__(self, bad: int) -> None:
+        self._bad = bad
+
+    def is_remote(self, unit: int) -> bool:
+        return False
+
+    def start_reading(self, unit: int, early: bool) -> Task[int]:
+        return Task(lambda: unit)
+
+    def pieces(self, unit: int, opened: Task[int], place: Place) -> Iterator[Piece]:
+        assert place[1] == 7
+        for start in range(place[0], opened.result(), PIECE_ROWS):
+            stop = min(start + PIECE_ROWS, unit)
+            rows: list[object] = [(unit, k) for k in range(start, stop)]
+            if start <= self._bad < stop:
+                yield Piece(rows[: self._bad - start], (start, 7), (stop, 7), None, DataError("malformed"))
+            yield Piece(rows, (start, 7), None if stop == unit else (stop, 7))
+
+    def close(self) -> None:
+        CountReader.closed += 1
+
+
+def counted(units: list[int], bad: int = -1) -> fp.Pipe[Any]:
+    return fp.from_sequence(units).then(CountUp(bad))
+
+
+def blocks(pipe: fp.Pipe[Any], at: Cursor = START) -> Iterator[Block]:
+    return bind(pipe).blocks(at, Context())
+
+
+def test_law():
+    assert check_operator(counted([4, 0, 1, 9])) == [(unit, k) for unit in (4, 0, 1, 9) for k in range(unit)]
+
+
+def test_a_token_is_the_cursor_of_the_unit_and_a_place_in_it():
+    tokens = {block.rows[0]: block.at.token for block in blocks(counted([4, 9])) if not block.at.skip}
+    assert tokens == {
+        (4, 0): [[None, 0, 0], 0, 7],
+        (4, 3): [[None, 0, 0], 3, 7],
+        (9, 0): [[None, 1, 0], 0, 7],
+        (9, 3): [[None, 1, 0], 3, 7],
+        (9, 6): [[None, 1, 0], 6, 7],
+    }
+
+
+def test_the_end_of_a_unit_is_the_beginning_of_the_next_one():
+    ends = [block.end for block in blocks(counted([3, 4])) if not block.end.skip]
+    assert [end.token for end in ends] == [[[None, 1, 0], 0, 7], [[None, 1, 0], 3, 7], [[None, 2, 0], 0, 7]]
+    assert [end.row for end in ends] == [3, 6, 7]
+    assert list(blocks(counted([3, 4]), ends[-1])) == []
+
+
+def test_a_resume_behind_the_rows_before_an_error_finds_it_again():
+    pipe = counted([9], bad=5)
+    parsed: list[Block] = []
+    with pytest.raises(DataError, match=r"malformed\n  at .*test_parse_units\.py:"):
+        parsed.extend(blocks(pipe))
+    assert sum(map(len, parsed)) == 5
+    assert parsed[-1].end.token == [[None, 0, 0], 3, 7] and parsed[-1].end.position == 5
+    with pytest.raises(DataError, match="malformed"):
+        next(blocks(pipe, parsed[-1].end))
+
+
+def test_the_reader_is_closed_however_the_run_ends():
+    before = CountReader.closed
+    list(blocks(counted([4])))
+    with pytest.raises(DataError):
+        list(blocks(counted([4], bad=0)))
+    run = blocks(counted([4]))
+    next(run)
+    run.close()  # type: ignore[attr-defined]
+    assert CountReader.closed == before + 3
