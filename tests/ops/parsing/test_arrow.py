@@ -1,4 +1,4 @@
-"""`parse_arrow`: Arrow's files and streams, in order and by position."""
+"""`parse_arrow`: Arrow files and streams, in order and by position."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def parsed(files: list[Path], **options: Any) -> Any:
 
 
 def counted(folder: Path, counts: list[int], size: int, **options: Any) -> list[Path]:
-    """Files with so many rows; ids run through all of them."""
+    """Files with these numbers of rows; ids continue from file to file."""
     files, first = [], 0
     for k, count in enumerate(counts):
         ids = range(first, first + count)
@@ -95,7 +95,7 @@ def test_law_of_streams(tmp_path: Path) -> None:
         len(pipe)
 
 
-def test_law_of_files_and_streams_that_are_compressed_as_a_whole(tmp_path: Path) -> None:
+def test_law_of_files_and_streams_compressed_as_a_whole(tmp_path: Path) -> None:
     first, second, third = counted(tmp_path, [9, 20, 8], 4)
     second.with_suffix(".arrow.gz").write_bytes(gzip.compress(second.read_bytes()))
     stream = encoded(pa.ipc.open_file(third).read_all(), 3, form=STREAM)
@@ -137,7 +137,7 @@ def test_law_with_lineage_and_folders(tmp_path: Path, indexed: bool) -> None:
         lambda paths: fp.from_sequence(paths).shard_by_rank(),
     ],
 )
-def test_law_where_files_come_in_another_way(tmp_path: Path, files: Any) -> None:
+def test_law_if_files_have_no_fixed_order(tmp_path: Path, files: Any) -> None:
     paths = [str(path) for path in counted(tmp_path, [8, 0, 20, 5], 6)]
     Path(paths[2]).write_bytes(encoded(pa.ipc.open_file(paths[2]).read_all(), 6, form=STREAM))
     pipe = files(paths).open_files().parse_arrow()
@@ -284,7 +284,7 @@ def test_files_that_do_not_fit_are_named(tmp_path: Path, second: dict[str, Any],
 
 
 @WAYS
-def test_columns_that_are_not_there_and_names_that_are_taken(tmp_path: Path, indexed: bool) -> None:
+def test_missing_columns_and_names_in_use(tmp_path: Path, indexed: bool) -> None:
     path = write(tmp_path / "a.arrow", {"number": [1], "text": ["x"]})
     for options, said in (
         ({"columns": ["numbre"]}, r"a.arrow has no column 'numbre', .* did you mean 'number'\?"),
@@ -360,7 +360,7 @@ def test_batches_are_decompressed_once_while_there_is_room(tmp_path: Path, monke
     for _ in range(2):
         assert [pipe[i]["id"] for i in (70, *range(80))] == [70, *range(80)]
     assert sorted(asked) == sorted([0, 1, 2, 3] * 2)
-    monkeypatch.setattr(_arrow_rows, "MAX_KEPT_BYTES", 600)  # bytes, of some three batches
+    monkeypatch.setattr(_arrow_rows, "MAX_KEPT_BYTES", 600)  # about three batches
     pipe = parsed(files, indexed=True)
     asked.clear()
     assert [pipe[i]["id"] for i in (0, 79, 1, 78)] == [0, 79, 1, 78]
@@ -393,7 +393,7 @@ def test_files_are_closed(tmp_path: Path, form: Any) -> None:
 
 
 @WAYS
-def test_elsewhere(tmp_path: Path, indexed: bool) -> None:
+def test_a_remote_file(tmp_path: Path, indexed: bool) -> None:
     memory = fsspec.filesystem("memory")
     for file in counted(tmp_path, [30, 20], 7):
         memory.pipe(f"/parse_arrow/{file.name}", file.read_bytes())
@@ -405,14 +405,14 @@ def test_elsewhere(tmp_path: Path, indexed: bool) -> None:
 
 
 class Far(LocalFileSystem):
-    """Files of this machine as if they were elsewhere: they are not mapped, and read by ranges."""
+    """Local files read as if they were remote: by ranges, not mapped."""
 
     protocol = "far"
 
 
 @pytest.mark.parametrize("compression", [None, "lz4"])
 @pytest.mark.parametrize("form", [FILE, STREAM])
-def test_by_ranges(tmp_path: Path, form: Any, compression: str | None) -> None:
+def test_remote_files_are_read_by_ranges(tmp_path: Path, form: Any, compression: str | None) -> None:
     files = [str(file) for file in counted(tmp_path, [30, 0, 20], 7, form=form, compression=compression)]
     opened = fp.list_files(files, filesystem=Far()).open_files(filesystem=Far())
     assert check_operator(opened.parse_arrow()) == listed(50)
@@ -429,7 +429,7 @@ def test_below_a_subtree(tmp_path: Path) -> None:
 
 
 @WAYS
-def test_travels_as_paths_and_numbers(tmp_path: Path, indexed: bool) -> None:
+def test_a_pickle_holds_paths_and_numbers(tmp_path: Path, indexed: bool) -> None:
     pipe = parsed(counted(tmp_path, [2000, 2000], 100), indexed=indexed)
     list(pipe.take(3))
     graph = resolve(pipe)
@@ -457,7 +457,7 @@ def test_an_error_names_file_and_row(tmp_path: Path) -> None:
         list(parsed(files).map(lambda row: 1 // (row["id"] - 14)))
 
 
-def test_a_state_knows_the_batches(tmp_path: Path) -> None:
+def test_a_state_is_refused_if_the_batches_changed(tmp_path: Path) -> None:
     (path,) = counted(tmp_path, [20], 5)
     states = []
     for size in (5, 4):
@@ -492,7 +492,7 @@ BAD: dict[str, tuple[bytes, str]] = {
 
 @pytest.mark.parametrize(("data", "said"), BAD.values(), ids=BAD.keys())
 @WAYS
-def test_what_is_no_whole_file(tmp_path: Path, data: bytes, said: str, indexed: bool) -> None:
+def test_files_that_are_damaged_or_not_arrow(tmp_path: Path, data: bytes, said: str, indexed: bool) -> None:
     path = tmp_path / "a.arrow"
     path.write_bytes(data)
     with pytest.raises(DataError, match=said) as caught:
@@ -517,7 +517,7 @@ def test_a_stream_that_is_cut_short(tmp_path: Path) -> None:
 
 
 @WAYS
-def test_a_file_that_is_another_one_now(tmp_path: Path, indexed: bool) -> None:
+def test_a_file_that_changed(tmp_path: Path, indexed: bool) -> None:
     path = write(tmp_path / "a.arrow", {"x": range(20)}, 6)
     pipe = parsed([path], indexed=indexed)
     assert len(pipe) == 20
@@ -531,7 +531,7 @@ def test_a_missing_file(tmp_path: Path) -> None:
         list(parsed([tmp_path / "none.arrow"]))
 
 
-def test_text_that_leads_out_of_its_memory(tmp_path: Path) -> None:
+def test_text_with_offsets_beyond_its_memory(tmp_path: Path) -> None:
     offsets = pa.py_buffer(np.array([0, 4, 2_000_000_000, 8], np.int32))
     damaged = pa.Array.from_buffers(pa.string(), 3, [None, offsets, pa.py_buffer(b"somebyte")])
     path = write(tmp_path / "a.arrow", pa.table({"n": range(3), "x": damaged}))
@@ -575,7 +575,7 @@ def test_damaged_bytes_give_an_error_or_rows(tmp_path: Path, form: Any, compress
         batch.to_pylist()
 
 
-def test_the_heads_of_batches_that_lie_far_are_read_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_heads_of_remote_batches_are_read_several_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     place = RemoteStore({"a.arrow": encoded({"id": list(range(40)), "t": ["x" * 10_000] * 40}, 1)})
     together = threading.Barrier(16, timeout=60)
     heads: list[int] = []

@@ -26,7 +26,7 @@ SIZES = st.integers(1, 40)
 
 @pytest.fixture
 def ranges(monkeypatch):
-    """Sets the bytes of a range."""
+    """Sets the size of a range, in bytes."""
     return lambda size: monkeypatch.setattr(_byte_ranges, "MAX_RANGE_BYTES", size)
 
 
@@ -35,13 +35,13 @@ def opened(files):
 
 
 def units(pipe):
-    """File and bytes of each range."""
+    """The file, start and stop of each range."""
     blocks = bind(resolve(pipe)).input.blocks(START, Context())
     return [(unit.file.path.rpartition("/")[2], unit.start, unit.stop) for block in blocks for unit in block.rows]
 
 
 def outcome(pipe):
-    """The rows, where each comes from, and what ended them."""
+    """The rows, their origins, and the error that ended them."""
     rows, origins = [], []
     try:
         for block in bind(resolve(pipe)).blocks(START, Context(tracing=Tracing(origins=True))):
@@ -52,8 +52,8 @@ def outcome(pipe):
     return rows, origins, None
 
 
-def whole_and_cut(ranges, size, make):
-    """What a pipe gives of whole files, and of ranges."""
+def whole_and_split(ranges, size, make):
+    """What a pipe gives if it reads whole files, and if it reads ranges."""
     ranges(2**40)
     whole = outcome(make())
     ranges(size)
@@ -68,20 +68,20 @@ LINES = st.lists(st.text('a"\r,é', max_size=6), max_size=12)
 def test_lines_of_ranges_are_those_of_the_file(tmp_path, ranges, lines, size, ended, end, bom):
     path = tmp_path / "a.txt"
     path.write_bytes(b"\xef\xbb\xbf" * bom + (end.join(lines) + end * ended).encode())
-    whole, cut = whole_and_cut(ranges, size, lambda: opened([path]).parse_lines())
-    assert cut == whole
+    whole, split = whole_and_split(ranges, size, lambda: opened([path]).parse_lines())
+    assert split == whole
 
 
 @given(LINES, SIZES, st.booleans(), st.sampled_from(["\n", "\r\n", "\n\n", "\r"]), st.booleans(), st.booleans())
 @settings(suppress_health_check=QUIET, max_examples=100)
 def test_rows_of_csv_ranges_are_those_of_the_file(tmp_path, ranges, lines, size, ended, end, bom, quotes):
-    # Whatever the lines hold: most have too many values somewhere, or a quote that is not closed.
+    # For any text: most lines have too many values somewhere, or a quote that is not closed.
     path = tmp_path / "a.csv"
     path.write_bytes(b"\xef\xbb\xbf" * bom + (end + end.join(["x,y", *lines]) + end * ended).encode())
     options = {"newlines_in_values": False} if quotes else {"quote": None}
     options["schema"] = {"x": "string", "y": "string"}
-    whole, cut = whole_and_cut(ranges, size, lambda: opened([path]).parse_csv(**options))
-    assert cut == whole
+    whole, split = whole_and_split(ranges, size, lambda: opened([path]).parse_csv(**options))
+    assert split == whole
 
 
 @given(st.lists(st.text(max_size=5), max_size=9), SIZES, st.integers(0, 12), st.sampled_from(["\n", "\r\n", "\n\n"]))
@@ -92,8 +92,8 @@ def test_rows_of_jsonl_ranges_are_those_of_the_file(tmp_path, ranges, texts, siz
     path = tmp_path / "a.jsonl"
     path.write_text(end.join(lines))
     schema = {"text": "string", "n": "int64"}
-    whole, cut = whole_and_cut(ranges, size, lambda: opened([path]).parse_jsonl(schema=schema, path_column="path"))
-    assert cut == whole
+    whole, split = whole_and_split(ranges, size, lambda: opened([path]).parse_jsonl(schema=schema, path_column="path"))
+    assert split == whole
 
 
 @pytest.mark.parametrize("size", [3, 64])
@@ -125,7 +125,7 @@ def test_a_large_file_serves_many_shards(tmp_path, ranges):
     ranked = [list(fp.Loader(pipe, rank=rank, world_size=3, even=None)) for rank in range(3)]
     assert sorted(sum(ranked, [])) == list(range(2_000))
     assert all(600 < len(rank) < 750 for rank in ranked)
-    # A shuffle behind permutes the ranges: the first rows come from anywhere.
+    # A shuffle behind the parser permutes the ranges, so the first rows may come from any of them.
     loader = fp.Loader(pipe.shuffle(window=10), shards=1, seed=1)
     first, second = list(loader), list(loader)
     assert sorted(first) == sorted(second) == list(range(2_000))
@@ -136,31 +136,31 @@ def test_a_large_file_serves_many_shards(tmp_path, ranges):
 @pytest.mark.slow
 def test_in_workers(tmp_path, ranges):
     (tmp_path / "a.csv").write_text("x\n" + "".join(f"{n}\n" for n in range(2_000)))
-    ranges(900)  # ten of them
+    ranges(900)  # ten ranges
     pipe = fp.read_csv(tmp_path, quote=None)
     with fp.Loader(pipe, workers=2) as loader:
         assert sorted(row["x"] for row in loader) == list(range(2_000))
 
 
-def test_where_files_are_cut(tmp_path, ranges):
+def test_which_files_are_split(tmp_path, ranges):
     for name, data in {"a.csv": b"x\n1\n2\n3\n4\n", "b.csv": b"x\n1\n", "c.csv": b"", "d.csv.gz": b""}.items():
         (tmp_path / name).write_bytes(gzip.compress(b"x\n" + b"1\n" * 9) if name.endswith("gz") else data)
     (tmp_path / "c.csv").write_bytes(b"x\n")
     ranges(4)
     rest = [("b.csv", 0, TO_END), ("c.csv", 0, TO_END), ("d.csv.gz", 0, TO_END)]
-    cut = [("a.csv", 0, 3), ("a.csv", 3, 6), ("a.csv", 6, TO_END)]
+    split = [("a.csv", 0, 3), ("a.csv", 3, 6), ("a.csv", 6, TO_END)]
     files = sorted(tmp_path.iterdir())
     for pipe in (fp.list_files(tmp_path).open_files(), opened(files)):
-        assert units(pipe.parse_csv(newlines_in_values=False)) == cut + rest
-        assert units(pipe.parse_csv(quote=None)) == cut + rest
+        assert units(pipe.parse_csv(newlines_in_values=False)) == split + rest
+        assert units(pipe.parse_csv(quote=None)) == split + rest
         assert units(pipe.parse_csv()) == [("a.csv", 0, TO_END), *rest]
         assert units(pipe.parse_csv(quote=None, row_column="row")) == [("a.csv", 0, TO_END), *rest]
         assert units(pipe.parse_jsonl(schema={"x": "int8"}, row_column="row"))[0] == ("a.csv", 0, TO_END)
-        assert units(pipe.parse_lines()) == cut + rest
+        assert units(pipe.parse_lines()) == split + rest
     assert len(list(opened(files).parse_csv(quote=None))) == 14
 
 
-def test_sizes_are_asked_for_only_where_they_matter(tmp_path, monkeypatch):
+def test_sizes_are_requested_only_if_needed(tmp_path, monkeypatch):
     (tmp_path / "a.csv").write_text("x\n1\n")
     (tmp_path / "b.csv.gz").write_bytes(gzip.compress(b"x\n1\n"))
     asked = []
@@ -174,7 +174,7 @@ def test_sizes_are_asked_for_only_where_they_matter(tmp_path, monkeypatch):
     assert asked == [str(tmp_path / "a.csv")]
 
 
-def test_a_file_that_is_not_there_fails_in_its_turn(tmp_path):
+def test_a_missing_file_fails_after_the_rows_before_it(tmp_path):
     (tmp_path / "a.txt").write_text("1\n2\n")
     rows = iter(opened([tmp_path / "a.txt", tmp_path / "b.txt"]).parse_lines())
     assert [next(rows), next(rows)] == ["1", "2"]
@@ -182,7 +182,7 @@ def test_a_file_that_is_not_there_fails_in_its_turn(tmp_path):
         next(rows)
 
 
-def test_a_file_whose_storage_says_no_size_is_one_range(tmp_path, monkeypatch, ranges):
+def test_a_file_of_unknown_size_is_one_range(tmp_path, monkeypatch, ranges):
     (tmp_path / "a.txt").write_text("1\n2\n3\n")
     ranges(2)
     monkeypatch.setattr("feedpipe.storage.file.file_infos", lambda *_: [FileInfo("a.txt", FileType.File)])
@@ -191,7 +191,7 @@ def test_a_file_whose_storage_says_no_size_is_one_range(tmp_path, monkeypatch, r
     assert list(pipe) == ["1", "2", "3"]
 
 
-def test_a_header_is_read_by_each_range_and_no_more_than_that(tmp_path, monkeypatch, ranges):
+def test_each_range_reads_the_header_and_nothing_else_before_it(tmp_path, monkeypatch, ranges):
     path = tmp_path / "a.csv"
     path.write_text("x\n" + "".join(f"{n:07d}\n" for n in range(50_000)))
     ranges(100_000)
@@ -222,7 +222,7 @@ def test_an_error_downstream_names_the_line(tmp_path, ranges):
     assert (error.value.origin.source, error.value.origin.row) == (str(path), 35)
 
 
-def test_an_error_far_behind_names_the_byte_and_reads_nothing_before(tmp_path, monkeypatch, ranges):
+def test_an_error_beyond_the_counted_bytes_names_the_byte_and_reads_nothing_before(tmp_path, monkeypatch, ranges):
     path = tmp_path / "a.jsonl"
     path.write_text('{"x": 1}\n' * 20 + "bad\n")
     ranges(20)
@@ -249,7 +249,7 @@ def test_an_error_far_behind_names_the_byte_and_reads_nothing_before(tmp_path, m
         list(fp.read_jsonl(path, schema={"x": "int64"}))
 
 
-def test_a_value_that_goes_on_in_the_next_line(tmp_path):
+def test_a_value_that_continues_on_the_next_line(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text('x,y\n1,"a"\n2,"b\nc"\n3,"d"\n')
     assert len(list(opened([path]).parse_csv())) == 3
@@ -262,7 +262,7 @@ def test_a_value_that_goes_on_in_the_next_line(tmp_path):
         list(opened([path]).parse_csv(newlines_in_values=False))
 
 
-def test_the_plan_says_where_a_large_file_stays_whole(tmp_path, capsys, ranges):
+def test_the_plan_names_large_files_that_are_not_split(tmp_path, capsys, ranges):
     (tmp_path / "a.csv").write_text("x\n1\n2\n3\n")
     (tmp_path / "b.csv.gz").write_bytes(gzip.compress(b"x\n1\n2\n3\n"))
     ranges(4)
@@ -274,7 +274,7 @@ def test_the_plan_says_where_a_large_file_stays_whole(tmp_path, capsys, ranges):
     assert "not split" not in capsys.readouterr().out
 
 
-def test_a_state_knows_the_ranges(tmp_path, ranges):
+def test_a_state_is_refused_if_the_ranges_changed(tmp_path, ranges):
     path = tmp_path / "a.txt"
     path.write_text("1\n2\n3\n")
     ranges(2)

@@ -21,7 +21,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def far(folder):
-    """A file system that is not known to be near."""
+    """A file system that counts as remote."""
     return DirFileSystem(str(folder), LocalFileSystem())
 
 
@@ -49,7 +49,7 @@ def test_law_on_other_storage(folder, far, streamed):
     assert got == rows("")[:19]
 
 
-def test_indexed_where_the_input_is(folder):
+def test_indexed_if_the_input_is(folder):
     pipe = fp.list_files(folder).open_files().parse_bytes()
     assert len(pipe) == 20 and pipe[3]["bytes"] == b"333"
     assert sorted(row["path"] for row in pipe.shuffle()) == [row["path"] for row in rows(folder)]
@@ -78,14 +78,14 @@ def test_files_before_a_missing_one_come_first(folder, streamed):
     assert got == rows(folder)[:5]
 
 
-def test_what_is_no_file():
+def test_an_input_that_is_not_a_file():
     with pytest.raises(
         ArgumentTypeError, match=r"`parse_bytes` reads files but got: 'a'; put `\.open_files\(\)` before it"
     ):
         list(fp.from_sequence(["a"]).parse_bytes())
 
 
-def test_files_before_what_is_none_come_first(folder):
+def test_files_before_another_element_come_first(folder):
     values = [*fp.list_files(folder).open_files(), "a"]
     got = []
     with pytest.raises(ArgumentTypeError):
@@ -93,7 +93,7 @@ def test_files_before_what_is_none_come_first(folder):
     assert got == rows(folder)
 
 
-def test_files_elsewhere_are_fetched_some_at_a_time(far):
+def test_remote_files_are_fetched_several_at_a_time(far):
     together = threading.Barrier(8, timeout=60)
 
     class Slow(DirFileSystem):

@@ -51,7 +51,7 @@ def test_law_of_random_files(tmp_path, texts):
 
 
 def test_law_beyond_one_chunk(tmp_path):
-    # Chunks begin with 16 KiB: cursors point into the middle of a file.
+    # The first chunks have 16 KiB, so cursors point into the middle of a file.
     rows = [(i, f"line\n{i}" if i % 3 else "") for i in range(6_000)]
     files = [write(tmp_path / "a.csv", rows), write(tmp_path / "b.csv", [(2, "b"), (1, "a")][::-1])]
     got = check_operator(parsed(files), samples=5)
@@ -90,7 +90,7 @@ def test_a_resume_seeks(tmp_path, monkeypatch):
     assert sum(read) < path.stat().st_size
 
 
-def test_rows_are_columns_until_they_are_looked_at(tmp_path):
+def test_rows_stay_columns_until_they_are_used(tmp_path):
     path = write(tmp_path / "a.csv", [(1, "a"), (2, "b"), (3, "c")])
     first, second = parsed([path]).batch(2)
     assert isinstance(first, Rows)
@@ -104,7 +104,7 @@ def test_names_and_types_are_fixed_by_the_first_file(tmp_path):
     assert next(rows) == {"id": 1, "text": "a"}
     with pytest.raises(DataError, match=r"b\.csv, line 2, column 'id': 'x' is not int64; .* rows of .*a\.csv"):
         next(rows)
-    # A shuffle deals the files in another order, and the types stay.
+    # A shuffle changes the order of the files, but not the types.
     pipe = fp.from_sequence([str(file) for file in files]).open_files().shuffle(seed=1).parse_csv(columns=["text"])
     assert resolve(pipe).op.identity()["types"] == [["text", "string"]]
 
@@ -130,7 +130,7 @@ def test_rows_before_a_malformed_one_come_first(tmp_path):
         next(run)
 
 
-def test_a_cursor_before_a_malformed_row_leads_to_the_error(tmp_path):
+def test_a_resume_before_a_malformed_row_finds_the_error(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("id\n1\n2\nx\n3\n")
     stage = bind(resolve(parsed([path], schema={"id": "int64"})))

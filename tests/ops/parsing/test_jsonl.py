@@ -47,7 +47,7 @@ def test_law_beyond_one_chunk(tmp_path):
     assert check_operator(parsed(files), samples=5) == rows + rows[:3]
 
 
-def test_rows_are_columns_until_they_are_looked_at(tmp_path):
+def test_rows_stay_columns_until_they_are_used(tmp_path):
     path = write(tmp_path / "a.jsonl", [{"a": 1}, {"a": 2}, {"a": 3}])
     first, _ = parsed([path]).batch(2)
     assert isinstance(first, Rows)
@@ -64,7 +64,7 @@ def test_rows_before_a_malformed_one_come_first(tmp_path):
     assert "test_jsonl.py" in str(error.value)
 
 
-def test_a_field_that_comes_up_later(tmp_path):
+def test_a_field_that_appears_later(tmp_path):
     path = write(tmp_path / "a.jsonl", [{"a": 1}])
     later = write(tmp_path / "b.jsonl", [{"a": 2}, {"a": 3, "b": 4}])
     rows = []

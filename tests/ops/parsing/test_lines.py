@@ -45,7 +45,7 @@ def test_law_of_random_files(tmp_path, files, ended):
 
 
 def test_law_beyond_one_chunk(tmp_path):
-    # Chunks begin with 16 KiB: cursors point into the middle of a file.
+    # The first chunks have 16 KiB, so cursors point into the middle of a file.
     expected = [f"{i:07d}" for i in range(20_000)]
     (tmp_path / "a.txt").write_text("\n".join(expected))
     with pa.CompressedOutputStream(str(tmp_path / "b.txt.zst"), "zstd") as stream:
@@ -77,7 +77,7 @@ def test_a_file_that_is_cut_short(tmp_path):
     assert rows == lines[: len(rows)]
 
 
-def test_a_file_that_is_not_compressed_so(tmp_path):
+def test_a_file_with_another_compression(tmp_path):
     (tmp_path / "a.gz").write_text("plain\n")
     with pytest.raises(DataError, match=r"a\.gz is not compressed in that way, or is damaged: .*`open_files\(comp"):
         list(lines_of([tmp_path / "a.gz"]))
@@ -95,7 +95,7 @@ def test_lines_before_one_in_another_encoding(tmp_path):
         lines_of([], encoding="none")
 
 
-def test_what_is_no_file():
+def test_an_input_that_is_not_a_file():
     with pytest.raises(
         ArgumentTypeError, match=r"`parse_lines` reads files but got: 'a'; put `\.open_files\(\)` before it"
     ):

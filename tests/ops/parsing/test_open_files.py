@@ -48,7 +48,7 @@ def test_shown_as_code():
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_paths_before_what_is_none_come_first(streamed):
+def test_paths_before_another_element_come_first(streamed):
     source = fp.from_sequence(["a", 3, "b"])
     rows = iter((source.filter(lambda path: True) if streamed else source).open_files())
     assert next(rows) == fp.File("a")

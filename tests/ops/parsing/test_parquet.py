@@ -36,7 +36,7 @@ def parsed(files, **options):
 
 
 def counted(tmp_path, counts, rows):
-    """Files with so many rows; ids run through all of them."""
+    """Files with these numbers of rows; ids continue from file to file."""
     files, first = [], 0
     for k, count in enumerate(counts):
         ids = list(range(first, first + count))
@@ -56,7 +56,7 @@ def test_law(tmp_path):
     assert check_operator(parsed(files)) == listed(44)
 
 
-def test_law_where_a_filter_leaves_rows_out(tmp_path):
+def test_law_with_a_filter(tmp_path):
     files = counted(tmp_path, [30, 0, 40], rows=7)
     got = check_operator(parsed(files, filter=pc.bit_wise_and(column("id"), 3) == 0))
     assert got == listed(70)[::4]
@@ -96,7 +96,7 @@ def test_law_of_chains(tmp_path, chain):
         lambda paths: fp.from_sequence(paths).repeat(2),
     ],
 )
-def test_law_where_files_come_in_another_way(tmp_path, files):
+def test_law_if_files_have_no_fixed_order(tmp_path, files):
     paths = [str(path) for path in counted(tmp_path, [8, 0, 20, 5], rows=6)]
     pipe = files(paths).open_files().parse_parquet()
     got = check_operator(pipe)
@@ -122,7 +122,7 @@ def test_law_of_random_files(tmp_path, numbers, rows, expression):
     assert got == (whole if expression is None else whole.filter(expression)).to_pylist()
 
 
-# How it is dealt
+# Shards
 
 
 def test_one_file_serves_many_shards(tmp_path):
@@ -147,7 +147,7 @@ def test_lengths_are_known(tmp_path):
         len(parsed(files, filter=column("id") > 5))
     for chained in (pipe.batch(4), pipe.shuffle(window=8).batch(4), pipe.shuffle(window=8)):
         loaders = [fp.Loader(chained, rank=rank, world_size=3, even=None, seed=2) for rank in range(3)]
-        for _ in range(3):  # row groups differ in length, so ranks do, and in each epoch anew
+        for _ in range(3):  # row groups differ in length, so ranks do, differently in each epoch
             lengths = [len(loader) for loader in loaders]
             assert [len(list(loader)) for loader in loaders] == lengths
 
@@ -213,7 +213,7 @@ def test_files_are_closed(tmp_path):
 # What is read
 
 
-def test_rows_are_columns_until_they_are_looked_at(tmp_path):
+def test_rows_stay_columns_until_they_are_used(tmp_path):
     path = write(
         tmp_path / "a.parquet", {"id": [1, 2, 3], "t": ["a", None, "c"], "f": pa.array([1, 2, 3], pa.float32())}, 2
     )
@@ -305,7 +305,7 @@ def test_tensors(tmp_path, capsys):
         "y": "torch.int64",
         "b": "torch.bool",
     }
-    batches[0]["x"][0] = 5  # can be written to
+    batches[0]["x"][0] = 5  # it is writable
     assert batches[0]["s"] == ["a"] * 16
     pipe.explain()
     assert "Python rows" not in capsys.readouterr().out
@@ -381,7 +381,7 @@ def test_a_file_that_differs(tmp_path, table, said):
     assert "test_parquet.py" in str(error.value)
     drawn = fp.from_iterable([str(file) for file in files]).open_files().parse_parquet()
     rows = []
-    with pytest.raises(DataError, match=said):  # a footer is read when the file comes, and rows before that are given
+    with pytest.raises(DataError, match=said):  # a footer is read when its file comes, after the rows before it
         rows.extend(drawn)
     assert "t" in parsed(files[:1]).head(1)[0]
 
@@ -396,7 +396,7 @@ def test_a_file_that_differs(tmp_path, table, said):
         ({"filter": column("id")}, "`filter` does not fit the columns of .*: it gives int64 and not true or false"),
     ],
 )
-def test_what_the_files_do_not_have(tmp_path, options, said):
+def test_columns_that_the_files_do_not_have(tmp_path, options, said):
     with pytest.raises(DataError, match=said) as error:
         len(parsed(counted(tmp_path, [3], 2), **options).batch(2).load())
     assert "test_parquet.py" in str(error.value)
@@ -423,7 +423,7 @@ def test_arguments_name_the_line(options, kind, said):
     assert "test_parquet.py" in str(error.value)
 
 
-def test_paths_that_nobody_opened():
+def test_paths_without_open_files():
     with pytest.raises(ArgumentTypeError, match="put `.open_files\\(\\)` before it"):
         list(fp.from_sequence(["a"]).parse_parquet())
 
@@ -502,7 +502,7 @@ def test_row_groups_are_left_out(tmp_path, expression, groups):
     assert root.inputs[0].op.identity()["row_groups"] == groups
 
 
-def test_a_row_group_of_zeros_is_not_taken_for_one_of_negative_zeros(tmp_path):
+def test_zeros_are_not_mistaken_for_negative_zeros(tmp_path):
     path = write(tmp_path / "a.parquet", {"f": [0.0, -0.0, 0.0, 1.0]}, 1)
     for value in (0.0, -0.0):
         for expression in (column("f").isin([value]), column("f") == value):
@@ -510,8 +510,8 @@ def test_a_row_group_of_zeros_is_not_taken_for_one_of_negative_zeros(tmp_path):
             assert got == pq.read_table(path).filter(expression).to_pylist()
 
 
-def test_a_filter_is_about_the_types_that_all_files_have(tmp_path):
-    # In the second file the sum would overflow, and its statistics are those of another type.
+def test_a_filter_uses_the_types_fixed_for_all_files(tmp_path):
+    # In the second file the sum would overflow, and its statistics have another type.
     files = [
         write(tmp_path / "a.parquet", {"n": pa.array([1, 2], pa.int64())}),
         write(tmp_path / "b.parquet", {"n": pa.array([2_000_000_000], pa.int32())}),
@@ -540,7 +540,7 @@ def data_of(table, rows=None, **options):
         (data_of({"id": range(99)})[:-4] + b"PARE", "is encrypted: its footer cannot be read without a key"),
     ],
 )
-def test_files_that_are_none(tmp_path, content, said):
+def test_files_that_are_not_parquet(tmp_path, content, said):
     (tmp_path / "a.parquet").write_bytes(content)
     with pytest.raises(DataError, match=f"a.parquet {said}") as error:
         list(parsed([tmp_path / "a.parquet"]))
@@ -675,7 +675,7 @@ def test_a_large_row_group_is_read_bit_by_bit(tmp_path, monkeypatch, filesystem)
 
 
 def test_long_text_makes_short_batches(tmp_path):
-    # A dictionary makes the file small, and its rows large.
+    # A dictionary makes the file small although its rows are large.
     path = write(tmp_path / "a.parquet", {"t": ["x" * 100_000] * 3000})
     assert path.stat().st_size < 2**20
     before = pa.total_allocated_bytes()

@@ -75,7 +75,7 @@ def test_path_column(tmp_path):
         parsed(path_column=3)
 
 
-def test_rows_before_a_damaged_place_come_first(tmp_path):
+def test_rows_before_damage_come_first(tmp_path):
     data = packed(0, 20)
     (tmp_path / "a.tar").write_bytes(data[: 20 * 1024 + 100])
     (tmp_path / "b.tar").write_bytes(packed(20, 20))
@@ -116,7 +116,7 @@ def test_an_error_downstream_names_tar_and_key(tmp_path):
     assert "a.tar, part/00007 at byte 14336" in str(caught.value)
 
 
-def test_what_is_no_file():
+def test_an_input_that_is_not_a_file():
     with pytest.raises(ArgumentTypeError, match=r"`parse_tar` reads files but got: 'a'; put `\.open_files\(\)` before"):
         list(fp.from_sequence(["a"]).parse_tar())
 
