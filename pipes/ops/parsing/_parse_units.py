@@ -64,7 +64,7 @@ class UnitReader(ABC, Generic[U, W]):
 
     @abstractmethod
     def pieces(self, unit: U, opened: W, place: Place) -> Iterator[Piece]:
-        """The rows of the unit from `place` on. It should drop each piece that it yields, so that its memory is reused."""
+        """The rows of the unit from `place` on. It drops each piece that it yields, so that the memory is reused."""
 
     def close(self) -> None:
         """Closes the files that are still open, at the end of the run."""

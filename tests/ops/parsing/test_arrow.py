@@ -272,13 +272,13 @@ MISFITS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("form", [FILE, STREAM])
-@pytest.mark.parametrize(("second", "said"), MISFITS.values(), ids=MISFITS.keys())
-def test_files_that_do_not_fit_are_named(tmp_path: Path, second: dict[str, Any], said: str, form: Any) -> None:
+@pytest.mark.parametrize(("second", "message"), MISFITS.values(), ids=MISFITS.keys())
+def test_files_that_do_not_fit_are_named(tmp_path: Path, second: dict[str, Any], message: str, form: Any) -> None:
     files = [
         write(tmp_path / "a.arrow", {"n": [1], "t": ["x"]}, form=form),
         write(tmp_path / "b.arrow", second, form=form),
     ]
-    with pytest.raises(DataError, match=said) as caught:
+    with pytest.raises(DataError, match=message) as caught:
         list(parsed(files))
     assert __file__ in str(caught.value)
 
@@ -286,11 +286,11 @@ def test_files_that_do_not_fit_are_named(tmp_path: Path, second: dict[str, Any],
 @WAYS
 def test_missing_columns_and_names_in_use(tmp_path: Path, indexed: bool) -> None:
     path = write(tmp_path / "a.arrow", {"number": [1], "text": ["x"]})
-    for options, said in (
+    for options, message in (
         ({"columns": ["numbre"]}, r"a.arrow has no column 'numbre', .* did you mean 'number'\?"),
         ({"row_column": "text"}, r"a.arrow has a column 'text' already; `row_column` needs another name"),
     ):
-        with pytest.raises(DataError, match=said):
+        with pytest.raises(DataError, match=message):
             list(parsed([path], indexed=indexed, **options))
     double = pa.Table.from_arrays([pa.array([1]), pa.array([2])], ["x", "x"])
     with pytest.raises(DataError, match="two columns have the name 'x'"):
@@ -490,12 +490,12 @@ BAD: dict[str, tuple[bytes, str]] = {
 }
 
 
-@pytest.mark.parametrize(("data", "said"), BAD.values(), ids=BAD.keys())
+@pytest.mark.parametrize(("data", "message"), BAD.values(), ids=BAD.keys())
 @WAYS
-def test_files_that_are_damaged_or_not_arrow(tmp_path: Path, data: bytes, said: str, indexed: bool) -> None:
+def test_files_that_are_damaged_or_not_arrow(tmp_path: Path, data: bytes, message: str, indexed: bool) -> None:
     path = tmp_path / "a.arrow"
     path.write_bytes(data)
-    with pytest.raises(DataError, match=said) as caught:
+    with pytest.raises(DataError, match=message) as caught:
         list(parsed([path], indexed=indexed))
     assert __file__ in str(caught.value)
 

@@ -235,8 +235,8 @@ def test_an_error_beyond_the_counted_bytes_names_the_byte_and_reads_nothing_befo
 
     monkeypatch.setattr(chunks, "MAX_COUNTED_BYTES", 100)
     monkeypatch.setattr(chunks.ChunkReader, "_lines_before", never)
-    said = rf"a\.jsonl, byte {begins} \(lines are counted in .*\): this is not JSON: .*'bad'"
-    with pytest.raises(DataError, match=said):
+    message = rf"a\.jsonl, byte {begins} \(lines are counted in .*\): this is not JSON: .*'bad'"
+    with pytest.raises(DataError, match=message):
         list(fp.read_jsonl(path, schema={"x": "int64"}))
     other = tmp_path / "b.jsonl"
     other.write_text("\n" + '{"x": 1}\n' * 20 + '{"x": 0}\n')

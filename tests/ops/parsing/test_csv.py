@@ -203,15 +203,15 @@ def test_folders_give_columns(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "kind", "said"),
+    ("options", "kind", "message"),
     [
         ({"path_column": 3}, ArgumentTypeError, "`path_column` must be the name of a column but got: 3"),
         ({"path_column": "x", "row_column": "x"}, ArgumentError, "`path_column` and `row_column` must differ"),
         ({"newlines_in_values": 0}, ArgumentTypeError, "`newlines_in_values` must be True or False but got: 0"),
     ],
 )
-def test_bad_arguments(options, kind, said):
-    with pytest.raises(kind, match=said) as error:
+def test_bad_arguments(options, kind, message):
+    with pytest.raises(kind, match=message) as error:
         parsed([], **options)
     assert "test_csv.py" in str(error.value)
 

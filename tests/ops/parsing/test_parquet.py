@@ -360,7 +360,7 @@ def test_a_column_without_a_type_in_the_first_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("table", "said"),
+    ("table", "message"),
     [
         ({"id": ["x"], "t": ["x"]}, r"b\.parquet, column 'id': its type is string, and int64 in .*a\.parquet"),
         ({"id": pa.array([1], pa.uint64()), "t": ["x"]}, r"b\.parquet, column 'id': its type is uint64, and int64 in"),
@@ -374,20 +374,20 @@ def test_a_column_without_a_type_in_the_first_file(tmp_path):
         ),
     ],
 )
-def test_a_file_that_differs(tmp_path, table, said):
+def test_a_file_that_differs(tmp_path, table, message):
     files = [write(tmp_path / "a.parquet", {"id": [1], "t": ["x"]}), write(tmp_path / "b.parquet", table)]
-    with pytest.raises(DataError, match=said) as error:
+    with pytest.raises(DataError, match=message) as error:
         list(parsed(files))
     assert "test_parquet.py" in str(error.value)
     drawn = fp.from_iterable([str(file) for file in files]).open_files().parse_parquet()
     rows = []
-    with pytest.raises(DataError, match=said):  # a footer is read when its file comes, after the rows before it
+    with pytest.raises(DataError, match=message):  # a footer is read when its file comes, after the rows before it
         rows.extend(drawn)
     assert "t" in parsed(files[:1]).head(1)[0]
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"columns": ["idd"]}, "has no column 'idd', which `columns` names; did you mean 'id'\\?; there are 'id', 't'"),
         ({"columns": ["id", "x.y"]}, "has no column 'x.y', which `columns` names; there are 'id', 't'"),
@@ -396,14 +396,14 @@ def test_a_file_that_differs(tmp_path, table, said):
         ({"filter": column("id")}, "`filter` does not fit the columns of .*: it gives int64 and not true or false"),
     ],
 )
-def test_columns_that_the_files_do_not_have(tmp_path, options, said):
-    with pytest.raises(DataError, match=said) as error:
+def test_columns_that_the_files_do_not_have(tmp_path, options, message):
+    with pytest.raises(DataError, match=message) as error:
         len(parsed(counted(tmp_path, [3], 2), **options).batch(2).load())
     assert "test_parquet.py" in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("options", "kind", "said"),
+    ("options", "kind", "message"),
     [
         ({"columns": []}, ArgumentError, "`columns` must name at least one column"),
         ({"columns": "id"}, ArgumentTypeError, "`columns` must be a list of names"),
@@ -417,8 +417,8 @@ def test_columns_that_the_files_do_not_have(tmp_path, options, said):
         ({"path_column": "x", "row_column": "x"}, ArgumentError, "`path_column` and `row_column` must differ"),
     ],
 )
-def test_arguments_name_the_line(options, kind, said):
-    with pytest.raises(kind, match=said) as error:
+def test_arguments_name_the_line(options, kind, message):
+    with pytest.raises(kind, match=message) as error:
         parsed([], **options)
     assert "test_parquet.py" in str(error.value)
 
@@ -530,7 +530,7 @@ def data_of(table, rows=None, **options):
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"", "is empty, but a Parquet file has a footer"),
         (b"PAR1", r"is damaged: its footer would be longer than the file"),
@@ -540,9 +540,9 @@ def data_of(table, rows=None, **options):
         (data_of({"id": range(99)})[:-4] + b"PARE", "is encrypted: its footer cannot be read without a key"),
     ],
 )
-def test_files_that_are_not_parquet(tmp_path, content, said):
+def test_files_that_are_not_parquet(tmp_path, content, message):
     (tmp_path / "a.parquet").write_bytes(content)
-    with pytest.raises(DataError, match=f"a.parquet {said}") as error:
+    with pytest.raises(DataError, match=f"a.parquet {message}") as error:
         list(parsed([tmp_path / "a.parquet"]))
     assert "test_parquet.py" in str(error.value)
 
