@@ -1,4 +1,4 @@
-"""Graphs of operators as plain data: each node is visited once, discovery is by attributes."""
+"""Graphs of operators as plain data: walking, naming, rewriting, and writing them as code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Node:
         op: the operator's value.
         inputs: the nodes it reads from.
         call_site: the user's file and line.
-        indexed: whether the rows at any positions can be had; else they come in order only.
+        indexed: whether rows can be read at any positions; otherwise they come in order only.
     """
 
     __slots__ = ("__weakref__", "call_site", "indexed", "inputs", "op")
@@ -45,7 +45,7 @@ class Node:
 
 
 def walk(root: Node) -> Iterator[Node]:
-    """All nodes, inputs before what reads them, each once."""
+    """All nodes, each once, the inputs of a node before the node."""
     seen: set[int] = set()
     stack: list[tuple[Node, bool]] = [(root, False)]
     while stack:
@@ -61,40 +61,41 @@ def walk(root: Node) -> Iterator[Node]:
 def names(root: Node) -> dict[Node, str]:
     """The name of each operator, the key of its randomness.
 
-    It is the operator's kind and its count among its kind on the way from the source, with the source's number where a
-    graph has several. So inserting a `map` reshuffles nothing.
+    It is the operator's kind and its count among its kind on the way from the source, with the number of the source if
+    a graph has several. So adding a `map` changes no shuffle.
     """
-    counts: dict[Node, dict[str, int]] = {}
-    leaf: dict[Node, int] = {}
-    found: dict[Node, str] = {}
-    leaves = 0
-    taken: dict[str, int] = {}
+    by_node: dict[Node, str] = {}
+    counts: dict[Node, dict[str, int]] = {}  # of each kind on the way to a node
+    sources: dict[Node, int] = {}  # the number of the first source
+    source_count = 0
+    uses: dict[str, int] = {}
     for node in walk(root):
-        before: dict[str, int] = {}
+        count: dict[str, int] = {}
         for child in node.inputs:
-            for kind, count in counts[child].items():
-                before[kind] = max(before.get(kind, 0), count)
-        before[node.op.kind] = before.get(node.op.kind, 0) + 1
-        counts[node] = before
+            for kind, number in counts[child].items():
+                count[kind] = max(count.get(kind, 0), number)
+        count[node.op.kind] = count.get(node.op.kind, 0) + 1
+        counts[node] = count
         if node.inputs:
-            leaf[node] = leaf[node.inputs[0]]
+            sources[node] = sources[node.inputs[0]]
         else:
-            leaf[node], leaves = leaves, leaves + 1
-        name = node.op.name or f"{node.op.kind}-{before[node.op.kind]}" + (f"@{leaf[node]}" if leaf[node] else "")
-        taken[name] = taken.get(name, 0) + 1
-        found[node] = name if taken[name] == 1 else f"{name}/{taken[name]}"
-    return found
+            sources[node], source_count = source_count, source_count + 1
+        suffix = f"@{sources[node]}" if sources[node] else ""
+        name = node.op.name or f"{node.op.kind}-{count[node.op.kind]}{suffix}"
+        uses[name] = uses.get(name, 0) + 1
+        by_node[node] = name if uses[name] == 1 else f"{name}/{uses[name]}"
+    return by_node
 
 
 def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
-    """`node` reading from `inputs`; itself where nothing changed."""
+    """A node like `node` that reads from `inputs`; `node` itself if these are its inputs."""
     if all(new is old for new, old in zip(inputs, node.inputs, strict=True)):
         return node
     return Node(node.op, inputs, node.call_site)
 
 
 def sent(root: Node) -> Node:
-    """The graph for a process that sends its elements to another; names and cursors are those of `root`."""
+    """The graph in a process that sends its elements to another process. Names and cursors are those of `root`."""
     if root.op.transparent and len(root.inputs) == 1:
         return with_inputs(root, (sent(root.inputs[0]),))
     op = root.op.sent()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -17,8 +17,8 @@ from feedpipe.extensions import Block, BlockRows, Context, Cursor, Indices, Oper
 class Differences(Operator):
     """Indexed if its input is: `rows` serves any position, `blocks` a streamed input."""
 
-    kind: ClassVar[str] = "differences"
-    order: ClassVar[Order] = Order.GLOBAL  # the row before may belong to another shard
+    kind = "differences"
+    order = Order.GLOBAL  # the row before may belong to another shard
 
     lag: int = 1
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import feedpipe as fp
 from feedpipe.extensions import BlockRows, Context, Indices, Operator, StageView, generator
@@ -13,7 +12,7 @@ from feedpipe.extensions import BlockRows, Context, Indices, Operator, StageView
 class Noise(Operator):
     """`count` normal numbers. It can give any of them, so it is indexed and must know its length."""
 
-    kind: ClassVar[str] = "noise"
+    kind = "noise"
 
     count: int
     scale: float = 1.0
