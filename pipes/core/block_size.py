@@ -1,4 +1,4 @@
-"""The size of blocks: the engine's business, never visible in results."""
+"""The size of blocks: the engine chooses it, and results never show it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,17 @@ from .rows import BlockRows, nbytes
 class BlockSize(Protocol):
     """How many rows the next block of one producer may hold."""
 
-    def rows(self) -> int: ...
-    def produced(self, rows: BlockRows) -> None: ...
+    def rows(self) -> int:
+        """How many rows the next block may hold."""
+        ...
+
+    def produced(self, rows: BlockRows) -> None:
+        """Tells what the producer has made."""
+        ...
 
 
 class Clock:
-    """Seconds of producing: time in which the consumer holds control does not count."""
+    """Counts the seconds of producing, without those in which the consumer runs."""
 
     __slots__ = ("_away", "_left")
 
@@ -35,41 +40,41 @@ class Clock:
 
 
 class AdaptiveBlockSize:
-    """Starts at one row and doubles while a block takes little time to produce and few bytes; shrinks when it does not.
+    """Starts at one row, doubles while a block takes little time and few bytes, and shrinks when it takes more.
 
-    So the first row comes at once, a slow function is never run over a long block, and a fast one sees long blocks.
+    So the first row comes at once, a slow function never runs over a long block, and a fast one gets long blocks.
     """
 
-    ROWS = 8192
-    BYTES = 2**20  # what is made should still be in the cache when it is used
-    FAST, SLOW = 0.002, 0.008  # seconds of producing one block
+    MAX_ROWS = 8192
+    MAX_BYTES = 2**20  # a block should still be in the cache when it is used
+    FAST_SECONDS, SLOW_SECONDS = 0.002, 0.008  # of producing one block
 
     __slots__ = ("_clock", "_limit", "_since", "_size")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._size = 1
-        self._limit = self.ROWS
+        self._limit = self.MAX_ROWS
         self._since: float | None = None
 
     def rows(self) -> int:
         now = self._clock.now()
         if self._since is not None:
             spent = now - self._since
-            if spent < self.FAST:
-                self._size = min(self._size * 2, self.ROWS)
-            elif spent > self.SLOW:
+            if spent < self.FAST_SECONDS:
+                self._size = min(self._size * 2, self.MAX_ROWS)
+            elif spent > self.SLOW_SECONDS:
                 self._size = max(self._size // 2, 1)
         self._since = now
         return min(self._size, self._limit)
 
     def produced(self, rows: BlockRows) -> None:
         if rows:
-            self._limit = max(1, self.BYTES * len(rows) // max(1, nbytes(rows)))
+            self._limit = max(1, self.MAX_BYTES * len(rows) // max(1, nbytes(rows)))
 
 
 class OneRow:
-    """One row a block: for a replay, and for a debugger."""
+    """One row in each block: for replays and for debugging."""
 
     __slots__ = ()
 

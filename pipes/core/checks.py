@@ -13,7 +13,7 @@ _UNITS = _DECIMAL | {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 
 
 def check_int(name: str, value: object, *, least: int) -> int:
-    """`value` as an int that is at least `least`; NumPy integers are taken, bools are not."""
+    """`value` as an int that is at least `least`; NumPy integers are accepted, bools are not."""
     try:
         if isinstance(value, bool):
             raise TypeError
@@ -41,8 +41,8 @@ def check_callable(name: str, value: object) -> None:
 
 def check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
     if not any(value is choice or (type(value) is type(choice) and value == choice) for choice in choices):
-        said = ", ".join(map(repr, choices))
-        raise ArgumentError(with_call_site(f"`{name}` must be one of {said} but got: {value!r}"))
+        listed = ", ".join(map(repr, choices))
+        raise ArgumentError(with_call_site(f"`{name}` must be one of {listed} but got: {value!r}"))
 
 
 def check_bytes(name: str, value: object) -> int:

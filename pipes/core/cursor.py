@@ -19,9 +19,9 @@ class Cursor(NamedTuple):
     """
 
     token: Json = None
-    """The operator's own word for where to start; None is the start."""
+    """Where the operator starts, in its own terms; None is the start."""
     skip: int = 0
-    """Rows to leave out from there on."""
+    """Rows to skip from there."""
     row: int = 0
     """Ordinal, in this operator's output, of the row that the token points at."""
 
@@ -48,7 +48,7 @@ class Cursor(NamedTuple):
 
     @staticmethod
     def of(plain: Json) -> Cursor:
-        """The cursor that `plain` came from; None gives the start."""
+        """The cursor that `plain` was made of; None gives the start."""
         return START if plain is None else Cursor(*plain)  # type: ignore[misc]
 
 

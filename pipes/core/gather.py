@@ -11,7 +11,13 @@ from .rows import BlockRows, Indices, concat, take
 
 
 def gather(indices: Indices, bounds: npt.NDArray[np.int64], part: Callable[[int, Indices], BlockRows]) -> BlockRows:
-    """The rows at `indices`; part k holds positions `bounds[k]` to `bounds[k + 1]`; `part(k, places)` gives some."""
+    """The rows at `indices`, gathered from several parts.
+
+    Args:
+        indices: positions among the rows of all parts.
+        bounds: part k holds positions `bounds[k]` to `bounds[k + 1]`.
+        part: gives the rows of part k at places of its own.
+    """
     if not len(indices):
         return part(0, range(0))
     if isinstance(indices, range) and indices.step == 1:

@@ -18,9 +18,9 @@ ArrowArray: TypeAlias = "pa.Array[Any]"
 Column: TypeAlias = Union["Array", "ArrowArray"]
 """One column: a NumPy array whose first axis counts rows, or a contiguous Arrow array."""
 Indices: TypeAlias = range | npt.NDArray[np.int64]
-"""Positions of rows; a `range` where they are evenly spaced, so that storage can slice."""
+"""Positions of rows; a `range` if they are evenly spaced, so that storage can slice."""
 Row: TypeAlias = dict[str, object]
-"""A row of a table: Python scalars, and NumPy arrays where a column has more than one dimension."""
+"""A row of a table: Python scalars, and NumPy arrays for columns of more than one dimension."""
 
 
 class Rows(Sequence[Row]):
@@ -45,41 +45,41 @@ class Rows(Sequence[Row]):
         [0, 1, 2]
     """
 
-    __slots__ = ("_length", "held")
+    __slots__ = ("_columns_and_selection", "_length")
 
-    # Columns, and the rows of them that are meant: None for all. One attribute, so that a thread never sees the columns
-    # of one state and the positions of another. For the helpers below.
-    held: tuple[Mapping[str, Column], npt.NDArray[np.int64] | None]
+    # The columns, and which of their rows these are; None for all of them. It is one attribute, so that no thread sees
+    # the columns before a change and the selection after it. The functions below use it.
+    _columns_and_selection: tuple[Mapping[str, Column], npt.NDArray[np.int64] | None]
 
     def __init__(self, columns: Mapping[str, Column], length: int | None = None) -> None:
-        self.held = dict(columns), None
+        self._columns_and_selection = dict(columns), None
         self._length = len(next(iter(columns.values()))) if length is None else length
 
     @staticmethod
-    def chosen(columns: Mapping[str, Column], indices: npt.NDArray[np.int64]) -> Rows:
-        """The rows at `indices` of arrays that are held elsewhere, gathered when they are asked for.
+    def selected(columns: Mapping[str, Column], indices: npt.NDArray[np.int64]) -> Rows:
+        """The rows at `indices` of `columns`, gathered when they are needed.
 
-        So a shuffled batch is copied once: from the source straight into the tensor.
+        So a shuffled batch is copied once, from the source into the tensor.
         """
         rows = Rows({}, len(indices))
-        rows.held = columns, indices
+        rows._columns_and_selection = columns, indices
         return rows
 
     @property
     def columns(self) -> Mapping[str, Column]:
-        """The columns by name. None can be written to: the source, or another batch, may share their memory."""
-        columns, chosen = self.held
-        if chosen is not None:
-            columns = {name: _take(column, chosen) for name, column in columns.items()}
-            self.held = columns, None
+        """The columns by name. They are read-only: the source, or another batch, may share their memory."""
+        columns, selection = self._columns_and_selection
+        if selection is not None:
+            columns = {name: _take(column, selection) for name, column in columns.items()}
+            self._columns_and_selection = columns, None
         return columns
 
     def copies(self) -> dict[str, Column]:
-        """The columns for one who will write into them: arrays in memory of their own; Arrow's as they are."""
-        columns, chosen = self.held
-        if chosen is None:
+        """The columns, to be written to: arrays in memory of their own; Arrow arrays as they are."""
+        columns, selection = self._columns_and_selection
+        if selection is None:
             return {n: c.copy() if isinstance(c, np.ndarray) else c for n, c in columns.items()}
-        gathered = {name: _gathered(column, chosen) for name, column in columns.items()}
+        gathered = {name: _gathered(column, selection) for name, column in columns.items()}
         return {n: np.ascontiguousarray(c) if isinstance(c, np.ndarray) else c for n, c in gathered.items()}
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -107,7 +107,7 @@ class Rows(Sequence[Row]):
         return (dict(zip(names, row, strict=True)) for row in values)
 
     def __repr__(self) -> str:
-        return f"Rows({self._length} x {list(self.held[0])})"
+        return f"Rows({self._length} x {list(self._columns_and_selection[0])})"
 
     @property
     def arrow(self) -> pa.RecordBatch:
@@ -139,7 +139,7 @@ def scalars(column: Column) -> list[object]:
 
 
 def is_grid(column: ArrowArray) -> bool:
-    """Whether the column holds tensors of one shape, which is what `Rows.arrow` makes of arrays."""
+    """Whether the column holds tensors of one shape, as `Rows.arrow` makes them of arrays."""
     return hasattr(column, "to_numpy_ndarray")
 
 
@@ -149,51 +149,52 @@ def grid(column: Any) -> Array:
 
     if not pa.types.is_boolean(column.type.value_type) or column.type.permutation is not None:
         return cast("Array", column.to_numpy_ndarray())
-    flat = column.storage.flatten().to_numpy(zero_copy_only=False)  # Arrow itself refuses bools
+    flat = column.storage.flatten().to_numpy(zero_copy_only=False)  # Arrow refuses bools
     return cast("Array", flat.reshape(len(column), *column.type.shape))
 
 
 def read_only(array: Array) -> Array:
-    """A view of the same memory, through which nothing can be written."""
+    """A read-only view of the same memory."""
     view = np.asarray(array).view()
     view.flags.writeable = False
     return view
 
 
 def take(rows: BlockRows, indices: Indices) -> BlockRows:
-    """The rows at `indices`, in that order; a slice without a copy where they are evenly spaced."""
+    """The rows at `indices`, in that order; a slice without a copy if these are evenly spaced."""
     if isinstance(indices, range):
         if len(indices) == len(rows) and indices.step == 1:
             return rows
         return _slice(rows, indices)
     if isinstance(rows, Rows):
-        columns, chosen = rows.held
-        if chosen is not None:
-            return Rows.chosen(columns, chosen[indices])
+        columns, selection = rows._columns_and_selection
+        if selection is not None:
+            return Rows.selected(columns, selection[indices])
         return Rows({name: _take(column, indices) for name, column in columns.items()}, len(indices))
     return pick(rows, indices.tolist())
 
 
 def pick(rows: Sequence[object], indices: list[int]) -> list[object]:
-    """`[rows[i] for i in indices]`, in C where there are enough of them."""
+    """`[rows[i] for i in indices]`, in C if there are enough of them."""
     if len(indices) < 2:
         return [rows[i] for i in indices]
     return list(itemgetter(*indices)(rows))
 
 
 def concat(parts: Sequence[BlockRows]) -> BlockRows:
-    """All rows of all parts; columns stay columns where names and types agree."""
+    """All rows of all parts; they stay columns if names and types agree."""
     if len(parts) == 1:
         return parts[0]
     if parts and all(isinstance(part, Rows) for part in parts):
         tables: list[Rows] = parts  # type: ignore[assignment]
         if len({signature(table) for table in tables}) == 1:
-            source = tables[0].held[0]
-            chosen = [t.held[1] for t in tables if t.held[0] is source and t.held[1] is not None]
-            if len(chosen) == len(tables):
-                return Rows.chosen(source, np.concatenate(chosen))
-            held = [table.columns for table in tables]
-            return Rows({n: _concat([columns[n] for columns in held]) for n in source}, sum(map(len, tables)))
+            states = [table._columns_and_selection for table in tables]
+            source = states[0][0]
+            selections = [selection for columns, selection in states if columns is source and selection is not None]
+            if len(selections) == len(tables):
+                return Rows.selected(source, np.concatenate(selections))
+            tables_columns = [table.columns for table in tables]
+            return Rows({n: _concat([columns[n] for columns in tables_columns]) for n in source}, sum(map(len, tables)))
     joined: list[object] = []
     for part in parts:
         joined.extend(part)
@@ -201,8 +202,9 @@ def concat(parts: Sequence[BlockRows]) -> BlockRows:
 
 
 def take_joined(parts: Sequence[BlockRows], indices: npt.NDArray[np.int64]) -> BlockRows:
-    """`take(concat(parts), indices)`; columns of arrays one by one, through memory that stays in the cache."""
-    tables = [part.held[0] for part in parts if isinstance(part, Rows) and part.held[1] is None]
+    """`take(concat(parts), indices)`; joins one column of arrays at a time, in memory that stays in the cache."""
+    states = [part._columns_and_selection for part in parts if isinstance(part, Rows)]
+    tables = [columns for columns, selection in states if selection is None]
     if len(parts) < 2 or len(tables) < len(parts) or len(set(map(signature, parts))) > 1:
         return take(concat(parts), indices)
     scratch = np.empty(0, np.uint8)
@@ -222,10 +224,10 @@ def take_joined(parts: Sequence[BlockRows], indices: npt.NDArray[np.int64]) -> B
 
 
 def nbytes(rows: BlockRows) -> int:
-    """About how many bytes the rows hold; for lists, judged by the first row."""
+    """About how many bytes the rows hold; for lists, estimated from the first row."""
     if isinstance(rows, Rows):
-        columns, chosen = rows.held
-        if chosen is None:
+        columns, selection = rows._columns_and_selection
+        if selection is None:
             return sum(_column_bytes(column) for column in columns.values())
         return len(rows) * sum(_column_bytes(column[:1]) for column in columns.values())
     return len(rows) * _object_bytes(rows[0]) if rows else 0
@@ -233,14 +235,14 @@ def nbytes(rows: BlockRows) -> int:
 
 def _slice(rows: BlockRows, indices: range) -> BlockRows:
     if not indices:
-        return Rows({n: c[:0] for n, c in rows.held[0].items()}, 0) if isinstance(rows, Rows) else []
+        return Rows({n: c[:0] for n, c in rows._columns_and_selection[0].items()}, 0) if isinstance(rows, Rows) else []
     stop: int | None = indices.stop if indices.step > 0 or indices.stop >= 0 else None
     cut = slice(indices.start, stop, indices.step)
     if isinstance(rows, list):
         return rows[cut]
-    columns, chosen = rows.held
-    if chosen is not None:
-        return Rows.chosen(columns, chosen[cut])
+    columns, selection = rows._columns_and_selection
+    if selection is not None:
+        return Rows.selected(columns, selection[cut])
     return Rows({name: column[cut] for name, column in columns.items()}, len(indices))
 
 
@@ -272,11 +274,11 @@ def signature(rows: BlockRows) -> tuple[object, ...] | None:
     """Names and types of the columns; None for Python objects."""
     if isinstance(rows, list):
         return None
-    return tuple((name, _type_of(column)) for name, column in rows.held[0].items())
+    return tuple((name, _type_of(column)) for name, column in rows._columns_and_selection[0].items())
 
 
 def _type_of(column: Column) -> object:
-    # Numbers in NumPy and in Arrow are one type: which of them holds a column, say one with nulls, is never visible.
+    # Numbers in NumPy and in Arrow are one type: results never show which of them holds a column.
     if isinstance(column, np.ndarray):
         return column.dtype.str, column.shape[1:]
     return (np.dtype(column.type.to_pandas_dtype()).str, ()) if _is_plain_number(column) else column.type

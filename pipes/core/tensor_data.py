@@ -1,4 +1,4 @@
-"""`TensorData`: an array that its consumer gets as a tensor, so that who makes it needs no torch."""
+"""`TensorData`: an array that its consumer receives as a tensor. Its producer needs no torch."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy.typing as npt
 
 
 class Stack:
-    """Arrays of one shape and dtype, of which one is made, with one more axis at the front, where it is to lie.
+    """Arrays of one shape and dtype, to be stacked along a new first axis directly in their target memory.
 
     Attributes:
-        shape: of that one.
-        dtype: of that one, in the byte order of this machine.
+        shape: of the stacked array.
+        dtype: of the stacked array, in the byte order of this machine.
     """
 
     __slots__ = ("_arrays", "dtype", "shape")
@@ -29,25 +29,25 @@ class Stack:
         return sum(array.nbytes for array in self._arrays)
 
     def write(self, target: memoryview) -> None:
-        """Makes it in `target`."""
+        """Stacks the arrays in `target`."""
         self._fill(np.ndarray(self.shape, self.dtype, target))
 
     def __array__(self, dtype: None = None, copy: None = None) -> npt.NDArray[np.generic]:
-        """What NumPy calls to make it in memory of its own."""
-        made = np.empty(self.shape, self.dtype)
-        self._fill(made)
-        return made
+        """NumPy calls this; stacks the arrays in new memory."""
+        stacked = np.empty(self.shape, self.dtype)
+        self._fill(stacked)
+        return stacked
 
     def _fill(self, target: npt.NDArray[np.generic]) -> None:
         if target.ndim == 1:
             target[...] = self._arrays
         else:
-            # Joined along the axis they have: one copy of each, in C. `np.stack` makes a view of each first.
+            # Concatenates along the existing axis: one copy of each, in C. `np.stack` would make a view of each first.
             np.concatenate(self._arrays, out=target.reshape(-1, *self.shape[2:]))
 
 
 @dataclass(frozen=True, slots=True)
 class TensorData:
-    """What a worker sends in place of a tensor: its values. They are copied on their way, and must stay till then."""
+    """A worker sends this in place of a tensor. Sending copies the values, so they must not change before."""
 
     array: npt.NDArray[np.generic] | Stack

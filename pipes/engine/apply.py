@@ -1,4 +1,4 @@
-"""Calling a user's function on every row of a block, in C, without losing what came before a failure."""
+"""Calls a user's function on every row of a block, in C, and keeps the results before a failure."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ T = TypeVar("T")
 
 
 def map_until_error(function: Callable[..., T], rows: Sequence[object]) -> tuple[list[T], Exception | None]:
-    """`function` of each row, up to the first failure, and that failure; the failing row is the one after the last."""
-    made: list[T] = []
+    """The results of `function` up to the first failure, and that failure: the row after the last result failed."""
+    results: list[T] = []
     try:
-        # `extend` keeps what it got when the iterator fails.
-        made.extend(map(function, rows))
+        # `extend` keeps what it got before the iterator fails.
+        results.extend(map(function, rows))
     except Exception as error:
-        return made, error
+        return results, error
     # `map` takes a StopIteration of the function for the end of its input.
-    return made, None if len(made) == len(rows) else stop_iteration_error(function)
+    return results, None if len(results) == len(rows) else stop_iteration_error(function)
 
 
-def extend_until_error(made: Iterable[T], into: list[T]) -> Exception | None:
-    """Extends `into`; the failure, if there is one."""
+def extend_until_error(items: Iterable[T], into: list[T]) -> Exception | None:
+    """Extends `into` by the items before the first failure; returns that failure."""
     try:
-        into.extend(made)
+        into.extend(items)
     except Exception as error:
         return error
     return None
 
 
 def items_left(iterator: Iterator[object]) -> int:
-    """How many items a list's iterator still holds."""
+    """How many items a list's iterator has left."""
     return iterator.__length_hint__()  # type: ignore[attr-defined, no-any-return]
 
 
 def stop_iteration_error(function: object) -> Exception:
-    """The error of a function that raised StopIteration, which Python would take for the end of the rows."""
+    """The error of a function that raised StopIteration, which Python takes for the end of the rows."""
     name = getattr(function, "__qualname__", repr(function))
     return RuntimeError(f"{name} raised StopIteration; give `next()` a default, or handle the end")

@@ -1,4 +1,4 @@
-"""Keyed permutations of [0, n): drawn while n is small, computed where needed when it is large."""
+"""Keyed permutations of [0, n): drawn as a whole if n is small, else computed position by position."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy.typing as npt
 from ..core.randomness import Key, generator
 from ..core.rows import Indices
 
-MATERIALISED = 2**20  # drawn in 20 ms; beyond, each process would draw for longer than its share takes to compute
+MAX_DRAWN_LENGTH = 2**20  # takes 20 ms; a longer draw takes each process longer than computing its part
 
 _ROUNDS = 4
 
@@ -16,23 +16,23 @@ _ROUNDS = 4
 class Permutation:
     """A permutation of [0, `length`) that depends on nothing but `key`; `permutation[indices]` are its values."""
 
-    def __init__(self, key: Key, length: int, materialised: int = MATERIALISED) -> None:
+    def __init__(self, key: Key, length: int, max_drawn_length: int = MAX_DRAWN_LENGTH) -> None:
         self._length = length
         self._order: npt.NDArray[np.int32] | None = None
-        if length <= materialised:
+        if length <= max_drawn_length:
             self._order = generator(key).permutation(np.arange(length, dtype=np.int32))
         else:
             self._keys = generator(key).integers(2**64, size=_ROUNDS, dtype=np.uint64)
             bits = max(2, int(length - 1).bit_length())
-            self._widths = bits - bits // 2, bits // 2  # of the left and the right part, in bits
+            self._widths = bits - bits // 2, bits // 2  # of the left and the right half, in bits
 
     def __getitem__(self, indices: Indices) -> npt.NDArray[np.int64]:
         if self._order is not None:
-            chosen = slice(indices.start, indices.stop, indices.step) if isinstance(indices, range) else indices
-            return self._order[chosen].astype(np.int64)
+            places = slice(indices.start, indices.stop, indices.step) if isinstance(indices, range) else indices
+            return self._order[places].astype(np.int64)
         values = np.asarray(indices, np.uint64)
         values = self._encrypt(values)
-        # Cycle walking: what falls outside is encrypted again until it falls inside.
+        # Cycle walking: values outside [0, n) are encrypted again until they fall inside.
         outside = np.flatnonzero(values >= self._length)
         while len(outside):
             again = self._encrypt(values[outside])

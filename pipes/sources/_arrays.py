@@ -18,7 +18,7 @@ def rows_at(columns: Mapping[str, Array], length: int, indices: Indices) -> Rows
     if isinstance(indices, range):
         rows = take(Rows(columns, length), indices)
     else:
-        rows = Rows.chosen(columns, indices)
+        rows = Rows.selected(columns, indices)
     assert isinstance(rows, Rows)
     if all(column.dtype.isnative for column in columns.values()):
         return rows

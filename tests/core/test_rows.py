@@ -30,7 +30,7 @@ def held(count: int, how: str) -> Rows:
         return Rows.from_arrow(pa.RecordBatch.from_arrays([pa.array(numbers), holes, text], names=["n", "h", "t"]))
     if how == "chosen":
         source = {"n": np.arange(2 * count), "g": np.arange(4.0 * count).reshape(2 * count, 2)}
-        return Rows.chosen(source, np.arange(2 * count - 1, count - 1, -1))
+        return Rows.selected(source, np.arange(2 * count - 1, count - 1, -1))
     return Rows({"n": numbers, "g": grid, "t": numbers.astype("U3")}, count)
 
 
@@ -119,10 +119,10 @@ def test_columns_cannot_be_written_to_and_copies_can(how: str) -> None:
 
 def test_positions_in_one_source_are_joined_without_gathering() -> None:
     source = {"x": np.arange(10)}
-    parts = [Rows.chosen(source, np.array([i, i + 1], np.int64)) for i in (5, 1)]
+    parts = [Rows.selected(source, np.array([i, i + 1], np.int64)) for i in (5, 1)]
     joined = concat([parts[0], parts[1][1:]])
     assert isinstance(joined, Rows)
-    assert joined.held[0] is source
+    assert joined._columns_and_selection[0] is source
     assert [row["x"] for row in joined] == [5, 6, 2]
     assert nbytes(joined) == 24
 

@@ -27,7 +27,7 @@ def test_law_of_a_full_shuffle():
 
 @given(st.integers(1, 300), st.integers(0, 2**32))
 def test_a_computed_permutation_is_a_permutation(length, seed):
-    permutation = Permutation(Context(seed=seed).key("x"), length, materialised=0)
+    permutation = Permutation(Context(seed=seed).key("x"), length, max_drawn_length=0)
     assert sorted(permutation[range(length)]) == list(range(length))
     assert permutation[np.array([length - 1, 0])].tolist() == [
         permutation[range(length)][-1],

@@ -47,7 +47,7 @@ def test_nothing_is_copied_before_a_column_is_read() -> None:
     assert np.shares_memory(pipe[7]["x"], array)
     assert np.shares_memory(pipe.batch(10)[3].columns["x"], array)
     shuffled = pipe.shuffle().batch(10)[3]
-    assert np.shares_memory(shuffled.held[0]["x"], array)  # positions, and the source itself
+    assert np.shares_memory(shuffled._columns_and_selection[0]["x"], array)  # positions, and the source itself
     assert not np.shares_memory(shuffled.columns["x"], array)
 
 

@@ -74,7 +74,7 @@ class ChunkedTable:
                 return rows
             indices = np.asarray(indices, np.int64)
         if self._arrays and not self._has_others:
-            return Rows.chosen(self._arrays, indices)
+            return Rows.selected(self._arrays, indices)
         return self._scattered(indices)
 
     def _slice(self, k: int, places: Indices) -> Rows:

@@ -413,7 +413,7 @@ def test_rows(how: str) -> None:
         "arrow": lambda: Rows({"text": text, "number": number}),
         "both": lambda: Rows({"text": text, "x": x, "number": number, "grid": grid}),
         "sliced": lambda: Rows({"text": text, "x": x, "number": number})[2:5],
-        "chosen": lambda: Rows.chosen({"text": text, "x": x, "grid": grid.T.copy().T}, np.array([5, 0, 2])),
+        "chosen": lambda: Rows.selected({"text": text, "x": x, "grid": grid.T.copy().T}, np.array([5, 0, 2])),
         "no columns": lambda: Rows({}, 3),
     }[how]()
     arrived = round_trip(rows)
@@ -427,7 +427,7 @@ def test_rows(how: str) -> None:
 
 def test_rows_leave_the_source_behind() -> None:
     assert nbytes(Packer().pack(Rows({"n": NUMBERS[:20_000], "t": TEXT})[50:60])) < 2000
-    assert nbytes(Packer().pack(Rows.chosen({"x": np.zeros((100_000, 4))}, np.arange(3)))) < 200
+    assert nbytes(Packer().pack(Rows.selected({"x": np.zeros((100_000, 4))}, np.arange(3)))) < 200
 
 
 # ---- Everything else
