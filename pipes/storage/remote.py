@@ -130,7 +130,7 @@ class Fetch(Task[bytes]):
             self._budget.release(self.end - self.begin)
 
 
-class _Reader:
+class _RemoteReader:
     """The position of a reader in a file."""
 
     def __init__(self, file: RemoteFile) -> None:
@@ -153,7 +153,7 @@ class _Reader:
         return self._position
 
 
-class RemoteStream(_Reader, io.RawIOBase):
+class RemoteStream(_RemoteReader, io.RawIOBase):
     """A file as a stream: ranges that grow, some of them fetched ahead of the reader.
 
     The first range is fetched alone. A reader that needs the second one probably reads on, so from there several ranges
@@ -169,7 +169,7 @@ class RemoteStream(_Reader, io.RawIOBase):
         self._stop = file.size if part is None else min(part.stop, file.size)
         self._next_size = FIRST_REQUEST_BYTES if part is None else MAX_REQUEST_BYTES
         self._end = -1 if part is None else part.start  # of the last range
-        self._fetches: deque[Fetch] = deque()  # in order; those ahead are dropped when the reader goes elsewhere
+        self._fetches: deque[Fetch] = deque()  # in order; a seek to another place drops those ahead
         self._check: Task[None] | None = None
         if part is not None:
             self.start_reading()
@@ -253,7 +253,7 @@ class RemoteStream(_Reader, io.RawIOBase):
             self._next_size = min(4 * self._next_size, MAX_REQUEST_BYTES)
 
 
-class RemoteRanges(_Reader):
+class RemoteRanges(_RemoteReader):
     """A file for Arrow, some parts of which are fetched at the same time and given without a copy if possible.
 
     Args:

@@ -78,10 +78,10 @@ def test_files_are_joined_wherever_they_end(tmp_path, xs, ys):
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize("kind", ["near", "far"])
+@pytest.mark.parametrize("kind", ["local", "remote"])
 def test_other_storage(tmp_path, kind, order):
     storage = DirFileSystem(str(tmp_path), LocalFileSystem())
-    if kind == "near":
+    if kind == "local":
         storage = MemoryFileSystem(skip_instance_cache=True)
         storage.store = {}
     storage.makedirs("/data", exist_ok=True)
