@@ -159,10 +159,10 @@ class RecordBatchReader(UnitReader[RecordBatch, _Opened]):
                 for number, batch in enumerate(open_stream(stream)):
                     count = batch.num_rows
                     if number >= begin and count > before:
-                        inside = self._format.require_fixed_schema(file.name).file_types
-                        chosen = validated(batch.select([name for name in inside if name in batch.schema.names]))
+                        types = self._format.require_fixed_schema(file.name).file_types
+                        selected = validated(batch.select([name for name in types if name in batch.schema.names]))
                         at, end = (number, before), (number + 1, 0)
-                        yield self._piece(file, chosen.slice(before), first + before, at, end)
+                        yield self._piece(file, selected.slice(before), first + before, at, end)
                     if number >= begin:
                         before = 0
                     first += count
