@@ -269,7 +269,8 @@ with fp.Loader(pipe, fp.MultiProcess(2, memory="32GiB")) as loader:
                 if os.path.exists(file) and os.stat(file).st_size == 64 * 2**20
             )
         assert [int(label[0]) for label in labels] == list(range(100))
-        assert image < used < 10 * image and not caplog.records
+        # The labels lie between the images. How many holes they spoil is a matter of timing.
+        assert image < used < 20 * image and not caplog.records
 
     def test_small_elements_need_none(self):
         with fp.Loader(numbers(), fp.MultiProcess(2, memory=1)) as loader:
