@@ -113,7 +113,7 @@ def test_a_producer_that_is_killed_is_replaced(tmp_path: Path):
 
     with (
         fp.Loader(fp.from_iterable(source).dispatch().batch(3), workers=2) as loader,
-        pytest.warns(WorkerWarning, match="what stands before `dispatch` was killed by SIGKILL"),
+        pytest.warns(WorkerWarning, match="the operators before `dispatch` was killed by SIGKILL"),
     ):
         assert sorted(x for batch in loader for x in batch) == list(range(1000))
 

@@ -158,7 +158,7 @@ class Pool:
         if self._arena_bytes and not self._warned_of_full_memory:
             self._warned_of_full_memory = True
             log.warning(
-                "the elements that are kept fill what `memory` allows to share, so others come by a slower way; "
+                "the elements that are kept fill what `memory` allows to share, so others take a slower way; "
                 "allow more, or keep copies of the parts that are needed"
             )
 
@@ -223,7 +223,7 @@ class Pool:
         progress = dispatcher.progress or any(handle.progress for handle in resources.workers)
         death = dispatcher.end(resources.starter)
         dispatcher.deaths = 1 if progress else dispatcher.deaths + 1
-        _report_death(dispatcher.deaths, f"the process that runs what stands before `dispatch` {death}")
+        _report_death(dispatcher.deaths, f"the process that runs the operators before `dispatch` {death}")
         dispatcher.start(resources.starter, resources.graph_file)
         if self._request is not None:
             dispatcher.begin(self._request)
@@ -245,7 +245,7 @@ class Pool:
                 os.close(fd)
         except OSError as error:
             self._arena_bytes = 0
-            log.warning("elements come from the workers by a slower way, for there is no shared memory: %s", error)
+            log.warning("elements take a slower way from the workers, because there is no shared memory: %s", error)
 
 
 def _disown() -> None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 _VIEW_TYPES: dict[Any, Any] = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
 
 
-class ArrowStream:
+class BatchStream:
     """Record batches of one schema, to be written as a stream of `nbytes` bytes."""
 
     __slots__ = ("_batches", "_schema", "nbytes")
@@ -35,19 +35,19 @@ class ArrowStream:
                 writer.write_batch(batch)
 
 
-def reducer(add: Callable[[ArrowStream], tuple[object, ...]]) -> Callable[[Any], tuple[object, ...]]:
+def reducer(add: Callable[[BatchStream], tuple[object, ...]]) -> Callable[[Any], tuple[object, ...]]:
     """A pickle reducer for all Arrow data; `add` keeps a stream and returns the arguments to read it with."""
 
     def reduce(data: Any) -> tuple[object, ...]:
         if isinstance(data, pa.RecordBatch):
-            return read_batch, add(ArrowStream(data.schema, [data]))
+            return read_batch, add(BatchStream(data.schema, [data]))
         if isinstance(data, pa.Table):
-            return read_table, add(ArrowStream(data.schema, data.to_batches()))
+            return read_table, add(BatchStream(data.schema, data.to_batches()))
         if isinstance(data, pa.ChunkedArray):
             table = pa.Table.from_arrays([data], [""])
-            return read_chunked_array, add(ArrowStream(table.schema, table.to_batches()))
+            return read_chunked_array, add(BatchStream(table.schema, table.to_batches()))
         batch = pa.RecordBatch.from_arrays([data], [""])
-        return read_array, add(ArrowStream(batch.schema, [batch]))
+        return read_array, add(BatchStream(batch.schema, [batch]))
 
     return reduce
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from _typeshed import WriteableBuffer
 
-    from .arrow_tables import ArrowStream
+    from .arrow_tables import BatchStream
 
 Arguments: TypeAlias = tuple[object, ...]
 """The arguments with which a function of the consumer makes a view of a part of a region."""
@@ -230,7 +230,7 @@ class Packer:
         block, strides = _block(array)
         return array.shape, dtype, region, region.add(block, size, strides is not None), strides
 
-    def _add_stream(self, stream: ArrowStream) -> Arguments:
+    def _add_stream(self, stream: BatchStream) -> Arguments:
         """Adds `stream` to a region; returns the arguments with which it is opened."""
         region = self._region(stream.nbytes)
         return region, region.add(stream, stream.nbytes, False), stream.nbytes

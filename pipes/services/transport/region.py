@@ -13,9 +13,9 @@ from ...core.rows import Array
 from ...core.tensor_data import Stack
 
 if TYPE_CHECKING:
-    from .arrow_tables import ArrowStream
+    from .arrow_tables import BatchStream
 
-RegionPart: TypeAlias = "Array | bytes | memoryview | ArrowStream | Stack"
+RegionPart: TypeAlias = "Array | bytes | memoryview | BatchStream | Stack"
 
 ALIGNMENT = 64
 """Bytes; each part begins at a multiple of it."""
