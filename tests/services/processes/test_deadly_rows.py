@@ -78,14 +78,14 @@ def test_what_comes_before_is_delivered(workers, deaths):
             assert run_to_error(loader)[0] == before
 
 
-def test_the_whole_story_in_one_message(deaths):
+def test_one_message_says_all_of_it(deaths):
     with deaths(least=2), fp.Loader(numbers().map(lethal), workers=2) as loader:
         _, text = run_to_error(loader)
     for part in ("worker 1 (process ", "SIGKILL", "MiB of memory", f"element {DEADLY} of the epoch", "`.map(lethal)`"):
         assert part in text
 
 
-def test_the_iterator_raises_it_again_and_the_next_epoch_tries_anew(tmp_path, deaths):
+def test_the_iterator_raises_it_again_and_the_next_epoch_tries_again(tmp_path, deaths):
     mend = tmp_path / "mend"
 
     def unless_mended(row):
@@ -101,7 +101,7 @@ def test_the_iterator_raises_it_again_and_the_next_epoch_tries_anew(tmp_path, de
         assert list(loader) == list(range(400))
 
 
-def test_a_run_begins_without_the_care_that_the_last_one_ended_with(monkeypatch, deaths):
+def test_a_run_does_not_begin_careful_because_the_last_one_was(monkeypatch, deaths):
     careful, send = {}, WorkerHandle.request
 
     def record(handle, request):
@@ -136,7 +136,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize("text", ENDS)
-def test_once_is_no_loss(text, tmp_path, deaths):
+def test_a_single_death_loses_nothing(text, tmp_path, deaths):
     flag, function = tmp_path / "flag", once(ENDS[text])
     with deaths() as warnings, fp.Loader(numbers().map(lambda row: function(row, flag)).batch(6), workers=2) as loader:
         assert sum(loader, []) == list(range(400))

@@ -219,7 +219,7 @@ def interrupted(process, others, ended):
     ended(others)
 
 
-def test_after_an_interrupt_the_loader_goes_on(tmp_path):
+def test_after_an_interrupt_the_loader_continues(tmp_path):
     flag, owner = tmp_path / "flag", os.getpid()
 
     def interrupt(row):

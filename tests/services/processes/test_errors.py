@@ -172,7 +172,7 @@ def test_it_is_raised_again_and_the_next_epoch_runs():
             assert errors[0] is errors[1] is errors[2]
 
 
-def test_the_state_after_an_error_goes_on_at_the_row(tmp_path):
+def test_the_state_after_an_error_continues_at_the_row(tmp_path):
     mend = tmp_path / "mend"
     pipe = numbers().map(lambda row: row if mend.exists() else raising(ValueError)(row))
     with fp.Loader(pipe, workers=2) as loader:
@@ -186,7 +186,7 @@ def test_the_state_after_an_error_goes_on_at_the_row(tmp_path):
 
 
 @pytest.mark.parametrize(("raised", "code"), [(SystemExit, 3), (KeyboardInterrupt, "now")])
-def test_what_is_to_end_a_program(raised, code):
+def test_exceptions_that_end_a_program(raised, code):
     """As in one process: the exception reaches the program, and the iterator reports it afterwards."""
 
     def leave(row):
@@ -233,7 +233,7 @@ def test_errors_of_sources(tmp_path):
             list(loader)
 
 
-def test_of_several_the_first_in_order():
+def test_of_several_errors_the_first_in_order_is_raised():
     def fail(row):
         if row in (11, 12):
             raise ValueError(row)

@@ -90,7 +90,7 @@ STARTED = {
 
 
 @pytest.mark.parametrize("started", STARTED)
-def test_what_a_user_s_function_leaves_behind_does_not_hide_the_death_of_its_worker(started, script):
+def test_a_process_that_a_user_s_function_starts_does_not_hide_the_death_of_its_worker(started, script):
     source = f"""
 import os, signal, warnings
 import feedpipe as fp

@@ -68,7 +68,7 @@ def kill_some(processes, chance):
     processes.kill(workers if chance.random() < 0.3 else [chance.choice(workers)])
 
 
-def test_what_the_consumer_holds_of_dead_workers_stays_as_it_was(processes, deaths):
+def test_elements_of_dead_workers_stay_as_they_were(processes, deaths):
     pipe = numbers(80).map(lambda row: {"a": np.full(5000, row), "b": np.full((3, 7), -row)})
     with deaths(least=6), fp.Loader(pipe, workers=2) as loader:
         kept = []
@@ -80,7 +80,7 @@ def test_what_the_consumer_holds_of_dead_workers_stays_as_it_was(processes, deat
         assert (element["a"] == row).all() and (element["b"] == -row).all()
 
 
-def test_a_part_that_is_held_of_a_dead_worker_stays_as_it_was(processes, deaths):
+def test_an_array_of_a_dead_worker_stays_as_it_was(processes, deaths):
     pipe = numbers(60).map(lambda row: {"image": np.full(2**20, row, np.uint8), "label": np.full(8, row)})
     with deaths(least=3), fp.Loader(pipe, fp.MultiProcess(1, memory="16MiB")) as loader:
         images, labels = [], []
@@ -93,7 +93,7 @@ def test_a_part_that_is_held_of_a_dead_worker_stays_as_it_was(processes, deaths)
     assert [int(image[0]) for image in images] == [10, 20, 30] and all((image == image[0]).all() for image in images)
 
 
-def test_some_kept_and_some_dropped_over_many_restarts(processes, deaths):
+def test_elements_are_kept_and_dropped_over_many_restarts(processes, deaths):
     pipe, chance, kept = numbers(50).map(lambda row: np.full(4000 + row, row)), random.Random(5), []
     with deaths(), fp.Loader(pipe, fp.MultiProcess(2, memory="4MiB")) as loader:
         for epoch in range(8):
@@ -121,7 +121,7 @@ def test_killed_between_epochs(processes, deaths):
         assert list(loader) == first
 
 
-def test_killed_while_the_leftovers_of_all_shards_are_put_together(tmp_path, deaths):
+def test_killed_in_the_tail(tmp_path, deaths):
     flag = tmp_path / "flag"
 
     def die(batch):
@@ -137,7 +137,7 @@ def test_killed_while_the_leftovers_of_all_shards_are_put_together(tmp_path, dea
     assert flag.exists()
 
 
-def test_killed_where_an_epoch_is_a_number_of_steps(processes, deaths):
+def test_killed_with_epochs_of_steps(processes, deaths):
     pipe = numbers(10).shuffle()
     with fp.Loader(pipe, steps=25, seed=3) as loader:
         expected = [list(loader) for _ in range(3)]

@@ -144,7 +144,7 @@ def test_two_loaders_side_by_side():
             assert (a == b).all()
 
 
-def test_epochs_given_up(processes):
+def test_abandoned_epochs(processes):
     with fp.Loader(arrays(), workers=2) as loader:
         for epoch in range(30):
             for row, array in enumerate(loader):

@@ -123,7 +123,7 @@ class TestStuck:
                     list(loader)
                 said = str(caught.value)
 
-    def test_the_next_epoch_is_stuck_as_well_or_goes_on(self, tmp_path):
+    def test_the_next_epoch_may_be_stuck_or_not(self, tmp_path):
         mend = tmp_path / "mend"
 
         def wait(row):
@@ -139,7 +139,7 @@ class TestStuck:
             while not finishes(loader, list(range(40))):
                 pass
 
-    def test_a_slow_consumer_is_no_stuck_worker(self):
+    def test_a_slow_consumer_does_not_count_as_a_stuck_worker(self):
         for timeout in (0.2, 0.4, 0.8, 1.6, 3.2, 6.4):
             rows, service = [], fp.MultiProcess(2, timeout=timeout, prefetch=1)
             # If the machine is slow now, the worker may need the next timeout, which is longer.
@@ -231,7 +231,7 @@ class TestMemory:
                     processes.kill(processes.workers()[:1])
         assert got == list(range(40))
 
-    def test_where_a_process_may_map_little(self, script):
+    def test_a_limited_address_space(self, script):
         source = """
 import logging, resource, numpy as np
 import feedpipe as fp

@@ -20,7 +20,7 @@ def seen(look, workers=1, count=2, **options):
 
 
 @pytest.mark.parametrize("start_method", START_METHODS)
-def test_one_thread_calculates_and_four_read(start_method):
+def test_one_thread_computes_and_four_read(start_method):
     def look(row):
         import pyarrow as pa
 
@@ -47,7 +47,7 @@ def test_interrupts_are_ignored(start_method):
     assert seen(look, start_method=start_method) == [(True, set())] * 2
 
 
-def test_a_worker_brings_no_torch_and_no_pandas():
+def test_a_worker_imports_neither_torch_nor_pandas():
     def look(row):
         import sys
 
@@ -69,7 +69,7 @@ def epochs(count=2, **options):
         return [list(loader) for _ in range(count)]
 
 
-def test_draws_from_the_global_generators_differ_and_come_again():
+def test_draws_from_the_global_generators_differ_and_are_reproducible():
     first = epochs(workers=2, seed=1)
     flat = sum(first, [])
     assert len(set(flat)) == len(flat)  # by worker, epoch and row
@@ -88,7 +88,7 @@ def test_ranks_draw_differently():
     assert not set(one).intersection(other)
 
 
-def test_the_parent_s_generators_are_left_alone():
+def test_the_generators_of_the_parent_do_not_change():
     random.seed(5)
     np.random.seed(5)
     before = random.getstate(), np.random.get_state()[1].tolist()
@@ -96,7 +96,7 @@ def test_the_parent_s_generators_are_left_alone():
     assert (random.getstate(), np.random.get_state()[1].tolist()) == before
 
 
-def test_a_worker_that_is_started_again_draws_as_at_the_beginning(processes, deaths):
+def test_a_restarted_worker_draws_as_at_the_beginning(processes, deaths):
     expected = epochs(1, workers=1)[0]
     with deaths(), fp.Loader(pipe(40), fp.MultiProcess(1, prefetch=1)) as loader:
         iterator = iter(loader)
@@ -106,7 +106,7 @@ def test_a_worker_that_is_started_again_draws_as_at_the_beginning(processes, dea
     assert expected[0] in got
 
 
-def test_two_that_resume_draw_alike():
+def test_two_resumed_loaders_draw_alike():
     with fp.Loader(pipe(), workers=2) as loader:
         iterator = iter(loader)
         for _ in range(5):
@@ -121,7 +121,7 @@ def test_two_that_resume_draw_alike():
 
 
 @pytest.mark.slow
-def test_torch_is_seeded_and_has_one_thread_where_a_function_imports_it():
+def test_torch_is_seeded_and_has_one_thread_if_a_function_imports_it():
     def draw(row):
         import torch
 

@@ -23,7 +23,7 @@ def _fd() -> Iterator[int]:
     os.close(fd)
 
 
-def test_one_after_the_other_and_the_lowest_first(fd: int) -> None:
+def test_the_lowest_room_is_used_first(fd: int) -> None:
     arena = Arena(fd, SIZE, [])
     assert arena.reserve([1, 2 * PAGE_BYTES, PAGE_BYTES]) == [
         NOTE_BYTES,
@@ -53,7 +53,7 @@ def test_regions_that_the_consumer_still_has(fd: int) -> None:
 
 
 @given(st.lists(st.lists(st.integers(1, 9 * PAGE_BYTES), min_size=1, max_size=3) | st.integers(0, 50), max_size=60))
-def test_never_one_over_the_other(fd: int, steps: list[list[int] | int]) -> None:
+def test_regions_never_overlap(fd: int, steps: list[list[int] | int]) -> None:
     arena = Arena(fd, SIZE, [])
     taken: dict[int, int] = {}
     for step in steps:

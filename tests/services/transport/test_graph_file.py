@@ -195,7 +195,7 @@ def test_a_module_loaded_by_path_travels_by_value(tmp_path: Path, monkeypatch: p
     pickle.dumps(module.Thing)  # pickled by name again, as before the file was written
 
 
-def test_a_module_made_by_exec_travels_by_value(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_from_exec_travels_by_value(monkeypatch: pytest.MonkeyPatch) -> None:
     module: Any = ModuleType("synthetic")
     exec(MODULE, vars(module))
     monkeypatch.setitem(sys.modules, "synthetic", module)
@@ -215,7 +215,7 @@ def test_a_module_that_was_moved_since_travels_by_value(tmp_path: Path, monkeypa
     assert other_process(pipe, code) == f"{list(pipe)} False"
 
 
-def test_what_can_be_imported_goes_by_name() -> None:
+def test_importable_functions_travel_by_name() -> None:
     pipe = fp.from_sequence([[1.5]]).map(np.mean).map(os.path.abspath).map(textwrap.dedent)
     assert other_process(pipe, "print(content.op.function.__module__, classes)") == "textwrap {}"
 
@@ -228,7 +228,7 @@ def test_a_long_chain_fits() -> None:
     assert other_process(pipe, code) == "2001 Pipe"
 
 
-def test_nodes_that_are_read_twice_stay_one() -> None:
+def test_a_node_that_is_read_twice_stays_one_node() -> None:
     first = fp.from_sequence([1, 2])
     pipe = first.map(abs).zip(first)
     code = "print(content.inputs[0].inputs[0] is content.inputs[1], list(content), content.call_site.line)"
@@ -529,7 +529,7 @@ def test_the_message_names_operator_line_and_attribute() -> None:
     assert "uses `value['a'][1].reader.lock`, and" in mapped(closing({"a": [0, Decoder()]}))
 
 
-def test_functions_of_main_are_looked_into(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_functions_of_main_are_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     for function in (uses_a_global, calls_one, with_default):
         monkeypatch.setattr(function, "__module__", "__main__")
     assert "`uses_a_global` uses `LOCK`, and a _thread.lock" in mapped(uses_a_global)

@@ -150,7 +150,7 @@ def test_kinds_of_arrays(tmp_path: pathlib.Path) -> None:
     assert round_trip(np.float32(1.5)) == np.float32(1.5)
 
 
-def test_what_is_there_twice_arrives_as_one() -> None:
+def test_an_object_that_is_there_twice_arrives_as_one() -> None:
     array, tensor = np.zeros(3), torch.zeros(3)
     a, b, (c, d), e = round_trip([array, array, (tensor, {"x": tensor}), array[:2]])
     assert a is b and c is d["x"] and a is not e
@@ -260,7 +260,7 @@ def test_other_tensors_go_as_torch_pickles_them() -> None:
     assert round_trip(torch.ones(2, device="meta")).device.type == "meta"
 
 
-def test_a_tensor_keeps_what_was_set_on_it() -> None:
+def test_a_tensor_keeps_its_attributes() -> None:
     tensor = torch.ones(2)
     tensor.label = "ones"  # type: ignore[attr-defined]
     assert round_trip(tensor).label == "ones"
@@ -367,7 +367,7 @@ def test_arrow_arrays(name: str, cut: slice) -> None:
     )
 
 
-def test_what_belongs_to_a_schema() -> None:
+def test_schemas_arrive_with_their_metadata() -> None:
     schema = pa.schema([pa.field("a", pa.int64(), nullable=False, metadata={"k": "v"})], metadata={"m": "n"})
     batch = pa.RecordBatch.from_arrays([NUMBERS], schema=schema)
     table = pa.Table.from_batches([batch, batch[:5]])
@@ -384,7 +384,7 @@ def test_chunks_with_dictionaries_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("name", ["numbers", "text", "text views", "byte views"])
-def test_a_slice_leaves_its_parent_behind(name: str) -> None:
+def test_a_slice_travels_without_its_parent(name: str) -> None:
     cut = ARROW[name][10_000:10_010]
     for sent in (cut, pa.chunked_array([cut]), pa.RecordBatch.from_arrays([cut], ["x"]), pa.table({"x": cut})):
         packed = Packer().pack(sent)
@@ -425,7 +425,7 @@ def test_rows(how: str) -> None:
     assert repr(list(arrived)) == repr(list(rows))
 
 
-def test_rows_leave_the_source_behind() -> None:
+def test_rows_travel_without_their_source() -> None:
     assert nbytes(Packer().pack(Rows({"n": NUMBERS[:20_000], "t": TEXT})[50:60])) < 2000
     assert nbytes(Packer().pack(Rows.selected({"x": np.zeros((100_000, 4))}, np.arange(3)))) < 200
 
@@ -455,7 +455,7 @@ def test_rows_leave_the_source_behind() -> None:
     ],
     ids=lambda element: type(element).__name__,
 )
-def test_what_pickle_knows(element: Any) -> None:
+def test_objects_that_pickle_supports(element: Any) -> None:
     arrived = round_trip(element)
     assert type(arrived) is type(element)
     assert arrived == element or repr(arrived) == repr(element)
@@ -487,7 +487,7 @@ class Buffered:
 
 
 @pytest.mark.parametrize("size", [3, 300_000])
-def test_buffers_of_others(size: int) -> None:
+def test_buffers_of_other_libraries(size: int) -> None:
     writable, fixed, big = round_trip([Buffered(bytearray(size)), Buffered(bytes(size)), np.zeros(size)])
     assert type(writable.buffer) is bytearray and len(writable.buffer) == size
     assert type(fixed.buffer) is bytes and len(fixed.buffer) == size
@@ -502,7 +502,7 @@ def test_images() -> None:
     assert arrived.size == (300, 200) and arrived.tobytes() == image.tobytes()
 
 
-def test_tables_of_others() -> None:
+def test_tables_of_other_libraries() -> None:
     frame = pd.DataFrame({"a": np.arange(100_000), "b": ["x"] * 100_000})
     assert round_trip(frame).equals(frame)
     other = pl.DataFrame({"a": [1, 2], "b": ["x", None]})
@@ -635,7 +635,7 @@ def test_a_region_without_views_is_free_at_once() -> None:
     assert not Transfer(["x" * 100_000, 3]).in_use
 
 
-def test_memory_is_shared_with_nobody_else() -> None:
+def test_no_array_shares_memory_with_another() -> None:
     packed = Packer().pack([np.arange(3), torch.arange(3)])
     a: Any = unpack(packed.stream, write_regions(packed))
     b: Any = unpack(packed.stream, write_regions(packed))
@@ -797,7 +797,7 @@ def test_elements_that_were_packed_fast_can_be_packed_by_value() -> None:
     ],
     ids=["deep", "dataclass", "namedtuple", "itself"],
 )
-def test_what_cannot_leave(element: Any, words: str) -> None:
+def test_objects_that_cannot_be_packed(element: Any, words: str) -> None:
     packer = Packer()
     with pytest.raises(DataError, match=f"cannot leave its worker: {words}") as caught:
         packer.pack(element)
@@ -827,7 +827,7 @@ def test_an_error_of_the_users_own(tmp_path: pathlib.Path) -> None:
     assert str(caught.value).endswith("\n  at train.py:7")
 
 
-def test_what_goes_too_deep() -> None:
+def test_elements_that_are_nested_too_deeply() -> None:
     deep: Any = []
     for _ in range(100_000):
         deep = [deep]
