@@ -50,6 +50,11 @@ def test_is_small_and_picklable(path: Path) -> None:
     assert len(pickle.dumps(fp.File("a"))) < 200
 
 
+def test_options_are_keywords() -> None:
+    with pytest.raises(TypeError, match="positional"):
+        fp.File("a.csv", fs.LocalFileSystem())  # type: ignore[misc]
+
+
 def test_repr() -> None:
     assert repr(fp.File("a.csv")) == "File('a.csv')"
     file = fp.File("a.csv", filesystem=fsspec.filesystem("memory"), compression=None)
