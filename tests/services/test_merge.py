@@ -11,7 +11,7 @@ import pytest
 
 import feedpipe as fp
 from feedpipe.core.context import ProcessResources
-from feedpipe.plan.plan import Part, Plan, Position
+from feedpipe.plan.plan import Plan, Position, ShardRun
 from feedpipe.services.base import ShardEnd, Step
 from feedpipe.services.merge import Merge
 from feedpipe.services.round_robin import DEFAULT, run_shards
@@ -113,7 +113,7 @@ class ThreadsRun:
         self._threads.append(threading.Thread(target=self._produce, args=[worker, parts]))
         self._threads[-1].start()
 
-    def _produce(self, worker: int, parts: list[Part]) -> None:
+    def _produce(self, worker: int, parts: list[ShardRun]) -> None:
         resources = ProcessResources()
         items = run_shards(self._plan, parts, self._epoch, DEFAULT, resources)
         try:
