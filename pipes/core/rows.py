@@ -1,5 +1,8 @@
 """`Rows`: rows held as columns, and the four helpers that serve lists and `Rows` alike."""
 
+# pyright: reportPrivateUsage=false
+# The functions of this module use the columns that `Rows` keeps to itself.
+
 from __future__ import annotations
 
 import math
