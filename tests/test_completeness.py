@@ -6,6 +6,7 @@ import ast
 import configparser
 import importlib
 import inspect
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -35,13 +36,13 @@ SOURCES = sorted(
 
 def chain_functions(module: ModuleType) -> dict[str, Function]:
     """Return the public functions written in `module` whose first, positional-only argument is `pipe`."""
-    found: dict[str, Function] = {}
+    functions: dict[str, Function] = {}
     for name, value in vars(module).items():
         if inspect.isfunction(value) and value.__module__ == module.__name__ and not name.startswith("_"):
             first = next(iter(inspect.signature(value).parameters.values()), None)
             if first is not None and first.name == "pipe" and first.kind is first.POSITIONAL_ONLY:
-                found[name] = value
-    return found
+                functions[name] = value
+    return functions
 
 
 def has_example(function: Function) -> bool:
@@ -49,7 +50,7 @@ def has_example(function: Function) -> bool:
 
 
 def calls(path: Path, name: str) -> bool:
-    """Say whether the file calls `name`, plainly or as an attribute."""
+    """Return whether the file calls `name`, as a name or as an attribute."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Call) and name in (
             getattr(node.func, "id", ""),
@@ -129,6 +130,14 @@ class TestHouse:
         sentences = {path: (ast.get_docstring(tree) or "").partition("\n")[0] for path, tree in modules().items()}
         assert {path for path, sentence in sentences.items() if not sentence.endswith((".", ":"))} == set()
 
+    def test_no_two_classes_have_one_name(self) -> None:
+        places: defaultdict[str, list[str]] = defaultdict(list)
+        for path, tree in modules().items():
+            for node in tree.body:
+                if isinstance(node, ast.ClassDef):
+                    places[node.name].append(path)
+        assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
+
 
 def test_there_are_operators_and_sources() -> None:
     assert OPERATORS
@@ -137,5 +146,5 @@ def test_there_are_operators_and_sources() -> None:
 
 @pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in TESTS.rglob("test_*.py")])
 def test_tests_do_not_sleep(path: Path) -> None:
-    """Waiting for a moment that is long enough here is too short elsewhere: use events and fake clocks."""
+    """A pause that is long enough on one machine is too short on another: use events and fake clocks."""
     assert not calls(path, "sleep")

@@ -1,4 +1,4 @@
-"""Every piece of code a reader can copy runs: README.md, docs/, and the examples in docstrings."""
+"""All code that a reader can copy runs: in README.md, in docs/ and in docstrings. Documents name existing files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FENCE = re.compile(r"^(?P<indent> *)```(?P<info>[^\n`]*)\n(?P<code>.*?)^(?P=inde
 
 
 class Block(NamedTuple):
-    """One fenced piece of Python, and the line of its file on which its code begins."""
+    """A fenced block of Python, and the line of its file on which the code begins."""
 
     code: str
     line: int
@@ -30,7 +30,7 @@ class Block(NamedTuple):
 
 
 def python_blocks(text: str) -> Iterator[Block]:
-    """Yield the fences marked `python`; those marked `python no-run` are to be compiled only."""
+    """Yield the fences marked `python`; those marked `python no-run` are only compiled."""
     for fence in FENCE.finditer(text):
         language, *options = fence["info"].split() or [""]
         if language != "python":
@@ -56,8 +56,7 @@ def test_code_in_document_runs(path: Path, tmp_path: Path, monkeypatch: pytest.M
     """The blocks of one file run in order, in one namespace, in an empty folder."""
     monkeypatch.chdir(tmp_path)
     text = path.read_text(encoding="utf-8")
-    # An error then names the document and its line, and the user's line in feedpipe's own messages
-    # is found there too.
+    # So an error names the document and its line, and so do feedpipe's messages, which name the user's line.
     linecache.cache[str(path)] = (len(text), None, text.splitlines(keepends=True), str(path))
     namespace = {"__name__": "__main__"}
     for block in python_blocks(text):
@@ -68,7 +67,7 @@ def test_code_in_document_runs(path: Path, tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("name", modules())
 def test_examples_in_docstrings_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The examples of one module run in an empty folder, knowing nothing but what they import."""
+    """The examples of one module run in an empty folder, with nothing but what they import."""
     monkeypatch.chdir(tmp_path)
     module = importlib.import_module(name)
     options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE

@@ -1,4 +1,4 @@
-"""What is installed is what stands in pipes/, and importing it is cheap."""
+"""The installed package has every folder of pipes/, shows its public names, and is cheap to import."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "pipes"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
-# What a user who needs it pays for when it is needed, not at `import feedpipe`.
+# Packages that are imported when they are needed, not by `import feedpipe`.
 HEAVY = {"torch", "pandas", "polars", "duckdb", "datasets", "ray"}
 
 
 def run(code: str, folder: Path) -> str:
-    """Run `code` in a Python of its own, in `folder`, and return what it printed."""
-    done = subprocess.run(
+    """Run `code` in a new Python process, in `folder`, and return its output."""
+    completed = subprocess.run(
         [sys.executable, "-W", "error", "-c", code], cwd=folder, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert completed.returncode == 0, completed.stderr
+    return completed.stdout
 
 
 def test_every_folder_is_listed() -> None:
@@ -57,7 +57,7 @@ def test_import_works_from_an_empty_folder(tmp_path: Path) -> None:
 
 
 def test_import_works_from_the_checkout() -> None:
-    """The folder pipes/ and the standard library's module of that name get in nobody's way."""
+    """Neither the folder pipes/ nor the standard library's module of that name gets in the way."""
     assert run("import feedpipe; print(feedpipe.__name__)", ROOT).strip() == "feedpipe"
 
 
