@@ -54,7 +54,7 @@ def sources(count: int) -> list[Callable[[], Chain]]:
 
 @st.composite
 def chains(draw_: st.DrawFn, steps: int = 4, *, local: bool = False) -> Chain:
-    """A chain. `local` leaves out what makes the union over shards differ in more than grouping."""
+    """A chain. `local` leaves out operators whose rows differ between shards by more than grouping."""
     source = draw_(st.sampled_from(range(4)))
     pipe = sources(draw_(counts))[source]()
     for _ in range(draw_(st.integers(0, steps))):
@@ -113,7 +113,7 @@ def test_the_union_over_ranks_is_the_pipe(pipe, ranks, each):
     for shards in (None, ranks * each):
         parts = [list(fp.Loader(pipe, rank=rank, world_size=ranks, even=None, shards=shards)) for rank in range(ranks)]
         got = Counter(repr(row) for part in parts for row in part)
-        if windows_before_a_cut:  # which rows are cut off is a random draw, and `for x in pipe` draws with another key
+        if windows_before_a_cut:  # a random draw cuts off rows, and `for x in pipe` draws with another key
             assert got.total() == expected.total()
         else:
             assert got == expected

@@ -1,4 +1,4 @@
-"""The loader: epochs, state, ranks. Every rule stands here as a test."""
+"""`Loader`: a test for each rule of epochs, states and ranks."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class TestEpochs:
         assert loader.epoch == 2
         assert [list(make(seed=0)), first] == [first, first]
 
-    def test_break_gives_up_the_rest(self, make):
+    def test_break_abandons_the_rest(self, make):
         loader = make()
         for _ in loader:
             break
@@ -325,7 +325,7 @@ class TestRanks:
             list(fp.Loader(numbers(13), rank=0, world_size=3, even="error"))
         assert list(fp.Loader(numbers(12), rank=0, world_size=3, even="error")) == [0, 3, 6, 9]
 
-    def test_unknown_length_wants_a_word(self):
+    def test_unknown_length_needs_steps_or_no_even(self):
         with pytest.raises(PlanError, match=r"steps=.*even=None"):
             list(fp.Loader(streamed(), rank=0, world_size=2))
         parts = [list(fp.Loader(streamed(), rank=r, world_size=2, even=None)) for r in range(2)]
@@ -460,7 +460,7 @@ class TestState:
             fp.Loader(numbers()).load_state_dict({**saved(loader), "position": {"consumed": consumed}})
 
     @pytest.mark.parametrize("cursor", [["abc", 0, 0], [[1, 2, 3], 0, 0], None, [None, -1, 0], [None, 0], 7])
-    def test_a_cursor_of_nothing_is_refused(self, cursor):
+    def test_a_damaged_cursor_is_refused(self, cursor):
         loader = fp.Loader(streamed().shuffle(window=4).batch(5), shards=1)
         next(iter(loader))
         state = saved(loader)
@@ -548,7 +548,7 @@ class TestErrors:
             list(fp.Loader(numbers(13), rank=0, world_size=3))
         assert seen[0].filename == __file__
 
-    def test_loading_on_several_ranks_is_said(self):
+    def test_load_on_several_ranks_warns(self):
         with pytest.warns(UserWarning, match="`load` holds all"):
             list(fp.Loader(streamed().load(), rank=0, world_size=2))
 
@@ -587,7 +587,7 @@ def iter_into(loader, into):
 
 
 def test_order_with_a_shuffle_does_not_depend_on_ranks():
-    # Shards in turn: rank r of 2 gives each second element of what one rank gives.
+    # Shards take turns, so rank r of 2 gives every second element of a single rank.
     pipe = numbers(160).filter(lambda x: True).shuffle(window=6)
     one = list(fp.Loader(pipe, shards=16))
     two = [list(fp.Loader(pipe, rank=r, world_size=2, shards=16, even=None)) for r in range(2)]

@@ -1,4 +1,4 @@
-"""Bugs that were found by attack; each has the test that would have caught it."""
+"""Bugs that adversarial tests found: one test for each."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def running() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith("feedpipe")]
 
 
-def test_what_a_round_leaves_over_stays_in_the_round():
+def test_rows_that_a_round_leaves_over_stay_in_the_round():
     twice = Counter(dict.fromkeys(range(100), 2))
     assert rows(fp.Loader(streamed(100).shuffle(window=10).batch(8).repeat(2))) == twice
     loader = fp.Loader(streamed(12).batch(5).repeat(), steps=30)
     assert set(rows(loader)) == set(range(12))
 
 
-def test_batches_of_a_dealt_indexed_pipe_lose_nothing():
+def test_batches_of_an_indexed_shard_lose_nothing():
     once = Counter(range(20))
     loader = fp.Loader(numbers(20).shard_by_rank().batch(3), shards=4)
     assert rows(loader) == once and len(loader) == 8
@@ -48,7 +48,7 @@ def test_batches_of_a_dealt_indexed_pipe_lose_nothing():
     assert Counter(fp.Loader(numbers(20).shard_by_rank().batch(3).unbatch(), shards=4)) == once
 
 
-def test_load_behind_a_deal_is_refused():
+def test_load_behind_shard_by_rank_is_refused():
     with pytest.raises(PlanError, match=r"must stand before `shard_by_rank\(\)`"):
         numbers(4).shard_by_rank().load()
 
@@ -184,7 +184,7 @@ def test_a_refused_state_ends_no_epoch():
         next(iterator)
 
 
-def test_what_travels():
+def test_errors_and_pipes_can_be_pickled():
     with pytest.raises(fp.RowError) as error:
         list(numbers(1).map(lambda x: 1 // x))
     again = pickle.loads(pickle.dumps(error.value))

@@ -1,4 +1,4 @@
-"""When two elements are the same."""
+"""`same`: whether two elements are equal."""
 
 from __future__ import annotations
 

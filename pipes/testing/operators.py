@@ -1,4 +1,4 @@
-"""`check_operator`: proves that an operator keeps the law of cursors."""
+"""`check_operator`: checks that an operator keeps the law of cursors, and that its shards give the same rows."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from .elements import same
 from .sharding import RowsOf, check_shards
 
 
-class _RandomPace:
-    """Blocks of any size, without a clock."""
+class _RandomSize:
+    """Blocks of a random size, without a clock."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
@@ -35,10 +35,10 @@ class _RandomPace:
 
 
 def random_blocks(chance: random.Random, *, seed: int = 0, epoch: int = 0) -> Context:
-    """A context in which every operator cuts its blocks at random places."""
+    """A context in which all operators cut their blocks at random positions."""
 
     def block_size(clock: Clock) -> BlockSize:
-        return _RandomPace(chance)
+        return _RandomSize(chance)
 
     def cut(length: int) -> list[int]:
         if chance.random() < 0.5:
@@ -60,33 +60,35 @@ class Trace:
 
 def trace(stage: Stage, at: Cursor, context: Context) -> Trace:
     """Runs `stage` from `at`; checks that blocks are never empty and that cursors count the rows."""
-    found = Trace([], [], [])
+    run = Trace([], [], [])
     for block in stage.blocks(at, context):
-        place = at.position + len(found.rows)
-        assert len(block) > 0, f"`{node_code(stage.node)}` gave an empty block"
-        assert block.at.position == place, (
-            f"`{node_code(stage.node)}` gave a block at position {block.at.position}, and it is number {place}"
+        position = at.position + len(run.rows)
+        assert len(block) > 0, f"`{node_code(stage.node)}` produced an empty block"
+        assert block.at.position == position, (
+            f"`{node_code(stage.node)}` produced a block whose cursor is at {block.at.position} "
+            f"and whose first row is number {position}"
         )
-        assert block.end.position == place + len(block), (
-            f"`{node_code(stage.node)}` gave a block of {len(block)} rows at {place} that ends at {block.end.position}"
+        assert block.end.position == position + len(block), (
+            f"`{node_code(stage.node)}` produced a block of {len(block)} rows at {position} "
+            f"whose end is at {block.end.position}"
         )
         count = len(block)
-        found.before.extend(block.at.advance(k) for k in range(count))
-        found.after.extend(block.at.advance(k + 1) for k in range(count - 1))
-        found.after.append(block.end)
-        found.rows.extend(block.rows)
-    return found
+        run.before.extend(block.at.advance(k) for k in range(count))
+        run.after.extend(block.at.advance(k + 1) for k in range(count - 1))
+        run.after.append(block.end)
+        run.rows.extend(block.rows)
+    return run
 
 
 def check_operator(
     pipe: Pipe[object], *, samples: int = 12, seed: int = 0, epoch: int = 0, rows_of: RowsOf | None = None
 ) -> list[object]:
-    """Checks that `pipe` keeps the law of cursors, and gives its rows.
+    """Check that `pipe` keeps the law of cursors, and return its rows.
 
-    Runs it with blocks cut at random; then, from cursors before and after rows (all of them, or `samples` drawn at
-    random), through JSON, resumes it, and resumes it again from the resumed run; each time the rows must be exactly
-    those that follow. Rows beyond the end give nothing. If the pipe is indexed, `rows` must agree with `blocks`; if its
-    length is known, that many rows must come.
+    The check runs the pipe with blocks cut at random. Then it resumes the pipe from cursors before and after rows (all
+    of them, or `samples` drawn at random) that have gone through JSON, and resumes it again from the resumed run: the
+    rows must be exactly those that follow. A cursor beyond the end must give no row. If the pipe is indexed, `rows`
+    must agree with `blocks`; if its length is known, that many rows must come.
 
     Unless the last operator is `Order.GLOBAL`, 2 and 3 shards of the pipe together must give the same rows, in any
     order. The rows of `Order.REGROUPS` are those of its groups. If the operator draws at random by key, or leaves out
@@ -95,13 +97,13 @@ def check_operator(
     Args:
         pipe: ends with the operator to check; its rows must be the same in each run.
         samples: how many positions to resume from.
-        seed: of the run and of the random cuts.
-        epoch: of the run.
-        rows_of: of an operator that regroups: a function from one of its groups to the rows in it; by default the group
-            is iterated.
+        seed: the seed of the run and of the random cuts.
+        epoch: the epoch of the run.
+        rows_of: for an operator that regroups, a function from a group to the rows in it; by default, a group is
+            iterated.
 
     Raises:
-        AssertionError: with the operator, the cursor or the number of shards, and the first row that differs.
+        AssertionError: names the operator, the cursor or the number of shards, and the first row that differs.
 
     Example:
         >>> import feedpipe as fp
@@ -120,7 +122,7 @@ def check_operator(
     whole = run(START)
     count = len(whole.rows)
     length = stage.length
-    assert length is None or length == count, f"`{name}` has length {length} but gave {count} rows"
+    assert length is None or length == count, f"`{name}` has length {length} but produced {count} rows"
     cases = [(place, cursors[place], shift) for place in range(count) for cursors, shift in _cursors(whole)]
     if len(cases) > 2 * samples:
         cases = chance.sample(cases, 2 * samples)
@@ -142,11 +144,11 @@ def check_operator(
     return whole.rows
 
 
-def _cursors(found: Trace) -> list[tuple[list[Cursor], int]]:
-    return [(found.before, 0), (found.after, 1)]
+def _cursors(run: Trace) -> list[tuple[list[Cursor], int]]:
+    return [(run.before, 0), (run.after, 1)]
 
 
 def _agree(name: str, at: object, got: Sequence[object], expected: Sequence[object]) -> None:
     for place, (one, other) in enumerate(zip(got, expected, strict=False)):
         assert same(one, other), f"`{name}` from {at}: row {place} is {one!r} and should be {other!r}"
-    assert len(got) == len(expected), f"`{name}` from {at} gave {len(got)} rows, and {len(expected)} were left"
+    assert len(got) == len(expected), f"`{name}` from {at} produced {len(got)} rows, and {len(expected)} were left"

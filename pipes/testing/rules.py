@@ -1,4 +1,4 @@
-"""The rules of epochs, and what a loader lets go of, for any reading service."""
+"""Checks of the rules of epochs, and of what a closed loader frees, for any reading service."""
 
 from __future__ import annotations
 
@@ -18,19 +18,21 @@ PIPES = [
     Sample(from_sequence(range(12)).shuffle().batch(5)),
     Sample(from_sequence(range(12)).filter(every).shuffle(window=4).batch(5), shuffled=True),
 ]
-"""Of three elements each."""
+"""Pipes of three elements each."""
 
 
 def check_epochs(service: ReadingService) -> None:
-    """Two loaders of one service at once; the rules of epochs, of `set_epoch`, of loaded states and of `peek`."""
+    """Checks two loaders of one service at once, and the rules of epochs, `set_epoch`, loaded states and `peek`."""
     cases = [Case(service, sample) for sample in PIPES]
     with cases[0].here() as a, cases[1].here() as b:
         expected = [[list(here) for _ in range(4)] for here in (a, b)]
     with cases[0].loader() as a, cases[1].loader() as b:
         pairs = list(zip(a, b, strict=True))
         for case, got, epochs in zip(cases, zip(*pairs, strict=True), expected, strict=True):
-            kept = list(got) == epochs[0] if service.ordered else Counter(map(str, got)) == Counter(map(str, epochs[0]))
-            assert kept, f"{case}: beside another loader it gives {got} and not {epochs[0]}"
+            equal = (
+                list(got) == epochs[0] if service.ordered else Counter(map(str, got)) == Counter(map(str, epochs[0]))
+            )
+            assert equal, f"{case}: beside another loader, it gives {got} and not {epochs[0]}"
         for case, loader, epochs in zip(cases, (a, b), expected, strict=True):
             if service.ordered:
                 _check_iteration(str(case), loader, epochs)
@@ -53,14 +55,16 @@ def _check_iteration(name: str, loader: Loader[object], epochs: list[list[object
     for _ in loader:
         break
     stands(1, 1, "after a `break`")
-    gives(2, "`break` gives up the rest")
+    gives(2, "`break` abandons the rest")
     loader.set_epoch(0)
     stands(3, 0, "after `set_epoch`, before the next `iter`,")
     older = iter(loader)
     next(older)
     newer = iter(loader)
     check_raises(lambda: next(older), LoaderError, "newer", f"{name}: a second `iter` ends the first")
-    assert [next(newer), loader.peek()] == epochs[1][:2], f"{name}: `peek` amid an epoch gives the next element"
+    assert [next(newer), loader.peek()] == epochs[1][:2], (
+        f"{name}: `peek` in the middle of an epoch gives the next element"
+    )
     assert list(newer) == epochs[1][1:], f"{name}: a second `iter` begins the next epoch"
     loader.set_epoch(0)
     for _ in zip(range(3), loader, strict=False):
@@ -89,19 +93,19 @@ def _check_loaded(name: str, loader: Loader[object], epochs: list[list[object]])
         got = list(loader)
         assert got == expected, f"{name}: {rule}: got {got} and not {expected}"
 
-    gives(one, epochs[0][1:], "a loaded state goes on with its epoch")
+    gives(one, epochs[0][1:], "a loaded state continues its epoch")
     assert list(loader) == epochs[1], f"{name}: after a loaded epoch comes the next one"
     gives(one, epochs[0][1:], "`set_epoch` of the loaded epoch changes nothing", 0)
     gives(one, epochs[3], "`set_epoch` of another one begins it", 3)
     gives(unseen, epochs[1], "a state after the last element is the start of the next epoch")
     gives(seen, epochs[1], "a state after the end is the start of the next epoch")
     loader.load_state_dict(one)
-    assert _known_length(loader) == whole, f"{name}: `len` is a whole epoch, also after a resume"
-    assert saved(loader) == one, f"{name}: to load a state and to save it changes it"
+    assert _known_length(loader) == whole, f"{name}: `len` is that of a whole epoch, also after a resume"
+    assert saved(loader) == one, f"{name}: loading and saving a state must not change it"
     ended = iter(loader)
     next(ended)
     loader.load_state_dict(one)
-    check_raises(lambda: next(ended), LoaderError, "a state was loaded", f"{name}: to load a state ends the epoch")
+    check_raises(lambda: next(ended), LoaderError, "a state was loaded", f"{name}: loading a state ends the epoch")
     assert [loader.peek(), *loader] == [epochs[0][1], *epochs[0][1:]], f"{name}: `peek` after a resume moves nothing"
 
 
@@ -113,13 +117,13 @@ def _known_length(loader: Loader[object]) -> int | None:
 
 
 def check_closing(service: ReadingService) -> None:
-    """A loader that is closed or dropped leaves nothing behind; a closed one says so."""
+    """Checks that a closed or dropped loader leaves nothing behind, and that a closed one raises errors."""
     case = Case(service, PIPES[1])
-    with nothing_left(f"{case}, closed before it was used,"):
+    with nothing_left(f"{case}, closed before its first use,"):
         case.loader().close()
-    with nothing_left(f"{case}, closed amid an epoch,") as seen:
+    with nothing_left(f"{case}, closed in the middle of an epoch,") as seen:
         _close(case, seen)
-    with nothing_left(f"{case}, dropped amid an epoch,") as seen:
+    with nothing_left(f"{case}, dropped in the middle of an epoch,") as seen:
         _begun(case, seen)
 
 
@@ -138,4 +142,4 @@ def _close(case: Case, seen: set[Process]) -> None:
     loader.close()
     assert state is None or saved(loader) == state, f"{case}: a closed loader keeps its state"
     for use in (lambda: next(iterator), lambda: iter(loader), loader.peek):
-        check_raises(use, LoaderError, "closed", f"{case}: a closed loader is used")
+        check_raises(use, LoaderError, "closed", f"{case}: a closed loader refuses to be used")

@@ -1,4 +1,4 @@
-"""One sample run by a service, and the same run here to compare with."""
+"""Runs of a sample by a service, and by this process to compare with."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .samples import Sample
 
 @dataclass(frozen=True)
 class Case:
-    """One rank's run of a sample, with the options of its loader."""
+    """The run of a sample on one rank, with the options of its loader."""
 
     service: ReadingService
     sample: Sample
@@ -30,21 +30,21 @@ class Case:
     steps: int | None = None
 
     def loader(self) -> Loader[object]:
-        """A loader of the service."""
-        return self._made(self.service, self.sample.shards)
+        """A loader with the service."""
+        return self._make(self.service, self.sample.shards)
 
     def here(self) -> Loader[object]:
         """A loader in this process, which gives the same elements."""
         return self.on(InProcess())
 
     def on(self, service: ReadingService) -> Loader[object]:
-        """A loader of another service that gives the same elements: by itself, or with as many shards."""
+        """A loader with another service that gives the same elements; it sets `shards` if defaults would differ."""
         sample, workers = self.sample, self.service.workers
         one_order = sample.shuffled and max(workers, service.workers) <= 8
-        by_default = None if one_order else self.ranks * max(8 if sample.shuffled else 1, workers)
-        return self._made(service, sample.shards or by_default)
+        default = None if one_order else self.ranks * max(8 if sample.shuffled else 1, workers)
+        return self._make(service, sample.shards or default)
 
-    def _made(self, service: ReadingService, shards: int | None) -> Loader[object]:
+    def _make(self, service: ReadingService, shards: int | None) -> Loader[object]:
         return Loader(
             self.sample.pipe,
             service,
@@ -56,10 +56,10 @@ class Case:
         )
 
     def __str__(self) -> str:
-        said = [self.sample.name, repr(self.service)]
-        said += [f"rank {self.rank} of {self.ranks}"] if self.ranks > 1 else []
+        parts = [self.sample.name, repr(self.service)]
+        parts += [f"rank {self.rank} of {self.ranks}"] if self.ranks > 1 else []
         options = {"shards": self.sample.shards, "even": self.even, "steps": self.steps}
-        return ", ".join(said + [f"{name}={value!r}" for name, value in options.items() if value is not None])
+        return ", ".join(parts + [f"{name}={value!r}" for name, value in options.items() if value is not None])
 
 
 def cases(service: ReadingService, sample: Sample) -> Iterator[Case]:
@@ -70,7 +70,7 @@ def cases(service: ReadingService, sample: Sample) -> Iterator[Case]:
 
 
 class Taken(NamedTuple):
-    """An element, and what its `info` says."""
+    """An element, and the attributes of its `Info`."""
 
     element: object
     epoch: int
@@ -79,21 +79,21 @@ class Taken(NamedTuple):
 
 
 def taken(iterator: Iterable[tuple[object, Info]], into: list[Taken] | None = None) -> list[Taken]:
-    """All that is left; also in `into`, for a run that may fail."""
-    found: list[Taken] = [] if into is None else into
-    found.extend(Taken(x, info.epoch, info.step, info.valid.tolist()) for x, info in iterator)
-    return found
+    """Takes all elements that are left; also adds them to `into`, for a run that may fail."""
+    elements: list[Taken] = [] if into is None else into
+    elements.extend(Taken(x, info.epoch, info.step, info.valid.tolist()) for x, info in iterator)
+    return elements
 
 
 def with_states(loader: Loader[object]) -> tuple[list[Taken], list[State]]:
-    """An epoch, and the states after each element; that of the loader is the same as that of the element."""
-    found: list[Taken] = []
+    """The elements of an epoch, and the state after each, which must be the same from the loader and the `Info`."""
+    elements: list[Taken] = []
     states: list[State] = []
     for x, info in loader.with_info():
-        found.append(Taken(x, info.epoch, info.step, info.valid.tolist()))
+        elements.append(Taken(x, info.epoch, info.step, info.valid.tolist()))
         states.append(through_json(info.state_dict()))
         assert saved(loader) == states[-1], "`loader.state_dict()` and `info.state_dict()` differ after one element"
-    return found, states
+    return elements, states
 
 
 def saved(loader: Loader[object]) -> State:
@@ -106,13 +106,13 @@ def through_json(state: State) -> State:
 
 def failed(loader: Loader[object]) -> tuple[list[Taken], Exception]:
     """The elements that come before an error, and the error."""
-    found: list[Taken] = []
+    elements: list[Taken] = []
     iterator = loader.with_info()
-    error = raised(lambda: taken(iterator, found))
-    assert error is not None, f"a pipe that fails has given all of {len(found)} elements"
+    error = raised(lambda: taken(iterator, elements))
+    assert error is not None, f"a pipe that must fail gave all of its {len(elements)} elements"
     again = raised(lambda: next(iterator))
-    assert again is error, f"an iterator that has failed with {error!r} raises that again, and not {again!r}"
-    return found, error
+    assert again is error, f"an iterator that failed with {error!r} must raise it again but raised {again!r}"
+    return elements, error
 
 
 def raised(call: Callable[[], object]) -> Exception | None:
@@ -125,13 +125,15 @@ def raised(call: Callable[[], object]) -> Exception | None:
 
 
 def check_raises(call: Callable[[], object], kind: type[Exception], words: str, rule: str) -> None:
-    """Raises an `AssertionError` unless the call raises an error of this kind that says these words."""
+    """Checks that the call raises an error of this kind whose message contains `words`."""
     error = raised(call)
-    assert isinstance(error, kind) and words in str(error), f"{rule}, which should be a {kind.__name__}: {error!r}"
+    assert isinstance(error, kind) and words in str(error), (
+        f"{rule}, so it must raise a {kind.__name__} but raised: {error!r}"
+    )
 
 
 def agree(what: object, got: Sequence[Taken], expected: Sequence[Taken]) -> None:
-    """Raises an `AssertionError` that names the first element that differs."""
+    """Checks that two runs are equal; the message names the first element that differs."""
     for place, (one, other) in enumerate(zip(got, expected, strict=False)):
         assert type(one.element) is type(other.element) and same(one.element, other.element), (
             f"{what}: element {place} is {one.element!r} and should be {other.element!r}"
@@ -141,7 +143,7 @@ def agree(what: object, got: Sequence[Taken], expected: Sequence[Taken]) -> None
 
 
 def agree_errors(what: object, got: BaseException, expected: BaseException) -> None:
-    """Raises an `AssertionError` where type, words, what else it says, or a cause differs."""
+    """Checks that two errors have the same type, message, attributes and causes."""
     one: BaseException | None = got
     other: BaseException | None = expected
     while other is not None:
@@ -150,11 +152,12 @@ def agree_errors(what: object, got: BaseException, expected: BaseException) -> N
             f"{what}: the error is {one!r} and should be {other!r}"
         )
         if isinstance(one, RowError) and isinstance(other, RowError):
-            said, wanted = ((e.operator, e.where, e.origin) for e in (one, other))
-            assert said == wanted, f"{what}: the error says {said} and should say {wanted}"
+            attributes, right = ((e.operator, e.where, e.origin) for e in (one, other))
+            assert attributes == right, f"{what}: the error has the attributes {attributes} and should have {right}"
         one, other = one.__cause__, other.__cause__
 
 
-def rows(found: Iterable[Taken]) -> list[str]:
-    """The rows of lists, as text."""
-    return [repr(row) for one in found for row in (one.element if isinstance(one.element, list) else [one.element])]
+def rows(elements: Iterable[Taken]) -> list[str]:
+    """The rows of all elements, as text; an element that is no list is one row."""
+    groups = (taken.element if isinstance(taken.element, list) else [taken.element] for taken in elements)
+    return [repr(row) for group in groups for row in group]

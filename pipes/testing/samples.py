@@ -1,4 +1,4 @@
-"""Small pipes of every kind, for a reading service to run: some that go well, and some that fail."""
+"""Small pipes of every kind, which a reading service must run: some succeed, and some fail."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from ..sources.read_jsonl import read_jsonl
 
 @dataclass(frozen=True)
 class Sample:
-    """A pipe, and what has to be known of it.
+    """A pipe, and how to run it.
 
     Attributes:
         pipe: no two of its rows are equal.
-        shuffled: whether it shuffles, which decides how many shards it has by default.
-        ranks: a number of ranks to run it on, beside one.
-        shards: how many to run it with; the default where that is None.
+        shuffled: whether it shuffles; the default number of shards depends on that.
+        ranks: the number of ranks to run it on, besides a single one.
+        shards: the number of shards to run it with; None for the default.
     """
 
     pipe: Pipe[object]
@@ -41,7 +41,7 @@ class Sample:
 
 
 class SampleError(Exception):
-    """What the functions of failing samples raise."""
+    """The error that functions of failing samples raise."""
 
 
 def every(row: int) -> bool:
@@ -89,7 +89,7 @@ def pickier(row: int) -> int:
 
 
 def samples(folder: Path) -> list[Sample]:
-    """Pipes that go well; files are written into `folder`."""
+    """Pipes that succeed. Their files are written into `folder`."""
     good = folder / "good"
     good.mkdir()
     return [*_indexed(), *_streamed(), *_of_files(good)]
@@ -138,7 +138,7 @@ def _of_files(folder: Path) -> list[Sample]:
 
 
 def uneven() -> list[Sample]:
-    """Pipes of known length that no two ranks can share evenly."""
+    """Pipes of known length that two ranks cannot divide evenly."""
     return [
         Sample(from_sequence(range(13)).shuffle()),
         Sample(from_sequence(range(26)).shuffle(window=4).batch(2), shuffled=True),
@@ -146,7 +146,7 @@ def uneven() -> list[Sample]:
 
 
 def failing(folder: Path) -> list[Sample]:
-    """Pipes that fail on a row; files are written into `folder`."""
+    """Pipes that fail on a row. Their files are written into `folder`."""
     folder = folder / "bad"
     folder.mkdir()
     records = [json.dumps({"a": k, "b": str(k)}) for k in range(12)]

@@ -1,4 +1,4 @@
-"""Where the work is dealt, and what each shard gets."""
+"""Where rows are divided among shards, and which rows each shard gets."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ def plan(pipe: fp.Pipe[object], *, shards: int | None = None, world_size: int = 
 
 def calls(pipe: fp.Pipe[object], shards: int = 4) -> list[str]:
     stage = plan(pipe, shards=shards).shard_stage(1)
-    found = []
+    kinds = []
     while stage is not None:
-        found.append(stage.op.kind)
+        kinds.append(stage.op.kind)
         stage = stage.inputs[0] if stage.inputs else None
-    return found[::-1]
+    return kinds[::-1]
 
 
 @given(st.integers(0, 200), st.integers(1, 6), st.integers(1, 20), st.booleans())
-def test_dealt_units_are_all_rows_once(count, shards, unit, permuted):
+def test_ranges_of_all_shards_are_all_rows_once(count, shards, unit, permuted):
     source = fp.from_sequence(range(count))
     parts = [
         check_operator(source.then(IndexedShard(shards, shard, unit, permuted)), samples=1) for shard in range(shards)
@@ -46,57 +46,57 @@ def test_dealt_units_are_all_rows_once(count, shards, unit, permuted):
 
 
 @given(st.integers(0, 60), st.integers(1, 5))
-def test_dealt_rows_are_all_rows_once(count, shards):
+def test_streamed_shards_are_all_rows_once(count, shards):
     source = fp.from_sequence(range(count)).filter(lambda x: True)
     for shard in range(shards):
         rows = check_operator(source.then(StreamedShard(shards, shard)), samples=2)
         assert rows == list(range(shard, count, shards))
 
 
-def test_what_all_shards_read_is_read_once_whichever_begins():
+def test_shared_input_is_read_once_whichever_shard_begins():
     runs = []
 
     def numbers():
         runs.append(1)
         yield from range(7)
 
-    dealt = plan(fp.from_iterable(numbers), shards=3)
+    whole_plan = plan(fp.from_iterable(numbers), shards=3)
     context = Context(process=ProcessContext(shards=(0, 1, 2)))
     for shard in (2, 0, 1):
-        blocks = dealt.shard_stage(shard).blocks(START, replace(context, shard=shard))
+        blocks = whole_plan.shard_stage(shard).blocks(START, replace(context, shard=shard))
         assert [row for block in blocks for row in block.rows] == list(range(shard, 7, 3))
     assert len(runs) == 1
 
 
-def test_what_all_shards_read_fails_for_each_of_them():
+def test_shared_input_that_fails_fails_for_each_shard():
     def numbers():
         yield from range(7)
         raise OSError("gone")
 
-    dealt = plan(fp.from_iterable(numbers), shards=3)
+    whole_plan = plan(fp.from_iterable(numbers), shards=3)
     context = Context(process=ProcessContext(shards=(0, 1, 2)))
-    for shard in (2, 0, 1):  # who asks later does not take the failure for an end
+    for shard in (2, 0, 1):  # a shard that asks later must not take the failure for the end
         got = []
         with pytest.raises(fp.RowError, match="gone"):
-            for block in dealt.shard_stage(shard).blocks(START, replace(context, shard=shard)):
+            for block in whole_plan.shard_stage(shard).blocks(START, replace(context, shard=shard)):
                 got.extend(block.rows)
         assert got == list(range(shard, 7, 3))
 
 
-def test_the_deal_stands_behind_the_indexed_part():
+def test_rows_are_divided_behind_the_indexed_part():
     source = fp.from_sequence(range(100)).map(abs)
     assert calls(source.filter(bool).map(abs)) == ["from_sequence", "map", "deal", "filter", "map"]
     assert calls(source.shuffle().filter(bool)) == ["from_sequence", "map", "shuffle", "deal", "filter"]
     assert calls(source.batch(4).filter(bool)) == ["from_sequence", "map", "batch", "deal", "filter"]
 
 
-def test_the_deal_stands_behind_what_looks_at_positions():
+def test_rows_are_divided_behind_an_operator_that_looks_at_positions():
     source = fp.from_sequence(range(100)).filter(bool)
     assert calls(source.take(5).map(abs)) == ["from_sequence", "filter", "take", "deal_rows", "map"]
     assert calls(source.enumerate().map(str))[-2:] == ["deal_rows", "map"]
 
 
-def test_each_input_of_concat_is_dealt_by_itself():
+def test_each_input_of_concat_is_divided_by_itself():
     a = fp.from_sequence(range(100)).filter(bool)
     b = fp.from_iterable(range(10))
     stage = plan(a.concat(b).map(abs), shards=4).shard_stage(1)
@@ -119,7 +119,7 @@ def test_units_without_a_full_round_are_shared():
 
 
 @given(st.integers(1, 70), st.integers(1, 24))
-def test_units_are_dealt_evenly_and_few_shards_read_the_same(units, shards):
+def test_units_are_divided_evenly_and_few_shards_read_the_same(units, shards):
     readers = Counter()
 
     def rows(unit: int) -> list[tuple[int, int]]:
@@ -127,12 +127,14 @@ def test_units_are_dealt_evenly_and_few_shards_read_the_same(units, shards):
         return [(unit, k) for k in range(shards)]
 
     pipe = fp.from_sequence(range(units)).flat_map(rows)
-    dealt = plan(pipe, shards=shards)
-    parts = [sum((b.rows for b in dealt.shard_stage(s).blocks(START, Context(shard=s))), []) for s in range(shards)]
+    whole_plan = plan(pipe, shards=shards)
+    parts = [
+        sum((b.rows for b in whole_plan.shard_stage(s).blocks(START, Context(shard=s))), []) for s in range(shards)
+    ]
     assert sorted(sum(parts, [])) == [(unit, k) for unit in range(units) for k in range(shards)]
     assert {len(part) for part in parts} == {units}
     for divisor in range(1, shards + 1):
-        if shards % divisor == 0:  # else these would make up one more round for so many groups
+        if shards % divisor == 0:  # else these units would make one more round for that many groups
             assert sum(count > shards // divisor for count in readers.values()) < divisor
 
 
