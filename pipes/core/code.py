@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ..errors import redacted
-
-if TYPE_CHECKING:
-    from .operator import Operator
 
 PACKAGE = __name__.partition(".")[0]
 
 
-def call_code(op: Operator) -> str:
+class Link(Protocol):
+    """An operator, as far as its code needs it: a dataclass with a kind."""
+
+    @property
+    def kind(self) -> str: ...
+
+    def call(self) -> str | None: ...
+
+
+def call_code(op: Link) -> str:
     """`op` as a call of its `kind`: `batch(256)`."""
     return f"{op.kind}({_arguments(op)})"
 
@@ -24,7 +30,7 @@ def constructor_code(value: object) -> str:
     return f"{type(value).__name__}({_arguments(value)})"
 
 
-def step_code(op: Operator, others: Sequence[str] = (), *, source: bool) -> str:
+def step_code(op: Link, others: Sequence[str] = (), *, source: bool) -> str:
     """The code that adds `op` to a chain: `.batch(256)`, `.then(EverySecond())`, `from_sequence([1])`.
 
     Each operator of this package has a method or a function of its `kind`. Other packages' operators have none, even if

@@ -11,6 +11,7 @@ from typing import ClassVar, Protocol, TypeVar
 
 from ..errors import CallSite, Origin
 from .block import Block
+from .code import call_code
 from .context import Context, Work
 from .cursor import Cursor, Json
 from .rows import BlockRows, Indices
@@ -218,6 +219,4 @@ class Operator:
 
         None if the call of another operator puts this one into the chain.
         """
-        from .code import call_code
-
         return call_code(self)
