@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from ..errors import redacted
 
@@ -14,8 +14,7 @@ PACKAGE = __name__.partition(".")[0]
 class Link(Protocol):
     """An operator, as far as its code needs it: a dataclass with a kind."""
 
-    @property
-    def kind(self) -> str: ...
+    kind: ClassVar[str]
 
     def call(self) -> str | None: ...
 
