@@ -8,6 +8,7 @@ import importlib
 import inspect
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import fields
 from graphlib import TopologicalSorter
 from pathlib import Path, PurePosixPath
 from types import ModuleType
@@ -16,6 +17,8 @@ from typing import Any
 import pytest
 
 import feedpipe
+from feedpipe.core.context import Context
+from feedpipe.core.operator import Operator
 from feedpipe.pipe import Pipe
 
 TESTS = Path(__file__).resolve().parent
@@ -152,6 +155,10 @@ class TestHouse:
                 graph[path].discard("pipe.py")  # the price of `batch = _batch` in `Pipe`, with exact types
         graph["pipe.py"].discard("plan/explain.py")  # imported by `Pipe.explain` when it is called
         assert list(TopologicalSorter(graph).static_order())  # a `CycleError` names the circle
+
+    def test_the_contract_of_operators_is_small(self) -> None:
+        assert len(Operator.__annotations__) <= 11
+        assert len(fields(Context)) <= 9
 
     def test_no_two_classes_have_one_name(self) -> None:
         places: defaultdict[str, list[str]] = defaultdict(list)
