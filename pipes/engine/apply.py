@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
 
 
-def map_until_error(function: Callable[..., T], rows: Sequence[object]) -> tuple[list[T], Exception | None]:
-    """The results of `function` up to the first failure, and that failure: the row after the last result failed."""
+def map_until_error(
+    function: Callable[..., T], rows: Sequence[object], *, user_function: object = None
+) -> tuple[list[T], Exception | None]:
+    """The results of `function` up to the first failure, and that failure: the row after the last result failed.
+
+    Args:
+        user_function: what `function` calls, if that is not the user's own; errors name it.
+    """
     results: list[T] = []
     try:
         # `extend` keeps what it got before the iterator fails.
         results.extend(map(function, rows))
     except Exception as error:
         return results, error
-    # `map` takes a StopIteration of the function for the end of its input.
-    return results, None if len(results) == len(rows) else stop_iteration_error(function)
+    # `map` takes a StopIteration of the function for the end of the rows.
+    return results, None if len(results) == len(rows) else stop_iteration_error(user_function or function)
 
 
 def extend_until_error(items: Iterable[T], into: list[T]) -> Exception | None:
@@ -27,11 +33,6 @@ def extend_until_error(items: Iterable[T], into: list[T]) -> Exception | None:
     except Exception as error:
         return error
     return None
-
-
-def items_left(iterator: Iterator[object]) -> int:
-    """How many items a list's iterator has left."""
-    return iterator.__length_hint__()  # type: ignore[attr-defined, no-any-return]
 
 
 def stop_iteration_error(function: object) -> Exception:

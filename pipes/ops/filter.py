@@ -5,7 +5,8 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain
+from operator import length_hint
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import numpy as np
@@ -16,7 +17,7 @@ from ..core.context import Context
 from ..core.cursor import Cursor
 from ..core.operator import Operator, Order, StageView
 from ..core.rows import BlockRows
-from ..engine.apply import extend_until_error, items_left, map_until_error, stop_iteration_error
+from ..engine.apply import extend_until_error, map_until_error, stop_iteration_error
 from ..errors import Origin
 
 if TYPE_CHECKING:
@@ -51,22 +52,18 @@ class Filter(Operator):
     def _select(self, block: Block) -> tuple[BlockRows, list[Origin | None] | None, int, Exception | None]:
         """The rows that pass, their origins, how many rows were tested, and the error that ended the test."""
         if not isinstance(block.rows, list) or block.origins is not None:
-            answers, error = map_until_error(self._test, block.rows)
+            answers, error = map_until_error(self._test, block.rows, user_function=self.function)
             return *block.select(np.flatnonzero(np.array(answers, bool))), len(answers), error
-        # `filter` takes a StopIteration of the predicate for the end of the rows. Rows that are left over show that,
-        # but none can be left after the last row: hence that is tested by itself.
         rows = iter(block.rows)
+        # `filter` takes a StopIteration of the predicate, or of the truth value of its answer, for the end of the rows.
+        # At the true end `chain` has also taken the empty tuple.
+        parts = iter((rows, ()))
         selected: list[object] = []
-        error = extend_until_error(builtins.filter(self.function, islice(rows, len(block) - 1)), selected)
-        left = items_left(rows)
-        if error is None and left > 1:
+        error = extend_until_error(builtins.filter(self.function, chain.from_iterable(parts)), selected)
+        if error is None and length_hint(parts):
             error = stop_iteration_error(self.function)
-        if error is not None:
-            return selected, None, len(block) - left - 1, error
-        answers, error = map_until_error(self._test, block.rows[-1:])
-        if any(answers):
-            selected.append(block.rows[-1])
-        return selected, None, len(block) - (error is not None), error
+        tested = len(block) - length_hint(rows)
+        return selected, None, tested - (error is not None), error
 
     def _test(self, row: object) -> bool:
         return bool(self.function(row))

@@ -81,18 +81,20 @@ class Map(Operator):
         """The results for the rows at `positions`, up to the first that fails, and its error."""
         function = self.row_function
         if self.rng is False:
-            return map_until_error(function, rows)
+            return map_until_error(function, rows, user_function=self.function)
         remaining = iter(positions if isinstance(positions, range) else positions.tolist())
         generators = Generators(context.key(stage.name))
         if self.rng is True:
-            return map_until_error(lambda row: function(row, generators.at(next(remaining))), rows)
+            return map_until_error(
+                lambda row: function(row, generators.at(next(remaining))), rows, user_function=self.function
+            )
         with global_generators() as seed:
 
             def seed_and_call(row: object) -> object:
                 seed(int(generators.at(next(remaining)).integers(2**32)))
                 return function(row)
 
-            return map_until_error(seed_and_call, rows)
+            return map_until_error(seed_and_call, rows, user_function=self.function)
 
 
 @overload

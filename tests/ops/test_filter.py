@@ -37,6 +37,42 @@ def test_a_stop_iteration_is_an_error_not_the_end():
         list(fp.from_sequence(range(30)).filter(lambda x: next(numbers)))
 
 
+class StopsWhenTested:
+    def __bool__(self) -> bool:
+        return next(iter(()))
+
+
+@pytest.mark.parametrize("failing", range(10))
+@pytest.mark.parametrize("source", [fp.from_sequence(range(10)), fp.from_arrays({"x": np.arange(10)})])
+def test_a_stop_iteration_is_an_error_of_its_row(source, failing):
+    def keep(row):
+        if number(row) == failing:
+            next(iter(()))
+        return True
+
+    def answer(row):
+        return StopsWhenTested() if number(row) == failing else True
+
+    def number(row):
+        return row["x"] if isinstance(row, dict) else row
+
+    for predicate in (keep, answer):
+        rows = []
+        with pytest.raises(fp.RowError, match=f"{predicate.__name__} raised StopIteration(.|\n)*row {failing + 1}\n"):
+            rows.extend(source.filter(predicate))
+        assert [number(row) for row in rows] == list(range(failing))
+
+
+@pytest.mark.parametrize("failing", range(10))
+def test_an_element_whose_truth_value_stops_is_an_error_of_its_row(failing):
+    elements = [*range(1, 11)]
+    elements[failing] = StopsWhenTested()
+    rows = []
+    with pytest.raises(fp.RowError, match=f"bool raised StopIteration(.|\n)*row {failing + 1}\n"):
+        rows.extend(fp.from_sequence(elements).filter(bool))
+    assert rows == elements[:failing]
+
+
 def test_length_is_unknown():
     pipe = fp.from_sequence(range(3)).filter(bool)
     with pytest.raises(UnknownLengthError, match=r"filter\(bool\)"):

@@ -78,6 +78,15 @@ def test_a_stop_iteration_is_an_error_not_the_end(source):
         list(source.map(lambda x: next(numbers)))
 
 
+@pytest.mark.parametrize("rng", [True, "global"])
+def test_a_stop_iteration_names_the_user_s_function(source, rng):
+    def draw(x, *generator):
+        return next(iter(()))
+
+    with pytest.raises(fp.RowError, match="draw raised StopIteration"):
+        list(source.map(draw, rng=rng))
+
+
 def test_a_failure_that_does_not_repeat_is_still_raised():
     calls = count()
     fails = {20}
