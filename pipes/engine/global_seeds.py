@@ -1,4 +1,4 @@
-"""Seeding the generators that a whole process shares, and setting them back."""
+"""Seeds the random generators that a whole process shares, and restores them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ import numpy as np
 
 @contextmanager
 def global_generators() -> Generator[Callable[[int], None]]:
-    """Gives a function that seeds the generators of Python, NumPy and torch; sets them back as they were at the end.
+    """Yields a function that seeds the generators of Python, NumPy and torch. At the end, restores their states.
 
-    torch is seeded where something has imported it already.
+    torch is seeded only if it is imported already.
     """
     torch = sys.modules.get("torch")
     python_state, numpy_state = random.getstate(), np.random.get_state()
@@ -43,49 +43,49 @@ def global_generators() -> Generator[Callable[[int], None]]:
 def seed_process(number: int) -> None:
     """Seeds the generators of Python, NumPy and torch, for the life of this process; `number` is below 2**32.
 
-    torch is seeded at once where something has imported it, and otherwise as soon as something does.
+    If torch is not imported yet, it is seeded right after its first import.
     """
     random.seed(number)
     np.random.seed(number)
-    _arrival.number = number
+    _torch_finder.number = number
     if sys.modules.get("torch") is not None:
-        # Not out of `sys.modules`: where another thread is in the midst of importing it, this waits for the end.
+        # The module in `sys.modules` may be incomplete: if another thread is importing it, this waits for the end.
         importlib.import_module("torch").manual_seed(number)
-    elif _arrival not in sys.meta_path:
-        sys.meta_path.insert(0, _arrival)
+    elif _torch_finder not in sys.meta_path:
+        sys.meta_path.insert(0, _torch_finder)
 
 
-class _Arrival:
-    """Finds torch as the ordinary finders do, and seeds it once it is loaded.
+class _TorchFinder:
+    """Finds torch as the ordinary finders do, and seeds it when it is loaded.
 
-    It stays for good: to take a finder away while another thread asks one after the other would make that skip one.
+    It is never removed: another thread may iterate over `sys.meta_path`, and would skip a finder.
     """
 
     def __init__(self) -> None:
         self.number = 0
-        self._asking = threading.local()
+        self._searching = threading.local()
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name != "torch" or getattr(self._asking, "now", False):
+        if name != "torch" or getattr(self._searching, "active", False):
             return None
-        self._asking.now = True
+        self._searching.active = True
         try:
             spec = importlib.util.find_spec(name)
         finally:
-            self._asking.now = False
+            self._searching.active = False
         if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader, self)  # type: ignore[assignment]
+            spec.loader = _SeedingLoader(spec.loader, self)  # type: ignore[assignment]
         return spec
 
 
-class _Loader:
-    """A module's own loader, but for one thing that it does at the end."""
+class _SeedingLoader:
+    """The loader of torch, which also seeds it after loading."""
 
-    def __init__(self, loader: Any, arrival: _Arrival) -> None:
+    def __init__(self, loader: Any, finder: _TorchFinder) -> None:
         self._loader = loader
-        self._arrival = arrival
+        self._finder = finder
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)
@@ -95,7 +95,7 @@ class _Loader:
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
         self._loader.exec_module(module)
-        module.manual_seed(self._arrival.number)
+        module.manual_seed(self._finder.number)
 
 
-_arrival = _Arrival()
+_torch_finder = _TorchFinder()

@@ -1,4 +1,4 @@
-"""Running a pipe here: unsharded, seed 0, epoch 0, in the calling thread."""
+"""Runs a pipe in the calling thread: unsharded, with seed 0 and epoch 0."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .stage import Stage
 
 
 class Run:
-    """The elements of a stage, one by one. A run that has failed raises the same error at each later `next`."""
+    """Iterates over the elements of a stage. A run that has failed raises the same error at each later `next`."""
 
     def __init__(self, stage: Stage, context: Context | None = None, at: Cursor = START) -> None:
         self._context = context or Context()
@@ -30,7 +30,7 @@ class Run:
         for row in self._rows:
             return row
         if self._error is not None:
-            raise self._error.with_traceback(self._trace)  # as it was: each `raise` would add to it
+            raise self._error.with_traceback(self._trace)  # its first traceback: each `raise` would add to it
         block = self._next_block()
         if block is None:
             raise StopIteration
@@ -51,28 +51,32 @@ class Run:
 
 
 def interrupted(error: BaseException) -> LoaderError:
-    """What a run says that was ended by an interrupt: there is more, but not from here."""
+    """The error of a run that an interrupt has ended, at each later `next`."""
     return LoaderError(f"{type(error).__name__} has ended this run before its end; begin a new one")
 
 
 def length_of(stage: Stage) -> int:
-    """How many elements come out; an error that names the operator where that cannot be known."""
+    """How many elements come out.
+
+    Raises:
+        UnknownLengthError: the length is not known before a run; the error names the operator.
+    """
     if stage.length is not None:
         return stage.length
     unknown = stage
-    while (below := next((s for s in unknown.inputs if s.length is None), None)) is not None:
-        unknown = below
+    while (source := next((s for s in unknown.inputs if s.length is None), None)) is not None:
+        unknown = source
     raise UnknownLengthError(
-        f"the length of this pipe is not known before a run, because of `{node_code(unknown.node)}`; count a run of "
-        "it, or give a loader `steps=`"
+        f"the length of this pipe is not known before a run, because of `{node_code(unknown.node)}`; count the "
+        "elements of a run, or give a loader `steps=`"
     )
 
 
 def at_index(stage: Stage, index: int) -> object:
-    """Element `index` of an indexed stage; negative counts from the end."""
+    """Element `index` of an indexed stage; a negative index counts from the end."""
     if not stage.indexed:
         raise UnknownLengthError(
-            f"only the rows of an indexed pipe can be had by number, and `{node_code(stage.node)}` is streamed; "
+            f"only an indexed pipe gives rows by number, and `{node_code(stage.node)}` is streamed; "
             "`.load()` makes a pipe indexed"
         )
     length = length_of(stage)
