@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from .rows import BlockRows, Indices, concat, take
+from .rows import BlockRows, Indices, concat, index_array, take
 
 
 def gather(indices: Indices, bounds: npt.NDArray[np.int64], part: Callable[[int, Indices], BlockRows]) -> BlockRows:
@@ -28,7 +28,7 @@ def gather(indices: Indices, bounds: npt.NDArray[np.int64], part: Callable[[int,
             if low < high:
                 pieces.append(part(k, range(low - int(bounds[k]), high - int(bounds[k]))))
         return concat(pieces) if pieces else []
-    places = np.asarray(indices, np.int64)
+    places = index_array(indices)
     owners = np.searchsorted(bounds, places, "right") - 1
     order = np.argsort(owners, kind="stable")
     cuts = np.flatnonzero(np.diff(owners[order])) + 1

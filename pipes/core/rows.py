@@ -163,6 +163,13 @@ def read_only(array: Array) -> Array:
     return view
 
 
+def index_array(indices: Indices) -> npt.NDArray[np.int64]:
+    """`indices` as an array of int64, even if there are none: NumPy makes a float array of an empty range."""
+    if isinstance(indices, range):
+        return np.arange(indices.start, indices.stop, indices.step, dtype=np.int64)
+    return np.asarray(indices, np.int64)
+
+
 def take(rows: BlockRows, indices: Indices) -> BlockRows:
     """The rows at `indices`, in that order; a slice without a copy if these are evenly spaced."""
     if isinstance(indices, range):

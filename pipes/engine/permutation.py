@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.randomness import Key, generator
-from ..core.rows import Indices
+from ..core.rows import Indices, index_array
 
 MAX_DRAWN_LENGTH = 2**20  # takes 20 ms; a longer draw takes each process longer than computing its part
 
@@ -30,7 +30,7 @@ class Permutation:
         if self._order is not None:
             places = slice(indices.start, indices.stop, indices.step) if isinstance(indices, range) else indices
             return self._order[places].astype(np.int64)
-        values = np.asarray(indices, np.uint64)
+        values = index_array(indices).astype(np.uint64)
         values = self._encrypt(values)
         # Cycle walking: values outside [0, n) are encrypted again until they fall inside.
         outside = np.flatnonzero(values >= self._length)

@@ -6,13 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import ClassVar
 
-import numpy as np
-
 from ..core.block import Block
 from ..core.context import Context
 from ..core.cursor import Cursor
 from ..core.operator import Input, Operator, Order, StageView
-from ..core.rows import BlockRows, Indices
+from ..core.rows import BlockRows, Indices, index_array
 
 
 class SliceBase(Operator, ABC):
@@ -41,7 +39,7 @@ class SliceBase(Operator, ABC):
         if isinstance(indices, range):
             inner = range(start + indices.start * step, start + indices.stop * step, indices.step * step)
             return stage.input.rows(inner, context)
-        return stage.input.rows(start + np.asarray(indices, np.int64) * step, context)
+        return stage.input.rows(start + index_array(indices) * step, context)
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         start, stop, step = self.bounds()

@@ -13,7 +13,7 @@ from ..core.checks import check_int
 from ..core.context import Context
 from ..core.cursor import Cursor
 from ..core.operator import Input, Operator, Order, StageView
-from ..core.rows import BlockRows, Indices, concat, take
+from ..core.rows import BlockRows, Indices, concat, index_array, take
 from ..errors import Origin
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Batch(Operator):
         if isinstance(indices, range) and indices.step == 1:
             rows = stage.input.rows(range(indices.start * self.size, min(total, indices.stop * self.size)), context)
             return _split(rows, self.size)
-        starts = np.asarray(indices, np.int64) * self.size
+        starts = index_array(indices) * self.size
         places = np.minimum(starts[:, None] + np.arange(self.size), total)  # `total`: past the end, left out below
         lengths = np.minimum(total - starts, self.size)
         rows = stage.input.rows(places[places < total], context)

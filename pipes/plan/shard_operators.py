@@ -13,7 +13,7 @@ from ..core.block import Block
 from ..core.context import Context, RowsRequest
 from ..core.cursor import START, Cursor, Json
 from ..core.operator import Input, Operator, Order, StageView
-from ..core.rows import BlockRows, Indices, concat, take
+from ..core.rows import BlockRows, Indices, concat, index_array, take
 from ..engine.permutation import Permutation
 from ..engine.stage import Stage
 from .shared_reading import shared_rows
@@ -59,7 +59,7 @@ class IndexedShard(Operator):
             )
             return stage.input.rows(strided, whole)
         if self.size == 1 or indices.step != 1:
-            return stage.input.rows(self._places(stage, np.asarray(indices), context), whole)
+            return stage.input.rows(self._places(stage, index_array(indices), context), whole)
         # Range by range, so that the source can slice.
         cuts = range(indices.start - indices.start % self.size, indices.stop, self.size)
         firsts = self._places(stage, np.arange(cuts.start, cuts.stop, cuts.step), context).tolist()
@@ -67,7 +67,7 @@ class IndexedShard(Operator):
         for first, cut in zip(firsts, cuts, strict=True):
             low, high = max(cut, indices.start), min(cut + self.size, indices.stop)
             parts.append(stage.input.rows(range(first + low - cut, first + high - cut), whole))
-        return concat(parts) if parts else []
+        return concat(parts) if parts else stage.input.rows(range(0), whole)
 
     def _places(self, stage: StageView, indices: npt.NDArray[np.int64], context: Context) -> npt.NDArray[np.int64]:
         ranges, inside = np.divmod(indices, self.size)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.gather import gather
-from ..core.rows import Array, BlockRows, Indices, Rows, read_only
+from ..core.rows import Array, BlockRows, Indices, Rows, index_array, read_only
 from ..engine.readahead import WorkGroup
 from ..errors import FeedpipeError, SourceError
 from ..formats.npy import HEADER_BYTES, ArrayHeader, read_header
@@ -88,7 +88,7 @@ class NpyColumns:
         mapped = {name: view for name, view in views.items() if view is not None}
         if len(mapped) == len(views):
             return rows_at(mapped, self._length(part), indices)
-        positions = np.asarray(indices, np.int64)
+        positions = index_array(indices)
         columns: dict[str, Array] = {}
         for name, view in views.items():
             if view is None:

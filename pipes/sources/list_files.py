@@ -7,13 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, cast
 
-import numpy as np
-
 from ..core.code import call_code
 from ..core.context import Context
 from ..core.cursor import Json
 from ..core.operator import Operator, StageView
-from ..core.rows import BlockRows, Indices
+from ..core.rows import BlockRows, Indices, index_array
 from ..errors import ArgumentError, DataError, Origin, SourceError, with_call_site
 from ..pipe import Pipe
 from ..storage.cached_listing import cached_listing
@@ -65,7 +63,7 @@ class ListFiles(Operator):
 def _values_at(column: Any, indices: Indices) -> list[Any]:
     if isinstance(indices, range) and indices.step == 1:
         return cast("list[Any]", column.slice(indices.start, len(indices)).to_pylist())
-    return cast("list[Any]", column.take(np.asarray(indices, np.int64)).to_pylist())
+    return cast("list[Any]", column.take(index_array(indices)).to_pylist())
 
 
 def _restored(selection: dict[str, object], listing: Listing | None) -> ListFiles:

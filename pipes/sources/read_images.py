@@ -9,14 +9,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
-import numpy as np
-
 from ..core.checks import check_choice
 from ..core.code import call_code
 from ..core.context import Context
 from ..core.cursor import Json
 from ..core.operator import Columns, Operator, StageView
-from ..core.rows import BlockRows, Indices, Row
+from ..core.rows import BlockRows, Indices, Row, index_array
 from ..engine.apply import map_until_error
 from ..errors import ArgumentTypeError, DataError, Origin, SourceError, redacted, with_call_site
 from ..formats import images
@@ -88,7 +86,7 @@ class ReadImages(Operator):
         return [self._row(image, file.path) for image, file in zip(arrays, files, strict=True)]
 
     def _files(self, indices: Indices) -> list[File]:
-        positions: Any = np.asarray(indices, np.int64)
+        positions: Any = index_array(indices)
         listing = self._resolved_listing()
         part = replace(listing, paths=listing.paths.take(positions), sizes=listing.sizes.take(positions))
         return listed_files(part, self.filesystem)

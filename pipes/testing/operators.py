@@ -14,7 +14,7 @@ from ..core.block_size import BlockSize, Clock
 from ..core.context import Context, Pacing
 from ..core.cursor import START, Cursor
 from ..core.graph import node_code
-from ..core.rows import BlockRows
+from ..core.rows import BlockRows, signature
 from ..engine.stage import Stage, bind, resolve
 from ..pipe import Pipe
 from .elements import same
@@ -88,7 +88,8 @@ def check_operator(
     The check runs the pipe with blocks cut at random. Then it resumes the pipe from cursors before and after rows (all
     of them, or `samples` drawn at random) that have gone through JSON, and resumes it again from the resumed run: the
     rows must be exactly those that follow. A cursor beyond the end must give no row. If the pipe is indexed, `rows`
-    must agree with `blocks`; if its length is known, that many rows must come.
+    must agree with `blocks`, and at no positions give no rows, of the same columns; if its length is known, that many
+    rows must come.
 
     Unless the last operator is `Order.GLOBAL`, 2 and 3 shards of the pipe together must give the same rows, in any
     order. The rows of `Order.REGROUPS` are those of its groups. If the operator draws at random by key, or leaves out
@@ -140,8 +141,22 @@ def check_operator(
         chosen = np.array([chance.randrange(count) for _ in range(samples)], np.int64)
         _agree(name, "rows", list(stage.rows(chosen, context)), [whole.rows[i] for i in chosen])
         _agree(name, "rows", list(stage.rows(range(count), context)), whole.rows)
+    if stage.indexed:
+        _check_no_rows(stage, count, Context(seed=seed, epoch=epoch))
     check_shards(root, whole.rows, seed=seed, epoch=epoch, rows_of=rows_of)
     return whole.rows
+
+
+def _check_no_rows(stage: Stage, count: int, context: Context) -> None:
+    """Checks that `rows` gives no rows at no positions, and holds them as it holds all others."""
+    name = node_code(stage.node)
+    held = signature(stage.rows(range(min(count, 1)), context))
+    for indices in (range(0), np.zeros(0, np.int64)):
+        rows = stage.rows(indices, context)
+        assert len(rows) == 0, f"`{name}` gives {len(rows)} rows at the positions {indices!r}"
+        assert signature(rows) == held, (
+            f"`{name}` gives rows of the columns {held} but at no positions of {signature(rows)}"
+        )
 
 
 def _cursors(run: Trace) -> list[tuple[list[Cursor], int]]:

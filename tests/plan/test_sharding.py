@@ -45,6 +45,24 @@ def test_ranges_of_all_shards_are_all_rows_once(count, shards, unit, permuted):
         assert parts == [list(range(shard, count, shards)) for shard in range(shards)]
 
 
+@pytest.mark.parametrize("permuted", [False, True])
+@pytest.mark.parametrize("size", [1, 4])
+@pytest.mark.parametrize("count", [0, 1, 9])
+def test_a_shard_gives_no_rows_at_no_positions_in_columns(count, size, permuted):
+    source = fp.from_arrays({"x": np.arange(count), "y": np.zeros((count, 2))})
+    for shard in range(3):
+        check_operator(source.then(IndexedShard(3, shard, size, permuted)), samples=1)
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_a_sharded_input_of_a_shuffled_concat(count, tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(10, 17))
+    arrays = fp.from_arrays({"x": np.arange(count)}).shard_by_rank()
+    both = arrays.concat(fp.read_numpy({"x": tmp_path / "x.npy"})).shuffle()
+    ranks = [[row["x"] for row in fp.Loader(both, rank=rank, world_size=2, even=None)] for rank in range(2)]
+    assert sorted(ranks[0] + ranks[1]) == [*range(count), *range(10, 17)]
+
+
 @given(st.integers(0, 60), st.integers(1, 5))
 def test_streamed_shards_are_all_rows_once(count, shards):
     source = fp.from_sequence(range(count)).filter(lambda x: True)

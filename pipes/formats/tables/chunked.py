@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ...core.gather import gather
-from ...core.rows import Array, ArrowArray, Column, Indices, Rows
+from ...core.rows import Array, ArrowArray, Column, Indices, Rows, index_array
 from .takeable_types import with_takeable_types
 
 Positions = npt.NDArray[np.int64]
@@ -72,7 +72,7 @@ class ChunkedTable:
                 rows = gather(indices, self._bounds, self._slice)
                 assert isinstance(rows, Rows)
                 return rows
-            indices = np.asarray(indices, np.int64)
+            indices = index_array(indices)
         if self._arrays and not self._has_others:
             return Rows.selected(self._arrays, indices)
         return self._scattered(indices)
@@ -111,7 +111,7 @@ def take_rows(batch: pa.RecordBatch, places: Indices) -> pa.RecordBatch:
     """Rows of a batch; adjacent ones without a copy."""
     if isinstance(places, range) and places.step == 1:
         return batch.slice(places.start, len(places))
-    return batch.take(np.asarray(places, np.int64))
+    return batch.take(index_array(places))
 
 
 class _ChunkMemory:

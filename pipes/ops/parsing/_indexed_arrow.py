@@ -12,7 +12,7 @@ from ...core.context import Context
 from ...core.cursor import Json
 from ...core.operator import Columns, Operator, Order, StageView
 from ...core.per_process import PerProcess
-from ...core.rows import BlockRows, Column, Indices, Rows
+from ...core.rows import BlockRows, Column, Indices, Rows, index_array
 from ...errors import DataError, Origin, SourceError
 from ...formats.arrow.ipc import ArrowIpc
 from ._open_files import at_call_site
@@ -65,7 +65,7 @@ class IndexedArrow(Operator):
             rows = self._arrow_rows(stage).rows(indices)
             if not fixed.folder_types and self.format.lineage == (None, None):
                 return rows
-            columns = {**rows.columns, **self._extra_columns(stage, np.asarray(indices, np.int64))}
+            columns = {**rows.columns, **self._extra_columns(stage, index_array(indices))}
         except (SourceError, DataError) as error:
             raise at_call_site(error, stage) from error
         names = [*fixed.names, *(name for name in self.format.lineage if name is not None)]

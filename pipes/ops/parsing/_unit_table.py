@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...core.rows import Indices
+from ...core.rows import Indices, index_array
 
 Numbers = npt.NDArray[np.int64]
 
@@ -45,6 +45,6 @@ class UnitTable:
             the positions of their files in the input, each once; and for each unit the index of its file among these,
             and its other fields.
         """
-        rows = self.numbers[np.asarray(indices, np.int64)]
+        rows = self.numbers[index_array(indices)]
         files, places = np.unique(rows[:, 0], return_inverse=True)
         return files, zip(places.tolist(), rows[:, 1:].tolist(), strict=True)
