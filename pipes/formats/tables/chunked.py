@@ -64,8 +64,8 @@ class ChunkedTable:
         """The rows at `indices`."""
         if not len(indices):
             numbers = {name: window.slice(0, 0, 0) for name, window in self._windows.items()}
-            table = self.schema.empty_table()
-            others = {n: table.column(n).combine_chunks() for n in self.schema.names if n not in numbers}
+            # `pa.array([], type)` refuses unions, and tensors whose axes are permuted.
+            others = {field.name: pa.nulls(0, field.type) for field in self.schema if field.name not in numbers}
             return self._join(numbers, others, 0)
         if isinstance(indices, range):
             if indices.step == 1:
