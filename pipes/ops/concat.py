@@ -63,8 +63,10 @@ class Concat(Operator):
         return stage.memo("uniform", lambda: len(set(signatures)) == 1)
 
     def _bounds(self, stage: StageView) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        lengths = [source.length or 0 for source in stage.inputs]
-        return stage.memo("bounds", lambda: np.cumsum([0, *lengths], dtype=np.int64))
+        def make() -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+            return np.cumsum([0, *(source.length or 0 for source in stage.inputs)], dtype=np.int64)
+
+        return stage.memo("bounds", make)
 
 
 def concat(pipe: Pipe[T], /, *others: Pipe[U]) -> Pipe[T | U]:

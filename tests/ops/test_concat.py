@@ -3,6 +3,8 @@ from __future__ import annotations
 import pytest
 
 import feedpipe as fp
+from feedpipe.core.context import Context
+from feedpipe.engine.stage import Stage, bind, resolve
 from feedpipe.errors import ArgumentTypeError
 from feedpipe.testing import check_operator
 
@@ -19,6 +21,19 @@ def test_law():
 def test_length_and_index():
     pipe = fp.from_sequence("ab").concat(fp.from_sequence("c"))
     assert len(pipe) == 3 and pipe[2] == "c"
+
+
+def test_lengths_are_asked_for_once(monkeypatch):
+    asked = []
+
+    def length(stage):
+        asked.append(stage)
+        return 2
+
+    monkeypatch.setattr(Stage, "length", property(length))
+    stage = bind(resolve(fp.from_sequence("ab").concat(fp.from_sequence("cd"), fp.from_sequence("ef"))))
+    rows = [stage.rows(range(i, i + 1), Context()) for i in range(6)]
+    assert rows == [[letter] for letter in "abcdef"] and len(asked) == 3
 
 
 def test_only_pipes():
