@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -10,6 +12,7 @@ from queue import Empty, SimpleQueue
 from ..core.block import Block, close
 from ..core.block_size import Clock
 from ..core.context import Context
+from ..errors import LoaderError
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,7 @@ class _Queue:
         self._ready: SimpleQueue[Block | _Failed | None] = SimpleQueue()  # None: the end
         self._taken: SimpleQueue[int | None] = SimpleQueue()  # rows of each block that was taken; None: closed
         self._done = False
+        _queues.add(self)
 
     def fill(self, blocks: Iterator[Block]) -> None:
         end: _Failed | None = None
@@ -76,6 +80,21 @@ class _Queue:
 
     def close(self) -> None:
         self._taken.put(None)
+
+    def disown(self) -> None:
+        """Ends the queue in a forked copy of its process, which does not have the thread that fills it."""
+        message = "the thread of `prefetch` belongs to the process that started it; begin a new iterator in this one"
+        self._ready = SimpleQueue()
+        self._ready.put(_Failed(LoaderError(message)))
+
+
+def _disown() -> None:
+    for queue in _queues:
+        queue.disown()
+
+
+_queues: weakref.WeakSet[_Queue] = weakref.WeakSet()
+os.register_at_fork(after_in_child=_disown)
 
 
 def in_thread(make: Callable[[Context], Iterator[Block]], rows: int, context: Context) -> Iterator[Block]:
