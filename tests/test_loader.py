@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import signal
 import warnings
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
 import feedpipe as fp
+from feedpipe.core.cursor import Cursor
+from feedpipe.core.operator import Operator, Order
 from feedpipe.errors import ArgumentError, LoaderError, PlanError, StateError, StateWarning, UnknownLengthError
 
 
@@ -584,6 +589,36 @@ def iter_into(loader, into):
     for x in loader:
         into.append(x)
     return []
+
+
+@dataclass(frozen=True)
+class Signalled(Operator):
+    """Passes rows on. A resume comes when a signal does."""
+
+    kind: ClassVar[str] = "signalled"
+    order: ClassVar[Order] = Order.ROW_LOCAL
+
+    def blocks(self, stage, at, context):
+        if at.token is not None:
+            signal.raise_signal(signal.SIGUSR1)
+        return stage.input.blocks(Cursor.of(at.token).advance(at.skip), context)
+
+
+@pytest.mark.parametrize("error", [TimeoutError, ValueError])
+def test_an_exception_of_a_signal_handler_is_no_fault_of_the_state(error):
+    def handle(number, frame):
+        raise error("of the handler")
+
+    before = signal.signal(signal.SIGUSR1, handle)
+    try:
+        loader, other = (fp.Loader(streamed().then(Signalled())) for _ in range(2))
+        next(iter(loader))
+        other.load_state_dict(saved(loader))
+        with pytest.raises(error, match="of the handler") as caught:
+            iter(other)
+        assert caught.type is error
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 def test_order_with_a_shuffle_does_not_depend_on_ranks():

@@ -9,6 +9,7 @@ from typing import Generic, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
+from ..core.signals import raised_by_signal_handler
 from ..engine.run import interrupted
 from ..errors import FeedpipeError, LoaderError, PlanError, StateError
 from ..plan.plan import Plan, Position
@@ -117,6 +118,8 @@ class Epoch(Generic[T_co]):
         except FeedpipeError:
             return False  # `next` raises it
         except Exception as error:
+            if raised_by_signal_handler(error):
+                raise
             # A function of the user fails with a `FeedpipeError`, so this is a cursor that does not fit the pipe.
             raise StateError(f"`position` of the state does not fit this pipe: {error!r}") from error
         return False

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import cast
 
 from ..core.cursor import Json
+from ..core.signals import raised_by_signal_handler
 from ..engine.run import length_of
 from ..errors import StateError, StateWarning, warn
 from ..plan.fingerprint import code_digest, differences, fingerprint
@@ -185,6 +186,8 @@ def restore(state: State, plan: Plan) -> Progress:
         if not allowed.issuperset([*cursors, *ended]):
             raise ValueError(f"shards {sorted({*cursors, *ended} - allowed)} are not of this rank")
     except (KeyError, TypeError, ValueError) as error:
+        if raised_by_signal_handler(error):
+            raise
         raise StateError(f"`position` of the state is damaged: {error}") from error
     return Progress(epoch, step, data_epoch, cursors=cursors, ended=ended)
 
