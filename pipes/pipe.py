@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator
-from typing import Concatenate, Generic, ParamSpec, TypeVar, cast, overload
+from typing import Concatenate, Generic, ParamSpec, SupportsIndex, TypeVar, cast, overload
 
 from .core.graph import Node, chain_code
 from .core.operator import Operator
@@ -116,12 +117,12 @@ class Pipe(Node, Generic[T_co]):
         return self._stage().length
 
     @overload
-    def __getitem__(self, index: int) -> T_co: ...
+    def __getitem__(self, index: SupportsIndex) -> T_co: ...
     @overload
     def __getitem__(self, index: slice) -> Pipe[T_co]: ...
-    def __getitem__(self, index: int | slice) -> T_co | Pipe[T_co]:
-        if isinstance(index, int):
-            return cast("T_co", at_index(self._stage(), index))
+    def __getitem__(self, index: SupportsIndex | slice) -> T_co | Pipe[T_co]:
+        if not isinstance(index, slice):
+            return cast("T_co", at_index(self._stage(), _position(index)))
         start, stop, step = index.indices(len(self))
         if step < 1:
             raise ArgumentError(with_call_site(f"the step of a slice must be >= 1 but got: {step}"))
@@ -182,3 +183,15 @@ class Pipe(Node, Generic[T_co]):
     to_arrow = _to_arrow
     unbatch = _unbatch
     zip = _zip
+
+
+def _position(index: SupportsIndex) -> int:
+    try:
+        return operator.index(index)
+    except TypeError:
+        raise ArgumentTypeError(
+            with_call_site(
+                f"`pipe[...]` takes an int or a slice but got: {index!r:.80}; several elements come by a slice, or "
+                "one at a time: `[pipe[i] for i in indices]`"
+            )
+        ) from None

@@ -8,10 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, TypeAlias, Union, cast, overload
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, Union, cast, overload
 
 import numpy as np
 import numpy.typing as npt
+
+from ..errors import ArgumentTypeError, with_call_site
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,8 +33,8 @@ class Rows(Sequence[Row]):
 
     `.batch(n)` on rows of a table gives a `Rows`. `rows[i]` and iteration make a dict for each row: its values are
     Python scalars, or NumPy arrays if the column has more than one dimension. `rows[a:b]` is a `Rows` again and copies
-    nothing. `rows.arrow` is the batch as a `pyarrow.RecordBatch`; `rows.columns` is a dict of its columns, each a NumPy
-    or an Arrow array.
+    nothing. `rows["x"]` is a column as it is held: a read-only NumPy array, or an Arrow array. `rows.columns` is a dict
+    of all columns; `rows.arrow` is the batch as a `pyarrow.RecordBatch`.
 
     Example:
         >>> import numpy as np
@@ -42,6 +44,8 @@ class Rows(Sequence[Row]):
         Rows(3 x ['x', 'y'])
         >>> rows[1]
         {'x': 1, 'y': array([0., 0.])}
+        >>> rows["x"]
+        array([0, 1, 2])
         >>> len(rows[1:]), rows.columns["y"].shape
         (2, (3, 2))
         >>> rows.arrow["x"].to_pylist()
@@ -92,14 +96,29 @@ class Rows(Sequence[Row]):
         return self._length
 
     @overload
-    def __getitem__(self, index: int) -> Row: ...
+    def __getitem__(self, index: SupportsIndex) -> Row: ...
     @overload
     def __getitem__(self, index: slice) -> Rows: ...
-    def __getitem__(self, index: int | slice) -> Row | Rows:
+    @overload
+    def __getitem__(self, index: str) -> Column: ...
+    def __getitem__(self, index: SupportsIndex | slice | str) -> Row | Rows | Column:
         if isinstance(index, slice):
             return cast("Rows", take(self, range(*index.indices(self._length))))
-        at = range(self._length)[index]
+        if isinstance(index, str):
+            return self._column(index)
+        try:
+            at = range(self._length)[index]
+        except TypeError:
+            raise ArgumentTypeError(
+                with_call_site(f"`rows[...]` takes an int, a slice or the name of a column but got: {index!r:.80}")
+            ) from None
         return cast("Row", next(iter(take(self, range(at, at + 1)))))
+
+    def _column(self, name: str) -> Column:
+        columns, selection = self._columns_and_selection
+        if name not in columns:
+            raise KeyError(f"{name!r} is none of the columns: {', '.join(map(repr, columns))}")
+        return columns[name] if selection is None else _take(columns[name], selection)
 
     def __iter__(self) -> Iterator[Row]:
         columns = self.columns

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import feedpipe as fp
 from feedpipe.core.rows import Rows, concat, nbytes, pick, signature, take
+from feedpipe.errors import ArgumentTypeError
 from feedpipe.testing import same
 
 
@@ -138,6 +139,23 @@ def test_numbers_in_numpy_and_arrow_join() -> None:
 def test_types_that_differ_become_rows() -> None:
     joined = concat([Rows({"x": np.arange(2)}), Rows({"x": np.arange(2.0)})])
     assert joined == [{"x": 0}, {"x": 1}, {"x": 0.0}, {"x": 1.0}]
+
+
+def test_a_column_by_name() -> None:
+    table = pa.table({"x": [1, 2, 3], "s": ["a", "b", "c"]})
+    for pipe, order in ((fp.from_table(table), [0, 1]), (fp.from_table(table).slice(0, None, 2), [0, 2])):
+        batch = pipe.batch(2)[0]
+        assert isinstance(batch["x"], np.ndarray) and batch["x"].tolist() == [1 + i for i in order]
+        assert not batch["x"].flags.writeable
+        assert batch["s"].to_pylist() == ["abc"[i] for i in order]
+        assert batch[np.int64(1)] == {"x": 1 + order[1], "s": "abc"[order[1]]}
+        with pytest.raises(KeyError, match="'z' is none of the columns: 'x', 's'"):
+            batch["z"]
+        for index in ([0, 1], 1.0, None):
+            with pytest.raises(ArgumentTypeError, match=r"`rows\[...\]` takes an int, a slice or the name of a column"):
+                batch[index]
+    selected = Rows.selected({"x": np.arange(5)}, np.array([4, 0]))
+    assert selected["x"].tolist() == [4, 0] and list(selected) == [{"x": 4}, {"x": 0}]
 
 
 def test_the_size_of_what_does_not_say_it() -> None:
