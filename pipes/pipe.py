@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable, Iterator
-from typing import Concatenate, Generic, ParamSpec, SupportsIndex, TypeVar, cast, overload
+from typing import Any, Concatenate, Generic, ParamSpec, SupportsIndex, TypeVar, cast, overload
 
-from .core.graph import Node, chain_code
+from .core.graph import Node, chain_code, walk
 from .core.operator import Operator
 from .engine.run import Run, at_index, length_of
 from .engine.stage import Stage, bind, resolve
-from .errors import ArgumentError, ArgumentTypeError, call_site, with_call_site
+from .errors import ArgumentError, ArgumentTypeError, PlanWarning, call_site, warn, with_call_site
 from .ops.batch import batch as _batch
 from .ops.collate import collate as _collate
 from .ops.concat import concat as _concat
@@ -34,6 +35,7 @@ from .ops.prefetch import prefetch as _prefetch
 from .ops.repeat import repeat as _repeat
 from .ops.shard_by_rank import shard_by_rank as _shard_by_rank
 from .ops.shuffle import shuffle as _shuffle
+from .ops.slice import Slice
 from .ops.slice import skip as _skip
 from .ops.slice import slice as _slice
 from .ops.slice import take as _take
@@ -97,6 +99,7 @@ class Pipe(Node, Generic[T_co]):
         return function(self, *args, **kwargs)
 
     def __iter__(self) -> Iterator[T_co]:
+        _warn_in_torch_worker(self)
         return cast("Iterator[T_co]", Run(self._stage()))
 
     def __len__(self) -> int:
@@ -183,6 +186,22 @@ class Pipe(Node, Generic[T_co]):
     to_arrow = _to_arrow
     unbatch = _unbatch
     zip = _zip
+
+
+def _warn_in_torch_worker(pipe: Node) -> None:
+    """Warns if each of several workers of torch's DataLoader iterates the whole pipe."""
+    data = sys.modules.get("torch.utils.data")
+    info: Any = None if data is None else data.get_worker_info()
+    if info is None or info.num_workers == 1:
+        return
+    if any(isinstance(node.op, Slice) and node.op.step == info.num_workers for node in walk(pipe)):
+        return
+    warn(
+        f"each of the {info.num_workers} workers of torch's DataLoader iterates this pipe, so each row comes "
+        f"{info.num_workers} times; use `feedpipe.Loader(pipe, workers={info.num_workers})` in place of the "
+        "DataLoader, or iterate `pipe.slice(info.id, None, info.num_workers)` of torch's `get_worker_info()`",
+        PlanWarning,
+    )
 
 
 def _position(index: SupportsIndex) -> int:
