@@ -195,3 +195,77 @@ def test_indexed_with_a_length_that_is_none() -> None:
     for look in (lambda: vague.head(3), lambda: vague[0], lambda: len(vague), lambda: vague.batch(2).head(1)):
         with pytest.raises(PlanError, match=r"`Pipe\.source\(Vague\(\)\)` gives rows by position.*`length`" + HERE):
             look()
+
+
+def test_a_subclass_that_is_not_decorated_may_not_add_fields(pipe: fp.Pipe[int]) -> None:
+    class Renamed(Complete):
+        kind: ClassVar[str] = "renamed"
+
+    assert list(pipe.then(Renamed())) == list(range(5))
+
+    class Derived(Complete):
+        def __init__(self, extra: int) -> None:
+            self.extra = extra
+
+    with pytest.raises(ArgumentTypeError, match="`Derived` must be a frozen dataclass" + HERE):
+        pipe.then(Derived(1))
+
+
+@pytest.mark.parametrize("word", ["", "two words", "shuffle-1"])
+def test_a_kind_that_is_no_identifier(pipe: fp.Pipe[int], word: str) -> None:
+    @dataclass(frozen=True)
+    class Odd(Blocks):
+        kind: ClassVar[str] = word
+        order: ClassVar[Order] = Order.ROW_LOCAL
+
+    with pytest.raises(ArgumentTypeError, match=f"must have a `kind` that is an identifier but has: '{word}'" + HERE):
+        pipe.then(Odd())
+
+
+def test_further_inputs_that_are_no_pipes(pipe: fp.Pipe[int]) -> None:
+    for operator in (Complete(), 3):
+        with pytest.raises(ArgumentTypeError, match=r"inputs of an operator must be pipes but got: \[1\]" + HERE):
+            pipe.then(operator, [1])  # type: ignore[arg-type]
+
+
+def test_two_inputs_of_an_operator_that_reads_one(pipe: fp.Pipe[int]) -> None:
+    both: fp.Pipe[int] = pipe.then(Mirrored(), pipe)
+    with pytest.raises(PlanError, match=r"`\.then\(Mirrored\(\)\)` must have one input but has 2" + HERE):
+        both.head(1)
+
+
+@pytest.mark.parametrize("length", [-1, 2.5, "3"])
+def test_a_length_that_is_no_number_of_rows(pipe: fp.Pipe[int], length: object) -> None:
+    @dataclass(frozen=True)
+    class Mistaken(Mirrored):
+        kind: ClassVar[str] = "mistaken"
+
+        def length(self, stage: StageView) -> int | None:
+            return length  # type: ignore[return-value]
+
+    mistaken: fp.Pipe[int] = pipe.then(Mistaken())
+    with pytest.raises(PlanError, match=r"`length` of `\.then\(.*\)` must be an int >= 0, or None, but is:" + HERE):
+        list(mistaken)
+
+
+def test_blocks_that_returns_no_iterator(pipe: fp.Pipe[int]) -> None:
+    @dataclass(frozen=True)
+    class Listed(Complete):
+        def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
+            return list(stage.input.blocks(at, context))  # type: ignore[return-value]
+
+    with pytest.raises(PlanError, match=r"must return an iterator of blocks but returned a value of type list" + HERE):
+        list(pipe.then(Listed()))
+
+
+def test_an_empty_block_is_no_end(pipe: fp.Pipe[int]) -> None:
+    @dataclass(frozen=True)
+    class Emptied(Complete):
+        def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
+            for block in stage.input.blocks(at, context):
+                yield Block([], block.at, block.at)
+
+    emptied: fp.Pipe[int] = pipe.then(Emptied())
+    for run in (lambda: list(emptied), lambda: list(fp.Loader(emptied))):
+        with pytest.raises(PlanError, match="a block must have rows"):
+            run()

@@ -44,16 +44,17 @@ def _broken_rule(op: object) -> str | None:
                 f"`{op.__name__}(...)`"
             )
         return f"a link of a chain must be an operator but got one of type {name}; derive its class from `Operator`"
-    parameters = getattr(op, "__dataclass_params__", None)
-    if parameters is None or not parameters.frozen:
+    if not _is_frozen_dataclass(type(op)):
         return (
             f"`{name}` must be a frozen dataclass, because loaders share and compare operators by their fields; "
             "decorate the class with `@dataclass(frozen=True)`"
         )
-    if not isinstance(getattr(op, "kind", None), str):
+    kind = getattr(op, "kind", None)
+    if not isinstance(kind, str) or not kind.isidentifier():
+        got = "" if kind is None else f" that is an identifier but has: {kind!r}"
         return (
-            f"`{name}` must have a `kind`, because the chain's code, its states and the keys of its random draws name "
-            f'operators by it; set `kind = "{name.lower()}"`'
+            f"`{name}` must have a `kind`{got}, because the chain's code, its states and the keys of its random draws "
+            f'name operators by it; set `kind = "{name.lower()}"`'
         )
     if type(op).rows is Operator.rows and type(op).blocks is Operator.blocks:
         return (
@@ -61,6 +62,17 @@ def _broken_rule(op: object) -> str | None:
             "give them in order, `rows` to give them by position"
         )
     return None
+
+
+def _is_frozen_dataclass(cls: type) -> bool:
+    """Whether `cls`, or the base that makes its instances, is decorated."""
+    for base in cls.__mro__:
+        parameters = vars(base).get("__dataclass_params__")
+        if parameters is not None:
+            return bool(parameters.frozen)
+        if "__init__" in vars(base):
+            return False
+    return False
 
 
 def _order_rule(op: object) -> str:

@@ -9,7 +9,7 @@ from ..core.block import Block
 from ..core.context import Context
 from ..core.cursor import START, Cursor
 from ..core.graph import node_code
-from ..errors import LoaderError, UnknownLengthError
+from ..errors import LoaderError, PlanError, UnknownLengthError
 from .stage import Stage
 
 
@@ -35,7 +35,9 @@ class Run:
         if block is None:
             raise StopIteration
         self._rows = iter(block.rows)
-        return next(self._rows)
+        for row in self._rows:
+            return row
+        raise empty_block()
 
     def _next_block(self) -> Block | None:
         clock = self._context.pacing.clock
@@ -53,6 +55,14 @@ class Run:
 def interrupted(error: BaseException) -> LoaderError:
     """The error of a run that an interrupt has ended, at each later `next`."""
     return LoaderError(f"{type(error).__name__} has ended this run before its end; begin a new one")
+
+
+def empty_block() -> PlanError:
+    """The error of a run that gets a block without rows: its operators break their contract."""
+    return PlanError(
+        "a block must have rows, but an operator of this pipe gave an empty one; `feedpipe.testing.check_operator` "
+        "says which operator breaks its contract"
+    )
 
 
 def length_of(stage: Stage) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Hashable, Iterator
 from typing import TypeVar, cast
 
@@ -65,7 +66,16 @@ class Stage:
     @property
     def input(self) -> Stage:
         """The only input."""
-        (stage,) = self.inputs
+        try:
+            (stage,) = self.inputs
+        except ValueError:
+            raise PlanError(
+                with_call_site(
+                    f"`{node_code(self.node)}` must have one input but has {len(self.inputs)}, because its code reads "
+                    "`stage.input`; chain it to one pipe, or let it read `stage.inputs`",
+                    self.call_site,
+                )
+            ) from None
         return stage
 
     @property
@@ -73,14 +83,14 @@ class Stage:
         """How many rows come out, if that is known without a run.
 
         Raises:
-            PlanError: the stage is indexed, and its operator knows no length.
+            PlanError: the stage is indexed, and its operator knows no length; or the length is no number of rows.
         """
         # No `cached_property`: up to Python 3.11 that holds one lock for all instances, and `load` runs a pipe here.
         if self._length is _UNASKED:
             length = self.op.length(self)
             if self.indexed and length is None:
                 raise _no_length(self.node)
-            self._length = length
+            self._length = length if length is None else _row_count(length, self.node)
         return cast("int | None", self._length)
 
     def memo(self, key: Hashable, make: Callable[[], T]) -> T:
@@ -108,10 +118,17 @@ class Stage:
     def _blocks(self, at: Cursor, context: Context) -> Iterator[Block]:
         if self.indexed:
             return self._by_index(at, context)
-        if self.op.seeks:
-            return self.op.blocks(self, at, context)
-        blocks = self.op.blocks(self, Cursor(at.token, 0, at.row), context)
-        return skip_rows(blocks, at.skip) if at.skip else blocks
+        seeks = self.op.seeks
+        blocks = self.op.blocks(self, at if seeks else Cursor(at.token, 0, at.row), context)
+        if not isinstance(blocks, Iterator):
+            raise PlanError(
+                with_call_site(
+                    f"`blocks` of `{node_code(self.node)}` must return an iterator of blocks but returned a value "
+                    f"of type {type(blocks).__name__}; write it as a generator that yields blocks",
+                    self.call_site,
+                )
+            )
+        return skip_rows(blocks, at.skip) if at.skip and not seeks else blocks
 
     def _traced_rows(self, indices: Indices, context: Context, tracer: Tracer) -> BlockRows:
         parts: list[BlockRows] = []
@@ -271,6 +288,20 @@ def _no_length(node: Node) -> PlanError:
             node.call_site,
         )
     )
+
+
+def _row_count(length: object, node: Node) -> int:
+    try:
+        count = operator.index(length)  # type: ignore[arg-type]
+    except TypeError:
+        count = -1
+    if count < 0:
+        raise PlanError(
+            with_call_site(
+                f"`length` of `{node_code(node)}` must be an int >= 0, or None, but is: {length!r}", node.call_site
+            )
+        )
+    return count
 
 
 def _cut(blocks: Iterator[Block], sizes: Callable[[int], list[int]]) -> Iterator[Block]:

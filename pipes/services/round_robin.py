@@ -10,6 +10,7 @@ from ..core.block import Block, close
 from ..core.block_size import AdaptiveBlockSize, BlockSize, Clock, OneRow
 from ..core.context import Context, Pacing, ProcessContext, ProcessResources, RowsRequest, Tracer, Tracing
 from ..core.cursor import Cursor
+from ..engine.run import empty_block
 from ..plan.plan import Plan, ShardRun
 from .base import ShardEnd, Step
 
@@ -116,7 +117,9 @@ class _Shard:
                 return None
             self._taken = 0
             self._rows = iter(self._block.rows)
-            row = next(self._rows)
+            row = next(self._rows, _NO_ROW)
+            if row is _NO_ROW:
+                raise empty_block()
         block = self._block
         assert block is not None, "a row belongs to a block"
         self._taken += 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import copy
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +17,7 @@ from ..core.graph import node_code
 from ..core.rows import BlockRows, signature
 from ..engine.stage import Stage, bind, resolve
 from ..pipe import Pipe
+from .blocks import check_block, check_first_block, check_lookback, through_json
 from .elements import same
 from .sharding import RowsOf, check_shards
 
@@ -63,15 +64,7 @@ def trace(stage: Stage, at: Cursor, context: Context) -> Trace:
     run = Trace([], [], [])
     for block in stage.blocks(at, context):
         position = at.position + len(run.rows)
-        assert len(block) > 0, f"`{node_code(stage.node)}` produced an empty block"
-        assert block.at.position == position, (
-            f"`{node_code(stage.node)}` produced a block whose cursor is at {block.at.position} "
-            f"and whose first row is number {position}"
-        )
-        assert block.end.position == position + len(block), (
-            f"`{node_code(stage.node)}` produced a block of {len(block)} rows at {position} "
-            f"whose end is at {block.end.position}"
-        )
+        check_block(stage, block, position)
         count = len(block)
         run.before.extend(block.at.advance(k) for k in range(count))
         run.after.extend(block.at.advance(k + 1) for k in range(count - 1))
@@ -118,32 +111,35 @@ def check_operator(
     name = node_code(root)
 
     def run(at: Cursor) -> Trace:
-        return trace(stage, Cursor.of(json.loads(json.dumps(at.plain))), random_blocks(chance, seed=seed, epoch=epoch))
+        return trace(stage, through_json(name, at), random_blocks(chance, seed=seed, epoch=epoch))
 
+    check_lookback(root)
+    check_first_block(stage, Context(seed=seed, epoch=epoch))
     whole = run(START)
-    count = len(whole.rows)
+    rows = [_copied(row) for row in whole.rows]  # an operator that changes its input's rows changes those of all runs
+    count = len(rows)
     length = stage.length
-    assert length is None or length == count, f"`{name}` has length {length} but produced {count} rows"
+    assert length is None or length == count, f"`length` of `{name}` is {length}, but it produced {count} rows"
     cases = [(place, cursors[place], shift) for place in range(count) for cursors, shift in _cursors(whole)]
     if len(cases) > 2 * samples:
         cases = chance.sample(cases, 2 * samples)
     for place, cursor, shift in cases:
         first = place + shift
         again = run(cursor)
-        _agree(name, cursor, again.rows, whole.rows[first:])
+        _agree(name, cursor, again.rows, rows[first:])
         if again.rows:
             inside = chance.randrange(len(again.rows))
-            _agree(name, again.after[inside], run(again.after[inside]).rows, whole.rows[first + inside + 1 :])
+            _agree(name, again.after[inside], run(again.after[inside]).rows, rows[first + inside + 1 :])
         reach = chance.randrange(1, count + 3)
-        _agree(name, cursor.advance(reach), run(cursor.advance(reach)).rows, whole.rows[first + reach :])
+        _agree(name, cursor.advance(reach), run(cursor.advance(reach)).rows, rows[first + reach :])
     if stage.indexed and count:
         context = Context(seed=seed, epoch=epoch)
         chosen = np.array([chance.randrange(count) for _ in range(samples)], np.int64)
-        _agree(name, "rows", list(stage.rows(chosen, context)), [whole.rows[i] for i in chosen])
-        _agree(name, "rows", list(stage.rows(range(count), context)), whole.rows)
+        _agree(name, "`rows`", list(stage.rows(chosen, context)), [rows[i] for i in chosen])
+        _agree(name, "`rows`", list(stage.rows(range(count), context)), rows)
     if stage.indexed:
         _check_no_rows(stage, count, Context(seed=seed, epoch=epoch))
-    check_shards(root, whole.rows, seed=seed, epoch=epoch, rows_of=rows_of)
+    check_shards(root, rows, seed=seed, epoch=epoch, rows_of=rows_of)
     return whole.rows
 
 
@@ -161,6 +157,15 @@ def _check_no_rows(stage: Stage, count: int, context: Context) -> None:
 
 def _cursors(run: Trace) -> list[tuple[list[Cursor], int]]:
     return [(run.before, 0), (run.after, 1)]
+
+
+def _copied(row: object) -> object:
+    """A copy of `row`, or the row itself if no copy is equal to it."""
+    try:
+        copied = copy.deepcopy(row)
+        return copied if same(copied, row) else row
+    except Exception:  # a row may be anything, also what cannot be copied
+        return row
 
 
 def _agree(name: str, at: object, got: Sequence[object], expected: Sequence[object]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,7 +14,7 @@ from feedpipe.core.block import Block
 from feedpipe.core.context import Context
 from feedpipe.core.cursor import Cursor
 from feedpipe.core.operator import Operator, Order, StageView
-from feedpipe.core.rows import Indices
+from feedpipe.core.rows import Indices, Rows
 from feedpipe.testing import check_operator
 
 
@@ -173,3 +173,73 @@ def test_rows_of_says_what_the_rows_of_a_group_are():
 
 def test_behind_shard_by_rank_a_global_operator_is_not_compared():
     check_operator(streamed().shard_by_rank().take(3).map(str))
+
+
+@dataclass(frozen=True)
+class Counted(Operator):
+    """Counts its rows up, in place."""
+
+    kind: ClassVar[str] = "counted"
+    order: ClassVar[Order] = Order.ROW_LOCAL
+
+    def length(self, stage: StageView) -> int | None:
+        return stage.input.length
+
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> list[object]:
+        rows = list(stage.input.rows(indices, context))
+        for row in rows:
+            row["n"] += 1
+        return rows
+
+
+def test_an_operator_that_changes_its_input_rows_is_refused():
+    with pytest.raises(AssertionError, match=r"`\.then\(Counted\(\)\)` from .*: row 0 is {'n': .*} and should be"):
+        check_operator(fp.from_sequence([{"n": k} for k in range(20)]).then(Counted()))
+
+
+@dataclass(frozen=True)
+class Returning(Counted):
+    """Returns what a function makes of its input rows."""
+
+    kind: ClassVar[str] = "returning"
+    function: Callable[[list[object]], object]
+
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> list[object]:
+        return self.function(list(stage.input.rows(indices, context)))
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (tuple, "must produce its rows as a list or as `Rows` but produced a value of type tuple"),
+        (np.asarray, "must produce its rows as a list or as `Rows` but produced a value of type ndarray"),
+        (lambda rows: rows[1:], r"must return one row for each index but returned \d+ rows for \d+ ind"),
+        (lambda rows: Rows({"a": np.zeros(len(rows)), "b": np.zeros(3)}), "must produce columns of 1 rows each"),
+    ],
+)
+def test_rows_of_another_type_or_number_are_refused(function, message):
+    with pytest.raises(AssertionError, match=message):
+        check_operator(numbers().then(Returning(function)))
+
+
+@dataclass(frozen=True)
+class Tokens(Operator):
+    """Hands rows on, with tokens that a function makes of a cursor of its input."""
+
+    kind: ClassVar[str] = "tokens"
+    order: ClassVar[Order] = Order.ROW_LOCAL
+    function: Callable[[Cursor], object]
+
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
+        row = at.row
+        for block in stage.input.blocks(Cursor.of(at.token), context):
+            here, row = row, row + len(block)
+            yield Block(block.rows, Cursor(self.function(block.at), 0, here), Cursor(self.function(block.end), 0, row))
+
+
+def test_tokens_must_be_plain_json():
+    check_operator(streamed().then(Tokens(lambda cursor: cursor.plain)))
+    with pytest.raises(AssertionError, match=r"a cursor that JSON changes .*make tokens of `cursor\.plain`"):
+        check_operator(streamed().then(Tokens(lambda cursor: cursor)))
+    with pytest.raises(AssertionError, match="a cursor that is no plain JSON: .*int64"):
+        check_operator(streamed().then(Tokens(lambda cursor: [cursor.token, np.int64(cursor.skip), cursor.row])))
