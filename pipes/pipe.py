@@ -77,7 +77,9 @@ class Pipe(Node, Generic[T_co]):
         for other in others:
             if not isinstance(other, Pipe):
                 raise ArgumentTypeError(
-                    with_call_site(f"the further inputs of an operator must be pipes but got: {other!r}")
+                    with_call_site(
+                        f"the inputs of `{getattr(operator, 'kind', 'then')}` must be pipes but got: {other!r}"
+                    )
                 )
         return cast("Pipe[U]", Pipe(operator, (self, *others), call_site()))
 

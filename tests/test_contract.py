@@ -223,8 +223,8 @@ def test_a_kind_that_is_no_identifier(pipe: fp.Pipe[int], word: str) -> None:
 
 
 def test_further_inputs_that_are_no_pipes(pipe: fp.Pipe[int]) -> None:
-    for operator in (Complete(), 3):
-        with pytest.raises(ArgumentTypeError, match=r"inputs of an operator must be pipes but got: \[1\]" + HERE):
+    for operator, name in ((Complete(), "complete"), (3, "then")):
+        with pytest.raises(ArgumentTypeError, match=rf"the inputs of `{name}` must be pipes but got: \[1\]" + HERE):
             pipe.then(operator, [1])  # type: ignore[arg-type]
 
 
