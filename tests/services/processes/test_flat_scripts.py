@@ -164,4 +164,5 @@ def test_the_example_of_the_readme(script):
     assert "fp.Loader(pipe, " in example
     if "workers=" not in example:
         example = example.replace("fp.Loader(pipe, ", "fp.Loader(pipe, workers=2, ")
-    assert script.run(textwrap.dedent(example)) == "torch.Size([32, 8]) torch.int64\n"
+    example = textwrap.dedent(example) + "\nprint(batch['x'].shape, batch['y'].dtype)\n"
+    assert script.run(example) == "torch.Size([32, 8]) torch.int64\n"

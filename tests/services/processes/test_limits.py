@@ -42,7 +42,7 @@ class TestArguments:
             fp.MultiProcess(0)
 
     def test_workers_are_part_of_a_service(self):
-        with pytest.raises(ArgumentError, match="give it to MultiProcess"):
+        with pytest.raises(ArgumentError, match="must not be given together; give `workers` to MultiProcess"):
             fp.Loader(numbers(), fp.MultiProcess(2), workers=2)
 
     @pytest.mark.parametrize(

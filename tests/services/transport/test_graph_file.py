@@ -423,6 +423,7 @@ def test_a_list_of_files_is_shared(tmp_path: Path) -> None:
 
 def test_the_descriptor_may_be_closed_and_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     pipe = fp.from_sequence(LISTS["text"])
+    gc.collect()  # what other tests have left would be closed below
     before = os.listdir("/proc/self/fd")
     fd = write_graph_file(pipe, pipe)
     content: Any
