@@ -76,7 +76,10 @@ class TestWithoutOrder:
 
     def test_there_is_no_state(self):
         with fp.Loader(fp.from_sequence(range(20)), fp.MultiProcess(2, ordered=False)) as loader:
-            with pytest.raises(LoaderError, match="`ordered=False`.*leave it out"):
+            with pytest.raises(
+                LoaderError,
+                match="`ordered=False` hands out elements as they come.*leave out `ordered=False` to save states",
+            ):
                 loader.state_dict()
             _, info = next(loader.with_info())
             with pytest.raises(LoaderError, match="`ordered=False`"):
