@@ -15,6 +15,7 @@ from ..core.rows import Array, BlockRows, Indices, Row, read_only
 from ..errors import ArgumentError, ArgumentTypeError, Origin, with_call_site
 from ..pipe import Pipe
 from ._arrays import PickledArray, describe_columns, pickled_array, rows_at, unpickled_arrays
+from ._write_guard import WriteGuard
 
 if TYPE_CHECKING:
     import torch
@@ -34,6 +35,8 @@ class FromArrays(Operator):
         return Origin("from_arrays", index + 1)
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        guard = stage.memo("guard", lambda: WriteGuard(self.arrays.values()))
+        guard.check(indices, stage.call_site)
         return rows_at(self.arrays, self.length(stage), indices)
 
     def identity(self) -> Json:
@@ -53,8 +56,9 @@ def from_arrays(arrays: Mapping[str, np.ndarray[Any, Any] | torch.Tensor]) -> Pi
     Element: a dict with a value for each name: a Python scalar, or a NumPy array if the array has more than one
     dimension. Order: the arrays'. Length: the arrays'; indexed; columns. State: a position. Nothing is copied or read
     early: a memory-mapped array stays on disk, and travels to another process as its path. Rows are read-only, so a
-    function that writes into one gets an error instead of changing the source. Do not change the arrays while the pipe
-    is in use.
+    function that writes into one gets an error instead of changing the source. `torch.from_numpy(row["x"])` shares the
+    memory of the array all the same: copy with `torch.tensor(row["x"])` to write. Do not change the arrays while the
+    pipe is in use.
 
     Args:
         arrays: NumPy arrays or CPU tensors by name, all with the same length of their first axis: numbers, bools, text
@@ -63,6 +67,7 @@ def from_arrays(arrays: Mapping[str, np.ndarray[Any, Any] | torch.Tensor]) -> Pi
     Raises:
         ArgumentError: lengths differ, there is no array, or one has no axis.
         ArgumentTypeError: a value is neither an array nor a tensor, or its dtype cannot be a column.
+        DataError: the arrays have changed while a run reads them; it looks at a few values only.
 
     Example:
         >>> import feedpipe as fp, numpy as np
