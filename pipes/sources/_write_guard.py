@@ -32,7 +32,7 @@ class WriteGuard:
         Raises:
             DataError: the values differ.
         """
-        last, self._last = self._last, None
+        last = self._last
         if last is not None and self._sample(last[0]) != last[1]:
             raise DataError(
                 with_call_site(
@@ -43,8 +43,8 @@ class WriteGuard:
                     call_site,
                 )
             )
-        if isinstance(indices, range) and indices:
-            self._last = indices[0], self._sample(indices[0])
+        views = isinstance(indices, range) and len(indices) > 0
+        self._last = (int(indices[0]), self._sample(int(indices[0]))) if views else None
 
     def _sample(self, row: int) -> list[bytes]:
         return [array[row : row + 1].take(places).tobytes() for array, places in self._arrays]

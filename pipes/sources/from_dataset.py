@@ -17,7 +17,7 @@ from ..core.cursor import START, Cursor, Json
 from ..core.operator import Operator, StageView
 from ..core.rows import BlockRows, Indices
 from ..engine.apply import extend_until_error, map_until_error
-from ..errors import ArgumentTypeError, Origin, StateError, with_call_site
+from ..errors import ArgumentTypeError, Origin, PlanWarning, StateError, warn, with_call_site
 from ..pipe import Pipe
 
 T = TypeVar("T")
@@ -144,7 +144,7 @@ def from_dataset(dataset: MapStyleDataset[Any] | Iterable[Any]) -> Pipe[Any]:
     Hugging Face do. Without one, or if a shuffle buffer makes it inexact, the state is a position: a resume iterates
     from the start and leaves out the items before it. `set_epoch` is called if the dataset has it. A dataset with a
     `state_dict` or a `set_epoch` is copied for each run. An iterable dataset cannot be cut: every process that needs a
-    part of it reads all of it.
+    part of it reads all of it. Give it whole: a dataset that was split by node gives a warning.
 
     In the dataset's code, `torch.utils.data.get_worker_info()` is None: feedpipe shards the items, not the dataset.
     Random draws of a dataset are not keyed, so they neither repeat nor resume: move them into
@@ -174,6 +174,7 @@ def from_dataset(dataset: MapStyleDataset[Any] | Iterable[Any]) -> Pipe[Any]:
     if not streamed and hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
         return Pipe.source(FromDataset(dataset))
     if isinstance(value, Iterable) and not isinstance(value, Iterator):
+        _warn_if_split(dataset)
         return Pipe.source(FromStream(dataset))
     raise ArgumentTypeError(
         with_call_site(
@@ -181,6 +182,18 @@ def from_dataset(dataset: MapStyleDataset[Any] | Iterable[Any]) -> Pipe[Any]:
             f"{type(dataset).__name__}"
         )
     )
+
+
+def _warn_if_split(dataset: object) -> None:
+    """Warns if a Hugging Face dataset gives only the rows of one rank."""
+    parts = getattr(getattr(dataset, "_distributed", None), "world_size", 1)
+    if parts > 1:
+        warn(
+            f"this dataset was split by node into {parts} parts, and a loader divides rows among ranks itself, so each "
+            "rank would get a part of its part; give the dataset as it was before `split_dataset_by_node`, or make "
+            "the loader with `rank=0, world_size=1`",
+            PlanWarning,
+        )
 
 
 def _origin(dataset: object, index: int) -> Origin:

@@ -8,12 +8,13 @@ from typing import Any
 import datasets
 import pytest
 import torch
+from datasets.distributed import split_dataset_by_node
 from torch.utils.data import Dataset, IterableDataset, TensorDataset, get_worker_info
 
 import feedpipe as fp
 from feedpipe.core.context import Context
 from feedpipe.core.cursor import START
-from feedpipe.errors import ArgumentTypeError, RowError, StateError
+from feedpipe.errors import ArgumentTypeError, PlanWarning, RowError, StateError
 from feedpipe.sources.from_dataset import FromStream, _keeps_state
 from feedpipe.testing import check_operator
 
@@ -261,3 +262,8 @@ def test_values_that_are_no_dataset(value: Any, message: str) -> None:
     with pytest.raises(ArgumentTypeError, match=message) as caught:
         fp.from_dataset(value)
     assert __file__ in str(caught.value)
+
+
+def test_a_dataset_that_was_split_by_node_is_not_divided_again_in_silence() -> None:
+    with pytest.warns(PlanWarning, match=r"split by node into 2 parts, .* before `split_dataset_by_node`"):
+        fp.from_dataset(split_dataset_by_node(HF.to_iterable_dataset(num_shards=4), 1, 2))
