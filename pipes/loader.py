@@ -16,7 +16,8 @@ from .errors import ArgumentError, ArgumentTypeError, LoaderError, PlanWarning, 
 from .loading.epoch import Epoch, Info
 from .loading.rank import rank_of
 from .loading.schedule import Even, Schedule
-from .loading.state import Progress, State, compare, restore, resumed_shards, validated
+from .loading.state import Progress, State, compare, restore, resumed_shards
+from .loading.state_schema import validated
 from .pipe import Pipe
 from .plan.plan import Plan
 from .services.base import ReadingService

@@ -16,6 +16,8 @@ from feedpipe.core.cursor import Cursor
 from feedpipe.core.operator import Operator, Order
 from feedpipe.errors import ArgumentError, LoaderError, PlanError, StateError, StateWarning, UnknownLengthError
 
+from .loading.signing import signed
+
 
 def numbers(count: int = 12) -> fp.Pipe[int]:
     return fp.from_sequence(range(count))
@@ -442,10 +444,10 @@ class TestState:
             lambda s: {**s, "feedpipe": 99},
             lambda s: {**s, "epoch": -1},
             lambda s: {**s, "step": "x"},
-            lambda s: {k: v for k, v in s.items() if k != "fingerprint"},
-            lambda s: {**s, "position": {"shards": ["a"], "cursors": [3], "ended": 3, "leftovers": []}},
-            lambda s: {**s, "position": {"shards": [99], "cursors": [[None, 0, 0]], "ended": [], "leftovers": []}},
-            lambda s: {**s, "position": {}},
+            lambda s: {k: v for k, v in s.items() if k != "pipe"},
+            lambda s: signed({**s, "position": '{"cursors": {"a": [null, 0, 0]}, "ended": {}}'}),
+            lambda s: signed({**s, "position": '{"cursors": {"99": [null, 0, 0]}, "ended": {}}'}),
+            lambda s: signed({**s, "position": "{}"}),
             lambda s: [1, 2],
             lambda s: None,
             lambda s: "garbage",
@@ -462,18 +464,19 @@ class TestState:
         loader = fp.Loader(numbers())
         next(iter(loader))
         with pytest.raises(StateError, match="consumed"):
-            fp.Loader(numbers()).load_state_dict({**saved(loader), "position": {"consumed": consumed}})
+            fp.Loader(numbers()).load_state_dict(
+                signed({**saved(loader), "position": json.dumps({"consumed": consumed})})
+            )
 
-    @pytest.mark.parametrize("cursor", [["abc", 0, 0], [[1, 2, 3], 0, 0], None, [None, -1, 0], [None, 0], 7])
+    @pytest.mark.parametrize("cursor", [["abc", 0, 1], [[1, 2, 3], 0, 1], None, [None, -1, 0], [None, 0], 7])
     def test_a_damaged_cursor_is_refused(self, cursor):
         loader = fp.Loader(streamed().shuffle(window=4).batch(5), shards=1)
         next(iter(loader))
-        state = saved(loader)
-        state["position"]["cursors"] = [cursor]
+        state = signed({**saved(loader), "position": json.dumps({"cursors": {"0": cursor}, "ended": {}})})
         other = fp.Loader(streamed().shuffle(window=4).batch(5), shards=1)
         with pytest.raises(StateError, match="position"):
             other.load_state_dict(state)
-            iter(other)
+            next(iter(other))
 
     def test_an_indexed_state_does_not_fit_a_streamed_pipe(self):
         loader = fp.Loader(numbers())

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from ..errors import LoaderError, PlanError, PlanWarning, warn
 from ..plan.plan import Plan
-from .state import Progress, State, plan_signature, save
+from .state import Progress, Signature, State, save
 
 Even: TypeAlias = Literal["drop", "pad", "error", "auto"] | None
 
@@ -36,7 +36,7 @@ class Schedule:
         self.steps = steps
         self.even = even
         self.ordered = ordered
-        self.signature = plan_signature(plan)
+        self.signature = Signature(plan)
         self._has_warned = False  # that elements are left out
 
     def state(self, progress: Progress) -> State:

@@ -1,22 +1,33 @@
-"""`Progress`, where a loader stands, and the state that saves it: made, validated, compared and restored."""
+"""`Progress`, where a loader stands, and the state that saves it: made, compared and restored."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
 from ..core.cursor import Json
-from ..core.signals import raised_by_signal_handler
 from ..engine.run import length_of
 from ..errors import StateError, StateWarning, warn
 from ..plan.fingerprint import code_digest, differences, fingerprint
 from ..plan.plan import Plan, Position, ShardState
-
-VERSION = 1
+from .state_schema import (
+    ALL_RANKS,
+    NO_GOAL,
+    VERSION,
+    SavedState,
+    StreamedPosition,
+    checksum,
+    damaged,
+    signature_checksum,
+)
 
 State = dict[str, Json]
-"""The state of a loader: a dict of plain JSON values."""
+"""The state of a loader: thirteen entries, always the same, each a str or an int."""
+
+MAX_SHARDS_OF_RANK = 1024
+"""A state with more shards for each rank is refused, unless the loader has as many: to plan them takes long."""
 
 
 @dataclass
@@ -68,136 +79,177 @@ class Progress:
         return Position(0, shards)
 
 
-def plan_signature(plan: Plan) -> State:
-    """The entries that all states of a plan have in common. A loaded state is compared with them."""
-    return {
-        "feedpipe": VERSION,
-        "fingerprint": fingerprint(plan.root),
-        "code": code_digest(plan.root),
-        "seed": plan.seed,
-        "rank": plan.rank,
-        "world_size": plan.world_size,
-        "shards": plan.shards,
-    }
+class Signature:
+    """What all states of a plan have in common. A loaded state is compared with it.
+
+    Attributes:
+        entries: the entries of a state, in their order; those that differ between states are placeholders.
+        checksum: of the entries that all states share; the checksum of a state goes on from it.
+        cursors, ended: the JSON text of the position of each shard.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.entries: State = {
+            "feedpipe": VERSION,
+            "seed": plan.seed,
+            "epoch": 0,
+            "step": 0,
+            "data_epoch": 0,
+            "rank": ALL_RANKS if plan.indexed else plan.rank,
+            "world_size": plan.world_size,
+            "shards": plan.shards,
+            "pipe": json.dumps(fingerprint(plan.root)),
+            "code": code_digest(plan.root),
+            "position": "null",
+            "checksum": 0,
+            "goal": NO_GOAL,
+        }
+        self.checksum = signature_checksum(self.entries)
+        self.cursors = _ShardTexts()
+        self.ended = _ShardTexts()
 
 
-def save(progress: Progress, plan: Plan, signature: State) -> State:
-    """The state of `progress`. A loop may save after every batch, so this only copies what is there."""
-    state = signature.copy()
+class _ShardTexts:
+    """The position of each shard as JSON text. A loop may save after every batch, so only what changed is encoded."""
+
+    def __init__(self) -> None:
+        self._texts: dict[int, tuple[Json, str]] = {}
+        self._tokens: dict[int, tuple[Json, str]] = {}
+
+    def text(self, cursors: Mapping[int, Json]) -> str:
+        """The cursors as one JSON object."""
+        texts = self._texts
+        parts: list[str] = []
+        for shard, cursor in cursors.items():
+            last = texts.get(shard)
+            if last is None or last[0] is not cursor:
+                last = texts[shard] = cursor, self._cursor_text(shard, cursor)
+            parts.append(last[1])
+        return "{" + ", ".join(parts) + "}"
+
+    def _cursor_text(self, shard: int, cursor: Json) -> str:
+        if cursor is None:
+            return f'"{shard}": null'
+        token, skip, row = cast("list[Json]", cursor)
+        last = self._tokens.get(shard)
+        if last is None or last[0] is not token:  # elements of one block share their token
+            last = self._tokens[shard] = token, f'"{shard}": [{json.dumps(token)}, '
+        return f"{last[1]}{skip}, {row}]"
+
+
+def save(progress: Progress, plan: Plan, signature: Signature) -> State:
+    """The state of `progress`."""
+    if not progress.begun:
+        position = "null"
+    elif plan.indexed:
+        position = f'{{"consumed": {progress.start + progress.taken * plan.world_size}}}'
+    else:
+        cursors, ended = signature.cursors.text(progress.cursors), signature.ended.text(progress.ended)
+        position = f'{{"cursors": {cursors}, "ended": {ended}}}'
+    state = signature.entries.copy()
     state["epoch"] = progress.epoch
     state["step"] = progress.step
-    state["lap"] = progress.data_epoch
-    if not progress.begun:
-        state["position"] = None
-    elif plan.indexed:
-        state["position"] = {"consumed": progress.position(plan).start}
-    else:
-        state["position"] = {
-            "shards": list(progress.cursors),
-            "cursors": list(progress.cursors.values()),
-            "ended": list(progress.ended),
-            "leftovers": list(progress.ended.values()),
-        }
+    state["data_epoch"] = progress.data_epoch
+    state["position"] = position
+    state["checksum"] = checksum(signature.checksum, progress.epoch, progress.step, progress.data_epoch, position)
     return state
 
 
-def validated(state: object) -> State:
-    """A copy of `state`.
-
-    Raises:
-        StateError: it is no state, of another version, or lacks an entry.
-    """
-    if not isinstance(state, Mapping) or "feedpipe" not in state:
-        raise StateError(f"a state must be a dict that `state_dict()` returned but got: {str(state)[:80]}")
-    if state["feedpipe"] != VERSION:
-        raise StateError(f"this state is of version {state['feedpipe']!r}, and this feedpipe reads version {VERSION}")
-    for name in ("seed", "rank", "world_size", "shards", "epoch", "step", "lap"):
-        value = state.get(name)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise StateError(f"`{name}` of the state must be a whole number but is: {value!r}")
-    if not isinstance(state.get("position"), (Mapping, type(None))) or not isinstance(state.get("fingerprint"), list):
-        raise StateError("the state is damaged: `position` or `fingerprint` is missing")
-    return cast("State", dict(state))
-
-
-def compare(saved: State, signature: State, *, strict: bool) -> None:
+def compare(saved: SavedState, signature: Signature, *, strict: bool) -> None:
     """Compares the pipe and the seed of a state with those of a loader.
 
     Raises:
         StateError: they differ, and `strict` is True; else each difference is a `StateWarning`.
     """
-    lines = differences(cast("list[Json]", saved["fingerprint"]), cast("list[Json]", signature["fingerprint"]))
-    if saved["seed"] != signature["seed"]:
-        lines.append(f"`seed` was {saved['seed']} and is now {signature['seed']}")
+    now = signature.entries
+    lines = differences(saved.pipe, json.loads(cast("str", now["pipe"])))
+    if saved.seed != now["seed"]:
+        lines.append(f"`seed` was {saved.seed} and is now {now['seed']}")
     if lines and strict:
         raise StateError(
             "this state is of another loader: " + "; ".join(lines) + "; `strict=False` loads it in spite of that"
         )
     for line in lines:
         warn(f"the state is loaded in spite of a difference: {line}", StateWarning)
-    if saved.get("code") != signature["code"] and not lines:
+    if saved.code != now["code"] and not lines:
         warn("the code of a function in the pipe has changed since the state was taken", StateWarning)
 
 
-def resumed_shards(saved: State, plan: Plan) -> int:
+def resumed_shards(saved: SavedState, plan: Plan) -> int:
     """How many virtual shards the loader of `plan` must have to go on from the position in a state.
 
     Raises:
-        StateError: the position means nothing for this plan: only one of both is indexed, or it is of another rank.
+        StateError: the position means nothing for this plan: only one of both is indexed, it is of another rank, or it
+            has too many shards.
     """
-    if saved["position"] is None:
+    if saved.position is None:
         return plan.shards
-    if plan.indexed != (saved["shards"] == 0):
+    if plan.indexed != saved.indexed:
         raise StateError("only one of the state's pipe and this one is indexed, so no position means the same in both")
     if plan.indexed:
         return plan.shards
-    if (saved["world_size"], saved["rank"]) != (plan.world_size, plan.rank):
+    if (saved.world_size, saved.rank) != (plan.world_size, plan.rank):
         raise StateError(
-            f"this state is of rank {saved['rank']} of {saved['world_size']} in the middle of an epoch, and this "
+            f"this state is of rank {saved.rank} of {saved.world_size} in the middle of an epoch, and this "
             f"is rank {plan.rank} of {plan.world_size}; a streamed pipe must go on with the same number of ranks, each "
             "from its own state; at the end of an epoch any number will do"
         )
-    return cast("int", saved["shards"])  # the order of elements depends on it
+    if saved.shards > max(plan.shards, MAX_SHARDS_OF_RANK * plan.world_size):
+        raise StateError(
+            f"this state has {saved.shards} shards, and this loader {plan.shards}; if that is right, make the loader "
+            f"with `shards={saved.shards}`"
+        )
+    return saved.shards  # the order of elements depends on it
 
 
-def restore(state: State, plan: Plan) -> Progress:
+def restore(saved: SavedState, plan: Plan) -> Progress:
     """The progress that a state means for `plan`; of an indexed pipe, also for another number of ranks.
 
     Raises:
-        StateError: the position is damaged, or lies outside the pipe.
+        StateError: the position lies outside the pipe, or no run of it comes there.
     """
-    epoch, step, data_epoch = (cast("int", state[name]) for name in ("epoch", "step", "lap"))
-    position = cast("State | None", state["position"])
-    if position is None:
-        return Progress(epoch, step, data_epoch)
-    try:
-        if plan.indexed:
-            consumed = position["consumed"]
-            if type(consumed) is not int or not 0 <= consumed <= length_of(plan.unsharded) + plan.world_size:
-                raise ValueError(f"`consumed` is no number of elements of this pipe: {consumed!r}")
-            if state["world_size"] != plan.world_size:
-                step = step * cast("int", state["world_size"]) // plan.world_size
-            return Progress(epoch, step, data_epoch, start=consumed)
-        cursors = dict(zip(_numbers(position["shards"]), cast("list[Json]", position["cursors"]), strict=True))
-        ended = dict(zip(_numbers(position["ended"]), cast("list[Json]", position["leftovers"]), strict=True))
-        for cursor in (*cursors.values(), *(leftover for leftover in ended.values() if leftover is not None)):
-            _check_cursor(cursor)
-        allowed = {*plan.rank_shards, plan.tail_shard}
-        if not allowed.issuperset([*cursors, *ended]):
-            raise ValueError(f"shards {sorted({*cursors, *ended} - allowed)} are not of this rank")
-    except (KeyError, TypeError, ValueError) as error:
-        if raised_by_signal_handler(error):
-            raise
-        raise StateError(f"`position` of the state is damaged: {error}") from error
-    return Progress(epoch, step, data_epoch, cursors=cursors, ended=ended)
+    _check_step(saved, plan)
+    if saved.position is None:
+        return Progress(saved.epoch, saved.step, saved.data_epoch)
+    if isinstance(saved.position, StreamedPosition):
+        _check_turns(saved.position, plan)
+        cursors, ended = dict(saved.position.cursors), dict(saved.position.ended)
+        return Progress(saved.epoch, saved.step, saved.data_epoch, cursors=cursors, ended=ended)
+    consumed, length = saved.position, length_of(plan.unsharded)
+    if not 0 < consumed < length + saved.world_size:  # padding goes beyond the length
+        raise damaged("position.consumed", f"must be from 1 to {length}, the length of the pipe, but is: {consumed}")
+    step = saved.step
+    if saved.world_size != plan.world_size:
+        step = step * saved.world_size // plan.world_size
+    return Progress(saved.epoch, step, saved.data_epoch, start=consumed)
 
 
-def _numbers(values: Json) -> list[int]:
-    if not isinstance(values, list) or not all(isinstance(value, int) for value in values):
-        raise TypeError(f"these should be numbers of shards: {values!r}")
-    return cast("list[int]", values)
+def _check_step(saved: SavedState, plan: Plan) -> None:
+    """Checks that the epoch has so many elements; if `steps` set its length, the state does not say how many."""
+    if saved.epoch != saved.data_epoch:
+        return
+    if plan.indexed:
+        most: int | None = length_of(plan.unsharded) // saved.world_size + 1
+    else:
+        most = plan.length(plan.rank, 0, saved.data_epoch)
+        if most is not None and saved.step > most:  # the longest rank may set the length
+            most = max(plan.length(rank, 0, saved.data_epoch) or 0 for rank in range(plan.world_size))
+    if most is not None and saved.step > most:
+        raise damaged("step", f"must be at most {most}, the elements of an epoch, but is: {saved.step}")
 
 
-def _check_cursor(cursor: Json) -> None:
-    if not isinstance(cursor, list) or len(cursor) != 3 or not all(isinstance(n, int) and n >= 0 for n in cursor[1:]):
-        raise ValueError(f"this should be a cursor: {cursor!r}")
+def _check_turns(position: StreamedPosition, plan: Plan) -> None:
+    """Checks that the shards are of this rank and took turns: each gives one element, until it has ended."""
+    shards = plan.rank_shards
+    foreign = [n for n in (*position.cursors, *position.ended) if n not in shards and n != plan.tail_shard]
+    if foreign:
+        raise damaged("position", f"names shard {foreign[0]}, which is not of rank {plan.rank} of {plan.world_size}")
+    running = [shard for shard in shards if shard not in position.ended]
+    if running and (plan.tail_shard in position.cursors or plan.tail_shard in position.ended):
+        raise damaged("position", f"has groups of leftover rows, but shard {running[0]} has not ended")
+    given = [position.given(shard) for shard in running]
+    if given and (given != sorted(given, reverse=True) or given[0] - given[-1] > 1):
+        raise damaged(
+            "position.cursors",
+            f"says that one shard gave {max(given)} elements and another {min(given)}, but they give one each in turn",
+        )

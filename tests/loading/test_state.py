@@ -10,16 +10,11 @@ import pytest
 import feedpipe as fp
 from feedpipe.engine.stage import resolve
 from feedpipe.errors import StateError, StateWarning
-from feedpipe.loading.state import (
-    Progress,
-    compare,
-    plan_signature,
-    restore,
-    resumed_shards,
-    save,
-    validated,
-)
+from feedpipe.loading.state import Progress, Signature, compare, restore, resumed_shards, save
+from feedpipe.loading.state_schema import StreamedPosition, validated
 from feedpipe.plan.plan import Plan, Position, ShardState
+
+from .signing import signed
 
 INDEXED = fp.from_sequence(range(12))
 STREAMED = INDEXED.filter(lambda x: True)
@@ -30,7 +25,7 @@ def make_plan(pipe: fp.Pipe[int], *, rank: int = 0, world_size: int = 1, shards:
 
 
 def saved(progress: Progress, plan: Plan) -> dict[str, object]:
-    return json.loads(json.dumps(save(progress, plan, plan_signature(plan))))
+    return json.loads(json.dumps(save(progress, plan, Signature(plan))))
 
 
 class TestProgress:
@@ -82,40 +77,136 @@ def test_restore_undoes_save(pipe, progress, restored):
     assert saved(restored, plan) == state
 
 
-def test_keys_of_a_state():
-    state = saved(Progress(2, 3, 1, taken=3, cursors={0: [None, 3, 0]}), make_plan(STREAMED, shards=1))
-    assert {key: value for key, value in state.items() if key not in ("fingerprint", "code")} == {
-        "feedpipe": 1,
+def test_entries_of_a_state():
+    state = saved(Progress(2, 3, 1, taken=3, cursors={0: [None, 3, 0]}, ended={}), make_plan(STREAMED, shards=1))
+    assert list(state) == [
+        *("feedpipe", "seed", "epoch", "step", "data_epoch", "rank", "world_size", "shards"),
+        *("pipe", "code", "position", "checksum", "goal"),
+    ]
+    assert {type(value) for value in state.values()} == {int, str}
+    assert {key: value for key, value in state.items() if key not in ("pipe", "code", "checksum")} == {
+        "feedpipe": 2,
         "seed": 0,
+        "epoch": 2,
+        "step": 3,
+        "data_epoch": 1,
         "rank": 0,
         "world_size": 1,
         "shards": 1,
-        "epoch": 2,
-        "step": 3,
-        "lap": 1,
-        "position": {"shards": [0], "cursors": [[None, 3, 0]], "ended": [], "leftovers": []},
+        "position": '{"cursors": {"0": [null, 3, 0]}, "ended": {}}',
+        "goal": -1,
     }
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"feedpipe": 2}, "version 2, and this feedpipe reads version 1"),
-        ({"step": True}, "`step` of the state must be a whole number but is: True"),
-        ({"lap": None}, "`lap` of the state must be a whole number"),
-        ({"position": 3}, "`position` or `fingerprint` is missing"),
-        ({"fingerprint": None}, "`position` or `fingerprint` is missing"),
-    ],
-)
-def test_validated_refuses(change, words):
-    with pytest.raises(StateError, match=words):
-        validated({**saved(Progress(), make_plan(INDEXED)), **change})
+def test_an_indexed_state_is_the_same_on_all_ranks():
+    states = [saved(Progress(1, 3, 1, taken=3), make_plan(INDEXED, rank=rank, world_size=4)) for rank in range(4)]
+    assert states[1:] == states[:-1]
+    assert (states[0]["rank"], states[0]["world_size"], states[0]["position"]) == (-1, 4, '{"consumed": 12}')
 
 
-def test_validated_refuses_what_is_no_state():
-    for value in (None, [], {}, {"epoch": 1}):
-        with pytest.raises(StateError, match=r"a state must be a dict that `state_dict\(\)` returned"):
-            validated(value)
+def test_the_text_of_a_position_follows_each_change():
+    plan = make_plan(STREAMED, shards=3)
+    signature = Signature(plan)
+    token = [[0, [None, 4, 0]], 0, 2]
+    steps = [
+        Progress(taken=1, cursors={0: [None, 1, 0]}),
+        Progress(taken=2, cursors={0: [None, 1, 0], 1: [token, 1, 0]}),
+        Progress(taken=3, cursors={0: [None, 1, 0], 1: [token, 2, 0]}, ended={0: None}),
+        Progress(taken=4, cursors={0: [None, 1, 0], 1: [[token, "\u00e4"], 0, 3]}, ended={0: [token, 0, 9], 2: None}),
+        Progress(taken=1, cursors={0: [None, 1, 0]}),
+    ]
+    for progress in steps:
+        position = json.loads(save(progress, plan, signature)["position"])
+        assert position["cursors"] == {str(shard): cursor for shard, cursor in progress.cursors.items()}
+        assert position["ended"] == {str(shard): cursor for shard, cursor in progress.ended.items()}
+
+
+class TestValidated:
+    @pytest.mark.parametrize(
+        ("change", "words"),
+        [
+            ({"step": True}, "`step` must be a whole number but is: True"),
+            ({"step": 1.0}, "`step` must be a whole number but is: 1.0"),
+            ({"data_epoch": None}, "`data_epoch` must be a whole number but is: None"),
+            ({"epoch": -1}, "`epoch` must be >= 0 but is: -1"),
+            ({"rank": -2}, "`rank` must be >= -1 but is: -2"),
+            ({"world_size": 0}, "`world_size` must be >= 1 but is: 0"),
+            ({"epoch": 2**63}, r"`epoch` must be < 2\*\*63"),
+            ({"epoch": 10**5000}, r"`epoch` must be < 2\*\*63 but is: <a long int>"),
+            ({"position": 3}, "`position` must be a text but is: 3"),
+            ({"pipe": None}, "`pipe` must be a text but is: None"),
+            ({"extra": 1}, "'extra' is no entry of a state"),
+            ({1: 1, "a": 2}, "1 is no entry of a state"),
+            ({"step": 2}, "`checksum` does not fit its other entries; it was changed, or mixed from"),
+            ({"checksum": 2}, "`checksum` does not fit its other entries"),
+        ],
+    )
+    def test_a_changed_entry_is_refused(self, change, words):
+        with pytest.raises(StateError, match=words):
+            validated({**saved(Progress(), make_plan(INDEXED)), **change})
+
+    @pytest.mark.parametrize(
+        ("change", "words"),
+        [
+            ({"rank": 9}, "`rank` must be below `world_size`, which is 1, but is: 9"),
+            ({"rank": -1}, "`shards` does not fit `rank` -1 of `world_size` 1: 2"),
+            ({"shards": 0}, "`shards` does not fit `rank` 0 of `world_size` 1: 0"),
+            ({"world_size": 4}, "`shards` does not fit `rank` 0 of `world_size` 4: 2"),
+            ({"goal": 7}, "`goal` must be -1 but is: 7"),
+            ({"pipe": "["}, "`pipe` is no JSON: '\\['"),
+            ({"pipe": "[1]"}, "`pipe` is no fingerprint"),
+            ({"position": "[" * 100_000}, "`position` is no JSON"),
+            ({"position": "{}"}, "`position` is no place in a streamed pipe: '{}'"),
+            ({"position": '{"consumed": 3}'}, "`position` is no place in a streamed pipe"),
+            ({"position": '{"cursors": [], "ended": {}}'}, "`position.cursors` must be an object"),
+            ({"position": '{"cursors": {"-1": null}, "ended": {}}'}, "numbers of shards but has: '-1'"),
+            ({"position": '{"cursors": {}, "ended": {}}'}, "`position` names no shard"),
+            ({"position": '{"cursors": {"0": null}, "ended": {}}'}, "`position.cursors.0` is no cursor"),
+            ({"position": '{"cursors": {"0": [null, true, 0]}, "ended": {}}'}, "`position.cursors.0` is no cursor"),
+            ({"position": '{"cursors": {"0": [null, 1]}, "ended": {}}'}, "`position.cursors.0` is no cursor"),
+            ({"position": '{"cursors": {}, "ended": {"1": [null, -1, 0]}}'}, "`position.ended.1` is no cursor"),
+        ],
+    )
+    def test_a_right_checksum_does_not_hide_a_wrong_entry(self, change, words):
+        with pytest.raises(StateError, match=words):
+            validated(signed({**saved(Progress(), make_plan(STREAMED, shards=2)), **change}))
+
+    @pytest.mark.parametrize("consumed", ["-1", "true", '"1"', "1.0", "9223372036854775808"])
+    def test_a_position_that_is_no_count_is_refused(self, consumed):
+        state = saved(Progress(taken=1), make_plan(INDEXED))
+        with pytest.raises(StateError, match=r"`position.consumed` must be a whole number"):
+            validated(signed({**state, "position": f'{{"consumed": {consumed}}}'}))
+
+    def test_a_missing_entry_is_named(self):
+        for name in saved(Progress(), make_plan(INDEXED)).keys() - {"feedpipe"}:
+            state = saved(Progress(), make_plan(INDEXED))
+            del state[name]
+            with pytest.raises(StateError, match=f"it has no `{name}`"):
+                validated(state)
+
+    def test_what_is_no_state_is_refused(self):
+        for value in (None, [], {}, {"epoch": 1}):
+            with pytest.raises(StateError, match=r"a state must be a dict that `state_dict\(\)` returned"):
+                validated(value)
+
+    def test_an_older_version_says_what_to_do(self):
+        for state, advice in (
+            ({"feedpipe": 1, "epoch": 3}, r"begin its epoch anew with `set_epoch\(3\)`"),
+            ({"feedpipe": 1, "epoch": None}, "begin its epoch anew with `set_epoch`"),
+        ):
+            with pytest.raises(StateError, match="is of version 1, and this feedpipe reads version 2; .*" + advice):
+                validated(state)
+
+    def test_entries_of_several_ranks_do_not_fit_together(self):
+        states = [
+            saved(Progress(taken=1, cursors={rank: [None, 1, 0]}), make_plan(STREAMED, rank=rank, world_size=2))
+            for rank in range(2)
+        ]
+        different = [name for name in states[0] if states[0][name] != states[1][name]]
+        assert set(different) == {"rank", "position", "checksum"}
+        for name in different:
+            with pytest.raises(StateError, match="mixed from the states of several ranks"):
+                validated({**states[0], name: states[1][name]})
 
 
 class TestCompare:
@@ -123,11 +214,11 @@ class TestCompare:
         plan = make_plan(INDEXED)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            compare(saved(Progress(), plan), plan_signature(plan), strict=True)
+            compare(validated(saved(Progress(), plan)), Signature(plan), strict=True)
 
     def test_differences_are_refused_or_warned_of(self):
-        state = saved(Progress(), make_plan(INDEXED.batch(2)))
-        signature = plan_signature(make_plan(INDEXED.batch(3), seed=4))
+        state = validated(saved(Progress(), make_plan(INDEXED.batch(2))))
+        signature = Signature(make_plan(INDEXED.batch(3), seed=4))
         with pytest.raises(StateError, match=r"size=2.* is now .*size=3.*; `seed` was 0 and is now 4; `strict=False`"):
             compare(state, signature, strict=True)
         with pytest.warns(StateWarning) as seen:
@@ -137,43 +228,76 @@ class TestCompare:
     def test_other_code_is_a_warning(self):
         plan = make_plan(INDEXED)
         with pytest.warns(StateWarning, match="code of a function"):
-            compare({**saved(Progress(), plan), "code": "other"}, plan_signature(plan), strict=True)
+            compare(validated(signed({**saved(Progress(), plan), "code": "other"})), Signature(plan), strict=True)
 
 
 class TestResumedShards:
     def test_of_a_streamed_pipe_are_those_of_the_state(self):
         state = saved(Progress(cursors={0: [None, 1, 0]}), make_plan(STREAMED, shards=4))
-        assert resumed_shards(state, make_plan(STREAMED, shards=2)) == 4
+        assert resumed_shards(validated(state), make_plan(STREAMED, shards=2)) == 4
 
     def test_without_a_position_are_those_of_the_plan(self):
         state = saved(Progress(3, 0, 3), make_plan(STREAMED, world_size=2, shards=4))
-        assert resumed_shards(state, make_plan(STREAMED, shards=3)) == 3
+        assert resumed_shards(validated(state), make_plan(STREAMED, shards=3)) == 3
 
     def test_another_rank_is_refused(self):
         state = saved(Progress(cursors={1: [None, 1, 0]}), make_plan(STREAMED, rank=1, world_size=2, shards=2))
         with pytest.raises(StateError, match=r"rank 1 of 2 in the middle of an epoch, and this is rank 0 of 2"):
-            resumed_shards(state, make_plan(STREAMED, rank=0, world_size=2, shards=2))
+            resumed_shards(validated(state), make_plan(STREAMED, rank=0, world_size=2, shards=2))
 
     def test_an_indexed_state_does_not_fit_a_streamed_pipe(self):
         state = saved(Progress(taken=1), make_plan(INDEXED))
         with pytest.raises(StateError, match="only one of the state's pipe and this one is indexed"):
-            resumed_shards(state, make_plan(STREAMED))
+            resumed_shards(validated(state), make_plan(STREAMED))
+
+    def test_too_many_shards_are_refused(self):
+        state = signed({**saved(Progress(cursors={0: [None, 1, 0]}), make_plan(STREAMED)), "shards": 10**6})
+        with pytest.raises(StateError, match="has 1000000 shards, and this loader 1; .*`shards=1000000`"):
+            resumed_shards(validated(state), make_plan(STREAMED))
+        assert resumed_shards(validated(state), make_plan(STREAMED, shards=10**6)) == 10**6
 
 
 class TestRestore:
     def test_steps_of_other_ranks_are_converted(self):
         state = saved(Progress(0, 3, 0, taken=3), make_plan(INDEXED, world_size=4))
-        assert restore(state, make_plan(INDEXED, world_size=2)) == Progress(0, 6, 0, start=12)
+        assert restore(validated(state), make_plan(INDEXED, world_size=2)) == Progress(0, 6, 0, start=12)
 
-    @pytest.mark.parametrize("consumed", [-1, 99, True, "1"])
+    @pytest.mark.parametrize("consumed", [0, 14, 99])
     def test_a_number_outside_the_pipe_is_refused(self, consumed):
-        plan = make_plan(INDEXED)
-        state = {**saved(Progress(taken=1), plan), "position": {"consumed": consumed}}
-        with pytest.raises(StateError, match="`consumed` is no number of elements"):
-            restore(state, plan)
+        state = saved(Progress(taken=1), make_plan(INDEXED, world_size=2))
+        state = signed({**state, "position": f'{{"consumed": {consumed}}}'})
+        with pytest.raises(StateError, match=r"`position.consumed` must be from 1 to 12"):
+            restore(validated(state), make_plan(INDEXED))
 
-    def test_shards_of_another_rank_are_refused(self):
-        plan = make_plan(STREAMED, shards=1)
-        state = saved(Progress(cursors={7: [None, 1, 0]}), plan)
-        with pytest.raises(StateError, match=r"shards \[7\] are not of this rank"):
-            restore(state, plan)
+    def test_padding_goes_beyond_the_length(self):
+        state = saved(Progress(0, 2, 0, taken=2), make_plan(INDEXED.batch(5), world_size=2))
+        assert restore(validated(state), make_plan(INDEXED.batch(5))).start == 4
+
+    @pytest.mark.parametrize("pipe", [INDEXED, INDEXED.shuffle(window=2)])
+    @pytest.mark.parametrize("world_size", [1, 3])
+    def test_more_steps_than_elements_are_refused(self, pipe, world_size):
+        plan = make_plan(pipe, world_size=world_size)
+        state = signed({**saved(Progress(), plan), "step": 999})
+        with pytest.raises(StateError, match=r"`step` must be at most \d+, the elements of an epoch, but is: 999"):
+            restore(validated(state), plan)
+
+    @pytest.mark.parametrize(
+        ("position", "words"),
+        [
+            (StreamedPosition({7: [None, 1, 0]}, {}), "names shard 7, which is not of rank 0 of 2"),
+            (StreamedPosition({0: [None, 1, 0], 1: [None, 1, 0]}, {}), "names shard 1, which is not of rank 0"),
+            (StreamedPosition({0: [None, 2, 0]}, {}), "one shard gave 2 elements and another 0"),
+            (StreamedPosition({0: [None, 1, 0], 2: [[], 1, 1], 4: [None, 0, 1]}, {}), "gave 2 elements and another 1"),
+        ],
+    )
+    def test_shards_that_took_no_turns_are_refused(self, position, words):
+        plan = make_plan(STREAMED, rank=0, world_size=2, shards=6)
+        state = saved(Progress(0, 5, 0, taken=5, cursors=position.cursors, ended=position.ended), plan)
+        with pytest.raises(StateError, match=words):
+            restore(validated(state), plan)
+
+    def test_leftover_rows_before_the_end_are_refused(self):
+        plan = make_plan(STREAMED.batch(5), shards=2)
+        progress = Progress(0, 2, 0, taken=2, cursors={0: [None, 1, 0], 2: [None, 1, 0]}, ended={0: None})
+        with pytest.raises(StateError, match="has groups of leftover rows, but shard 1 has not ended"):
+            restore(validated(saved(progress, plan)), plan)

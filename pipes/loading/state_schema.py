@@ -1,0 +1,238 @@
+"""`validated`: a state, checked entry by entry before anything is changed."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, cast
+from zlib import crc32
+
+from ..core.cursor import Cursor, Json
+from ..errors import StateError
+
+VERSION = 2
+
+ALL_RANKS = -1
+"""The `rank` of a state that serves all ranks."""
+NO_GOAL = -1
+"""The `goal` of a state whose epoch ends where the plan says."""
+
+MAX_COUNT = 2**63 - 1
+
+_LEAST = {
+    "feedpipe": VERSION,
+    "seed": 0,
+    "epoch": 0,
+    "step": 0,
+    "data_epoch": 0,
+    "rank": ALL_RANKS,
+    "world_size": 1,
+    "shards": 0,
+    "pipe": None,
+    "code": None,
+    "position": None,
+    "checksum": 0,
+    "goal": NO_GOAL,
+}
+"""Each entry, with the least value of a number; None stands for a text."""
+
+_SHARD = re.compile(r"0|[1-9][0-9]{0,17}")
+
+
+class StreamedPosition(NamedTuple):
+    """The place of a rank in the data of a streamed pipe.
+
+    Attributes:
+        cursors: the plain cursors of the shards that have begun.
+        ended: the shards that have ended, each with the plain cursor of its leftover rows.
+    """
+
+    cursors: dict[int, Json]
+    ended: dict[int, Json]
+
+    def given(self, shard: int) -> int:
+        """How many elements a shard has given that has not ended."""
+        return Cursor.of(self.cursors.get(shard)).position
+
+
+@dataclass(frozen=True)
+class SavedState:
+    """A valid state.
+
+    Attributes:
+        pipe: the fingerprint of the pipe.
+        code: the digests of its functions.
+        position: the number of elements that all ranks have taken, of an indexed pipe; else the place of a rank. None
+            before the first element of a pass over the data.
+    """
+
+    seed: int
+    epoch: int
+    step: int
+    data_epoch: int
+    rank: int
+    world_size: int
+    shards: int
+    pipe: list[Json]
+    code: str
+    position: int | StreamedPosition | None
+
+    @property
+    def indexed(self) -> bool:
+        return self.rank == ALL_RANKS
+
+
+def signature_checksum(entries: Mapping[str, Json]) -> int:
+    """The checksum of the entries that all states of a loader have in common."""
+    names = ("feedpipe", "seed", "rank", "world_size", "shards", "pipe", "code", "goal")
+    return crc32(json.dumps([entries[name] for name in names]).encode())
+
+
+def checksum(signature: int, epoch: int, step: int, data_epoch: int, position: str) -> int:
+    """The checksum of a state, from that of its signature."""
+    return crc32(f"{epoch} {step} {data_epoch} {position}".encode(), signature)
+
+
+def validated(state: object) -> SavedState:
+    """The state, checked: its entries, their types and ranges, its checksum, and the form of its position.
+
+    Raises:
+        StateError: it is no state, of another version, or damaged; the message names the place.
+    """
+    if not isinstance(state, Mapping) or "feedpipe" not in state:
+        raise StateError(f"a state must be a dict that `state_dict()` returned but got: {_shown(state)}")
+    _check_version(state)
+    if missing := _LEAST.keys() - state.keys():
+        raise StateError(f"the state is damaged: it has no `{min(missing)}`")
+    if unknown := state.keys() - _LEAST.keys():
+        raise StateError(f"the state is damaged: {_shown(min(unknown, key=str))} is no entry of a state")
+    for name, least in _LEAST.items():
+        _check_entry(name, state[name], least)
+    entries = cast("Mapping[str, Json]", state)
+    numbers = {name: cast("int", entries[name]) for name, least in _LEAST.items() if least is not None}
+    texts = {name: cast("str", entries[name]) for name, least in _LEAST.items() if least is None}
+    signature = signature_checksum(entries)
+    times = numbers["epoch"], numbers["step"], numbers["data_epoch"]
+    if numbers["checksum"] != checksum(signature, *times, texts["position"]):
+        raise StateError(
+            "the state is damaged: its `checksum` does not fit its other entries; it was changed, or mixed from the "
+            "states of several ranks; load what `state_dict()` returned, on each rank its own"
+        )
+    rank, world_size, shards = numbers["rank"], numbers["world_size"], numbers["shards"]
+    if rank >= world_size:
+        raise damaged("rank", f"must be below `world_size`, which is {world_size}, but is: {rank}")
+    if (rank == ALL_RANKS) != (shards == 0) or shards % world_size:
+        raise damaged("shards", f"does not fit `rank` {rank} of `world_size` {world_size}: {shards}")
+    if numbers["goal"] != NO_GOAL:
+        raise damaged("goal", f"must be {NO_GOAL} but is: {numbers['goal']}")
+    return SavedState(
+        seed=numbers["seed"],
+        epoch=numbers["epoch"],
+        step=numbers["step"],
+        data_epoch=numbers["data_epoch"],
+        rank=rank,
+        world_size=world_size,
+        shards=shards,
+        pipe=_fingerprint(texts["pipe"]),
+        code=texts["code"],
+        position=_position(texts["position"], indexed=rank == ALL_RANKS),
+    )
+
+
+def _check_version(state: Mapping[object, object]) -> None:
+    version = state["feedpipe"]
+    if type(version) is int and version == VERSION:
+        return
+    epoch = state.get("epoch")
+    begin = f"`set_epoch({epoch})`" if type(epoch) is int else "`set_epoch`"
+    raise StateError(
+        f"this state is of version {_shown(version)}, and this feedpipe reads version {VERSION}; load it with the "
+        f"release of feedpipe that saved it, or begin its epoch anew with {begin}"
+    )
+
+
+def _check_entry(name: str, value: object, least: int | None) -> None:
+    if least is None:
+        if type(value) is not str:
+            raise damaged(name, f"must be a text but is: {_shown(value)}")
+    elif type(value) is not int:
+        raise damaged(name, f"must be a whole number but is: {_shown(value)}")
+    elif value < least:
+        raise damaged(name, f"must be >= {least} but is: {_shown(value)}")
+    elif value > MAX_COUNT and name != "seed":
+        raise damaged(name, f"must be < 2**63 but is: {_shown(value)}")
+
+
+def _position(text: str, *, indexed: bool) -> int | StreamedPosition | None:
+    position = parsed(text, "position")
+    if position is None:
+        return None
+    if not isinstance(position, dict) or set(position) != ({"consumed"} if indexed else {"cursors", "ended"}):
+        raise damaged("position", f"is no place in {'an indexed' if indexed else 'a streamed'} pipe: {_shown(text)}")
+    if indexed:
+        consumed = position["consumed"]
+        if not _is_count(consumed):
+            raise damaged("position.consumed", f"must be a whole number >= 0 but is: {_shown(consumed)}")
+        return cast("int", consumed)
+    cursors, ended = (dict(_by_shard(name, position[name])) for name in ("cursors", "ended"))
+    for shard, cursor in cursors.items():
+        _check_cursor(f"position.cursors.{shard}", cursor)
+    for shard, leftover in ended.items():
+        if leftover is not None:
+            _check_cursor(f"position.ended.{shard}", leftover)
+    if not cursors and not ended:
+        raise damaged("position", f"names no shard: {_shown(text)}")
+    return StreamedPosition(cursors, ended)
+
+
+def _fingerprint(text: str) -> list[Json]:
+    entries = parsed(text, "pipe")
+    if not isinstance(entries, list) or not all(isinstance(entry, list) and len(entry) == 3 for entry in entries):
+        raise damaged("pipe", f"is no fingerprint: {_shown(text)}")
+    return entries
+
+
+def parsed(text: str, place: str) -> Json:
+    """The value of a JSON text in a state.
+
+    Raises:
+        StateError: it is no JSON.
+    """
+    try:
+        return cast("Json", json.loads(text))
+    except (ValueError, RecursionError):
+        raise damaged(place, f"is no JSON: {_shown(text)}") from None
+
+
+def _by_shard(name: str, values: Json) -> Iterator[tuple[int, Json]]:
+    if not isinstance(values, dict):
+        raise damaged(f"position.{name}", f"must be an object but is: {_shown(values)}")
+    for shard, value in values.items():
+        if _SHARD.fullmatch(shard) is None:
+            raise damaged(f"position.{name}", f"must have numbers of shards but has: {_shown(shard)}")
+        yield int(shard), value
+
+
+def _check_cursor(place: str, cursor: Json) -> None:
+    if not isinstance(cursor, list) or len(cursor) != 3 or not all(map(_is_count, cursor[1:])):
+        raise damaged(place, f"is no cursor: {_shown(cursor)}")
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and 0 <= value <= MAX_COUNT
+
+
+def damaged(place: str, what: str) -> StateError:
+    return StateError(f"the state is damaged: `{place}` {what}")
+
+
+def _shown(value: object) -> str:
+    """A value of a damaged state for a message: never long, and without a call of its own code."""
+    if type(value) is int and value.bit_length() > 256:
+        return "<a long int>"
+    if type(value) not in (str, int, float, bool, type(None)):
+        return f"<{type(value).__name__}>"
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
