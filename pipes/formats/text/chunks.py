@@ -22,6 +22,8 @@ MAX_COUNTED_BYTES = 2**28
 TO_END = 2**63 - 1
 """The end of a range that goes to the end of its file, wherever that is."""
 
+_LAST_RECORD_BYTES = 2**12  # most records are shorter: the rest of the last one is read with those before it
+
 
 class TextPlace(NamedTuple):
     """A place in a file: the bytes before it (of the content, if the file is compressed), and its line.
@@ -211,7 +213,9 @@ class ChunkReader:
     def peek(self, at: TextPlace, size: int) -> Chunk | None:
         """The chunk that begins at `at`: about `size` bytes, at least one record; None at the end."""
         offset, line = at
-        size = min(size, max(ChunkSize.FIRST_BYTES, self._stop - offset))
+        left = self._stop - offset + _LAST_RECORD_BYTES
+        if left < size + size // 2:  # a second chunk of a few records would cost as much as this one
+            size = max(ChunkSize.FIRST_BYTES, left)
         self._advance(offset)
         if offset == 0 and self._begins_with_bom():
             offset = len(BOM)

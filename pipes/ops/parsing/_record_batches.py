@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias
@@ -62,14 +62,11 @@ class RecordBatches(CountedUnits[ArrowIpc, RecordBatch]):
         with file.open() as stream:
             return read_arrow_head(stream, file.name)
 
-    def units(self, files: Sequence[File]) -> Iterable[Sequence[RecordBatch]]:
-        return in_threads(self._of_file, files)
-
     def unit(self, file: File, *numbers: int) -> RecordBatch:
         number, rows, first, seal, compressed = numbers
         return RecordBatch(file, number, rows, first, seal, bool(compressed))
 
-    def _of_file(self, file: File) -> list[RecordBatch]:
+    def units_in(self, file: File) -> list[RecordBatch]:
         with file.open() as stream:
             head = read_arrow_head(stream, file.name)
             fixed = self.format.require_fixed_schema(file.name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
@@ -16,7 +16,7 @@ from ...formats.parquet.footer import ParquetFooter, read_parquet_footer
 from ...formats.parquet.options import Parquet
 from ...storage.file import File, Stream
 from ...storage.remote import RemoteRanges
-from ...storage.tasks import Task, in_threads
+from ...storage.tasks import Task
 from ._counted_units import CountedUnits
 from ._open_files import OpenFileCache
 from ._parse_units import Piece, Place, UnitReader
@@ -54,13 +54,10 @@ class RowGroups(CountedUnits[Parquet, RowGroup]):
         with file.open(None) as stream:
             return read_parquet_footer(stream, file.path)
 
-    def units(self, files: Sequence[File]) -> Iterable[Sequence[RowGroup]]:
-        return in_threads(self._matching, files)
-
     def unit(self, file: File, *numbers: int) -> RowGroup:
         return RowGroup(file, *numbers)
 
-    def _matching(self, file: File) -> list[RowGroup]:
+    def units_in(self, file: File) -> list[RowGroup]:
         """The row groups of a file that may have rows for the filter."""
         footer = self.head(file)
         rows = footer.row_counts()

@@ -36,8 +36,6 @@ class _Format(Protocol):
 F = TypeVar("F", bound=_Format)
 U = TypeVar("U", bound="tuple[Any, ...]")
 
-_FILES_AT_A_TIME = 1024  # they exist as Python objects meanwhile
-
 
 @dataclass(frozen=True, eq=False)
 class Units(Operator, ABC, Generic[F, U]):
@@ -68,8 +66,12 @@ class Units(Operator, ABC, Generic[F, U]):
         """What a file says about its columns."""
 
     @abstractmethod
-    def units(self, files: Sequence[File]) -> Iterable[Sequence[U]]:
-        """The units of each file. The format is fixed by then."""
+    def units_in(self, file: File) -> Sequence[U]:
+        """The units of a file. The format is fixed by then."""
+
+    def find_units(self, files: Iterator[File]) -> UnitTable:
+        """The units of all files. The format is fixed by then."""
+        return UnitTable.of(self.fields, in_threads(self.units_in, files))
 
     @abstractmethod
     def unit(self, file: File, *numbers: int) -> U:
@@ -90,7 +92,7 @@ class Units(Operator, ABC, Generic[F, U]):
             return self
         try:
             op = replace(self, format=self._fixed_format(stage))
-            return replace(op, table=UnitTable.of(op.fields, op._all_units(stage))) if self.has_fixed_order else op
+            return replace(op, table=op.find_units(self._files(stage))) if self.has_fixed_order else op
         except (SourceError, DataError, ArgumentError) as error:
             raise at_call_site(error, stage) from error
 
@@ -114,7 +116,7 @@ class Units(Operator, ABC, Generic[F, U]):
             for index, value in enumerate(block.rows):
                 after = block.at.advance(index + 1) if index + 1 < len(block) else block.end
                 try:
-                    (units,) = self.units([self._file(stage, value)])
+                    units = self.units_in(self._file(stage, value))
                 except (SourceError, DataError) as error:
                     raise at_call_site(error, stage) from error
                 if units:
@@ -142,12 +144,6 @@ class Units(Operator, ABC, Generic[F, U]):
         numbers, units = self.resolved_table.at(indices)
         files = [self._file(stage, value) for value in (stage.input.rows(numbers, context) if len(numbers) else ())]
         return [self.unit(files[place], *fields) for place, fields in units]
-
-    def _all_units(self, stage: StageView) -> Iterator[Sequence[U]]:
-        """The units of each file."""
-        files = self._files(stage)
-        while part := list(islice(files, _FILES_AT_A_TIME)):
-            yield from self.units(part)
 
     def _file(self, stage: StageView, value: object) -> File:
         return check_file(stage, self.format.kind, value)

@@ -47,10 +47,11 @@ def parse_jsonl(
     each that of its lines. Length: unknown, streamed. State: a place in a file. A resume seeks to it, or reads a
     compressed file up to it, and parses at most 1 MiB again.
 
-    Shards divide ranges of files, of up to 32 MiB, so a single file serves many workers. A `shuffle` behind this
-    shuffles the order of the ranges as well. A file is not split if it is compressed, if `row_column` is given, or if
-    files come in a new order in each epoch, as with `list_files(...).shuffle()`. An error in a range counts its line by
-    reading the file up to there; beyond 256 MiB it names the byte instead.
+    Shards divide ranges of files, so a single file serves many workers: about 1,024 ranges of all files, of 256 KiB to
+    32 MiB each. A `shuffle` behind this shuffles the order of the ranges as well. A file is not split if it is
+    compressed, if `row_column` is given, or if files come in a new order in each epoch, as with
+    `list_files(...).shuffle()`. An error in a range counts its line by reading the file up to there; beyond 256 MiB it
+    names the byte instead.
 
     Empty lines are left out. The text is UTF-8. Strings stay strings, even if they look like dates. If the values of a
     field have no common type, `.parse_lines().map(json.loads)` reads the lines as they are.

@@ -29,9 +29,9 @@ def parse_lines(pipe: Pipe[File], /, *, encoding: str = "utf-8") -> Pipe[str]:
     each that of its lines. Length: unknown, streamed. State: a place in a file. A resume seeks to it, or reads a
     compressed file up to it, and reads at most 1 MiB again.
 
-    Shards divide ranges of files, of up to 32 MiB, so a single file serves many workers. A `shuffle` behind this
-    shuffles the order of the ranges as well. A file is not split if it is compressed, or if files come in a new order
-    in each epoch, as with `list_files(...).shuffle()`.
+    Shards divide ranges of files, so a single file serves many workers: about 1,024 ranges of all files, of 256 KiB to
+    32 MiB each. A `shuffle` behind this shuffles the order of the ranges as well. A file is not split if it is
+    compressed, or if files come in a new order in each epoch, as with `list_files(...).shuffle()`.
 
     Args:
         encoding: of the text; a newline must be the byte 0x0A in it. A byte order mark of UTF-8 is left out.

@@ -5,6 +5,7 @@ import io
 import json
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -17,6 +18,7 @@ from feedpipe.engine.stage import bind, resolve
 from feedpipe.errors import DataError
 from feedpipe.formats.text import chunks
 from feedpipe.formats.text.chunks import TO_END
+from feedpipe.formats.text.lines import Lines
 from feedpipe.ops.parsing import _byte_ranges
 from feedpipe.testing import check_operator
 
@@ -158,6 +160,37 @@ def test_which_files_are_split(tmp_path, ranges):
         assert units(pipe.parse_jsonl(schema={"x": "int8"}, row_column="row"))[0] == ("a.csv", 0, TO_END)
         assert units(pipe.parse_lines()) == split + rest
     assert len(list(opened(files).parse_csv(quote=None))) == 14
+
+
+@given(st.lists(st.tuples(st.integers(-1, 2**55), st.booleans()), max_size=9), st.integers(2**18, 2**25))
+def test_files_are_cut_into_equal_ranges(files, length):
+    files = [(min(size, 400 * length) if k else size, compressed) for k, (size, compressed) in enumerate(files)]
+    sizes, compressed = np.array([size for size, _ in files], np.int64), np.array([c for _, c in files], np.bool_)
+    if len(files):  # one huge file costs too many ranges
+        length = max(length, int(sizes[0]) // 1000)
+    table = _byte_ranges.ByteRanges(Lines(), True)._table(sizes, compressed, length)
+    expected = []
+    for number, (size, whole) in enumerate(files):
+        count = 1 if whole else max(1, -(-size // length))
+        starts = [size * k // count for k in range(count)]
+        for start, stop in zip(starts, [*starts[1:], TO_END], strict=True):
+            expected.append([number, start, stop, size, whole])
+    assert table.numbers.tolist() == expected
+
+
+def test_the_length_of_ranges_depends_on_all_bytes(tmp_path):
+    assert [_byte_ranges.range_bytes(total) for total in (0, 2**28, 2**30, 2**35, 2**50)] == [
+        2**18,
+        2**18,
+        2**20,
+        2**25,
+        2**25,
+    ]
+    for name, size in {"a": 2**19, "b": 2**18, "c": 2**18 + 1}.items():
+        (tmp_path / name).write_bytes(b"x\n" * (size // 2) + b"x" * (size % 2))
+    expected = [("a", 0, 2**18), ("a", 2**18, TO_END), ("b", 0, TO_END), ("c", 0, 2**17), ("c", 2**17, TO_END)]
+    assert units(fp.read_lines(tmp_path)) == expected
+    assert units(opened(sorted(tmp_path.iterdir())).parse_lines()) == expected
 
 
 def test_sizes_are_requested_only_if_needed(tmp_path, monkeypatch):
