@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, Concatenate, Generic, ParamSpec, SupportsIndex, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, SupportsIndex, TypeVar, cast, overload
 
 from .core.graph import Node, chain_code, walk
 from .core.operator import Operator
@@ -33,6 +33,9 @@ from .ops.parsing.parquet import parse_parquet as _parse_parquet
 from .ops.parsing.tar import parse_tar as _parse_tar
 from .ops.prefetch import prefetch as _prefetch
 from .ops.repeat import repeat as _repeat
+from .ops.select import drop as _drop
+from .ops.select import rename as _rename
+from .ops.select import select as _select
 from .ops.shard_by_rank import shard_by_rank as _shard_by_rank
 from .ops.shuffle import shuffle as _shuffle
 from .ops.slice import Slice
@@ -42,6 +45,9 @@ from .ops.slice import take as _take
 from .ops.to_arrow import to_arrow as _to_arrow
 from .ops.unbatch import unbatch as _unbatch
 from .ops.zip import zip as _zip
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 T_co = TypeVar("T_co", covariant=True)
 U = TypeVar("U")
@@ -121,6 +127,21 @@ class Pipe(Node, Generic[T_co]):
         """
         return self._stage().length
 
+    @property
+    def schema(self) -> pa.Schema | None:
+        """Names and types of the columns, if the elements are rows of a table; else None.
+
+        Headers and footers of files tell it, no row is read. It is None behind a function of the user, such as that of
+        `map`: only a run can tell what that returns.
+
+        Example:
+            >>> import feedpipe as fp, numpy as np
+            >>> fp.from_arrays({"x": np.arange(3), "y": np.zeros(3)}).shuffle().schema
+            x: int64
+            y: double
+        """
+        return self._stage().schema
+
     @overload
     def __getitem__(self, index: SupportsIndex) -> T_co: ...
     @overload
@@ -164,6 +185,7 @@ class Pipe(Node, Generic[T_co]):
     concat = _concat
     decode = _decode
     dispatch = _dispatch
+    drop = _drop
     enumerate = _enumerate
     filter = _filter
     flat_map = _flat_map
@@ -179,7 +201,9 @@ class Pipe(Node, Generic[T_co]):
     parse_parquet = _parse_parquet
     parse_tar = _parse_tar
     prefetch = _prefetch
+    rename = _rename
     repeat = _repeat
+    select = _select
     shard_by_rank = _shard_by_rank
     shuffle = _shuffle
     skip = _skip

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
 
 from ..errors import CallSite, Origin
 from .block import Block
@@ -15,6 +15,9 @@ from .code import call_code
 from .context import Context, Work
 from .cursor import Cursor, Json
 from .rows import BlockRows, Indices
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 T = TypeVar("T")
 
@@ -62,6 +65,11 @@ class Input(Protocol):
     @property
     def length(self) -> int | None:
         """How many rows there are, if that is known without a run."""
+        ...
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """Names and types of the columns, if the rows are those of a table and a run is not needed to know them."""
         ...
 
     @property
@@ -162,6 +170,10 @@ class Operator:
 
     def length(self, stage: StageView) -> int | None:
         """How many rows come out, if that is known without running."""
+        return None
+
+    def schema(self, stage: StageView) -> pa.Schema | None:
+        """Names and types of the columns that come out, if that is known without running."""
         return None
 
     def lookback(self) -> int:

@@ -252,6 +252,18 @@ def take_joined(parts: Sequence[BlockRows], indices: npt.NDArray[np.int64]) -> B
     return Rows(columns, len(indices))
 
 
+def column_names(rows: Rows) -> list[str]:
+    """The names of the columns; gathers nothing."""
+    return list(rows._columns_and_selection[0])
+
+
+def select_columns(rows: Rows, sources: Mapping[str, str]) -> Rows:
+    """The columns of `rows` that `sources` maps the new names to; gathers nothing."""
+    columns, selection = rows._columns_and_selection
+    selected = {name: columns[source] for name, source in sources.items()}
+    return Rows(selected, len(rows)) if selection is None else Rows.selected(selected, selection)
+
+
 def nbytes(rows: BlockRows) -> int:
     """About how many bytes the rows hold; for lists, estimated from the first row."""
     if isinstance(rows, Rows):

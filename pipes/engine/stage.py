@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Hashable, Iterator
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from ..core.block import Block, skip_rows
 from ..core.context import Context, Tracer
@@ -15,6 +15,9 @@ from ..core.rows import BlockRows, Indices, concat
 from ..errors import CallSite, FeedpipeError, Origin, PlanError, RowError, with_call_site
 from .prefetch import in_thread
 from .readahead import rows_ahead
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 T = TypeVar("T")
 
@@ -56,6 +59,7 @@ class Stage:
         )
         self._buffer: int = max([op.buffer, *(stage._buffer for stage in inputs if self.indexed)])
         self._length: object = _UNASKED
+        self._schema: object = _UNASKED
         self._memos: dict[Hashable, object] = {}
 
     @property
@@ -92,6 +96,13 @@ class Stage:
                 raise _no_length(self.node)
             self._length = length if length is None else _row_count(length, self.node)
         return cast("int | None", self._length)
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """Names and types of the columns, if the rows are those of a table and a run is not needed to know them."""
+        if self._schema is _UNASKED:
+            self._schema = self.op.schema(self)
+        return cast("pa.Schema | None", self._schema)
 
     def memo(self, key: Hashable, make: Callable[[], T]) -> T:
         """What `make()` returned for `key`; the last few keys are kept. For costly functions of their key."""

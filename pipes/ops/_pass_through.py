@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from ..core.block import Block
 from ..core.context import Context
 from ..core.cursor import Cursor
 from ..core.operator import Operator, StageView
 from ..core.rows import BlockRows, Indices
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class PassThrough(Operator):
@@ -19,6 +22,9 @@ class PassThrough(Operator):
 
     def length(self, stage: StageView) -> int | None:
         return stage.input.length
+
+    def schema(self, stage: StageView) -> pa.Schema | None:
+        return stage.input.schema
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         return stage.input.rows(indices, context)

@@ -16,6 +16,8 @@ from ..core.operator import Input, Operator, Order, StageView
 from ..core.rows import BlockRows, Indices, signature
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from ..pipe import Pipe
 
 T = TypeVar("T")
@@ -30,6 +32,10 @@ class Concat(Operator):
     def length(self, stage: StageView) -> int | None:
         lengths = [source.length for source in stage.inputs]
         return None if None in lengths else sum(n for n in lengths if n is not None)
+
+    def schema(self, stage: StageView) -> pa.Schema | None:
+        first, *others = (source.schema for source in stage.inputs)
+        return first if all(schema == first for schema in others) else None
 
     def trace(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
         bounds = self._bounds(stage)

@@ -12,6 +12,8 @@ from ..core.cursor import Cursor
 from ..core.operator import Boundary, Operator, Order, StageView
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from ..pipe import Pipe
 
 T = TypeVar("T")
@@ -28,6 +30,9 @@ class Dispatch(Operator):
 
     def length(self, stage: StageView) -> int | None:
         return stage.input.length
+
+    def schema(self, stage: StageView) -> pa.Schema | None:
+        return stage.input.schema
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         return stage.input.blocks(at, context)

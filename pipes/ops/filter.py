@@ -21,6 +21,8 @@ from ..engine.apply import extend_until_error, map_until_error, stop_iteration_e
 from ..errors import Origin
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from ..pipe import Pipe
 
 T = TypeVar("T")
@@ -35,6 +37,9 @@ class Filter(Operator):
 
     def __post_init__(self) -> None:
         check_callable("predicate", self.function)
+
+    def schema(self, stage: StageView) -> pa.Schema | None:
+        return stage.input.schema
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         row = at.row

@@ -20,6 +20,8 @@ from ..core.rows import BlockRows, Indices, nbytes, signature, take
 from ..errors import LimitError, Origin, PlanError, with_call_site
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from ..pipe import Pipe
 
 T = TypeVar("T")
@@ -49,6 +51,9 @@ class Load(Operator):
 
     def length(self, stage: StageView) -> int | None:
         return int(self._loaded(stage).bounds[-1])
+
+    def schema(self, stage: StageView) -> pa.Schema | None:
+        return stage.input.schema
 
     def origin(self, stage: StageView, index: int, context: Context) -> Origin | None:
         block = next(stage.input.blocks(START.advance(index), context.epoch_independent().replay()), None)

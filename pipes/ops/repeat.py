@@ -18,6 +18,8 @@ from ..core.operator import Input, Operator, Order, StageView
 from ..core.rows import BlockRows, Indices
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from ..pipe import Pipe
 
 T = TypeVar("T")
@@ -43,6 +45,9 @@ class Repeat(Operator):
         if self.times is None or rows is None:
             return 0 if 0 in (rows, self.times) else None
         return rows * self.times
+
+    def schema(self, stage: StageView) -> pa.Schema | None:
+        return stage.input.schema
 
     def trace(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
         number, place = divmod(index, stage.input.length or 1)

@@ -20,6 +20,8 @@ from ..engine.permutation import Permutation
 from ..errors import PlanError, with_call_site
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from ..pipe import Pipe
 
 T = TypeVar("T")
@@ -47,6 +49,9 @@ class Shuffle(Operator):
 
     def length(self, stage: StageView) -> int | None:
         return stage.input.length
+
+    def schema(self, stage: StageView) -> pa.Schema | None:
+        return stage.input.schema
 
     def lookback(self) -> int:
         return self.window or 0

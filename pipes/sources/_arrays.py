@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Mapping
-from typing import NamedTuple, TypeAlias, Union
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, Union
 
 import numpy as np
 
 from ..core.cursor import Json
 from ..core.rows import Array, Indices, Rows, read_only, take
 from ..errors import SourceError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def rows_at(columns: Mapping[str, Array], length: int, indices: Indices) -> Rows:
@@ -29,6 +32,12 @@ def rows_at(columns: Mapping[str, Array], length: int, indices: Indices) -> Rows
 def describe_columns(columns: Mapping[str, Array]) -> Json:
     """The names, dtypes and shapes, as plain JSON."""
     return {name: [str(column.dtype), list(column.shape)] for name, column in columns.items()}
+
+
+def arrays_schema(heads: Mapping[str, tuple[np.dtype[np.generic], tuple[int, ...]]]) -> pa.Schema:
+    """Names and types of the columns of arrays, given the dtype and the shape of each."""
+    columns = {name: np.empty((0, *shape[1:]), dtype.newbyteorder("=")) for name, (dtype, shape) in heads.items()}
+    return Rows(columns, 0).arrow.schema
 
 
 class MappedArray(NamedTuple):

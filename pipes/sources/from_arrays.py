@@ -14,10 +14,11 @@ from ..core.operator import Columns, Operator, StageView
 from ..core.rows import Array, BlockRows, Indices, Row, read_only
 from ..errors import ArgumentError, ArgumentTypeError, Origin, with_call_site
 from ..pipe import Pipe
-from ._arrays import PickledArray, describe_columns, pickled_array, rows_at, unpickled_arrays
+from ._arrays import PickledArray, arrays_schema, describe_columns, pickled_array, rows_at, unpickled_arrays
 from ._write_guard import WriteGuard
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     import torch
 
 
@@ -30,6 +31,9 @@ class FromArrays(Operator):
 
     def length(self, stage: StageView) -> int:
         return len(next(iter(self.arrays.values())))
+
+    def schema(self, stage: StageView) -> pa.Schema:
+        return arrays_schema({name: (array.dtype, array.shape) for name, array in self.arrays.items()})
 
     def origin(self, stage: StageView, index: int, context: Context) -> Origin:
         return Origin("from_arrays", index + 1)

@@ -53,6 +53,12 @@ class FromTable(Operator):
         loaded = self._load(stage)
         return _loaded_chunks(loaded).length if loaded.positions is None else len(loaded.positions)
 
+    def schema(self, stage: StageView) -> pa.Schema:
+        import pyarrow as pa
+
+        table = _loaded_chunks(self._load(stage)).schema
+        return pa.schema(list(zip(table.names, table.types, strict=True)))
+
     def origin(self, stage: StageView, index: int, context: Context) -> Origin:
         return Origin(f"from_table({type(self.table).__name__})", index + 1)
 

@@ -6,7 +6,7 @@ import os
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import numpy as np
 
@@ -21,8 +21,11 @@ from ..formats.npy import ArrayHeader
 from ..pipe import Pipe
 from ..storage.file import File
 from ..storage.filesystem import locate
-from ._arrays import rows_at
+from ._arrays import arrays_schema, rows_at
 from ._npy_files import NpyFile
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _DTYPES = {0x08: "|u1", 0x09: "|i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -52,6 +55,9 @@ class ReadIdx(Operator):
 
     def length(self, stage: StageView) -> int:
         return next(iter(self.files.values())).rows
+
+    def schema(self, stage: StageView) -> pa.Schema:
+        return arrays_schema({name: (np.dtype(head.dtype), head.shape) for name, (_, head) in self.files.items()})
 
     def origin(self, stage: StageView, index: int, context: Context) -> Origin:
         return Origin(next(iter(self.paths.values())), index + 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, TypeAlias, Union, cast, overload
+from typing import TYPE_CHECKING, ClassVar, TypeAlias, Union, cast, overload
 
 import numpy as np
 
@@ -20,7 +20,11 @@ from ..ops.parsing._open_files import at_call_site, listed_files
 from ..pipe import Pipe
 from ..storage.listing import Selection
 from ..storage.tasks import in_threads
+from ._arrays import arrays_schema
 from ._npy_files import NpyColumns, NpyFile, StartedRanges, read_npy_file
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Paths: TypeAlias = Union["str", "os.PathLike[str]", "Iterable[str | os.PathLike[str]]"]
 
@@ -68,6 +72,12 @@ class ReadNumpy(Operator):
 
     def length(self, stage: StageView) -> int:
         return next(iter(self.files.values())).rows
+
+    def schema(self, stage: StageView) -> pa.Schema | None:
+        if _UNNAMED in self.files:
+            return None
+        heads = {name: column.files[0].head for name, column in self.files.items()}
+        return arrays_schema({name: (np.dtype(head.dtype), head.shape) for name, head in heads.items()})
 
     def origin(self, stage: StageView, index: int, context: Context) -> Origin:
         file, number = self._columns().place(index)

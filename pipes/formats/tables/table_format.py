@@ -69,6 +69,19 @@ class TableFormat:
         types = None if fixed is None else plain_types({name: fixed.types[name] for name in fixed.names})
         return {"call": self.call(), "types": types}
 
+    def row_schema(self) -> pa.Schema | None:
+        """Names and types of the columns of the rows; None before they are fixed."""
+        import pyarrow as pa
+
+        fixed = self.fixed_schema
+        if fixed is None:
+            return None
+        types = {name: fixed.types[name] for name in fixed.names}
+        path, row = self.lineage
+        types |= {path: pa.string()} if path is not None else {}
+        types |= {row: pa.int64()} if row is not None else {}
+        return pa.schema(list(types.items()))
+
     def require_fixed_schema(self, file: str) -> FixedSchema:
         """Names and types to read `file` with.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, cast
 
 from ...core.cursor import Json
 from ...core.operator import Columns, Operator, StageView
@@ -11,6 +11,9 @@ from ...errors import Origin
 from ...formats.tables.table_format import TableFormat
 from ._parse_units import ParseUnits
 from ._units import Units
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 F = TypeVar("F", bound=TableFormat)
 U = TypeVar("U", bound="tuple[Any, ...]")
@@ -60,6 +63,9 @@ class ParseCounted(ParseUnits[U], Generic[F, U]):
 
     def resolve(self, stage: StageView) -> Operator:
         return replace(self, format=cast("CountedUnits[Any, Any]", stage.input.op).format)
+
+    def schema(self, stage: StageView) -> pa.Schema | None:
+        return self.format.row_schema()
 
     def length(self, stage: StageView) -> int | None:
         units = stage.input.length

@@ -19,6 +19,8 @@ from ._open_files import at_call_site
 from ._record_batches import RecordBatch, RecordBatches
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from ._arrow_rows import ArrowRows
 
 Positions = npt.NDArray[np.int64]
@@ -51,6 +53,9 @@ class IndexedArrow(Operator):
 
     def length(self, stage: StageView) -> int:
         return int(self._bounds()[-1])
+
+    def schema(self, stage: StageView) -> pa.Schema | None:
+        return self.format.row_schema()
 
     def origin(self, stage: StageView, index: int, context: Context) -> Origin:
         owner = int(np.searchsorted(self._bounds(), index, "right")) - 1

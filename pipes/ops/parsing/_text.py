@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from ...core.block_size import BlockSize
 from ...core.context import Context
 from ...core.cursor import Json
-from ...core.operator import Operator, StageView
+from ...core.operator import Columns, Operator, StageView
 from ...formats.text.chunks import ChunkReader, ChunkSize, TextFormat, TextPlace
 from ._byte_ranges import ByteRange, ByteRanges
 from ._open_files import OpenTask
 from ._parse_units import ParseUnits, Piece, Place, UnitReader
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ...formats.tables.text_table import TextTable
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +42,16 @@ class TextParser(ParseUnits[ByteRange]):
 
     def reader(self, context: Context, block_size: BlockSize) -> _ByteRangeReader:
         return _ByteRangeReader(self.format, origins=context.tracing.origins)
+
+
+@dataclass(frozen=True, eq=False)
+class TextTableParser(TextParser):
+    """The base of the parsers whose rows are those of a table."""
+
+    columns: ClassVar[Columns] = Columns.MAKES
+
+    def schema(self, stage: StageView) -> pa.Schema | None:
+        return cast("TextTable", self.format).row_schema()
 
 
 class _ByteRangeReader(UnitReader[ByteRange, OpenTask]):

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from ...core.operator import Columns
 from ...core.rows import Row
 from ...formats.jsonl import Jsonl
 from ...formats.tables.columns import Schema
 from ._byte_ranges import ByteRanges
 from ._open_files import has_fixed_order
-from ._text import TextParser
+from ._text import TextTableParser
 
 if TYPE_CHECKING:
     from ...pipe import Pipe
@@ -20,9 +19,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class ParseJsonl(TextParser):
+class ParseJsonl(TextTableParser):
     kind: ClassVar[str] = "parse_jsonl"
-    columns: ClassVar[Columns] = Columns.MAKES
 
 
 def parse_jsonl(
