@@ -29,7 +29,7 @@ def rows_of_columns(result: object, arguments: Mapping[str, object], rows: Rows)
     columns: dict[str, Column] = {}
     for name, value in result.items():
         unchanged = name in arguments and value is arguments[name]
-        columns[check_name(name)] = rows.columns[name] if unchanged else _column(value, name)
+        columns[check_name(name)] = rows.columns[name] if unchanged else column_of_result(value, name)
     first = next(iter(columns))
     length = len(columns[first])
     for name, column in columns.items():
@@ -52,7 +52,8 @@ def rows_of_record_batch(result: object) -> Rows:
     return Rows.from_arrow(result)
 
 
-def _column(value: object, name: object) -> Column:
+def column_of_result(value: object, name: object) -> Column:
+    """What a function returned for the column `name`."""
     if isinstance(value, getattr(sys.modules.get("torch"), "Tensor", ())):
         try:
             value = cast("Any", value).numpy(force=True)

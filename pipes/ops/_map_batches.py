@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..core.block import Block
-from ..core.code import step_code
 from ..core.context import Context
 from ..core.cursor import Cursor
 from ..core.operator import Columns, StageView
 from ..core.rows import BlockRows, Indices
-from ..errors import DataError, RowError, UnfitError
+from ..errors import RowError
+from ._data_error import data_error
 from .map import Map
+
+_IN_BATCH = "in the batch that begins at"
 
 
 @dataclass(frozen=True)
@@ -26,18 +28,10 @@ class MapBatches(Map):
         try:
             return super().rows(stage, indices, context)
         except RowError as error:
-            raise self._data_error(error) from error.__cause__
+            raise data_error(self, error, _IN_BATCH) from error.__cause__
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         try:
             yield from super().blocks(stage, at, context)
         except RowError as error:
-            raise self._data_error(error) from error.__cause__
-
-    def _data_error(self, error: RowError) -> Exception:
-        """The `DataError` in place of `error`, if the batch was at fault; else `error` itself."""
-        if not isinstance(error.__cause__, UnfitError):
-            return error
-        batch = f"\n  in the batch that begins at {error.origin}" if error.origin else ""
-        line = f"\n  at {error.where.file}:{error.where.line}" if error.where else ""
-        return DataError(f"`{step_code(self, source=False)}`: {error.__cause__}{batch}{line}")
+            raise data_error(self, error, _IN_BATCH) from error.__cause__

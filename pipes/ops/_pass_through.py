@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from ..core.block import Block
 from ..core.context import Context
 from ..core.cursor import Cursor
-from ..core.operator import Operator, StageView
+from ..core.operator import StageView
 from ..core.rows import BlockRows, Indices
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from ._same_rows import SameRows
 
 
-class PassThrough(Operator):
+class PassThrough(SameRows):
     """Gives the rows of its input, each at its position."""
 
     seeks: ClassVar[bool] = True
 
     def length(self, stage: StageView) -> int | None:
         return stage.input.length
-
-    def schema(self, stage: StageView) -> pa.Schema | None:
-        return stage.input.schema
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         return stage.input.rows(indices, context)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from ..core.block import Block
 from ..core.context import Context
 from ..core.cursor import Cursor
-from ..core.operator import Input, Operator, Order, StageView
+from ..core.operator import Input, Order, StageView
 from ..core.rows import BlockRows, Indices, index_array
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from ._same_rows import SameRows
 
 
-class SliceBase(Operator, ABC):
+class SliceBase(SameRows, ABC):
     """Gives rows start, start + step, ... before stop, by their position among all rows."""
 
     order: ClassVar[Order] = Order.GLOBAL
@@ -32,9 +30,6 @@ class SliceBase(Operator, ABC):
         if rows is None:
             return None
         return len(range(start, rows if stop is None else min(stop, rows), step))
-
-    def schema(self, stage: StageView) -> pa.Schema | None:
-        return stage.input.schema
 
     def trace(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
         start, _, step = self.bounds()

@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 from ..core.block import Block
 from ..core.context import Context
 from ..core.cursor import Cursor
-from ..core.operator import Boundary, Operator, Order, StageView
+from ..core.operator import Boundary, Order, StageView
+from ._same_rows import SameRows
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from ..pipe import Pipe
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Dispatch(Operator):
+class Dispatch(SameRows):
     """Passes all rows on. A plan shards only after it, and a service runs what stands before it in one process."""
 
     kind: ClassVar[str] = "dispatch"
@@ -30,9 +29,6 @@ class Dispatch(Operator):
 
     def length(self, stage: StageView) -> int | None:
         return stage.input.length
-
-    def schema(self, stage: StageView) -> pa.Schema | None:
-        return stage.input.schema
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         return stage.input.blocks(at, context)

@@ -14,14 +14,13 @@ from ..core.context import Context
 from ..core.cursor import START
 from ..core.gather import gather
 from ..core.graph import walk
-from ..core.operator import Boundary, Operator, Order, StageView
+from ..core.operator import Boundary, Order, StageView
 from ..core.per_process import PerProcess
 from ..core.rows import BlockRows, Indices, nbytes, signature, take
 from ..errors import LimitError, Origin, PlanError, with_call_site
+from ._same_rows import SameRows
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from ..pipe import Pipe
 
 T = TypeVar("T")
@@ -35,7 +34,7 @@ class _Loaded(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Load(Operator):
+class Load(SameRows):
     kind: ClassVar[str] = "load"
     order: ClassVar[Order] = Order.GLOBAL
     boundary: ClassVar[Boundary | None] = Boundary.EACH_PROCESS
@@ -51,9 +50,6 @@ class Load(Operator):
 
     def length(self, stage: StageView) -> int | None:
         return int(self._loaded(stage).bounds[-1])
-
-    def schema(self, stage: StageView) -> pa.Schema | None:
-        return stage.input.schema
 
     def origin(self, stage: StageView, index: int, context: Context) -> Origin | None:
         block = next(stage.input.blocks(START.advance(index), context.epoch_independent().replay()), None)

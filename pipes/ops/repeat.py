@@ -14,19 +14,18 @@ from ..core.checks import check_int
 from ..core.context import Context
 from ..core.cursor import START, Cursor
 from ..core.gather import gather
-from ..core.operator import Input, Operator, Order, StageView
+from ..core.operator import Input, Order, StageView
 from ..core.rows import BlockRows, Indices
+from ._same_rows import SameRows
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from ..pipe import Pipe
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Repeat(Operator):
+class Repeat(SameRows):
     kind: ClassVar[str] = "repeat"
     order: ClassVar[Order] = Order.ROW_LOCAL
     repeats: ClassVar[bool] = True
@@ -45,9 +44,6 @@ class Repeat(Operator):
         if self.times is None or rows is None:
             return 0 if 0 in (rows, self.times) else None
         return rows * self.times
-
-    def schema(self, stage: StageView) -> pa.Schema | None:
-        return stage.input.schema
 
     def trace(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
         number, place = divmod(index, stage.input.length or 1)

@@ -12,7 +12,9 @@ from ..core.operator import StageView
 from ..core.rows import Rows, column_names, select_columns
 from ..errors import UnfitError
 from ..formats.tables.columns import first_duplicate
-from ._column_operator import ColumnOperator, Converted, as_mapping, check_column, names_argument, renames_argument
+from ._column_arguments import check_column, check_columns, check_renames
+from ._column_operator import ColumnOperator
+from ._unfit_rows import as_mapping
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,8 +36,8 @@ class _ColumnChoice(ColumnOperator):
 
         return pa.schema([(name, schema.field(source).type) for name, source in self.sources(schema.names).items()])
 
-    def convert_table(self, stage: StageView, rows: Rows) -> Converted:
-        return Converted(select_columns(rows, self.sources(column_names(rows))))
+    def convert_table(self, stage: StageView, rows: Rows) -> Rows:
+        return select_columns(rows, self.sources(column_names(rows)))
 
     def row_function(self) -> Callable[[object], object]:
         names: list[str] | None = None
@@ -52,7 +54,7 @@ class _ColumnChoice(ColumnOperator):
 
 
 @dataclass(frozen=True)
-class _Names(_ColumnChoice):
+class _ListedColumns(_ColumnChoice):
     names: tuple[str, ...]
 
     def call(self) -> str:
@@ -62,14 +64,14 @@ class _Names(_ColumnChoice):
         return list(self.names)
 
 
-class Select(_Names):
+class Select(_ListedColumns):
     kind: ClassVar[str] = "select"
 
     def sources(self, names: list[str]) -> dict[str, str]:
         return {check_column(name, names): name for name in self.names}
 
 
-class Drop(_Names):
+class Drop(_ListedColumns):
     kind: ClassVar[str] = "drop"
 
     def sources(self, names: list[str]) -> dict[str, str]:
@@ -103,9 +105,7 @@ def select(pipe: Pipe[T], /, *columns: str | Sequence[str]) -> Pipe[T]:
         columns: names, one by one or as one list.
 
     Raises:
-        ArgumentError: no name is given, or one twice.
-        PlanError: there is no such column; the error names a similar one. If only a run can tell, a `DataError` names
-            the first row without it.
+        PlanError: there is no such column. If only a run can tell, a `DataError` names the first row without it.
 
     Example:
         >>> import feedpipe as fp, pyarrow as pa
@@ -113,7 +113,7 @@ def select(pipe: Pipe[T], /, *columns: str | Sequence[str]) -> Pipe[T]:
         >>> list(pipe.select("text", "id"))
         [{'text': 'a', 'id': 1}, {'text': 'b', 'id': 2}]
     """
-    return pipe.then(Select(names_argument("columns", columns)))
+    return pipe.then(Select(check_columns("columns", columns)))
 
 
 def drop(pipe: Pipe[T], /, *columns: str | Sequence[str]) -> Pipe[T]:
@@ -127,23 +127,23 @@ def drop(pipe: Pipe[T], /, *columns: str | Sequence[str]) -> Pipe[T]:
         >>> list(fp.from_sequence([{"id": 1, "text": "a"}]).drop("id"))
         [{'text': 'a'}]
     """
-    return pipe.then(Drop(names_argument("columns", columns)))
+    return pipe.then(Drop(check_columns("columns", columns)))
 
 
 def rename(pipe: Pipe[T], /, names: Mapping[str, str]) -> Pipe[T]:
     """Give columns other names.
 
-    Element: a row with all columns in their places; otherwise as `select`. Two columns may swap their names.
+    Element: a row with all columns in their places; otherwise as `select`.
 
     Args:
-        names: the new names by the old ones.
+        names: the new names by the old ones. Two columns may swap their names.
 
     Raises:
-        PlanError: there is no such column, or two would have one name. If only a run can tell, a `DataError`.
+        PlanError, DataError: as in `select`, or two columns would have one name.
 
     Example:
         >>> import feedpipe as fp, numpy as np
         >>> list(fp.from_arrays({"x": np.arange(2), "y": np.arange(2) / 2}).rename({"y": "half"}))
         [{'x': 0, 'half': 0.0}, {'x': 1, 'half': 0.5}]
     """
-    return pipe.then(Rename(renames_argument(names)))
+    return pipe.then(Rename(check_renames(names)))

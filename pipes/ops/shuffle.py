@@ -13,15 +13,14 @@ from ..core.block import Block, group_rows, join_origins
 from ..core.checks import check_int
 from ..core.context import Context
 from ..core.cursor import Cursor
-from ..core.operator import Input, Operator, Order, StageView
+from ..core.operator import Input, Order, StageView
 from ..core.randomness import generator
 from ..core.rows import BlockRows, Indices, take_joined
 from ..engine.permutation import Permutation
 from ..errors import PlanError, with_call_site
+from ._same_rows import SameRows
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from ..pipe import Pipe
 
 T = TypeVar("T")
@@ -30,7 +29,7 @@ _NO_ROWS = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
-class Shuffle(Operator):
+class Shuffle(SameRows):
     kind: ClassVar[str] = "shuffle"
     order: ClassVar[Order] = Order.REORDERS
 
@@ -49,9 +48,6 @@ class Shuffle(Operator):
 
     def length(self, stage: StageView) -> int | None:
         return stage.input.length
-
-    def schema(self, stage: StageView) -> pa.Schema | None:
-        return stage.input.schema
 
     def lookback(self) -> int:
         return self.window or 0

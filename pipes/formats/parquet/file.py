@@ -11,7 +11,7 @@ import numpy.typing as npt
 from ...core.rows import Rows
 from ...errors import DataError, FeedpipeError
 from ..tables.arrow import arrow_errors, read_error, to_column
-from .filter import matching_rows
+from ..tables.expressions import matching_rows
 from .footer import ParquetFooter
 from .options import Parquet
 
@@ -164,7 +164,7 @@ class ParquetFile:
             arrays[name] = pa.repeat(value, length)
         numbers: npt.NDArray[np.int64] | range = range(first, first + length)
         if self._options.filter is not None:
-            matches = matching_rows(self._options.filter, {n: arrays[n] for n in fixed.filter_columns} or arrays)
+            matches = matching_rows(self._options.filter, {n: arrays[n] for n in fixed.filter_columns}, length)
             if not matches.all():
                 places = np.flatnonzero(matches)
                 arrays = {name: arrays[name].take(places) for name in fixed.names}
