@@ -92,6 +92,8 @@ def list_files(
 
     Args:
         paths: a file, a folder, a glob (`*`, `?`, `[...]`, and `**` for folders of any depth), or a list of those.
+            Braces stand for several: `shard-{000..127}.tar`, `{train,val}/*.csv`; but if a file has that very name, for
+            itself.
         pattern: in folders and globs, takes only files whose name matches this glob, such as "*.csv".
         recursive: in folders, takes the files in their subfolders as well.
         filesystem: a pyarrow or fsspec file system for `paths` and `manifest`; without it, they are local paths or
@@ -101,9 +103,10 @@ def list_files(
             `write_parquet` or `write_tar` serves too, with its folder as `paths`.
 
     Raises:
-        SourceError: a path is missing, cannot be listed, or stands for no file; `paths` is empty; the manifest cannot
-            be read or written.
-        ArgumentError: the manifest was made for other `paths`, `pattern` or `recursive`.
+        SourceError: a path is missing, cannot be listed, stands for no file, or for something that is no file, such as
+            a device; `paths` is empty; the manifest cannot be read or written.
+        ArgumentError: the manifest was made for other `paths`, `pattern` or `recursive`; braces stand for more than
+            ten million paths.
         DataError: the manifest is damaged, or another kind of file.
 
     Example:

@@ -10,6 +10,7 @@ from ..core.checks import check_choice
 from ..errors import MissingError, SourceError, redacted
 from .error_messages import describe
 from .filesystem import Location, file_infos, is_local, locate, split_options
+from .local_entries import check_readable
 from .remote import RemoteFile, RemoteStream
 from .retry import with_retries
 
@@ -128,6 +129,8 @@ class File:
             return location.filesystem.open_input_file(location.path)
 
         try:
+            if location.filesystem.type_name == "local":
+                check_readable(location.path)
             if is_local(location.filesystem):
                 local = open_file()
                 raw: NativeFile | RemoteStream = local
@@ -135,6 +138,8 @@ class File:
             else:
                 file = with_retries(lambda: RemoteFile(self.name, open_file), self.name)
                 raw, size = RemoteStream(file, part), file.size
+        except SourceError:
+            raise
         except FileNotFoundError as error:
             self.size()  # raises a better error if it is a folder
             raise self._open_error(error) from error

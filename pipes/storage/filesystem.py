@@ -25,6 +25,8 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 # `?` is a wild card, and so it is in these URLs if another wild card, or no `name=`, follows.
 _WITH_OPTIONS = re.compile(r"(?:s3|hdfs|viewfs|gs|gcs|abfs|abfss)://")
 _OPTIONS = re.compile(r"\?\w+=[^?*\[]*$")
+# Arrow takes a local path for a URL if it begins like one.
+_LIKE_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _LOCAL_TYPES = ("local", "mock", "py::fsspec+memory", "py::fsspec+('file', 'local')")
 
 
@@ -48,21 +50,30 @@ def locate(path: str, filesystem: object = None) -> Location:
     """Finds the file system of `path`: `filesystem` unless that is None, else the one of the local path or URL.
 
     Raises:
-        SourceError: URLs of that kind cannot be read, or the file system cannot be reached.
+        SourceError: URLs of that kind cannot be read, the file system cannot be reached, or the path is not UTF-8.
     """
+    if not path.isascii() and any("\ud800" <= char <= "\udfff" for char in path):  # Python's stand-in for a raw byte
+        raise not_utf8_error(path)
     if filesystem is not None:
         return Location(_as_arrow(filesystem), path.rstrip("/") or path, "")
     if path.startswith("file:"):
         return Location(_local(), _path_of_file_url(path), "")
     url = _URL.match(path)
     if url is None:
-        return Location(_local(), os.path.expanduser(path) or ".", "")
+        local = os.path.expanduser(path) or "."
+        return Location(_local(), f"./{local}" if _LIKE_URL.match(local) else local, "")
     path, options = split_options(path)
     host, slash, rest = path[url.end() :].partition("/")
     opened, base = _connect(url[0] + host, options, os.getpid())
     inner = (base.rstrip("/") + slash + rest).rstrip("/") or "/"
     root = path.rstrip("/").removesuffix(inner)
     return Location(opened, inner, root, options)
+
+
+def not_utf8_error(path: str) -> SourceError:
+    """The error of a path whose bytes are no text."""
+    shown = path.encode("utf-8", "backslashreplace").decode()
+    return SourceError(f"{shown} has a name that is not UTF-8, and a listing holds text; rename it")
 
 
 def split_options(path: str) -> tuple[str, str]:

@@ -8,11 +8,22 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
 from ..errors import ArgumentError, ArgumentTypeError, MissingError, SourceError, with_call_site
+from .braces import expand_braces
 from .error_messages import describe, says_missing
-from .filesystem import Location, as_paths, check_filesystem, file_infos, is_local, locate, split_options
+from .filesystem import (
+    Location,
+    as_paths,
+    check_filesystem,
+    file_infos,
+    is_local,
+    locate,
+    not_utf8_error,
+    split_options,
+)
+from .local_entries import Entry, check_readable, scan
 from .retry import with_retries
 from .tasks import in_threads
 
@@ -112,8 +123,10 @@ class Selection:
             elif _WILD.search(place.path):
                 walk = _Walk(*_split_glob(place.path), self.pattern, folder=False)
             else:
+                if place.filesystem.type_name == "local":
+                    check_readable(place.path)
                 raise MissingError(f"{path} is not there: no file or folder has that name")
-            names = _Names()
+            names = _Names(place.root + _with_slash(walk.base))
             walk.collect(names, place.filesystem, path)
             if not names.count:
                 raise SourceError(walk.no_files_message(path))
@@ -134,7 +147,8 @@ def add_to_digest(digest: hashlib.blake2b, names: list[str], sizes: pa.Int64Arra
 class _Names:
     """Names and sizes: Arrow arrays, but for the last few."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: str = "") -> None:
+        self._folder = folder  # for errors
         self._parts: list[pa.RecordBatch] = []
         self._names: list[str] = []
         self._sizes: list[int] = []
@@ -153,7 +167,7 @@ class _Names:
         try:
             names = pa.array(self._names, pa.large_string())
         except UnicodeEncodeError as error:
-            raise SourceError(f"a file's name is not UTF-8: {error.object!r}; rename it") from None
+            raise not_utf8_error(self._folder + str(error.object)) from None
         self._parts.append(pa.RecordBatch.from_arrays([names, pa.array(self._sizes, pa.int64())], ["name", "size"]))
         self._names, self._sizes = [], []
 
@@ -177,10 +191,6 @@ class _Names:
             paths = join(parts[0], paths, *parts[1:])
         columns = [pa.concat_arrays(paths.chunks), pa.concat_arrays(table["size"].chunks)]
         return pa.RecordBatch.from_arrays(columns, ["name", "size"])
-
-
-_Entry: TypeAlias = "tuple[str, bool, int | None]"
-"""Name, whether it is a folder, and size; the size of a broken link is None."""
 
 
 class _FolderToList(NamedTuple):
@@ -238,7 +248,7 @@ class _Walk:
             raise SourceError(f"{path} cannot be listed: {describe(error)}") from error
 
     def _collect_folder(
-        self, names: _Names, filesystem: FileSystem, folder: _FolderToList, entries: Iterable[_Entry]
+        self, names: _Names, filesystem: FileSystem, folder: _FolderToList, entries: Iterable[Entry]
     ) -> list[_FolderToList]:
         """Adds the files of a folder, and returns the folders in it that must be listed too."""
         prefix, above = folder
@@ -253,7 +263,8 @@ class _Walk:
             self._first_file = self._first_file or prefix + name
             if self._path.fullmatch(prefix + name) and (self._name is None or self._name.fullmatch(name)):
                 if size is None:
-                    raise MissingError(f"{_with_slash(self.base)}{prefix}{name} is a link to a file that is not there")
+                    check_readable(f"{_with_slash(self.base)}{prefix}{name}")
+                    continue  # it has vanished
                 names.add(prefix + name, size)
         inner = [(name, _identity(filesystem, f"{_with_slash(self.base)}{prefix}{name}")) for name in inside]
         # A link to a folder above would never end.
@@ -291,7 +302,12 @@ def _look_up(paths: list[str], filesystem: object) -> Iterator[tuple[str, Locati
             except OSError as error:
                 raise SourceError(f"{batch[0]} cannot be looked up: {describe(error)}") from error
             for path, place, info in zip(batch, places, infos, strict=False):
-                yield path, place, str(info.type.name), _size(info)
+                kind = str(info.type.name)
+                expanded = expand_braces(path) if kind == "NotFound" else [path]
+                if expanded != [path]:
+                    yield from _look_up(expanded, filesystem)
+                else:
+                    yield path, place, kind, _size(info)
             batch, places = batch[count:], places[count:]
 
 
@@ -302,24 +318,12 @@ def _infos_of_paths(filesystem: FileSystem, paths: list[str]) -> list[FileInfo]:
     return [info for (info,) in in_threads(lambda path: file_infos(filesystem, [path]), paths)]
 
 
-def _entries(filesystem: FileSystem, folders: list[str]) -> Iterator[Iterable[_Entry]]:
+def _entries(filesystem: FileSystem, folders: list[str]) -> Iterator[Iterable[Entry]]:
     """Lists each folder."""
     if filesystem.type_name == "local":
-        return map(_scan, folders)
+        return map(scan, folders)
     map_folders = map if is_local(filesystem) else in_threads
     return map(_entries_of, map_folders(partial(_infos_of_folder, filesystem), folders))
-
-
-def _scan(folder: str) -> Iterator[_Entry]:
-    # pyarrow would hold an object for each of a million files at the same time.
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_dir():
-                yield entry.name, True, None
-            elif entry.is_file():
-                yield entry.name, False, entry.stat().st_size
-            elif entry.is_symlink() and not os.path.exists(entry.path):
-                yield entry.name, False, None
 
 
 def _infos_of_folder(filesystem: FileSystem, folder: str) -> list[FileInfo]:
@@ -328,10 +332,10 @@ def _infos_of_folder(filesystem: FileSystem, folder: str) -> list[FileInfo]:
     return with_retries(lambda: filesystem.get_file_info(FileSelector(folder)), folder)
 
 
-def _entries_of(infos: list[FileInfo]) -> Iterator[_Entry]:
+def _entries_of(infos: list[FileInfo]) -> Iterator[Entry]:
     for info in infos:
         if info.type.name in ("File", "Directory"):
-            yield info.base_name, info.type.name == "Directory", _size(info)
+            yield Entry(str(info.base_name), info.type.name == "Directory", _size(info))
 
 
 def _size(info: FileInfo) -> int:

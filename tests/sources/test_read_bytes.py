@@ -5,7 +5,7 @@ import gzip
 import pytest
 
 import feedpipe as fp
-from feedpipe.errors import SourceError
+from feedpipe.errors import DataError, SourceError
 from feedpipe.testing import check_operator
 
 
@@ -40,3 +40,14 @@ def test_workers(tmp_path):
     pipe = fp.read_bytes(tmp_path).shuffle().decode()
     with fp.Loader(pipe, workers=2, seed=3) as loader, fp.Loader(pipe, seed=3) as here:
         assert list(loader) == list(here)
+
+
+def test_a_file_that_decompresses_without_end(tmp_path, monkeypatch):
+    monkeypatch.setattr("feedpipe.ops.parsing._open_files.MAX_DECOMPRESSED_BYTES", 3 << 20)
+    (tmp_path / "a.gz").write_bytes(gzip.compress(bytes(3 << 20)))
+    (tmp_path / "b.gz").write_bytes(gzip.compress(bytes((3 << 20) + 1)))
+    rows = iter(fp.read_bytes(tmp_path))
+    assert next(rows)["bytes"] == bytes(3 << 20)
+    with pytest.raises(DataError, match=r"(?s)b\.gz holds more than 3 MiB, the most .*`compression=None`.*\n  at "):
+        next(rows)
+    assert len(list(fp.read_bytes(tmp_path, compression=None))) == 2

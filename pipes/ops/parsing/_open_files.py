@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, cast
 from ...core.graph import walk
 from ...core.operator import Boundary, Order, StageView
 from ...engine.readahead import MAX_ITEMS_AHEAD
-from ...errors import ArgumentTypeError, FeedpipeError, with_call_site
+from ...errors import ArgumentTypeError, DataError, FeedpipeError, with_call_site
 from ...formats.streams import STREAM_ERRORS, stream_error
 from ...storage.file import WHOLE, File, Stream
 from ...storage.listing import Listing
@@ -19,6 +19,9 @@ from ...storage.tasks import Task, in_threads
 if TYPE_CHECKING:
     from ...pipe import Pipe
 
+MAX_DECOMPRESSED_BYTES = 2**30
+"""Bytes that a compressed file may hold if it is read whole: a small file may hold any number of them."""
+_PIECE_BYTES = 2**20
 _MAX_OPEN_FILES = 8  # units in a random order come back to the same few files
 
 
@@ -104,15 +107,29 @@ def read_whole(file: File, task: OpenTask | None = None) -> bytes:
 
     Raises:
         SourceError: the file cannot be opened or read.
-        DataError: its compression is damaged.
+        DataError: its compression is damaged, or it holds more than `MAX_DECOMPRESSED_BYTES`.
     """
     with file.stream(part=WHOLE) if task is None else task.result() as stream:
         try:
-            return stream.read()
+            return _read_decompressed(stream, file.name) if file.is_compressed() else stream.read()
         except FeedpipeError:
             raise
         except STREAM_ERRORS as error:
             raise stream_error(error, file.name, stream, 0) from error
+
+
+def _read_decompressed(stream: Stream, name: str) -> bytes:
+    pieces: list[bytes] = []
+    size = 0
+    while piece := stream.read(_PIECE_BYTES):
+        pieces.append(piece)
+        size += len(piece)
+        if size > MAX_DECOMPRESSED_BYTES:
+            raise DataError(
+                f"{name} holds more than {MAX_DECOMPRESSED_BYTES >> 20} MiB, the most that is decompressed at once: is "
+                "it damaged, or made to fill the memory? `compression=None` reads it as it is"
+            )
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def read_whole_files(files: Sequence[File], task: OpenTask | None = None, *, threads: bool) -> Iterator[bytes]:

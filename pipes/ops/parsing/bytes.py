@@ -94,7 +94,8 @@ def parse_bytes(pipe: Pipe[File], /) -> Pipe[dict[str, object]]:
 
     Raises:
         SourceError: a file is missing or cannot be read.
-        DataError: its compression is damaged. Both errors name the file; the files before it come first.
+        DataError: its compression is damaged, or it is compressed and holds more than 1 GiB. Both errors name the file;
+            the files before it come first.
 
     Example:
         >>> import feedpipe as fp, pathlib

@@ -1,0 +1,45 @@
+"""Braces in paths stand for several paths, unless a file has that very name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import feedpipe as fp
+from feedpipe.errors import ArgumentError, MissingError
+from feedpipe.storage.braces import expand_braces
+
+
+@pytest.mark.parametrize(
+    ("path", "paths"),
+    [
+        ("a-{008..011}.tar", ["a-008.tar", "a-009.tar", "a-010.tar", "a-011.tar"]),
+        ("{a,b}/{1..2}.x", ["a/1.x", "a/2.x", "b/1.x", "b/2.x"]),
+        ("{a,{1..2}x,}", ["a", "1x", "2x", ""]),
+        ("{3..1}", ["3", "2", "1"]),
+        ("{0..10..5}", ["0", "5", "10"]),
+        ("{-2..01}", ["-2", "-1", "00", "01"]),
+        ("{x}{}", ["{x}{}"]),
+        ("{a", ["{a"]),
+        ("a}{b,c}", ["a}b", "a}c"]),
+    ],
+)
+def test_braces_expand_as_in_a_shell(path: str, paths: list[str]) -> None:
+    assert expand_braces(path) == paths
+
+
+def test_braces_in_paths_of_files(tmp_path: Path) -> None:
+    for name in ("a-0", "a-1", "b-0", "b-1"):
+        (tmp_path / name).write_text(name)
+    assert [row["bytes"] for row in fp.read_bytes(f"{tmp_path}/{{b,a}}-{{0..1}}")] == [b"b-0", b"b-1", b"a-0", b"a-1"]
+    assert len(fp.read_bytes(f"{tmp_path}/{{a,b}}-*")) == 4
+    with pytest.raises(MissingError, match=r"a-2 is not there"):
+        len(fp.read_bytes(f"{tmp_path}/a-{{0..2}}"))
+    (tmp_path / "a-{0..1}").write_text("itself")
+    assert [row["bytes"] for row in fp.read_bytes(f"{tmp_path}/a-{{0..1}}")] == [b"itself"]
+
+
+def test_braces_that_stand_for_too_many_paths() -> None:
+    with pytest.raises(ArgumentError, match=r"stand for 100000000 paths, and 10000000 are most"):
+        len(fp.read_bytes("{0..9999}/{0..9999}"))
