@@ -23,6 +23,7 @@ from .ops.flat_map import flat_map as _flat_map
 from .ops.load import load as _load
 from .ops.map import map as _map
 from .ops.map_columns import map_columns as _map_columns
+from .ops.pack import pack as _pack
 from .ops.parsing.arrow import parse_arrow as _parse_arrow
 from .ops.parsing.bytes import parse_bytes as _parse_bytes
 from .ops.parsing.csv import parse_csv as _parse_csv
@@ -193,6 +194,7 @@ class Pipe(Node, Generic[T_co]):
     map = _map
     map_columns = _map_columns
     open_files = _open_files
+    pack = _pack
     parse_arrow = _parse_arrow
     parse_bytes = _parse_bytes
     parse_csv = _parse_csv

@@ -34,6 +34,15 @@ def few(row: object) -> list[object]:
     return [row] * (weight(row) % 4)
 
 
+def tokens(row: object) -> np.ndarray:
+    return np.arange(weight(row) % 7, dtype=np.int32)
+
+
+def rows_of(group: Any) -> list[object]:
+    """The rows of a batch; the tokens of a pack."""
+    return group["tokens"][group["segment_ids"] > 0].tolist() if isinstance(group, dict) else list(group)
+
+
 def streamed(pipe: Chain) -> Chain:
     """The same rows, in order only."""
     return pipe.filter(lambda row: True)
@@ -82,6 +91,8 @@ def chains(draw_: st.DrawFn, steps: int = 4, *, local: bool = False) -> Chain:
                 lambda p: streamed(p).zip(streamed(p)),
                 lambda p, n=size: p.batch(n),
                 lambda p, n=size: p.batch(n, drop_last=True),
+                lambda p, n=size: p.map(tokens).pack(n),
+                lambda p, n=size: p.map(tokens).pack(n, strategy="fit", window=n),
             ]
         pipe = draw_(st.sampled_from(steps_))(pipe)
 
@@ -94,7 +105,7 @@ quick = settings(max_examples=120, deadline=None, suppress_health_check=[HealthC
 @quick
 @given(chains(), st.integers(0, 3))
 def test_every_chain_keeps_the_law(pipe, epoch):
-    check_operator(pipe, samples=3, epoch=epoch)
+    check_operator(pipe, samples=3, epoch=epoch, rows_of=rows_of)
 
 
 @quick

@@ -1,0 +1,217 @@
+"""`Documents`: the tokens of many rows as flat arrays. No token becomes a Python object."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from ..core.rows import Array, BlockRows, Column, Rows, grid, is_grid, take
+from ..engine.apply import map_until_error
+from ..errors import UnfitError
+from ._fill import filled
+
+TOKENS = "tokens"
+"""The name of the tokens if a row is an array."""
+ADDED_COLUMNS = "segment_ids", "position_ids"
+"""What `pack` adds."""
+
+_NUMBERS = "biuf"  # kinds of dtypes
+_RULE = "`pack` takes one-dimensional arrays or lists of numbers; convert or drop others before"
+
+
+@dataclass(frozen=True)
+class Documents:
+    """The tokens of documents, one after the other.
+
+    Attributes:
+        columns: for each column the values of all documents; there are none if no document has a token.
+        starts: where each document begins, and where the last one ends.
+    """
+
+    columns: Mapping[str, Array]
+    starts: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    @property
+    def total(self) -> int:
+        """How many tokens there are."""
+        return int(self.starts[-1])
+
+    @staticmethod
+    def of(columns: Mapping[str, Array], lengths: npt.NDArray[np.int64]) -> Documents:
+        starts = np.zeros(len(lengths) + 1, np.int64)
+        np.cumsum(lengths, out=starts[1:])
+        return Documents(columns if starts[-1] else {}, starts)
+
+    @staticmethod
+    def joined(parts: Sequence[Documents]) -> Documents:
+        """All documents of all parts."""
+        tables = [part.columns for part in parts if part.columns]
+        columns = {name: np.concatenate([table[name] for table in tables]) for name in (tables[0] if tables else ())}
+        return Documents.of(columns, np.concatenate([np.diff(part.starts) for part in parts]))
+
+
+class _UnfitRowError(UnfitError):
+    """Row `row` of a table is no document."""
+
+    def __init__(self, message: str, row: int = 0) -> None:
+        super().__init__(message)
+        self.row = row
+
+
+class DocumentReader:
+    """Reads the rows of a run as documents, which must have the same columns of the same dtypes.
+
+    Attributes:
+        pad: fills packs that are not full.
+        dtypes: the columns, the tokens first; empty before the first token.
+    """
+
+    def __init__(self, column: str | None, pad: float) -> None:
+        self.pad = pad
+        self.dtypes: dict[str, np.dtype[Any]] = {}
+        self._column = column
+        self._names: tuple[str, ...] = ()
+
+    def read(self, rows: BlockRows) -> tuple[Documents, Exception | None]:
+        """The documents before the first row that is none, and what is wrong with that row."""
+        if not isinstance(rows, Rows):
+            documents, error = map_until_error(self._document, rows)
+            return self._joined(documents), error
+        try:
+            return self._table(rows), None
+        except UnfitError as error:
+            row = error.row if isinstance(error, _UnfitRowError) else 0
+            if not row:
+                return Documents.of({}, np.zeros(0, np.int64)), error
+            before, earlier_error = self.read(take(rows, range(row)))
+            return before, earlier_error or error
+
+    def _table(self, rows: Rows) -> Documents:
+        self._check_names(rows.columns)
+        lists = {name: _lists(rows.columns[name], name) for name in self._names}
+        lengths = lists[self._names[0]][1]
+        for name, (_, others) in lists.items():
+            if (others != lengths).any():
+                row = int(np.flatnonzero(others != lengths)[0])
+                raise _UnfitRowError(_lengths_differ(self._names[0], lengths[row], name, others[row]), row)
+        columns = {name: values for name, (values, _) in lists.items()}
+        if lengths.any():
+            self._check_dtypes(columns, int(np.flatnonzero(lengths)[0]))
+        return Documents.of(columns, lengths)
+
+    def _document(self, row: object) -> dict[str, Array]:
+        if isinstance(row, Mapping):
+            self._check_names(cast("Mapping[str, object]", row))
+            arrays = {name: _array(row[name], name) for name in self._names}
+        elif self._column is not None:
+            raise UnfitError(f"rows must be dicts, because `column` is given, but one is of type {type(row).__name__}")
+        else:
+            arrays = {TOKENS: _array(row, TOKENS)}
+        first, *others = arrays
+        for name in others:
+            if len(arrays[name]) != len(arrays[first]):
+                raise UnfitError(_lengths_differ(first, len(arrays[first]), name, len(arrays[name])))
+        if len(arrays[first]):  # an empty list has no dtype
+            self._check_dtypes(arrays)
+        return arrays
+
+    def _joined(self, documents: list[dict[str, Array]]) -> Documents:
+        lengths = np.fromiter((len(next(iter(arrays.values()))) for arrays in documents), np.int64, len(documents))
+        tables = [documents[i] for i in np.flatnonzero(lengths)]
+        columns = {name: np.concatenate([table[name] for table in tables]) for name in (tables[0] if tables else ())}
+        return Documents.of(columns, lengths)
+
+    def _check_names(self, columns: Mapping[str, object]) -> None:
+        if self._names and self._names == tuple(columns):
+            return
+        names = self._tokens_first(columns)
+        if self._names and set(names) != set(self._names):
+            raise _UnfitRowError(f"rows must have the same columns but have {list(self._names)} and {list(names)}")
+        self._names = names
+
+    def _tokens_first(self, columns: Iterable[str]) -> tuple[str, ...]:
+        names = [*columns]
+        column = names[0] if self._column is None and len(names) == 1 else self._column
+        if column is None:
+            raise _UnfitRowError(
+                f"`column` must be given if rows have several columns; which of {names} has the tokens?"
+            )
+        if column not in names:
+            raise _UnfitRowError(f"`column` must be one of {names} but is: {column!r}")
+        for name in ADDED_COLUMNS:
+            if name in names:
+                raise _UnfitRowError(f"rows must not have a column `{name}`, because `pack` adds it; rename or drop it")
+        return (column, *(name for name in names if name != column))
+
+    def _check_dtypes(self, columns: Mapping[str, Array], row: int = 0) -> None:
+        dtypes = {name: values.dtype for name, values in columns.items()}
+        if not self.dtypes:
+            for name, dtype in dtypes.items():
+                filled(1, self.pad, dtype, name)
+            self.dtypes = dtypes
+        elif dtypes != self.dtypes:
+            name = next(name for name in dtypes if dtypes[name] != self.dtypes[name])
+            raise _UnfitRowError(
+                f"field `{name}`: dtypes {self.dtypes[name]} and {dtypes[name]} differ between rows; convert them with "
+                "a `.map` before",
+                row,
+            )
+
+
+def _array(value: object, field: str) -> Array:
+    try:
+        array = np.asarray(value)
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise UnfitError(f"field `{field}`: {error}; {_RULE}") from error
+    if array.ndim != 1 or (array.dtype.kind not in _NUMBERS):
+        raise UnfitError(f"field `{field}`: a value of type {type(value).__name__}, {_described(array)}; {_RULE}")
+    return array
+
+
+def _described(array: Array) -> str:
+    return f"of dtype {array.dtype} and shape {array.shape}"
+
+
+def _lists(column: Column, field: str) -> tuple[Array, npt.NDArray[np.int64]]:
+    """The values of all lists of a column, and the length of each list."""
+    import pyarrow as pa
+
+    if not isinstance(column, np.ndarray):
+        if column.null_count:
+            raise _UnfitRowError(f"field `{field}`: null; {_RULE}", column.is_null().to_pylist().index(True))
+        if is_grid(column):
+            column = grid(column)
+    if isinstance(column, np.ndarray):
+        if column.ndim != 2 or column.dtype.kind not in _NUMBERS:
+            raise _UnfitRowError(f"field `{field}`: a column {_described(column)}; {_RULE}")
+        return column.reshape(-1), np.full(len(column), column.shape[1])
+    arrow_type: Any = column.type
+    if pa.types.is_fixed_size_list(arrow_type):
+        lengths = np.full(len(column), cast("Any", column).type.list_size)
+    elif pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type):
+        lengths = cast("Any", column).value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
+    else:
+        raise _UnfitRowError(f"field `{field}`: a column of type {arrow_type}; {_RULE}")
+    values: Any = cast("Any", column).flatten()
+    if values.null_count:
+        place = values.is_null().to_pylist().index(True)
+        row = int(np.searchsorted(np.cumsum(lengths), place, "right"))
+        raise _UnfitRowError(f"field `{field}`: null among the numbers; {_RULE}", row)
+    array = values.to_numpy(zero_copy_only=False)
+    if len(array) and array.dtype.kind not in _NUMBERS:
+        raise _UnfitRowError(f"field `{field}`: a column of type {arrow_type}; {_RULE}")
+    return array, lengths
+
+
+def _lengths_differ(first: str, length: int, other: str, other_length: int) -> str:
+    return (
+        f"fields `{first}` and `{other}` of a row must have as many items but have {length} and {other_length}; drop "
+        "columns that do not belong to the tokens"
+    )
