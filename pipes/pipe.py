@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, SupportsIndex, TypeVar, cast, overload
 
+from .core.contract import check_depth
 from .core.graph import Node, chain_code, walk
 from .core.operator import Operator
 from .engine.run import Run, at_index, length_of
@@ -88,7 +89,9 @@ class Pipe(Node, Generic[T_co]):
                         f"the inputs of `{getattr(operator, 'kind', 'then')}` must be pipes but got: {other!r}"
                     )
                 )
-        return cast("Pipe[U]", Pipe(operator, (self, *others), call_site()))
+        pipe: Pipe[U] = Pipe(operator, (self, *others), call_site())
+        check_depth(operator, pipe.depth, pipe.call_site)
+        return pipe
 
     @staticmethod
     def source(operator: Operator) -> Pipe[U]:  # pyright: ignore[reportInvalidTypeVarUse]

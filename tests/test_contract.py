@@ -14,6 +14,7 @@ import pytest
 import feedpipe as fp
 from feedpipe.core.block import Block
 from feedpipe.core.context import Context
+from feedpipe.core.contract import MAX_DEPTH
 from feedpipe.core.cursor import Cursor
 from feedpipe.core.operator import Operator, Order, StageView
 from feedpipe.core.rows import BlockRows, Indices
@@ -269,3 +270,17 @@ def test_an_empty_block_is_no_end(pipe: fp.Pipe[int]) -> None:
     for run in (lambda: list(emptied), lambda: list(fp.Loader(emptied))):
         with pytest.raises(PlanError, match="a block must have rows"):
             run()
+
+
+def test_operators_in_a_row_are_counted_where_the_chain_is_written() -> None:
+    pipe: fp.Pipe[int] = fp.from_sequence(range(3)).filter(lambda n: True)
+    while pipe.depth < MAX_DEPTH:
+        pipe = pipe.filter(lambda n: True)
+    loader = fp.Loader(pipe)
+    elements = iter(loader)
+    next(elements)
+    resumed = fp.Loader(pipe)
+    resumed.load_state_dict(loader.state_dict())
+    assert list(resumed) == [1, 2]
+    with pytest.raises(PlanError, match=r"`\.take\(1\)` is operator 151 in a row, and 150 are most.*\n  at .*py:"):
+        pipe.take(1)

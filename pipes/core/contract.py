@@ -8,6 +8,8 @@ from ..errors import ArgumentTypeError, CallSite, PlanError, with_call_site
 from .code import step_code
 from .operator import Operator, Order
 
+MAX_DEPTH = 150
+"""Operators in a row: up to four calls each, of the thousand that Python allows."""
 _accepted: WeakSet[type] = WeakSet()  # classes: each is checked once
 
 
@@ -30,6 +32,18 @@ def check_streamed(op: Operator, call_site: CallSite | None) -> None:
             with_call_site(
                 f"`{step_code(op, source=False)}` gives rows by position only, so it needs a pipe that is indexed, "
                 "and this one is streamed; put `.load()` before it, or define `blocks`",
+                call_site,
+            )
+        )
+
+
+def check_depth(op: Operator, depth: int, call_site: CallSite | None) -> None:
+    """Raises a `PlanError` if so many operators follow each other that a run would exceed Python's recursion limit."""
+    if depth > MAX_DEPTH:
+        raise PlanError(
+            with_call_site(
+                f"`{step_code(op, source=False)}` is operator {depth} in a row, and {MAX_DEPTH} are most, because each "
+                "calls the one before it; call several functions in one `.map`, or join many pipes in one call",
                 call_site,
             )
         )

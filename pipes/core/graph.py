@@ -18,14 +18,16 @@ class Node:
         inputs: the nodes it reads from.
         call_site: the user's file and line.
         indexed: whether rows can be read at any positions; otherwise they come in order only.
+        depth: the number of operators on the longest way from a source, this one included.
     """
 
-    __slots__ = ("__weakref__", "call_site", "indexed", "inputs", "op")
+    __slots__ = ("__weakref__", "call_site", "depth", "indexed", "inputs", "op")
 
     op: Operator
     inputs: tuple[Node, ...]
     call_site: CallSite | None
     indexed: bool
+    depth: int
 
     def __init__(self, op: Operator, inputs: tuple[Node, ...] = (), call_site: CallSite | None = None) -> None:
         check_contract(op, reads_inputs=bool(inputs), call_site=call_site)
@@ -33,6 +35,7 @@ class Node:
         fix("op", op)
         fix("inputs", inputs)
         fix("call_site", call_site)
+        fix("depth", 1 + max((node.depth for node in inputs), default=0))
         fix("indexed", op.indexed([node.indexed for node in inputs]))
         if not self.indexed:
             check_streamed(op, call_site)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 import numpy as np
 
@@ -80,7 +80,8 @@ def concat(pipe: Pipe[T], /, *others: Pipe[U]) -> Pipe[T | U]:
 
         a b   +   c   ->   a b c
 
-    Element: those of the inputs. Order: the inputs one after the other; each is sharded by itself. Length: the sum of
+    Element: those of the inputs. Order: the inputs one after the other; each is sharded by itself. An input
+    that is a `concat` is replaced by its inputs. Length: the sum of
     the inputs' lengths. Indexed if all inputs are. State: the number of the input and the position in it.
 
     Raises:
@@ -91,4 +92,10 @@ def concat(pipe: Pipe[T], /, *others: Pipe[U]) -> Pipe[T | U]:
         >>> list(fp.from_sequence("ab").concat(fp.from_sequence("c")))
         ['a', 'b', 'c']
     """
-    return pipe.then(Concat(), *others)
+    inputs = [part for source in (pipe, *others) for part in _parts(source)]
+    return inputs[0].then(Concat(), *inputs[1:])
+
+
+def _parts(pipe: Pipe[Any]) -> tuple[Pipe[Any], ...]:
+    """The inputs of a `concat`, in place of it: a chain of them stays as fast, and no deeper, than one with all inputs."""
+    return cast("tuple[Pipe[Any], ...]", pipe.inputs) if isinstance(getattr(pipe, "op", None), Concat) else (pipe,)

@@ -39,3 +39,16 @@ def test_lengths_are_asked_for_once(monkeypatch):
 def test_only_pipes():
     with pytest.raises(ArgumentTypeError, match="the inputs of `concat` must be pipes but got: "):
         fp.from_sequence("ab").concat([1, 2])
+
+
+def test_a_chain_of_concats_is_one_concat():
+    pipes = [fp.from_sequence([i, -i]) for i in range(300)]
+    chained = pipes[0]
+    for pipe in pipes[1:]:
+        chained = chained.concat(pipe)
+    assert len(chained.inputs) == 300
+    assert list(chained) == [x for i in range(300) for x in (i, -i)]
+    assert chained[599] == -299
+    a, b, c = pipes[:3]
+    assert list(a.concat(b.concat(c), a.map(abs).concat(b))) == [0, 0, 1, -1, 2, -2, 0, 0, 1, -1]
+    assert repr(a.concat(b).concat(c)) == repr(a.concat(b, c))
