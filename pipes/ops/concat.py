@@ -97,5 +97,5 @@ def concat(pipe: Pipe[T], /, *others: Pipe[U]) -> Pipe[T | U]:
 
 
 def _parts(pipe: Pipe[Any]) -> tuple[Pipe[Any], ...]:
-    """The inputs of a `concat`, in place of it: a chain of them stays as fast, and no deeper, than one with all inputs."""
+    """The inputs of a `concat` in its place, so that a chain of them is no deeper than one with all inputs."""
     return cast("tuple[Pipe[Any], ...]", pipe.inputs) if isinstance(getattr(pipe, "op", None), Concat) else (pipe,)
