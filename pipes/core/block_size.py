@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from time import perf_counter
 from typing import Protocol
 
-from .rows import BlockRows, nbytes
+from .rows import BlockRows, column_count, nbytes
 
 
 class BlockSize(Protocol):
@@ -40,37 +41,53 @@ class Clock:
 
 
 class AdaptiveBlockSize:
-    """Starts at one row, doubles while a block takes little time and few bytes, and shrinks when it takes more.
+    """Starts at one row, doubles while a block takes little time and few bytes, and halves when its rows take long.
 
-    So the first row comes at once, a slow function never runs over a long block, and a fast one gets long blocks.
+    So the first row comes at once, a slow function never runs over a long block, and a fast one gets long blocks. A
+    block has costs of its own beside those of its rows: each column is handled once, a remote dataset answers a
+    request. While they prevail, fewer rows would take as long, so the block doubles instead.
     """
 
     MAX_ROWS = 8192
     MAX_BYTES = 2**20  # a block should still be in the cache when it is used
+    COLUMN_BYTES = 2**12  # more for each column: to handle a column takes as long as to copy this much
     FAST_SECONDS, SLOW_SECONDS = 0.002, 0.008  # of producing one block
 
-    __slots__ = ("_clock", "_limit", "_since", "_size")
+    __slots__ = ("_before", "_clock", "_limit", "_since", "_size")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._size = 1
         self._limit = self.MAX_ROWS
+        self._before = 0, math.inf  # rows and seconds of the last block of another size
         self._since: float | None = None
 
     def rows(self) -> int:
         now = self._clock.now()
         if self._since is not None:
-            spent = now - self._since
-            if spent < self.FAST_SECONDS:
-                self._size = min(self._size * 2, self.MAX_ROWS)
-            elif spent > self.SLOW_SECONDS:
-                self._size = max(self._size // 2, 1)
+            self._adapt(now - self._since)
         self._since = now
         return min(self._size, self._limit)
 
+    def _adapt(self, seconds: float) -> None:
+        """Chooses the next size, after a block that took so many seconds."""
+        size = min(self._size, self._limit)
+        rows_before, seconds_before = self._before
+        seconds_of_rows = seconds
+        if size != rows_before:  # what one more row took, times the rows
+            seconds_of_rows = size * (seconds - seconds_before) / (size - rows_before)
+        self._size = size
+        if seconds < self.FAST_SECONDS or seconds_of_rows < seconds / 2:
+            self._size = min(size * 2, self.MAX_ROWS, self._limit)
+        elif seconds > self.SLOW_SECONDS:
+            self._size = max(size // 2, 1)
+        if self._size != size:
+            self._before = size, seconds
+
     def produced(self, rows: BlockRows) -> None:
         if rows:
-            self._limit = max(1, self.MAX_BYTES * len(rows) // max(1, nbytes(rows)))
+            most = self.MAX_BYTES + self.COLUMN_BYTES * column_count(rows)
+            self._limit = max(1, most * len(rows) // max(1, nbytes(rows)))
 
 
 class OneRow:

@@ -28,6 +28,15 @@ Row: TypeAlias = dict[str, object]
 """A row of a table: Python scalars, and NumPy arrays for columns of more than one dimension."""
 
 
+class _Schema:
+    """Names and types of columns, which are computed when they are first compared; all parts of a table share one."""
+
+    __slots__ = ("types",)
+
+    def __init__(self) -> None:
+        self.types: tuple[tuple[str, object], ...] | None = None
+
+
 class Rows(Sequence[Row]):
     """A batch of table rows: a read-only sequence of dicts, stored as columns.
 
@@ -52,7 +61,7 @@ class Rows(Sequence[Row]):
         [0, 1, 2]
     """
 
-    __slots__ = ("_columns_and_selection", "_length")
+    __slots__ = ("_columns_and_selection", "_length", "_schema")
 
     # The columns, and which of their rows these are; None for all of them. It is one attribute, so that no thread sees
     # the columns before a change and the selection after it. The functions below use it.
@@ -61,6 +70,7 @@ class Rows(Sequence[Row]):
     def __init__(self, columns: Mapping[str, Column], length: int | None = None) -> None:
         self._columns_and_selection = dict(columns), None
         self._length = len(next(iter(columns.values()))) if length is None else length
+        self._schema = _Schema()
 
     @staticmethod
     def selected(columns: Mapping[str, Column], indices: npt.NDArray[np.int64]) -> Rows:
@@ -70,6 +80,11 @@ class Rows(Sequence[Row]):
         """
         rows = Rows({}, len(indices))
         rows._columns_and_selection = columns, indices
+        return rows
+
+    def _alike(self, rows: Rows) -> Rows:
+        """`rows`, which have the names and types of these."""
+        rows._schema = self._schema
         return rows
 
     @property
@@ -198,8 +213,8 @@ def take(rows: BlockRows, indices: Indices) -> BlockRows:
     if isinstance(rows, Rows):
         columns, selection = rows._columns_and_selection
         if selection is not None:
-            return Rows.selected(columns, selection[indices])
-        return Rows({name: _take(column, indices) for name, column in columns.items()}, len(indices))
+            return rows._alike(Rows.selected(columns, selection[indices]))
+        return rows._alike(Rows({name: _take(column, indices) for name, column in columns.items()}, len(indices)))
     return pick(rows, indices.tolist())
 
 
@@ -216,14 +231,15 @@ def concat(parts: Sequence[BlockRows]) -> BlockRows:
         return parts[0]
     if parts and all(isinstance(part, Rows) for part in parts):
         tables: list[Rows] = parts  # type: ignore[assignment]
-        if len({signature(table) for table in tables}) == 1:
+        if _have_one_signature(tables):
             states = [table._columns_and_selection for table in tables]
             source = states[0][0]
             selections = [selection for columns, selection in states if columns is source and selection is not None]
             if len(selections) == len(tables):
-                return Rows.selected(source, np.concatenate(selections))
+                return tables[0]._alike(Rows.selected(source, np.concatenate(selections)))
             tables_columns = [table.columns for table in tables]
-            return Rows({n: _concat([columns[n] for columns in tables_columns]) for n in source}, sum(map(len, tables)))
+            joined_columns = {n: _concat([columns[n] for columns in tables_columns]) for n in source}
+            return tables[0]._alike(Rows(joined_columns, sum(map(len, tables))))
     joined: list[object] = []
     for part in parts:
         joined.extend(part)
@@ -232,9 +248,10 @@ def concat(parts: Sequence[BlockRows]) -> BlockRows:
 
 def take_joined(parts: Sequence[BlockRows], indices: npt.NDArray[np.int64]) -> BlockRows:
     """`take(concat(parts), indices)`; joins one column of arrays at a time, in memory that stays in the cache."""
-    states = [part._columns_and_selection for part in parts if isinstance(part, Rows)]
+    all_rows = [part for part in parts if isinstance(part, Rows)]
+    states = [rows._columns_and_selection for rows in all_rows]
     tables = [columns for columns, selection in states if selection is None]
-    if len(parts) < 2 or len(tables) < len(parts) or len(set(map(signature, parts))) > 1:
+    if len(parts) < 2 or len(tables) < len(parts) or not _have_one_signature(all_rows):
         return take(concat(parts), indices)
     scratch = np.empty(0, np.uint8)
     columns: dict[str, Column] = {}
@@ -249,7 +266,7 @@ def take_joined(parts: Sequence[BlockRows], indices: npt.NDArray[np.int64]) -> B
             scratch = np.empty(size, np.uint8)
         joined = scratch[:size].view(arrays[0].dtype).reshape(-1, *arrays[0].shape[1:])
         columns[name] = _take(np.concatenate(arrays, out=joined), indices)
-    return Rows(columns, len(indices))
+    return all_rows[0]._alike(Rows(columns, len(indices)))
 
 
 def column_names(rows: Rows) -> list[str]:
@@ -274,6 +291,11 @@ def nbytes(rows: BlockRows) -> int:
     return len(rows) * _object_bytes(rows[0]) if rows else 0
 
 
+def column_count(rows: BlockRows) -> int:
+    """The number of columns; 0 for Python objects."""
+    return len(rows._columns_and_selection[0]) if isinstance(rows, Rows) else 0
+
+
 def _slice(rows: BlockRows, indices: range) -> BlockRows:
     if not indices:
         return Rows({n: c[:0] for n, c in rows._columns_and_selection[0].items()}, 0) if isinstance(rows, Rows) else []
@@ -283,8 +305,8 @@ def _slice(rows: BlockRows, indices: range) -> BlockRows:
         return rows[cut]
     columns, selection = rows._columns_and_selection
     if selection is not None:
-        return Rows.selected(columns, selection[cut])
-    return Rows({name: column[cut] for name, column in columns.items()}, len(indices))
+        return rows._alike(Rows.selected(columns, selection[cut]))
+    return rows._alike(Rows({name: column[cut] for name, column in columns.items()}, len(indices)))
 
 
 def _take(column: Column, indices: npt.NDArray[np.int64]) -> Column:
@@ -315,7 +337,16 @@ def signature(rows: BlockRows) -> tuple[object, ...] | None:
     """Names and types of the columns; None for Python objects."""
     if isinstance(rows, list):
         return None
-    return tuple((name, _type_of(column)) for name, column in rows._columns_and_selection[0].items())
+    schema = rows._schema
+    if schema.types is None:
+        columns, _ = rows._columns_and_selection
+        schema.types = tuple((name, _type_of(column)) for name, column in columns.items())
+    return schema.types
+
+
+def _have_one_signature(tables: Sequence[Rows]) -> bool:
+    first = tables[0]
+    return all(table._schema is first._schema or signature(table) == signature(first) for table in tables)
 
 
 def _type_of(column: Column) -> object:

@@ -60,7 +60,8 @@ class ArrowFile:
                 "new ones"
             )
         places = [place for place, name in enumerate(footer.names) if name in self._fixed.file_types]
-        self._names = [name for name in self._fixed.file_types if name in footer.names]
+        existing = frozenset(footer.names)
+        self._names = [name for name in self._fixed.file_types if name in existing]
         self._constants = self._fixed.constants(file.path, self._names)
         self._all_columns = pa.ipc.open_file(source)
         self._selected = pa.ipc.open_file(source, options=pa.ipc.IpcReadOptions(included_fields=places))

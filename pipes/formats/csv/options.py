@@ -104,7 +104,8 @@ class Csv(TextTable):
         if names is None:
             names = list(fixed.all_columns)
         self._check_same_names(names, fixed, reader.name)
-        types = {name: kind for name, kind in fixed.file_types.items() if name in names}
+        existing = frozenset(names)
+        types = {name: kind for name, kind in fixed.file_types.items() if name in existing}
         inferred = frozenset(types) - frozenset(check_schema(self.schema))
         parser = CsvParser(self._dialect, names, types, inferred, fixed.origin, reader)
         return start, self.with_extra_columns(parser.parse, reader.name, types, fixed)
@@ -161,8 +162,9 @@ class Csv(TextTable):
 
     def _check_same_names(self, names: Sequence[str], fixed: FixedSchema, file: str) -> None:
         """Raise a `DataError` unless a file has the fixed columns; it may have others if `columns` selects some."""
+        existing = frozenset(names)
         for name in () if self.unify_schemas else fixed.file_types:
-            if name not in names:
+            if name not in existing:
                 raise missing_column_error(file, name, names, fixed.source)
         for name in names if self.columns is None else ():
             if name not in fixed.file_types:

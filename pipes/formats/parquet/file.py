@@ -27,17 +27,21 @@ class BatchSize:
 
     FIRST_ROWS, MAX_ROWS = 256, 2**17
     BATCH_BYTES = 2**22
+    COLUMN_BYTES = 2**12  # more for each column, because Arrow takes as long to begin a column as to read this much
 
     def __init__(self) -> None:
         self.learned = False
+        self._bytes = self.BATCH_BYTES
         self._row_bytes = 1.0
 
     def rows(self) -> int:
-        return int(min(self.MAX_ROWS, max(1, self.BATCH_BYTES / self._row_bytes))) if self.learned else self.FIRST_ROWS
+        return int(min(self.MAX_ROWS, max(1, self._bytes / self._row_bytes))) if self.learned else self.FIRST_ROWS
 
     def learn(self, batch: pa.RecordBatch) -> None:
         self.learned = True
-        self._row_bytes = max(self._row_bytes, batch.nbytes / max(1, batch.num_rows))
+        self._bytes = self.BATCH_BYTES + self.COLUMN_BYTES * batch.num_columns
+        # Not `nbytes`, which takes ten times as long.
+        self._row_bytes = max(self._row_bytes, batch.get_total_buffer_size() / max(1, batch.num_rows))
 
 
 class RowGroupPart(NamedTuple):

@@ -55,9 +55,7 @@ class ParquetFooter:
         """Those of `names` that the file has; a dot leads into a column of structs."""
         existing: set[str] = set()
         for column in range(len(self._file.schema)):
-            path = self._file.schema.column(column).path
-            existing.add(path)
-            existing.update(path[:at] for at, char in enumerate(path) if char == ".")
+            existing.update(_with_parents(self._file.schema.column(column).path))
         return [name for name in names if name in existing]
 
     def schema_of(self, columns: Sequence[str] | None) -> pa.Schema:
@@ -70,10 +68,10 @@ class ParquetFooter:
     def byte_ranges(self, group: int, columns: Sequence[str] | None) -> list[tuple[int, int]]:
         """Where in the file the columns of a row group begin and end."""
         row_group = self.metadata.row_group(group)
-        prefixes = None if columns is None else tuple(f"{name}." for name in columns)
+        selected = None if columns is None else frozenset(columns)
         ranges: list[tuple[int, int]] = []
         for column in (row_group.column(k) for k in range(row_group.num_columns)):
-            if prefixes is None or f"{column.path_in_schema}.".startswith(prefixes):
+            if selected is None or not selected.isdisjoint(_with_parents(column.path_in_schema)):
                 begin = column.data_page_offset
                 if column.has_dictionary_page:
                     begin = min(begin, column.dictionary_page_offset or begin)
@@ -138,6 +136,11 @@ class ParquetFooter:
         form: Any = ParquetFileFormat()
         fragment = form.make_fragment(BufferReader(self._data), partition_expression=constant)
         return [group.id for group in fragment.subset(filter=expression, schema=schema).row_groups]
+
+
+def _with_parents(path: str) -> list[str]:
+    """The path of a column, and those of the structs that it is a part of."""
+    return [path, *(path[:at] for at, char in enumerate(path) if char == ".")]
 
 
 def read_parquet_footer(stream: BinaryIO, name: str) -> ParquetFooter:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +61,7 @@ class FixedSchema:
         existing = None if self.read_columns is None else head.existing(self.read_columns)
         types = {field.name: field.type for field in head.schema_of(existing)}
         if not self.unified:
-            names = types if existing is None else existing
+            names = frozenset(types if existing is None else existing)
             for name in self.file_types if self.read_columns is None else self.read_columns:
                 if name not in names:
                     raise missing_column_error(head.name, name, head.schema.names, self.source)
@@ -77,7 +77,7 @@ class FixedSchema:
                 )
         return [*types]
 
-    def constants(self, path: str, columns: Container[str]) -> dict[str, Any]:
+    def constants(self, path: str, columns: Iterable[str]) -> dict[str, Any]:
         """The values of columns that a file does not have: from the names of its folders, or null.
 
         Args:
@@ -87,7 +87,8 @@ class FixedSchema:
         Raises:
             DataError: a folder is missing, or its value does not fit.
         """
-        types = {name: kind for name, kind in self.types.items() if name not in columns}
+        existing = frozenset(columns)
+        types = {name: kind for name, kind in self.types.items() if name not in existing}
         return folder_values(path, types, self.source, unify=self.unified)
 
     def cast(self, array: Any, name: str, file: str) -> Any:

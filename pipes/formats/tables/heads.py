@@ -34,7 +34,8 @@ class FlatHead:
         self.names: list[str] = schema.names
 
     def existing(self, names: Iterable[str]) -> list[str]:
-        return [name for name in names if name in self.names]
+        existing = set(self.names)
+        return [name for name in names if name in existing]
 
     def schema_of(self, columns: Sequence[str] | None) -> pa.Schema:
         import pyarrow as pa

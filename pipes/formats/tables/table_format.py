@@ -206,8 +206,9 @@ class TableFormat:
         if self.columns is None or read is None:
             return tuple(names)
         columns: dict[str, None] = {}
+        existing = {*read, *names}
         for name in self.columns:
-            if name not in read and name not in names:
+            if name not in existing:
                 raise self.missing_name_error(source, name, names)
             # A name with a dot may lead into a column of structs, which is then the column of the row.
             top = name if name in selected else next((n for n in selected if name.startswith(f"{n}.")), name)

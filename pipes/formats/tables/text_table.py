@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -73,7 +73,7 @@ class TextTable(TableFormat):
         self,
         parse: Callable[[Chunk], tuple[BlockRows, DataError | None]],
         path: str,
-        columns: Container[str],
+        columns: Iterable[str],
         fixed: FixedSchema,
     ) -> ParseChunk:
         """Extend `parse` for the file at `path` by the columns that the file does not hold.
