@@ -15,10 +15,10 @@ DEBIAN_FASHION_MNIST := /usr/share/datasets/fashion-mnist
 DATA = $(or $(FASHION_MNIST),$(shell test -d $(DEBIAN_FASHION_MNIST) && echo $(DEBIAN_FASHION_MNIST)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dataset test check format bench clean
+.PHONY: help setup demo dataset test test-python check format bench clean
 
 help:  ## list the targets
-	@sed -n 's/^\([a-z]*\):.*##/make \1\t/p' $(MAKEFILE_LIST)
+	@sed -n 's/^\([a-z-]*\):.*##/make \1\t/p' $(MAKEFILE_LIST)
 
 setup: $(READY)  ## make .venv with feedpipe (editable) and all development tools
 
@@ -28,7 +28,7 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "the pins need Python 3.11 or newer: make PYTHON=...")'
 	$(PYTHON) -m venv --without-pip $(VENV)
 	$(PYTHON) -m pip --python $(BIN)/python install -q -c constraints.txt pip setuptools
-	$(BIN)/python -m pip install -q -c constraints.txt --no-build-isolation -e '.[dev,test]'
+	$(BIN)/python -m pip install -q -c constraints.txt --no-build-isolation -e '.[dev,servers,test]'
 	mkdir -p $(VENV)/src
 	ln -sfn ../../pipes $(VENV)/src/feedpipe
 	touch $@
@@ -44,8 +44,14 @@ dataset:
 		|| echo "dataset-fashion-mnist could not be installed; the example will try to download it"; \
 	fi
 
+# A test that takes longer than a minute ends its process, with the stacks of all threads; pytest-xdist starts another.
+test test-python: export PYTEST_ADDOPTS += -o faulthandler_timeout=60 -o faulthandler_exit_on_timeout=true
+
 test: $(READY)  ## run every test
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --durations=30
+
+test-python: $(READY)  ## run the tests on other Pythons of this machine, without torch and servers
+	.ci/test_python 3.13 3.12 3.10
 
 check: $(READY)  ## format, lint, types, layers
 	$(BIN)/ruff format --check .
@@ -62,5 +68,5 @@ bench: $(READY)  ## measure feedpipe and its peers: make bench WORK=overhead
 	$(BIN)/python -m benchmarks $(WORK)
 
 clean:  ## remove everything that make has made, .venv too
-	rm -rf $(VENV) .bench build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-* .bench build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

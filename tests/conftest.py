@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import os
 import signal
@@ -17,6 +18,14 @@ from .servers.fixtures import hdfs_client as hdfs_client
 from .servers.fixtures import pytest_pyfunc_call as pytest_pyfunc_call
 from .servers.fixtures import s3 as s3
 from .servers.fixtures import s3_server as s3_server
+
+# The option `--without`.
+from .without import pytest_addoption as pytest_addoption
+from .without import pytest_collection_modifyitems as pytest_collection_modifyitems
+from .without import pytest_configure as pytest_configure
+from .without import pytest_pycollect_makemodule as pytest_pycollect_makemodule
+from .without import pytest_runtest_call as pytest_runtest_call
+from .without import pytest_runtest_setup as pytest_runtest_setup
 
 # Set before torch or datasets are imported anywhere: two test processes share two cores, and
 # nothing may reach for the network.
@@ -38,6 +47,12 @@ def one_process_job(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run each test as rank 0 of 1, whatever the shell that started it says."""
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def no_time_limit() -> None:
+    """Let the test take longer than the minute that `make test` allows: mypy does, if its cache is empty."""
+    faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.fixture(autouse=True, scope="session")

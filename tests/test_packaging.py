@@ -10,9 +10,13 @@ import sys
 from pathlib import Path
 
 import pytest
-import tomllib
 
 import feedpipe
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:  # pytest needs it there
+    import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "pipes"

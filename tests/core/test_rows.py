@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -159,6 +158,8 @@ def test_a_column_by_name() -> None:
 
 
 def test_the_size_of_what_does_not_say_it() -> None:
+    import torch
+
     sparse = torch.eye(3).to_sparse()
     assert nbytes([sparse]) > 0
     (row,) = fp.from_sequence([1]).map(lambda _: {"x": sparse})

@@ -5,7 +5,6 @@ from itertools import count
 
 import numpy as np
 import pytest
-import torch
 
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, ArgumentTypeError
@@ -39,6 +38,8 @@ def test_keyed_draws_do_not_depend_on_how_it_runs():
 
 
 def test_global_generators_are_seeded_and_restored(source):
+    import torch
+
     pipe = source.map(lambda x: (random.random(), float(np.random.rand()), float(torch.rand(()))), rng="global")
     random.seed(5), np.random.seed(5), torch.manual_seed(5)
     expected = random.random(), np.random.rand(), torch.rand(())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from .s3 import S3
 @pytest.fixture(scope="session")
 def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
     """A real HDFS; tests that use it have the mark `hdfs`."""
+    faulthandler.cancel_dump_traceback_later()  # the first start on a machine takes longer than a test may
     with shared_hdfs(_shared_folder(tmp_path_factory)) as server:
         yield server
 

@@ -20,7 +20,8 @@ from feedpipe.testing import check_operator, same
 
 def encoded(array: object, version: tuple[int, int] | None = None) -> bytes:
     stream = io.BytesIO()
-    with warnings.catch_warnings(action="ignore"):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         np.lib.format.write_array(stream, np.asanyarray(array), version)
     return stream.getvalue()
 

@@ -72,6 +72,7 @@ def scripts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.usefixtures("no_time_limit")
 def test_it_works_where_it_is_installed(python: Path, scripts: Path) -> None:
     run(python, "-W", "error", "use.py", folder=scripts)
 
@@ -97,6 +98,7 @@ def pyright(python: Path, scripts: Path) -> set[tuple[str, int]]:
     return {(Path(item["file"]).name, item["range"]["start"]["line"] + 1) for item in found}
 
 
+@pytest.mark.usefixtures("no_time_limit")
 @pytest.mark.parametrize("checker", [mypy, pyright])
 def test_a_type_checker_sees_its_types(checker: object, python: Path, scripts: Path) -> None:
     assert callable(checker)

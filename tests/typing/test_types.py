@@ -54,6 +54,7 @@ def expected() -> set[tuple[str, int]]:
     }
 
 
+@pytest.mark.usefixtures("no_time_limit")
 @pytest.mark.parametrize("checker", [mypy, pyright])
 def test_types_and_mistakes(checker: Callable[[], Report]) -> None:
     """All cases in one run, because a checker spends most of its time on torch and pyarrow."""

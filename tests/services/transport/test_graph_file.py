@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-import torch
 
 import feedpipe as fp
 from feedpipe.core.context import Context
@@ -291,6 +290,8 @@ def test_arrow_is_shared_and_a_slice_leaves_its_parent_behind() -> None:
 
 
 def test_tensors_are_shared_too() -> None:
+    import torch
+
     whole = torch.arange(1_000_000)
     tensors = {
         "rows": whole,

@@ -1,0 +1,92 @@
+"""One program in places where a user may run it: optimised, isolated, without torch, below odd or closed folders."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import json
+
+import feedpipe as fp
+
+pipe = fp.read_lines("numbers.txt").map(int).shuffle(window=10).batch(4)
+with fp.Loader(pipe, workers=1, seed=1) as loader:
+    batches = iter(loader)
+    rows = [list(next(batches))]
+    state = json.loads(json.dumps(loader.state_dict()))
+
+resumed = fp.Loader(pipe, seed=1)
+resumed.load_state_dict(state)
+rows += map(list, resumed)
+
+try:
+    fp.from_sequence([1, 0]).map(lambda x: 1 // x).batch(0)
+except fp.errors.ArgumentError as error:
+    message = str(error)
+try:
+    list(fp.from_sequence([1, 0]).map(lambda x: 1 // x))
+except fp.RowError as error:
+    message += str(error)
+
+fp.write_parquet(fp.from_sequence([{"x": 1}]), "out", progress=False)
+print(json.dumps([rows, message, list(fp.read_parquet("out"))]))
+"""
+
+
+def run(folder: Path, *options: str, python: Path | None = None, **variables: str) -> None:
+    """Run the program in `folder`, and check what it prints."""
+    script = folder / "train.py"
+    script.write_text(PROGRAM)
+    (folder / "numbers.txt").write_text("".join(f"{number}\n" for number in range(40)))
+    completed = subprocess.run(
+        [python or sys.executable, *options, script],
+        cwd=folder,
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert completed.returncode == 0 and completed.stderr == "", completed.stderr
+    batches, message, written = json.loads(completed.stdout)
+    assert sorted(sum(batches, [])) == list(range(40))
+    assert written == [{"x": 1}]
+    assert "`size` must be >= 1 but got: 0" in message and f"at {script}:" in message
+    assert "ZeroDivisionError" in message and "row 2" in message
+
+
+@pytest.mark.parametrize("option", ["-OO", "-I"])
+def test_an_option_of_python(tmp_path: Path, option: str) -> None:
+    """-OO leaves out `assert` and docstrings; -I has no folder of the script to import from."""
+    run(tmp_path, option)
+
+
+def test_spaces_in_paths(tmp_path: Path) -> None:
+    """Those of the program, of its data, of the interpreter and of the package."""
+    folder = tmp_path / "my project"
+    venv.create(folder / "my venv", with_pip=False)
+    (packages,) = (folder / "my venv").glob("lib/python*/site-packages")
+    (folder / "src").mkdir()
+    (folder / "src" / "feedpipe").symlink_to(Path(__file__).resolve().parent.parent / "pipes")
+    (packages / "paths.pth").write_text("\n".join([str(folder / "src"), *sys.path[1:]]))
+    run(folder, python=folder / "my venv" / "bin" / "python")
+
+
+def test_a_home_that_cannot_be_written_to(tmp_path: Path) -> None:
+    """Nobody can make a folder below a file, root neither."""
+    (tmp_path / "file").touch()
+    run(tmp_path, HOME=str(tmp_path / "file" / "home"), XDG_CACHE_HOME=str(tmp_path / "file" / "cache"))
+
+
+def test_without_torch(tmp_path: Path) -> None:
+    """Only what makes tensors needs torch."""
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    (packages / "torch.py").write_text("raise ModuleNotFoundError(\"No module named 'torch'\", name='torch')")
+    run(tmp_path, PYTHONPATH=str(packages))
