@@ -25,6 +25,7 @@ from .ops.load import load as _load
 from .ops.map import map as _map
 from .ops.map_columns import map_columns as _map_columns
 from .ops.pack import pack as _pack
+from .ops.pad_batch import pad_batch as _pad_batch
 from .ops.parsing.arrow import parse_arrow as _parse_arrow
 from .ops.parsing.bytes import parse_bytes as _parse_bytes
 from .ops.parsing.csv import parse_csv as _parse_csv
@@ -198,6 +199,7 @@ class Pipe(Node, Generic[T_co]):
     map_columns = _map_columns
     open_files = _open_files
     pack = _pack
+    pad_batch = _pad_batch
     parse_arrow = _parse_arrow
     parse_bytes = _parse_bytes
     parse_csv = _parse_csv

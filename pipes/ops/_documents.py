@@ -9,17 +9,17 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from ..core.rows import Array, BlockRows, Column, Rows, grid, is_grid, take
+from ..core.rows import Array, BlockRows, Rows, take
 from ..engine.apply import map_until_error
 from ..errors import UnfitError
 from ._fill import filled
+from ._list_values import NUMBERS, UnfitRowError, described, list_values
 
 TOKENS = "tokens"
 """The name of the tokens if a row is an array."""
 ADDED_COLUMNS = "segment_ids", "position_ids"
 """What `pack` adds."""
 
-_NUMBERS = "biuf"  # kinds of dtypes
 _RULE = "`pack` takes one-dimensional arrays or lists of numbers; convert or drop others before"
 
 
@@ -57,14 +57,6 @@ class Documents:
         return Documents.of(columns, np.concatenate([np.diff(part.starts) for part in parts]))
 
 
-class _UnfitRowError(UnfitError):
-    """Row `row` of a table is no document."""
-
-    def __init__(self, message: str, row: int = 0) -> None:
-        super().__init__(message)
-        self.row = row
-
-
 class DocumentReader:
     """Reads the rows of a run as documents, which must have the same columns of the same dtypes.
 
@@ -87,7 +79,7 @@ class DocumentReader:
         try:
             return self._table(rows), None
         except UnfitError as error:
-            row = error.row if isinstance(error, _UnfitRowError) else 0
+            row = error.row if isinstance(error, UnfitRowError) else 0
             if not row:
                 return Documents.of({}, np.zeros(0, np.int64)), error
             before, earlier_error = self.read(take(rows, range(row)))
@@ -95,12 +87,12 @@ class DocumentReader:
 
     def _table(self, rows: Rows) -> Documents:
         self._check_names(rows.columns)
-        lists = {name: _lists(rows.columns[name], name) for name in self._names}
+        lists = {name: list_values(rows.columns[name], name, _RULE) for name in self._names}
         lengths = lists[self._names[0]][1]
         for name, (_, others) in lists.items():
             if (others != lengths).any():
                 row = int(np.flatnonzero(others != lengths)[0])
-                raise _UnfitRowError(_lengths_differ(self._names[0], lengths[row], name, others[row]), row)
+                raise UnfitRowError(_lengths_differ(self._names[0], lengths[row], name, others[row]), row)
         columns = {name: values for name, (values, _) in lists.items()}
         if lengths.any():
             self._check_dtypes(columns, int(np.flatnonzero(lengths)[0]))
@@ -133,21 +125,21 @@ class DocumentReader:
             return
         names = self._tokens_first(columns)
         if self._names and set(names) != set(self._names):
-            raise _UnfitRowError(f"rows must have the same columns but have {list(self._names)} and {list(names)}")
+            raise UnfitRowError(f"rows must have the same columns but have {list(self._names)} and {list(names)}")
         self._names = names
 
     def _tokens_first(self, columns: Iterable[str]) -> tuple[str, ...]:
         names = [*columns]
         column = names[0] if self._column is None and len(names) == 1 else self._column
         if column is None:
-            raise _UnfitRowError(
+            raise UnfitRowError(
                 f"`column` must be given if rows have several columns; which of {names} has the tokens?"
             )
         if column not in names:
-            raise _UnfitRowError(f"`column` must be one of {names} but is: {column!r}")
+            raise UnfitRowError(f"`column` must be one of {names} but is: {column!r}")
         for name in ADDED_COLUMNS:
             if name in names:
-                raise _UnfitRowError(f"rows must not have a column `{name}`, because `pack` adds it; rename or drop it")
+                raise UnfitRowError(f"rows must not have a column `{name}`, because `pack` adds it; rename or drop it")
         return (column, *(name for name in names if name != column))
 
     def _check_dtypes(self, columns: Mapping[str, Array], row: int = 0) -> None:
@@ -158,7 +150,7 @@ class DocumentReader:
             self.dtypes = dtypes
         elif dtypes != self.dtypes:
             name = next(name for name in dtypes if dtypes[name] != self.dtypes[name])
-            raise _UnfitRowError(
+            raise UnfitRowError(
                 f"field `{name}`: dtypes {self.dtypes[name]} and {dtypes[name]} differ between rows; convert them with "
                 "a `.map` before",
                 row,
@@ -170,44 +162,9 @@ def _array(value: object, field: str) -> Array:
         array = np.asarray(value)
     except (ValueError, TypeError, RuntimeError) as error:
         raise UnfitError(f"field `{field}`: {error}; {_RULE}") from error
-    if array.ndim != 1 or (array.dtype.kind not in _NUMBERS):
-        raise UnfitError(f"field `{field}`: a value of type {type(value).__name__}, {_described(array)}; {_RULE}")
+    if array.ndim != 1 or (array.dtype.kind not in NUMBERS):
+        raise UnfitError(f"field `{field}`: a value of type {type(value).__name__}, {described(array)}; {_RULE}")
     return array
-
-
-def _described(array: Array) -> str:
-    return f"of dtype {array.dtype} and shape {array.shape}"
-
-
-def _lists(column: Column, field: str) -> tuple[Array, npt.NDArray[np.int64]]:
-    """The values of all lists of a column, and the length of each list."""
-    import pyarrow as pa
-
-    if not isinstance(column, np.ndarray):
-        if column.null_count:
-            raise _UnfitRowError(f"field `{field}`: null; {_RULE}", column.is_null().to_pylist().index(True))
-        if is_grid(column):
-            column = grid(column)
-    if isinstance(column, np.ndarray):
-        if column.ndim != 2 or column.dtype.kind not in _NUMBERS:
-            raise _UnfitRowError(f"field `{field}`: a column {_described(column)}; {_RULE}")
-        return column.reshape(-1), np.full(len(column), column.shape[1])
-    arrow_type: Any = column.type
-    if pa.types.is_fixed_size_list(arrow_type):
-        lengths = np.full(len(column), cast("Any", column).type.list_size)
-    elif pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type):
-        lengths = cast("Any", column).value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
-    else:
-        raise _UnfitRowError(f"field `{field}`: a column of type {arrow_type}; {_RULE}")
-    values: Any = cast("Any", column).flatten()
-    if values.null_count:
-        place = values.is_null().to_pylist().index(True)
-        row = int(np.searchsorted(np.cumsum(lengths), place, "right"))
-        raise _UnfitRowError(f"field `{field}`: null among the numbers; {_RULE}", row)
-    array = values.to_numpy(zero_copy_only=False)
-    if len(array) and array.dtype.kind not in _NUMBERS:
-        raise _UnfitRowError(f"field `{field}`: a column of type {arrow_type}; {_RULE}")
-    return array, lengths
 
 
 def _lengths_differ(first: str, length: int, other: str, other_length: int) -> str:
