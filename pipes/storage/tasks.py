@@ -31,15 +31,18 @@ class Task(Generic[T]):
         self._done = threading.Event()
         self._result: T | None = None
         self._error: BaseException | None = None
+        self._process = _process
 
     def start(self) -> None:
         """Puts the call into the pool's queue, unless it is there or somebody has made it."""
+        self._renew_after_fork()
         if not self._queued and not self._claim.locked():
             self._queued = True
             _pool.add(self)
 
     def run(self) -> None:
         """Makes the call, unless another thread has begun it."""
+        self._renew_after_fork()
         if not self._claim.acquire(blocking=False):
             return
         try:
@@ -47,8 +50,22 @@ class Task(Generic[T]):
         except BaseException as error:
             self._error = error
         finally:
-            self._call = None
             self._done.set()
+            self._call = None
+
+    def _renew_after_fork(self) -> None:
+        """Forgets, in a forked process, a call that a thread of the parent has begun: that thread is not here."""
+        if self._process is _process:
+            return
+        with _process.renewal:
+            if self._process is _process:
+                return
+            done, self._done = self._done.is_set(), threading.Event()
+            if done:
+                self._done.set()
+            else:
+                self._claim, self._queued = threading.Lock(), False
+            self._process = _process
 
     def result(self) -> T:
         """Makes the call or waits for it; returns its result or raises its error."""
@@ -142,12 +159,21 @@ class Budget:
         self._released.append(size)
 
 
+class _Process:
+    """This process, for tasks to tell it from the one that forked it."""
+
+    def __init__(self) -> None:
+        self.renewal = threading.Lock()
+
+
 def _reset() -> None:
-    global _pool, budget
+    global _process, _pool, budget
+    _process = _Process()
     _pool = _Pool()
     budget = Budget(BUDGET_BYTES)
 
 
+_process: _Process
 _pool: _Pool
 budget: Budget
 _reset()

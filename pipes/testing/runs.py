@@ -146,7 +146,9 @@ def agree_errors(what: object, got: BaseException, expected: BaseException) -> N
     """Checks that two errors have the same type, message, attributes and causes."""
     one: BaseException | None = got
     other: BaseException | None = expected
-    while other is not None:
+    compared: set[int] = set()  # a cause may be an error before it
+    while other is not None and id(other) not in compared:
+        compared.add(id(other))
         assert one is not None, f"{what}: {got!r} should have the cause {other!r}"
         assert type(one) is type(other) and str(one) == str(other) and one.args == other.args, (
             f"{what}: the error is {one!r} and should be {other!r}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import threading
 
 import pytest
@@ -100,6 +101,28 @@ def test_a_fork_has_threads_of_its_own() -> None:
     go.set()
     tasks.budget.release(10)
     assert os.waitstatus_to_exitcode(status) == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_call_that_another_thread_has_begun_is_made_anew_in_a_fork() -> None:
+    begun, go, parent = threading.Event(), threading.Event(), os.getpid()
+
+    def call() -> int:
+        if os.getpid() == parent:
+            begun.set()
+            go.wait()
+        return os.getpid()
+
+    slow, done = Task(call), Task(os.getpid)
+    slow.start()
+    assert begun.wait(30) and done.result() == parent
+    child = os.fork()
+    if child == 0:  # the thread that makes the call is not here
+        signal.alarm(30)
+        os._exit(0 if slow.result() == os.getpid() and done.result() == parent else 1)
+    _, status = os.waitpid(child, 0)
+    go.set()
+    assert os.waitstatus_to_exitcode(status) == 0 and slow.result() == parent
 
 
 def test_a_task_is_queued_once_however_often_it_is_started(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -148,8 +148,8 @@ class TableFormat:
 
     def missing_name_error(self, source: str, name: str, names: Sequence[str]) -> DataError:
         """The error if `columns` names a column that neither files nor folders have."""
-        hint = suggest_name(name, names)
-        hint += f"; there are {format_names(names)}" if hint.startswith("did you mean") else ""
+        listed, hint = f"there are {format_names(names)}", suggest_name(name, names)
+        hint = listed if hint == listed else f"{listed}; {hint}"
         missing = "no file has a" if self.unify_schemas else f"{source} has no"
         return DataError(f"{missing} column {name!r}, which `columns` names; {hint}")
 

@@ -389,7 +389,7 @@ def test_a_file_that_differs(tmp_path, table, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"columns": ["idd"]}, "has no column 'idd', which `columns` names; did you mean 'id'\\?; there are 'id', 't'"),
+        ({"columns": ["idd"]}, "has no column 'idd', which `columns` names; there are 'id', 't'; did you mean 'id'\\?"),
         ({"columns": ["id", "x.y"]}, "has no column 'x.y', which `columns` names; there are 'id', 't'"),
         ({"filter": column("zz") > 3}, r"`filter` does not fit the columns of .*: No match for FieldRef.Name\(zz\)"),
         ({"filter": column("t") > 3}, "`filter` does not fit the columns of .*: Function 'greater' has no kernel"),
