@@ -30,10 +30,12 @@ Example:
     [32, 32, 32, 4]
 """
 
+from inspect import isfunction
 from typing import TYPE_CHECKING
 
 from . import errors as errors
 from .core.rows import Rows
+from .core.unknown_arguments import explains_unknown_arguments
 from .errors import FeedpipeError, RowError
 from .loader import Loader
 from .pipe import Pipe
@@ -94,6 +96,10 @@ __all__ = [
     "FeedpipeError",
     "RowError",
 ]
+
+for _name in __all__:
+    if isfunction(_value := globals()[_name]):
+        globals()[_name] = explains_unknown_arguments(_value)
 
 _PUBLIC_MODULES = ("errors", "extensions", "testing")
 

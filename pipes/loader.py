@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from .core.checks import check_choice, check_int
 from .core.code import constructor_code
 from .core.graph import Node
+from .core.unknown_arguments import methods_explain_unknown_arguments
 from .engine.run import length_of
 from .engine.stage import resolve
 from .errors import ArgumentError, ArgumentTypeError, LoaderError, PlanWarning, warn, with_call_site
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 T_co = TypeVar("T_co", covariant=True)
 
 
+@methods_explain_unknown_arguments
 class Loader(Generic[T_co]):
     """Feeds one rank of a training job from a pipe.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Supports
 from .core.contract import check_depth
 from .core.graph import Node, chain_code, walk
 from .core.operator import Operator
+from .core.unknown_arguments import methods_explain_unknown_arguments
 from .engine.run import Run, at_index, length_of
 from .engine.stage import Stage, bind, resolve
 from .errors import ArgumentError, ArgumentTypeError, PlanWarning, call_site, warn, with_call_site
@@ -57,6 +58,7 @@ U = TypeVar("U")
 P = ParamSpec("P")
 
 
+@methods_explain_unknown_arguments
 class Pipe(Node, Generic[T_co]):
     """A lazy, immutable graph of operators that gives elements of type `T_co`.
 

@@ -6,11 +6,13 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
 from ..core.context import ProcessResources
+from ..core.unknown_arguments import methods_explain_unknown_arguments
 from ..plan.plan import Plan, Position
 from .base import ShardEnd, Step
 from .round_robin import DEBUG, DEFAULT, Mode, run_shards
 
 
+@methods_explain_unknown_arguments
 @dataclass(frozen=True)
 class InProcess:
     """Runs a pipe in this process.

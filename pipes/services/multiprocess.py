@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
 from ..core.checks import check_bytes, check_callable, check_choice, check_int, check_seconds
+from ..core.unknown_arguments import methods_explain_unknown_arguments
 from .base import Executor
 
 StartMethod: TypeAlias = Literal["forkserver", "spawn", "fork"]
 
 
+@methods_explain_unknown_arguments
 @dataclass(frozen=True)
 class MultiProcess:
     """Runs a pipe in worker processes on this machine.
