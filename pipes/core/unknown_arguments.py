@@ -38,7 +38,7 @@ _ADVICE = {  # where a function has none of these names
     "handler": "catch the error in the function, and drop the row with `.filter`",
     "num_parallel_calls": "`Loader(pipe, workers=n)` runs the chain in several processes",
     "num_workers": "`Loader(pipe, workers=n)` runs the chain in several processes",
-    "on_bad_rows": "a row that cannot be read is an error; `read_lines` and a function in `.map` parse rows in your way",
+    "on_bad_rows": "a row that cannot be read is an error; `read_lines` and `.map` parse it in your way",
     "pin_memory": "`tensor.pin_memory()` in the training loop pins a tensor",
     "prefetch_factor": "`MultiProcess(workers, prefetch=n)` keeps elements ready",
     "shuffle": "`.shuffle()` is an operator of the chain",

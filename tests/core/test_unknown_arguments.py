@@ -17,7 +17,7 @@ Any_fp: Any = fp
 CALLS: dict[str, tuple[Callable[[], object], str]] = {
     "buffer_size": (
         lambda: PIPE.shuffle(buffer_size=3),
-        "`shuffle` has no argument `buffer_size`; did you mean `window`",
+        "`shuffle` has no argument .*; did you mean `window`",
     ),
     "batch_size": (lambda: PIPE.batch(batch_size=3), "did you mean `size`"),
     "batch_size of a loader": (lambda: Any_fp.Loader(PIPE, batch_size=3), r"`\.batch\(n\)` in the chain"),
