@@ -7,23 +7,30 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, SupportsIndex, TypeVar, cast, overload
 
+from .core.checks import check_bytes
+from .core.context import Context
 from .core.contract import check_depth
+from .core.cursor import START
 from .core.graph import Node, chain_code, walk
 from .core.operator import Operator
 from .core.unknown_arguments import methods_explain_unknown_arguments
 from .engine.run import Run, at_index, length_of
 from .engine.stage import Stage, bind, resolve
 from .errors import ArgumentError, ArgumentTypeError, PlanWarning, call_site, warn, with_call_site
+from .ops._collect_table import collect_table
 from .ops.batch import batch as _batch
+from .ops.cast import cast as _cast
 from .ops.collate import collate as _collate
 from .ops.concat import concat as _concat
 from .ops.decode import decode as _decode
 from .ops.dispatch import dispatch as _dispatch
+from .ops.distinct import distinct as _distinct
 from .ops.enumerate import enumerate as _enumerate
 from .ops.filter import filter as _filter
 from .ops.flat_map import flat_map as _flat_map
 from .ops.load import load as _load
 from .ops.map import map as _map
+from .ops.map_batches import map_batches as _map_batches
 from .ops.map_columns import map_columns as _map_columns
 from .ops.pack import pack as _pack
 from .ops.pad_batch import pad_batch as _pad_batch
@@ -46,16 +53,24 @@ from .ops.slice import Slice
 from .ops.slice import skip as _skip
 from .ops.slice import slice as _slice
 from .ops.slice import take as _take
+from .ops.take_while import skip_while as _skip_while
+from .ops.take_while import take_while as _take_while
 from .ops.to_arrow import to_arrow as _to_arrow
 from .ops.unbatch import unbatch as _unbatch
+from .ops.unnest import unnest as _unnest
+from .ops.with_columns import with_columns as _with_columns
 from .ops.zip import zip as _zip
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from .services.base import ReadingService
+
 T_co = TypeVar("T_co", covariant=True)
 U = TypeVar("U")
 P = ParamSpec("P")
+
+_COUNTED_ROWS = 1024  # of which a worker sends the number
 
 
 @methods_explain_unknown_arguments
@@ -165,6 +180,48 @@ class Pipe(Node, Generic[T_co]):
         """Return the first `count` elements."""
         return list(self.take(count))
 
+    def count(self, service: ReadingService | None = None) -> int:
+        """Return the number of elements. If it is not known without a run, this runs the pipe once.
+
+        Args:
+            service: where the pipe runs; by default in this process. `fp.MultiProcess(4)` counts in four processes, and
+                elements do not leave them.
+
+        Example:
+            >>> import feedpipe as fp
+            >>> fp.from_sequence(range(10)).filter(lambda x: x % 3).count()
+            6
+        """
+        if (length := self.length) is not None:
+            return length
+        if service is None:
+            return sum(map(len, self._stage().blocks(START, Context())))
+        from .loader import Loader
+
+        with Loader(self.batch(_COUNTED_ROWS).map(len), service, rank=0, world_size=1, even=None) as loader:
+            return sum(loader)
+
+    def to_table(self, limit: int | str = "1GiB") -> pa.Table:
+        """Run the pipe in this process, and return its rows as an Arrow table; `.to_pandas()` makes a data frame of it.
+
+        Columns of a table stay as they are. For rows that are dicts, Arrow infers the types from all values, and a name
+        that a row lacks is a null.
+
+        Args:
+            limit: the number of bytes that the rows may take, as an int or a string such as "500MB".
+
+        Raises:
+            LimitError: they take more, by an estimate from the first row of each block.
+            DataError: a row is no dict, or values of one name have several types.
+
+        Example:
+            >>> import feedpipe as fp
+            >>> fp.from_sequence([{"x": 1, "y": "a"}, {"x": 2}]).to_table().to_pydict()
+            {'x': [1, 2], 'y': ['a', None]}
+        """
+        stage = self._stage()
+        return collect_table(stage.blocks(START, Context()), stage.schema, check_bytes("limit", limit))
+
     def explain(self, *, world_size: int = 1, workers: int = 0, shards: int | None = None) -> None:
         """Print the plan: operators, lengths, where rows are divided among shards, what a resume runs again.
 
@@ -188,16 +245,19 @@ class Pipe(Node, Generic[T_co]):
         return chain_code(self)
 
     batch = _batch
+    cast = _cast
     collate = _collate
     concat = _concat
     decode = _decode
     dispatch = _dispatch
+    distinct = _distinct
     drop = _drop
     enumerate = _enumerate
     filter = _filter
     flat_map = _flat_map
     load = _load
     map = _map
+    map_batches = _map_batches
     map_columns = _map_columns
     open_files = _open_files
     pack = _pack
@@ -216,10 +276,14 @@ class Pipe(Node, Generic[T_co]):
     shard_by_rank = _shard_by_rank
     shuffle = _shuffle
     skip = _skip
+    skip_while = _skip_while
     slice = _slice
     take = _take
+    take_while = _take_while
     to_arrow = _to_arrow
     unbatch = _unbatch
+    unnest = _unnest
+    with_columns = _with_columns
     zip = _zip
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -61,6 +62,19 @@ def sources(count: int) -> list[Callable[[], Chain]]:
     ]
 
 
+def columns_steps(names: list[str]) -> list[Callable[[Chain], Chain]]:
+    """Operators on the columns of a table, whose first column has whole numbers."""
+    number = names[0]
+    return [
+        lambda p: p.select(*reversed(names)).select(names),
+        lambda p: p.with_columns(**{number: pc.field(number) + 1}).rename({number: f"{number}_"}),
+        lambda p: p.with_columns(half=lambda columns: columns[number] / 2).drop("half"),
+        lambda p: p.filter(pc.bit_wise_and(pc.field(number), 3) != 0),
+        lambda p: p.cast({number: "int32"}).cast({number: "int64"}),
+        lambda p: p.map_batches(lambda columns: {**columns, number: columns[number] * 2}, 3, format="numpy"),
+    ]
+
+
 @st.composite
 def chains(draw_: st.DrawFn, steps: int = 4, *, local: bool = False) -> Chain:
     """A chain. `local` leaves out operators whose rows differ between shards by more than grouping."""
@@ -82,9 +96,16 @@ def chains(draw_: st.DrawFn, steps: int = 4, *, local: bool = False) -> Chain:
             lambda p, n=size: p.batch(n).unbatch(),
             lambda p: p.repeat(2),
             lambda p: p.dispatch(),
+            lambda p, n=size: p.map_batches(list, n),
         ]
+        if pipe.schema is not None:
+            steps_ += columns_steps(pipe.schema.names)
         if not local:
             steps_ += [
+                lambda p: p.take_while(lambda row: weight(row) % 11 != 0),
+                lambda p: p.skip_while(lambda row: weight(row) % 5 != 0),
+                lambda p, n=size: p.distinct(weight, last=2 * n),
+                lambda p, n=size: p.map_batches(lambda rows, rng: [draw(row, rng) for row in rows], n, rng=True),
                 lambda p: p.map(draw, rng=True),
                 lambda p: p.enumerate(),
                 lambda p: p.zip(fp.from_sequence(range(50))),

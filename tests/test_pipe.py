@@ -6,11 +6,13 @@ import warnings
 from collections.abc import Iterator
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 import torch
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentTypeError, PlanWarning
+from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, LimitError, PlanWarning, RowError
 
 
 @pytest.mark.parametrize("kind", [int, np.int64, np.uint8, np.array, torch.tensor])
@@ -58,3 +60,69 @@ def test_a_worker_of_torch_s_data_loader_warns_that_rows_come_several_times(work
             assert "each row comes 2 times; use `feedpipe.Loader(pipe, workers=2)`" in message
         else:
             assert messages == []
+
+
+class TestCount:
+    def test_a_run_counts_what_the_length_does_not_tell(self):
+        pipe = fp.from_sequence(range(5000)).filter(lambda x: x % 3)
+        assert pipe.count() == len(list(pipe)) == 3333
+        assert pipe.batch(7).count() == 477
+        assert pipe.take(0).count() == 0 == fp.from_iterable([]).count()
+
+    def test_nothing_runs_if_the_length_is_known(self):
+        assert fp.from_sequence(range(10)).map(lambda x: 1 / 0).batch(4).count() == 3
+
+    def test_an_error_of_a_row_is_its_error(self):
+        with pytest.raises(RowError, match="row 3"):
+            fp.from_sequence([1, 2, 0]).filter(lambda x: 1 / x).count()
+
+    @pytest.mark.slow
+    def test_in_workers(self):
+        pipe = fp.from_sequence(range(5000)).filter(lambda x: x % 3)
+        assert pipe.count(fp.InProcess()) == pipe.count(fp.MultiProcess(2)) == 3333
+
+
+class TestToTable:
+    def test_columns_stay_as_they_are(self, monkeypatch):
+        monkeypatch.setattr(fp.Rows, "__iter__", lambda self: 1 / 0)
+        table = pa.table({"n": [1, None, 3], "d": pa.array(["u", "v", "u"]).dictionary_encode(), "l": [[1], [], None]})
+        assert fp.from_table(table).to_table() == table
+        assert fp.from_table(table).filter(pc.field("n") > 1).to_table() == table[2:]
+        arrays = {"x": np.arange(5000), "y": np.zeros((5000, 2), "float32")}
+        read = fp.from_arrays(arrays).shuffle().to_table()
+        assert sorted(read["x"].to_pylist()) == list(range(5000))
+        assert read.schema == fp.from_arrays(arrays).schema
+
+    def test_types_come_from_all_dicts(self):
+        rows = [{"x": None}] * 3000 + [{"x": 1}, {"x": 1.5, "y": "a"}]
+        for pipe in (fp.from_sequence(rows), fp.from_iterable(rows)):
+            assert pipe.to_table().schema == pa.schema([("x", pa.float64()), ("y", pa.string())])
+            assert pipe.to_table().to_pylist()[-2:] == [{"x": 1.0, "y": None}, {"x": 1.5, "y": "a"}]
+
+    def test_other_columns_behind_the_first(self):
+        one, other = fp.from_table(pa.table({"x": [1]})), fp.from_table(pa.table({"x": [0.5], "y": ["a"]}))
+        pipe = one.filter(bool).concat(fp.from_sequence([{"x": 7}]), other)
+        assert pipe.to_table().to_pylist() == [{"x": 1, "y": None}, {"x": 7, "y": None}, {"x": 0.5, "y": "a"}]
+
+    def test_no_rows(self):
+        empty = fp.from_table(pa.table({"x": [1]})).filter(pc.field("x") > 1)
+        assert empty.to_table() == pa.table({"x": pa.array([], pa.int64())})
+        assert fp.from_sequence([]).to_table() == pa.table({})
+
+    def test_errors(self):
+        numbers = fp.from_arrays({"x": np.arange(100_000)})
+        with pytest.raises(
+            LimitError, match="`to_table` has taken 1000 bytes after .* rows, .*; give a larger `limit`"
+        ):
+            numbers.to_table("1KB")
+        with pytest.raises(DataError, match=r"an element must be a row but is a batch of rows; `.unbatch\(\)` gives"):
+            numbers.batch(10).to_table()
+        with pytest.raises(DataError, match="`to_table`: rows must be dicts, .* but one is of type int"):
+            fp.from_sequence([1]).to_table()
+        with pytest.raises(DataError, match="`to_table`: field `x`: its values cannot form a column"):
+            fp.from_sequence([{"x": 1}, {"x": "a"}]).to_table()
+        texts, lists = fp.from_table(pa.table({"x": ["a"]})), fp.from_table(pa.table({"x": [[1]]}))
+        with pytest.raises(DataError, match="`to_table`: .*(.|\n)*test_pipe.py"):
+            texts.filter(bool).concat(lists).to_table()
+        with pytest.raises(ArgumentError, match="`limit` must be a size such as"):
+            numbers.to_table("much")

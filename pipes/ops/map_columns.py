@@ -36,11 +36,11 @@ class MapColumns(MapBatches):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice("format", self.format, tuple(_FORMATS))
+        check_choice("format", self.format, tuple(FORMATS))
 
     @property
     def row_function(self) -> Callable[..., object]:
-        return partial(_FORMATS[self.format], self.function)
+        return partial(FORMATS[self.format], self.function)
 
 
 def _on_arrays(function: Callable[..., object], batch: object, *rng: object) -> Rows:
@@ -58,7 +58,8 @@ def _on_tensors(function: Callable[..., object], batch: object, *rng: object) ->
     return rows_of_columns(function(tensors(rows), *rng), {}, rows)
 
 
-_FORMATS: dict[str, Callable[..., Rows]] = {"numpy": _on_arrays, "arrow": _on_arrow, "torch": _on_tensors}
+FORMATS: dict[str, Callable[..., Rows]] = {"numpy": _on_arrays, "arrow": _on_arrow, "torch": _on_tensors}
+"""What calls a function of columns with a batch of rows, by the form of the columns."""
 
 
 @overload
