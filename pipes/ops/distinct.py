@@ -52,7 +52,7 @@ class Distinct(SameRows):
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         source, begin = cast("tuple[Json, int]", at.token or (None, 0))
         row, position = at.row, 0  # of the next row in the output, and in the input from `source` on
-        latest: dict[Hashable, int] = {}  # the last position of each key, in their order
+        latest: dict[Hashable, int] = {}  # the last position of each key
         starts: deque[tuple[int, Cursor]] = deque()  # the blocks with the last rows
 
         def token(position: int) -> Json:
@@ -90,14 +90,15 @@ class Distinct(SameRows):
             latest: the last position of each key; the keys are added.
         """
         places: list[int] = []
-        for place, key in enumerate(keys):
-            try:
-                previous = latest.pop(key, None)
-                latest[key] = position + place  # an empty dict does not hash what it pops
-            except TypeError:
-                return places, place
-            if previous is None or position + place - previous > self.last:
-                places.append(place)
+        place = 0
+        try:
+            for place, key in enumerate(keys):
+                previous = latest.get(key)
+                latest[key] = position + place
+                if previous is None or position + place - previous > self.last:
+                    places.append(place)
+        except TypeError:
+            return places, place
         return places, len(keys)
 
 
