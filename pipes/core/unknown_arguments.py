@@ -30,7 +30,7 @@ _MEANT = {  # what other libraries call an argument, and the names here
 }
 _ADVICE = {  # where a function has none of these names
     "batch_size": "`.batch(n)` in the chain groups rows",
-    "batched": "`.batch(n)` before it gives the function a batch at a time",
+    "batched": "`.map_batches(function, n)` calls it with up to n rows at a time",
     "buffer_size": "`.shuffle(window=n)` and `.prefetch(n)` are operators of the chain",
     "collate_fn": "`.collate(function)` in the chain makes batches",
     "drop_last": "`.batch(n, drop_last=True)` in the chain drops it",

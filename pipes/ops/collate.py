@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, overload
 from ..core.checks import check_choice
 from ..core.code import value_code
 from ..errors import ArgumentError, with_call_site
-from ._map_batches import MapBatches
+from ._batch_map import BatchMap
 from .collating import rules
 from .collating.batches import collate_batch
 from .collating.rules import Rules, ToTensor
@@ -43,7 +43,7 @@ def tensor_data(batch: object, *, nan: bool = False) -> object:
 
 
 @dataclass(frozen=True)
-class Collate(MapBatches):
+class Collate(BatchMap):
     kind: ClassVar[str] = "collate"
 
     function: Callable[..., object] = tensors

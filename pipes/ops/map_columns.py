@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, Union, over
 
 from ..core.checks import check_choice
 from ..core.rows import Rows
+from ._batch_map import BatchMap
 from ._columns import as_rows, numpy_columns
 from ._function_result import rows_of_columns, rows_of_record_batch
-from ._map_batches import MapBatches
 from .collate import tensors
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ Batches: TypeAlias = "Pipe[Sequence[Mapping[str, object]]]"
 
 
 @dataclass(frozen=True)
-class MapColumns(MapBatches):
+class MapColumns(BatchMap):
     kind: ClassVar[str] = "map_columns"
 
     format: Literal["numpy", "arrow", "torch"] = "numpy"

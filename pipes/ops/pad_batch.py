@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 from ..core.checks import check_int
 from ..core.code import value_code
 from ..errors import ArgumentError, ArgumentTypeError, with_call_site
+from ._batch_map import BatchMap
 from ._fill import check_fill
-from ._map_batches import MapBatches
 from ._padding import Padding
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class PadBatch(MapBatches):
+class PadBatch(BatchMap):
     kind: ClassVar[str] = "pad_batch"
 
     function: Callable[..., object] = Padding.batch

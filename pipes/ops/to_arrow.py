@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from ._batch_map import BatchMap
 from ._columns import as_rows
-from ._map_batches import MapBatches
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,7 +21,7 @@ def record_batch(batch: object) -> pa.RecordBatch:
 
 
 @dataclass(frozen=True)
-class ToArrow(MapBatches):
+class ToArrow(BatchMap):
     kind: ClassVar[str] = "to_arrow"
 
     function: Callable[..., object] = record_batch

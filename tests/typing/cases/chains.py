@@ -1,9 +1,11 @@
 """The type of an element at each step of a chain. Checked, never run: see test_types.py."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 from typing_extensions import assert_type
 
@@ -55,6 +57,14 @@ assert_type(numbers.shard_by_rank(), Pipe[int])
 assert_type(numbers.prefetch(2), Pipe[int])
 assert_type(words.load(limit="1MiB"), Pipe[str])
 
+assert_type(numbers.take_while(lambda x: x < 3).skip_while(lambda x: x < 1), Pipe[int])
+assert_type(words.distinct(last=10).distinct(len, last=10), Pipe[str])
+assert_type(numbers.count(), int)
+
+# Many rows for as many
+assert_type(numbers.map_batches(lambda rows: [half(x) for x in rows], 8), Pipe[float])
+assert_type(numbers.map_batches(lambda rows, rng: rng.permutation(rows).tolist(), 8, rng=True), Pipe[Any])
+
 # Groups
 assert_type(numbers.batch(4), Pipe[Sequence[int]])
 assert_type(numbers.batch(4, drop_last=True).batch(2), Pipe[Sequence[Sequence[int]]])
@@ -95,6 +105,16 @@ assert_type(tables.map_columns(lambda c: {"x": c["x"] + c["y"]}), Pipe[fp.Rows])
 assert_type(tables.map_columns(lambda c: {"x": c["x"].half()}, format="torch"), Pipe[fp.Rows])
 assert_type(tables.map_columns(lambda b: b.slice(1), format="arrow").collate(), Pipe[dict[str, torch.Tensor]])
 assert_type(tables.map_columns(dict).unbatch(), Pipe[dict[str, object]])
+rows = fp.read_parquet("data")
+assert_type(rows.select("x", "y").drop(["y"]).rename({"x": "z"}), Pipe[dict[str, object]])
+assert_type(rows.cast({"x": "float32"}).with_columns(y=pc.field("x"), z=lambda c: c["x"] * 2), Pipe[dict[str, object]])
+assert_type(rows.filter(pc.field("x") > 3), Pipe[dict[str, object]])
+assert_type(rows.unnest().distinct("x", last=9), Pipe[dict[str, object]])
+assert_type(numbers.enumerate().zip(words).unnest(), Pipe[tuple[object, ...]])
+assert_type(rows.map_batches(lambda c: {"x": c["x"] + 1}, 64, format="numpy"), Pipe[dict[str, object]])
+assert_type(rows.map_batches(lambda b: b.slice(0), 64, format="arrow"), Pipe[dict[str, object]])
+assert_type(rows.to_table(), pa.Table)
+assert_type(rows.schema, pa.Schema | None)
 assert_type(paths.open_files().parse_bytes(), Pipe[dict[str, object]])
 assert_type(paths.open_files().parse_tar().decode(images="pil"), Pipe[dict[str, object]])
 assert_type(words.map(lambda line: {"txt": line.encode()}).decode(), Pipe[dict[str, object]])

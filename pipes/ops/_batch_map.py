@@ -19,7 +19,7 @@ _IN_BATCH = "in the batch that begins at"
 
 
 @dataclass(frozen=True)
-class MapBatches(Map):
+class BatchMap(Map):
     """A `map` over batches. A batch that does not fit is a `DataError`, not a failure of the user's function."""
 
     columns: ClassVar[Columns] = Columns.KEEPS
