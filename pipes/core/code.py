@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Protocol
+from types import BuiltinFunctionType, FunctionType, MethodType
+from typing import ClassVar, Protocol, cast
 
 from ..errors import redacted
+from .plain_values import is_plain, value_text
 
 PACKAGE = __name__.partition(".")[0]
 
@@ -66,23 +69,20 @@ def _arguments(value: object) -> str:
 def _differs(value: object, default: object) -> bool:
     if value is default:
         return False
-    try:
-        return bool(value != default)
-    except ValueError:  # an array compares item by item
-        return True
+    return not (is_plain(value) and is_plain(default) and value_text(value) == value_text(default))
 
 
 def value_code(value: object) -> str:
     """`value` as code if that is short, else a description of it: `<list of 500000>`."""
     if callable(value):
-        return getattr(value, "__qualname__", None) or type(value).__qualname__
+        return _function_name(value)
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key!r}: {value_code(item)}" for key, item in value.items()) + "}"
     if isinstance(value, str):
         return redacted(repr(value))
     if value is None or isinstance(value, (bool, int, float, bytes, range)):
         return repr(value)
-    shape = getattr(value, "shape", None)
+    shape = getattr(value, "shape", None) if hasattr(type(value), "shape") else None
     if isinstance(shape, tuple):
         return f"<{type(value).__name__} {' x '.join(map(str, shape))}>"
     if isinstance(value, (list, tuple)) and len(value) <= 8 and all(isinstance(v, (str, int)) for v in value):
@@ -91,3 +91,12 @@ def value_code(value: object) -> str:
         return f"<{type(value).__name__} of {len(value)}>"  # type: ignore[arg-type]
     except TypeError:
         return f"<{type(value).__name__}>"
+
+
+def _function_name(value: object) -> str:
+    """The qualified name of a function, or of the class of another object, without a call of its code."""
+    if issubclass(type(value), functools.partial):
+        return _function_name(functools.partial.__dict__["func"].__get__(value))
+    if type(value) in (FunctionType, BuiltinFunctionType, MethodType):
+        return cast("FunctionType", value).__qualname__
+    return cast("str", type.__getattribute__(value if issubclass(type(value), type) else type(value), "__qualname__"))

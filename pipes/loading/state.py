@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
 from ..core.cursor import Json
 from ..engine.run import length_of
 from ..errors import StateError, StateWarning, warn
-from ..plan.fingerprint import code_digest, differences, fingerprint
+from ..plan.fingerprint import Fingerprint, code_differences, differences
 from ..plan.plan import Plan, Position, ShardState
 from .state_schema import (
     ALL_RANKS,
@@ -89,6 +89,7 @@ class Signature:
     """
 
     def __init__(self, plan: Plan) -> None:
+        fingerprint = Fingerprint(plan.root)
         self.entries: State = {
             "feedpipe": VERSION,
             "seed": plan.seed,
@@ -98,8 +99,8 @@ class Signature:
             "rank": ALL_RANKS if plan.indexed else plan.rank,
             "world_size": plan.world_size,
             "shards": plan.shards,
-            "pipe": json.dumps(fingerprint(plan.root)),
-            "code": code_digest(plan.root),
+            "pipe": fingerprint.pipe,
+            "code": fingerprint.code,
             "position": "null",
             "checksum": 0,
             "goal": NO_GOAL,
@@ -161,18 +162,28 @@ def compare(saved: SavedState, signature: Signature, *, strict: bool) -> None:
     Raises:
         StateError: they differ, and `strict` is True; else each difference is a `StateWarning`.
     """
-    now = signature.entries
-    lines = differences(saved.pipe, json.loads(cast("str", now["pipe"])))
-    if saved.seed != now["seed"]:
-        lines.append(f"`seed` was {saved.seed} and is now {now['seed']}")
+    pipe, code, seed = (signature.entries[name] for name in ("pipe", "code", "seed"))
+    assert isinstance(pipe, str) and isinstance(code, str)
+    lines = _compared("pipe", lambda: differences(saved.pipe, pipe))
+    code_lines = _compared("code", lambda: code_differences(saved.code, code, pipe))
+    if saved.seed != seed:
+        lines.append(f"`seed` was {saved.seed} and is now {seed}")
     if lines and strict:
         raise StateError(
             "this state is of another loader: " + "; ".join(lines) + "; `strict=False` loads it in spite of that"
         )
     for line in lines:
         warn(f"the state is loaded in spite of a difference: {line}", StateWarning)
-    if saved.code != now["code"] and not lines:
-        warn("the code of a function in the pipe has changed since the state was taken", StateWarning)
+    if saved.pipe == pipe:
+        for line in code_lines:
+            warn(f"{line} since the state was taken", StateWarning)
+
+
+def _compared(name: str, compare: Callable[[], list[str]]) -> list[str]:
+    try:
+        return compare()
+    except (ValueError, RecursionError):
+        raise damaged(name, "is no fingerprint of a pipe") from None
 
 
 def resumed_shards(saved: SavedState, plan: Plan) -> int:

@@ -62,8 +62,7 @@ class SavedState:
     """A valid state.
 
     Attributes:
-        pipe: the fingerprint of the pipe.
-        code: the digests of its functions.
+        pipe, code: the fingerprint of the pipe and of its functions.
         position: the number of elements that all ranks have taken, of an indexed pipe; else the place of a rank. None
             before the first element of a pass over the data.
     """
@@ -75,7 +74,7 @@ class SavedState:
     rank: int
     world_size: int
     shards: int
-    pipe: list[Json]
+    pipe: str
     code: str
     position: int | StreamedPosition | None
 
@@ -135,7 +134,7 @@ def validated(state: object) -> SavedState:
         rank=rank,
         world_size=world_size,
         shards=shards,
-        pipe=_fingerprint(texts["pipe"]),
+        pipe=texts["pipe"],
         code=texts["code"],
         position=_position(texts["position"], indexed=rank == ALL_RANKS),
     )
@@ -166,7 +165,7 @@ def _check_entry(name: str, value: object, least: int | None) -> None:
 
 
 def _position(text: str, *, indexed: bool) -> int | StreamedPosition | None:
-    position = parsed(text, "position")
+    position = _parsed(text, "position")
     if position is None:
         return None
     if not isinstance(position, dict) or set(position) != ({"consumed"} if indexed else {"cursors", "ended"}):
@@ -187,14 +186,7 @@ def _position(text: str, *, indexed: bool) -> int | StreamedPosition | None:
     return StreamedPosition(cursors, ended)
 
 
-def _fingerprint(text: str) -> list[Json]:
-    entries = parsed(text, "pipe")
-    if not isinstance(entries, list) or not all(isinstance(entry, list) and len(entry) == 3 for entry in entries):
-        raise damaged("pipe", f"is no fingerprint: {_shown(text)}")
-    return entries
-
-
-def parsed(text: str, place: str) -> Json:
+def _parsed(text: str, place: str) -> Json:
     """The value of a JSON text in a state.
 
     Raises:

@@ -1,95 +1,222 @@
-"""The fingerprint of a graph: the operators and arguments that a saved state depends on."""
+"""The fingerprint of a graph: the operators, arguments and values that a saved state depends on."""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
-import hashlib
 import json
-from types import CodeType
-from typing import cast
+import sys
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, TypeAlias, cast
 
-from ..core.code import value_code
 from ..core.cursor import Json
 from ..core.graph import Node, walk
-from ..core.operator import Operator
+from ..core.operator import Operator, Order
+from ..core.plain_values import digest, is_plain
+from .function_values import FunctionValues, qualified_name, shown_value
+
+MAX_FACTS = 32
+"""So many values of one operator stand in a state, each by itself; the rest count together."""
+MAX_CALL = 200
+"""A longer call is cut."""
+MAX_IDENTITY = 1000
+"""A longer part of an identity counts by its digest."""
+
+Facts: TypeAlias = "dict[str, Json]"
+"""What counts of an operator, by name."""
 
 
-def fingerprint(root: Node) -> list[Json]:
-    """One entry for each operator, inputs first: its call, its inputs, and its identity (lengths, types, digests).
+class Entry(NamedTuple):
+    """One operator in a fingerprint.
 
-    A function counts by its module and qualified name, not by its code. The root of a storage, workers and prefetch do
-    not count.
+    Attributes:
+        call: as the user wrote it.
+        inputs: the entries of its inputs, by their number.
+        facts: its arguments and its identity (lengths, types, digests). A function counts by its module and qualified
+            name; if the operator decides on rows or their order, also by the values that it depends on.
     """
-    entries: list[Json] = []
-    number: dict[Node, int] = {}
-    for node in walk(root):
-        if node.op.transparent:
-            number[node] = number[node.inputs[0]]
-            continue
-        number[node] = len(entries)
-        entry: list[Json] = [_call(node.op), [number[child] for child in node.inputs], node.op.identity()]
-        entries.append(entry)
-    return entries
+
+    call: str
+    inputs: list[int]
+    facts: Facts
 
 
-def code_digest(root: Node) -> str:
-    """A digest of the code of the user's functions; `load_state_dict` warns if it has changed."""
-    digest = hashlib.blake2b(digest_size=8)
-    for node in walk(root):
-        for value in _arguments(node.op).values():
-            code = getattr(_unwrapped(value), "__code__", None)
-            if isinstance(code, CodeType):
-                _update(digest, code)
-    return digest.hexdigest()
+class FunctionEntry(NamedTuple):
+    """The functions of one operator: what may change with a warning.
+
+    Attributes:
+        code: a digest of each function's code.
+        values: what the functions of an operator depend on that moves no rows, such as `map`.
+    """
+
+    code: Facts
+    values: Facts
 
 
-def differences(saved: list[Json], now: list[Json]) -> list[str]:
-    """The differences between two fingerprints, a line each."""
+class Fingerprint:
+    """The entries of all operators, inputs first. The root of a storage, workers and prefetch do not count.
+
+    Attributes:
+        pipe: the operators, as JSON text; a state of other operators is refused.
+        code: their functions, as JSON text; other code is a warning.
+    """
+
+    def __init__(self, root: Node) -> None:
+        entries: list[Entry] = []
+        functions: list[FunctionEntry] = []
+        number: dict[Node, int] = {}
+        for node in walk(root):
+            if node.op.transparent:
+                number[node] = number[node.inputs[0]]
+                continue
+            number[node] = len(entries)
+            facts, function_entry = _facts(node.op, is_source=not node.inputs)
+            entries.append(Entry(_call(node.op), [number[child] for child in node.inputs], facts))
+            functions.append(function_entry)
+        self.pipe = json.dumps(entries)
+        self.code = json.dumps([_python(), functions])
+
+
+def differences(saved: str, now: str) -> list[str]:
+    """The differences between two fingerprints' `pipe`, a line each.
+
+    Raises:
+        ValueError: one of them is no fingerprint.
+    """
+    old_entries, new_entries = _entries(saved), _entries(now)
     lines: list[str] = []
-    if len(saved) != len(now):
-        lines.append(f"the pipe had {len(saved)} operators and now has {len(now)}")
-    for old, new in zip(saved, now, strict=False):
-        if json.dumps(old) != json.dumps(new):
-            lines.append(f"{_entry_text(old)} is now {_entry_text(new)}")
+    if len(old_entries) != len(new_entries):
+        lines.append(f"the pipe had {len(old_entries)} operators and now has {len(new_entries)}")
+    for old, new in zip(old_entries, new_entries, strict=False):
+        if old.call != new.call:
+            lines.append(f"`{old.call}` is now `{new.call}`")
+        elif old.facts != new.facts:
+            lines.extend(_changes(old.facts, new.facts, new.call))
+        elif old.inputs != new.inputs:
+            lines.append(f"`{new.call}` has other inputs")
     return lines
 
 
-def _entry_text(entry: Json) -> str:
-    call, _, identity = cast("tuple[str, Json, Json]", entry)
-    return f"`{call}`" + (f" with {json.dumps(identity)}" if identity is not None else "")
+def code_differences(saved: str, now: str, pipe: str) -> list[str]:
+    """The differences between two fingerprints' `code`, a line each; both are of `pipe`.
+
+    Raises:
+        ValueError: one of them is no fingerprint.
+    """
+    if saved == now:
+        return []
+    (old_python, old_entries), (new_python, new_entries) = _functions(saved), _functions(now)
+    lines: list[str] = []
+    for old, new, entry in zip(old_entries, new_entries, _entries(pipe), strict=False):
+        lines.extend(_changes(old.values, new.values, entry.call))
+        if old_python == new_python:  # else the same function has other code
+            names = sorted(name for name in {*old.code, *new.code} if old.code.get(name) != new.code.get(name))
+            lines.extend(f"the code of `{name}` in `{entry.call}` has changed" for name in names)
+    return lines
+
+
+def _facts(op: Operator, *, is_source: bool) -> tuple[Facts, FunctionEntry]:
+    facts: Facts = {}
+    values: Facts = {}
+    code: Facts = {}
+    for name, argument, is_default in _arguments(op):
+        if is_plain(argument) and not callable(argument):
+            if not is_default:
+                facts[name] = shown_value(argument)
+            continue
+        facts[name] = qualified_name(argument)
+        function = FunctionValues(argument, reads=is_source)
+        values |= function.values
+        code |= function.code
+    if moves_rows(op):
+        facts |= values
+        values = {}
+    identity = op.identity()
+    if isinstance(identity, Mapping):
+        facts |= {name: _bounded(value) for name, value in identity.items()}
+    elif identity is not None:
+        facts["identity"] = _bounded(identity)
+    return _few(facts), FunctionEntry(_few(code), _few(values))
+
+
+def moves_rows(op: Operator) -> bool:
+    """Whether a function of `op` may decide which rows come, or in which order.
+
+    An operator that treats each row by itself, and hands positions on to its input, gives one row for each row.
+    """
+    return not (getattr(op, "order", None) is Order.ROW_LOCAL and op.seeks)
 
 
 def _call(op: Operator) -> str:
-    arguments = [
-        f"{name}={_name(value) if callable(value) else value_code(value)}" for name, value in _arguments(op).items()
-    ]
-    return f"{op.kind}({', '.join(arguments)})"
+    call = op.call() or f"{op.kind}()"
+    return call if len(call) <= MAX_CALL else f"{call[: MAX_CALL - 20]}... {digest(call)})"
 
 
-def _arguments(op: Operator) -> dict[str, object]:
-    fields = dataclasses.fields(op)  # type: ignore[arg-type]
-    return {f.name: getattr(op, f.name) for f in fields if f.init and f.repr}
+def _arguments(op: Operator) -> Iterator[tuple[str, object, bool]]:
+    """Each argument: its name, its value, and whether that is the default."""
+    for field in dataclasses.fields(op):  # type: ignore[arg-type]
+        if field.init and field.repr:
+            value = getattr(op, field.name)
+            default = field.default
+            yield field.name, value, value is default or (is_plain(default) and digest(value) == digest(default))
 
 
-def _unwrapped(value: object) -> object:
-    """The function in a `functools.partial`."""
-    while isinstance(value, functools.partial):
-        value = value.func
-    return value
+def _bounded(value: Json) -> Json:
+    """`value`, or a digest of it if it is long."""
+    text = json.dumps(value)
+    return value if len(text) <= MAX_IDENTITY else digest(text)
 
 
-def _name(function: object) -> str:
-    function = _unwrapped(function)
-    module = getattr(function, "__module__", None) or type(function).__module__
-    return f"{module}.{getattr(function, '__qualname__', type(function).__qualname__)}"
+def _few(facts: Facts) -> Facts:
+    """The facts; of many, the last ones count together."""
+    if len(facts) <= MAX_FACTS:
+        return facts
+    items = list(facts.items())
+    return dict(items[:MAX_FACTS]) | {"...": digest(items[MAX_FACTS:])}
 
 
-def _update(digest: hashlib.blake2b, code: CodeType) -> None:
-    digest.update(code.co_code)
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            _update(digest, constant)
+def _changes(old: Facts, new: Facts, call: str) -> Iterator[str]:
+    for name in dict.fromkeys([*old, *new]):
+        before, after = old.get(name), new.get(name)
+        if before == after:
+            continue
+        if name not in old or name not in new:
+            yield f"`{name}` in `{call}` is {'new' if name in new else 'gone'}"
+        elif _is_digest(before) or _is_digest(after):
+            yield f"`{name}` in `{call}` has changed"
         else:
-            digest.update(repr(constant).encode())
-    digest.update(repr(code.co_names).encode())
+            yield f"`{name}` in `{call}` was {_shown(before)} and is now {_shown(after)}"
+
+
+def _is_digest(value: Json) -> bool:
+    return isinstance(value, str) and value.startswith("#")
+
+
+def _shown(value: Json) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _entries(text: str) -> list[Entry]:
+    entries = json.loads(text)
+    if not isinstance(entries, list):
+        raise ValueError("a fingerprint is a list")
+    return [_entry(entry) for entry in entries]
+
+
+def _entry(entry: Json) -> Entry:
+    if not (isinstance(entry, list) and len(entry) == 3 and isinstance(entry[0], str) and isinstance(entry[2], dict)):
+        raise ValueError("an entry of a fingerprint is a call, its inputs and its facts")
+    return Entry(*entry)
+
+
+def _functions(text: str) -> tuple[str, list[FunctionEntry]]:
+    functions = json.loads(text)
+    if not (isinstance(functions, list) and len(functions) == 2 and isinstance(functions[1], list)):
+        raise ValueError("the functions of a fingerprint are a version of Python and a list")
+    for entry in functions[1]:
+        if not (isinstance(entry, list) and len(entry) == 2 and all(isinstance(facts, dict) for facts in entry)):
+            raise ValueError("the functions of an operator are code and values")
+    return cast("str", functions[0]), [FunctionEntry(*entry) for entry in functions[1]]
+
+
+def _python() -> str:
+    return f"{sys.version_info.major}.{sys.version_info.minor}"

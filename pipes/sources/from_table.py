@@ -11,6 +11,7 @@ import numpy as np
 from ..core.context import Context
 from ..core.cursor import Json
 from ..core.operator import Columns, Operator, StageView
+from ..core.plain_values import digest, sample_positions
 from ..core.rows import BlockRows, Indices, Row
 from ..errors import ArgumentTypeError, DataError, FeedpipeError, Origin, SourceError, with_call_site
 from ..pipe import Pipe
@@ -74,10 +75,29 @@ class FromTable(Operator):
             return None
         schema = self.loaded.chunks.schema
         length = self.loaded.chunks.length if self.loaded.positions is None else len(self.loaded.positions)
-        return {"rows": length, "columns": {name: str(schema.field(name).type) for name in schema.names}}
+        columns: dict[str, Json] = {name: str(schema.field(name).type) for name in schema.names}
+        return {"rows": length, "columns": columns, "sample": self._sample(length)}
 
     def call(self) -> str:
         return f"from_table(<{type(self.table).__name__}>)"
+
+    def _sample(self, length: int) -> str:
+        """A digest of some rows."""
+        import pyarrow as pa
+
+        assert self.loaded.table is not None
+        row_bytes = self.loaded.table.nbytes // max(length, 1)
+        indices = np.array(sample_positions(length, row_bytes), np.int64)
+        if self.loaded.positions is not None:
+            indices = self.loaded.positions[indices]
+        columns: dict[str, object] = {}
+        for name, column in _loaded_chunks(self.loaded).rows(indices).columns.items():
+            if isinstance(column, pa.Array):
+                column = column.storage if isinstance(column, pa.ExtensionArray) else column
+                columns[name] = column.to_pylist()
+            else:
+                columns[name] = column
+        return digest(columns)
 
     def _load(self, stage: StageView | None = None) -> _LoadedTable:
         loaded = self.loaded
