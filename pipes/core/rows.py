@@ -286,8 +286,8 @@ def nbytes(rows: BlockRows) -> int:
     if isinstance(rows, Rows):
         columns, selection = rows._columns_and_selection
         if selection is None:
-            return sum(_column_bytes(column) for column in columns.values())
-        return len(rows) * sum(_column_bytes(column[:1]) for column in columns.values())
+            return sum(int(column.nbytes) for column in columns.values())  # of Python objects, the pointers only
+        return len(rows) * sum(int(column[:1].nbytes) for column in columns.values())
     return len(rows) * _object_bytes(rows[0]) if rows else 0
 
 
@@ -375,11 +375,6 @@ def _to_arrow(column: Column) -> ArrowArray:
     shape = column.shape[1:]
     kind: Any = pa.fixed_shape_tensor(cast("Any", values.type), shape)
     return pa.ExtensionArray.from_storage(kind, pa.FixedSizeListArray.from_arrays(values, math.prod(shape)))
-
-
-def _column_bytes(column: Column) -> int:
-    # A column of Python objects (dtype object) counts its pointers only.
-    return int(column.nbytes)
 
 
 def _object_bytes(value: object, depth: int = 2) -> int:
