@@ -93,7 +93,6 @@ class Pipe(Node, Generic[T_co]):
     _bound: Stage
 
     def _stage(self) -> Stage:
-        # Binding reads listings and headers, once for each pipe.
         if not hasattr(self, "_bound"):
             object.__setattr__(self, "_bound", bind(resolve(self)))
         return self._bound

@@ -19,15 +19,17 @@ class Node:
         call_site: the user's file and line.
         indexed: whether rows can be read at any positions; otherwise they come in order only.
         depth: the number of operators on the longest way from a source, this one included.
+        resolved: what `resolve` of `engine.stage` keeps here: a key, and the node that it made, None for this one.
     """
 
-    __slots__ = ("__weakref__", "call_site", "depth", "indexed", "inputs", "op")
+    __slots__ = ("__weakref__", "call_site", "depth", "indexed", "inputs", "op", "resolved")
 
     op: Operator
     inputs: tuple[Node, ...]
     call_site: CallSite | None
     indexed: bool
     depth: int
+    resolved: tuple[int | None, Node | None]
 
     def __init__(self, op: Operator, inputs: tuple[Node, ...] = (), call_site: CallSite | None = None) -> None:
         check_contract(op, reads_inputs=bool(inputs), call_site=call_site)
@@ -36,6 +38,7 @@ class Node:
         fix("inputs", inputs)
         fix("call_site", call_site)
         fix("depth", 1 + max((node.depth for node in inputs), default=0))
+        fix("resolved", (None, None))
         fix("indexed", op.indexed([node.indexed for node in inputs]))
         if not self.indexed:
             check_streamed(op, call_site)

@@ -275,19 +275,28 @@ def bind(
 
 
 def resolve(root: Node) -> Node:
-    """The graph with everything fixed that must be so before the first row: listings, column names and types."""
+    """The graph with everything fixed that must be so before the first row: listings, column names and types.
+
+    Each node keeps what was made of it. So a pipe looks at its files once, at its first use; all loaders of the pipe,
+    and all pipes that are chained to it, then see the same files.
+    """
     stages: dict[Node, Stage] = {}
     resolved: dict[Node, Node] = {}
+    keys: dict[Node, int] = {}  # of the names of a node and those before it, on which draws depend
     all_names = names(root)
     for node in walk(root):
         inputs = tuple(resolved[child] for child in node.inputs)
+        keys[node] = key = hash((all_names[node], *(keys[child] for child in node.inputs)))
         input_stages = tuple(stages[child] for child in node.inputs)
-        same = node if inputs == node.inputs else Node(node.op, inputs, node.call_site)
-        stage = Stage(same, all_names[node], input_stages)
-        op = node.op.resolve(stage)
-        if op is not node.op:
-            stage = Stage(Node(op, inputs, node.call_site), all_names[node], input_stages)
-        resolved[node], stages[node] = stage.node, stage
+        kept_key, kept = node.resolved
+        if kept_key != key or (node if kept is None else kept).inputs != inputs:
+            same = node if inputs == node.inputs else Node(node.op, inputs, node.call_site)
+            op = node.op.resolve(Stage(same, all_names[node], input_stages))
+            kept = same if op is node.op else Node(op, inputs, node.call_site)
+            kept = None if kept is node else kept  # a node that held itself would not be freed at once
+            object.__setattr__(node, "resolved", (key, kept))
+        resolved[node] = node if kept is None else kept
+        stages[node] = Stage(resolved[node], all_names[node], input_stages)
     return resolved[root]
 
 
