@@ -35,6 +35,9 @@ class RemoteFile:
     Args:
         name: for errors.
         open_file: opens the file; called again after a request has failed.
+
+    Attributes:
+        version: a value that differs if the file has been replaced.
     """
 
     def __init__(self, name: str, open_file: Callable[[], NativeFile]) -> None:
@@ -42,7 +45,7 @@ class RemoteFile:
         self._open_file = open_file
         self._file = open_file()
         self.size = self._file.size()
-        self._version = _version(self._file)
+        self.version = _version(self._file)
 
     def read(self, start: int, size: int, cancellation: Cancellation) -> bytes:
         """Reads exactly `size` bytes.
@@ -83,7 +86,7 @@ class RemoteFile:
 
     def _reopen(self) -> NativeFile:
         file = self._open_file()
-        if _version(file) != self._version:
+        if _version(file) != self.version:
             file.close()
             raise SourceError(f"{self.name} has changed while it was read: it is another one now; read it anew")
         return file

@@ -61,12 +61,13 @@ class RowGroupPart(NamedTuple):
 class ParquetFile:
     """Reads a file, given what is fixed for all files.
 
+    It keeps no reference to the footer, which may take much memory: each call is given it.
+
     Raises:
         DataError: its columns do not fit those fixed.
     """
 
     def __init__(self, options: Parquet, footer: ParquetFooter) -> None:
-        self.footer = footer
         self._options = options
         self._fixed = options.require_fixed_schema(footer.name)
         self._name = footer.name
@@ -74,26 +75,36 @@ class ParquetFile:
         self._read = None if self._fixed.read_columns is None else footer.existing(self._fixed.read_columns)
         self._constants = self._fixed.constants(footer.name, columns)
 
-    def matching_row_groups(self) -> Sequence[int]:
+    def matching_row_groups(self, footer: ParquetFooter) -> Sequence[int]:
         """The row groups that may have rows for the filter."""
         groups: Sequence[int] | None = None
         if self._options.filter is not None:
             types = {name: self._fixed.types[name] for name in self._fixed.filter_columns}
             constants = {name: value for name, value in self._constants.items() if name in types}
-            groups = self.footer.matching_row_groups(self._options.filter, types, constants)
-        return range(self.footer.metadata.num_row_groups) if groups is None else groups
+            groups = footer.matching_row_groups(self._options.filter, types, constants)
+        return range(footer.metadata.num_row_groups) if groups is None else groups
 
-    def byte_ranges(self, group: int) -> list[tuple[int, int]] | None:
+    def byte_ranges(self, footer: ParquetFooter, group: int) -> list[tuple[int, int]] | None:
         """Where the columns to read of a row group begin and end; None if they are too large to fetch at once."""
-        ranges = self.footer.byte_ranges(group, self._read)
+        ranges = footer.byte_ranges(group, self._read)
         return ranges if sum(end - begin for begin, end in ranges) <= MAX_FETCH_BYTES else None
 
     def read_row_group(
-        self, stream: object, group: int, first: int, skip: int, size: BatchSize, *, buffer: int, threads: bool
+        self,
+        footer: ParquetFooter,
+        stream: object,
+        group: int,
+        first: int,
+        skip: int,
+        size: BatchSize,
+        *,
+        buffer: int,
+        threads: bool,
     ) -> Iterator[RowGroupPart]:
         """Read the rows of a row group without the first `skip`.
 
         Args:
+            footer: of the file.
             stream: the file, as Arrow reads it.
             group: the number of the row group.
             first: the number in the file of its first row.
@@ -105,10 +116,10 @@ class ParquetFile:
         Raises:
             SourceError, DataError: the rows cannot be read; those before come first.
         """
-        place, expected = 0, self.footer.metadata.row_group(group).num_rows
+        place, expected = 0, footer.metadata.row_group(group).num_rows
         while True:
             learning = not size.learned
-            for batch in self._batches(stream, group, size.rows(), buffer, threads=threads):
+            for batch in self._batches(footer, stream, group, size.rows(), buffer, threads=threads):
                 size.learn(batch)
                 start, stop = place, place + batch.num_rows
                 place = stop
@@ -129,7 +140,7 @@ class ParquetFile:
             )
 
     def _batches(
-        self, stream: object, group: int, rows: int, buffer: int, *, threads: bool
+        self, footer: ParquetFooter, stream: object, group: int, rows: int, buffer: int, *, threads: bool
     ) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
         from pyarrow import parquet
@@ -138,7 +149,7 @@ class ParquetFile:
             # Not mapped into memory: that is no faster, and kills the process if a file is cut short meanwhile.
             file = parquet.ParquetFile(
                 cast("Any", stream),
-                metadata=self.footer.metadata,
+                metadata=footer.metadata,
                 pre_buffer=False,
                 buffer_size=buffer,
                 page_checksum_verification=True,

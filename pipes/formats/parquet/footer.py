@@ -47,6 +47,11 @@ class ParquetFooter:
             message = " ".join(str(error).split())
             raise DataError(f"{name} is damaged: its footer cannot be read: {message}") from error
 
+    @property
+    def memory_bytes(self) -> int:
+        """About how much memory it takes: its bytes, and three times as much for what was parsed."""
+        return 4 * len(self._data)
+
     def row_counts(self) -> list[int]:
         """The number of rows of each row group."""
         return [self.metadata.row_group(k).num_rows for k in range(self.metadata.num_row_groups)]
