@@ -16,6 +16,7 @@ from ..errors import ArgumentError, DataError, Origin, SourceError, with_call_si
 from ..pipe import Pipe
 from ..storage.cached_listing import cached_listing
 from ..storage.listing import ListedPath, Listing, Selection
+from ..storage.manifest import ManifestPlace
 from ._packed import pack_list
 
 
@@ -26,6 +27,13 @@ class ListFiles(Operator):
     # Not part of a state: the same files may be in another place tomorrow. `identity` has what must stay the same.
     selection: Selection = field(repr=False)
     listing: Listing | None = field(default=None, repr=False)
+
+    @property
+    def listed_in(self) -> ManifestPlace | None:
+        """The manifest that keeps the listing."""
+        if self.selection.manifest is None:
+            return None
+        return ManifestPlace(self.selection.manifest, self.selection.filesystem, self._resolved_listing().digest)
 
     def call(self) -> str:
         return call_code(self.selection)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
@@ -84,8 +92,9 @@ def list_files(
 
     Element: a path that begins as in `paths`: a relative path stays relative, a URL stays a URL. Order: that of
     `paths`; the files of one folder or glob are sorted by name, so the order is the same on every machine. Length: the
-    number of files; indexed. The files are listed once, at the first look; a million paths take about 50 MB. State: a
-    position, with a digest of the sizes and of the names below each root; it is refused if they have changed.
+    number of files; indexed. The files are listed once, at the first use of the pipe; its loaders and the pipes chained
+    to it see the same files, and only a new pipe sees new ones. A million paths take about 50 MB. State: a position,
+    with a digest of the sizes and of the names below each root; it is refused if they have changed.
 
     Folders and wild cards leave out names that begin with `.` or `_`, unless a pattern begins with that character. If
     several of `paths` stand for the same file, it comes several times.
@@ -100,7 +109,8 @@ def list_files(
             URLs.
         manifest: the path of a file that keeps the listing. The first run writes it; every rank and every later run
             read it and list nothing. Remove it to list again. Relative paths become absolute in it. The manifest of
-            `write_parquet` or `write_tar` serves too, with its folder as `paths`.
+            `write_parquet` or `write_tar` serves too, with its folder as `paths`. What the footers of Parquet and Arrow
+            files say is kept beside it, in a file that ends with `.units`, and not read again.
 
     Raises:
         SourceError: a path is missing, cannot be listed, stands for no file, or for something that is no file, such as

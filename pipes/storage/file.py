@@ -149,7 +149,7 @@ class File:
             raw.close()
             raise SourceError(
                 f"{self.name} has changed since it was listed: it had {self.listed} bytes then, and has {size}; a pipe "
-                "and a loader list files once, so make those anew"
+                "lists files once, so make it anew, and remove its manifest if it has one"
             )
         return raw
 

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from ..core.cursor import Json
 from ..errors import DataError
@@ -60,6 +60,38 @@ class Manifest:
             names = join(parts[0], names, *parts[1:])
         paths: pa.LargeStringArray = pa.concat_arrays([pa.array([], pa.large_string()), *names.chunks])
         return paths
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestPlace:
+    """Where the manifest of some files is.
+
+    Attributes:
+        path: of the manifest.
+        filesystem: that `path` is on; None if it is a local path or a URL.
+        digest: of the listing.
+    """
+
+    path: str
+    filesystem: object
+    digest: str
+
+    @property
+    def unit_file(self) -> str:
+        """The path of the file beside it that keeps what footers say. Its name is hidden from listings."""
+        plain, options = (self.path, "") if self.filesystem is not None else split_options(self.path)
+        folder, slash, name = plain.rpartition("/")
+        return f"{folder}{slash}{'' if name.startswith(('.', '_')) else '_'}{name}.units{options}"
+
+
+@runtime_checkable
+class FromManifest(Protocol):
+    """An operator whose rows are the files of a manifest, in order."""
+
+    @property
+    def listed_in(self) -> ManifestPlace | None:
+        """Where the manifest is; None if there is none."""
+        ...
 
 
 def manifest_schema() -> pa.Schema:

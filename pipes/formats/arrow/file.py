@@ -56,8 +56,7 @@ class ArrowFile:
         footer = read_arrow_head(self._stream, file.name)
         if not isinstance(footer, ArrowFooter) or footer.seal != seal:
             raise SourceError(
-                f"{file.name} has changed since its footer was read; a pipe and a loader read footers once, so make "
-                "new ones"
+                f"{file.name} has changed since its footer was read; a pipe reads footers once, so make it anew"
             )
         places = [place for place, name in enumerate(footer.names) if name in self._fixed.file_types]
         existing = frozenset(footer.names)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, ClassVar, NamedTuple
@@ -61,7 +61,7 @@ class ByteRanges(Units[TextFormat[Any], ByteRange]):
         sizes, compressed = self._look_up(files)
         return self._table(sizes, compressed, range_bytes(int(sizes[sizes > 0].sum())))
 
-    def units_in(self, file: File) -> Sequence[ByteRange]:
+    def units_in(self, file: File) -> list[ByteRange]:
         # The files come in another order each time, and shards divide them whole.
         table = self._table(*self._look_up(iter([file])), MAX_RANGE_BYTES)
         return [self.unit(file, *numbers) for _, *numbers in table.numbers.tolist()]

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias
 
-import numpy as np
-
 from ...core.context import Context
 from ...core.rows import Rows
 from ...errors import DataError, FeedpipeError, Origin
 from ...formats.arrow.ipc import ArrowFooter, ArrowHead, ArrowIpc, BatchHead, ipc_errors, open_stream, read_arrow_head
 from ...formats.tables.arrow import read_error, to_column
+from ...formats.tables.heads import FlatHead
 from ...storage.file import WHOLE, File, Stream
 from ...storage.filesystem import locate
 from ...storage.retry import Cancellation
 from ...storage.tasks import Task, in_threads
-from ._counted_units import UNKNOWN, CountedUnits
+from ._counted_units import CountedUnits
+from ._file_units import UNKNOWN, FileContents, FileUnits
 from ._open_files import OpenFileCache, OpenTask
 from ._parse_units import Piece, Place, UnitReader
 
@@ -62,11 +62,7 @@ class RecordBatches(CountedUnits[ArrowIpc, RecordBatch]):
         with file.open() as stream:
             return read_arrow_head(stream, file.name)
 
-    def unit(self, file: File, *numbers: int) -> RecordBatch:
-        number, rows, first, seal, compressed = numbers
-        return RecordBatch(file, number, rows, first, seal, bool(compressed))
-
-    def units_in(self, file: File) -> list[RecordBatch]:
+    def contents(self, file: File) -> FileContents:
         with file.open() as stream:
             head = read_arrow_head(stream, file.name)
             fixed = self.format.require_fixed_schema(file.name)
@@ -77,14 +73,20 @@ class RecordBatches(CountedUnits[ArrowIpc, RecordBatch]):
                         f"{file.name} is a stream or is compressed as a whole, so its rows have no positions; "
                         "`list_files(...).open_files().parse_arrow()` reads it in order"
                     )
-                return [RecordBatch(file, STREAM, UNKNOWN, 0, 0, False)]
+                return FileContents(head.schema, 0, [UNKNOWN], [False])
             batches = _read_batch_heads(head, stream)
-        firsts = np.cumsum([0, *(batch.rows for batch in batches)]).tolist()
-        return [
-            RecordBatch(file, k, batch.rows, firsts[k], head.seal, batch.compressed)
-            for k, batch in enumerate(batches)
-            if batch.rows
-        ]
+        rows, compressed = [batch.rows for batch in batches], [batch.compressed for batch in batches]
+        return FileContents(head.schema, head.seal, rows, compressed)
+
+    def kept_head(self, file: File, schema: pa.Schema) -> FlatHead:
+        return FlatHead(file.name, schema)
+
+    def can_use(self, units: FileUnits) -> bool:
+        return not self.format.indexed or not (units.rows == UNKNOWN).any()  # streams are refused by their footers
+
+    def unit(self, file: File, *numbers: int) -> RecordBatch:
+        number, rows, first, seal, compressed = numbers
+        return RecordBatch(file, number, rows, first, seal, bool(compressed))
 
 
 def _read_batch_heads(footer: ArrowFooter, stream: Stream) -> list[BatchHead]:
@@ -99,7 +101,7 @@ def _read_batch_heads(footer: ArrowFooter, stream: Stream) -> list[BatchHead]:
 
 
 def arrow_file_cache(format: ArrowIpc) -> OpenFileCache[RecordBatch, ArrowFile]:
-    """Opens the files of record batches."""
+    """Opens the files of record batches. Local ones are mapped into memory."""
     return OpenFileCache(partial(_open, format), lambda file: file.close())
 
 

@@ -5,21 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from ...core.context import Context
 from ...errors import DataError, Origin, SourceError
 from ...formats.parquet.file import BatchSize, ParquetFile
-from ...formats.parquet.footer import ParquetFooter, read_parquet_footer
+from ...formats.parquet.footer import ParquetFooter
 from ...formats.parquet.options import Parquet
+from ...formats.tables.heads import FlatHead
 from ...storage.file import File, Stream
+from ...storage.file_cache import open_version
 from ...storage.remote import RemoteRanges
 from ...storage.tasks import Task
 from ._counted_units import CountedUnits
+from ._file_units import FileContents, FileUnits
+from ._footers import parquet_footer
 from ._open_files import OpenFileCache
 from ._parse_units import Piece, Place, UnitReader
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _LOCAL_READ_BYTES, _REMOTE_READ_BYTES = 2**16, 2**22
 """How much of a column Arrow reads at a time, by what a request costs, if the row group was not fetched whole."""
@@ -51,30 +56,40 @@ class RowGroups(CountedUnits[Parquet, RowGroup]):
     fields: ClassVar[tuple[str, ...]] = RowGroup._fields
 
     def head(self, file: File) -> ParquetFooter:
-        with file.open(None) as stream:
-            return read_parquet_footer(stream, file.path)
+        stream, version = open_version(file)
+        with stream:
+            return parquet_footer(file, stream, version)
+
+    def contents(self, file: File) -> FileContents:
+        footer = self.head(file)
+        rows = footer.row_counts()
+        selected = ParquetFile(self.format, footer).matching_row_groups(footer)
+        return FileContents(footer.schema, footer.seal, rows, [False] * len(rows), selected)
+
+    def kept_head(self, file: File, schema: pa.Schema) -> FlatHead:
+        return FlatHead(file.path, schema)
+
+    def can_use(self, units: FileUnits) -> bool:
+        # Only a footer knows the fields in a column of structs, as Parquet has them, and the statistics of a filter.
+        nested = [name for name in self.format.columns or () if "." in name]
+        return self.format.filter is None and all(name in schema.names for name in nested for schema in units.schemas)
 
     def unit(self, file: File, *numbers: int) -> RowGroup:
         return RowGroup(file, *numbers)
 
-    def units_in(self, file: File) -> list[RowGroup]:
-        """The row groups of a file that may have rows for the filter."""
-        footer = self.head(file)
-        rows = footer.row_counts()
-        firsts = np.cumsum([0, *rows]).tolist()
-        matching = ParquetFile(self.format, footer).matching_row_groups()
-        return [RowGroup(file, k, rows[k], firsts[k], footer.seal) for k in matching]
-
 
 class _OpenFile(NamedTuple):
+    """An open file, and the version of it that the stream reads."""
+
     file: ParquetFile
     stream: Stream
+    version: object
 
 
 class _Source(NamedTuple):
     """What Arrow reads a row group from, and how many bytes of a column at a time; 0 for all of it."""
 
-    file: ParquetFile
+    opened: _OpenFile
     stream: Any
     buffer_bytes: int
 
@@ -105,27 +120,36 @@ class RowGroupReader(UnitReader[RowGroup, _OpenSource]):
         opening = self._files.task(unit)
 
         def source() -> _Source:
-            file, stream = opening.result()
-            if stream.remote is None:
-                return _Source(file, stream.raw, _LOCAL_READ_BYTES)
-            parts = file.byte_ranges(unit.number)
+            opened = opening.result()
+            remote = opened.stream.remote
+            if remote is None:
+                return _Source(opened, opened.stream.raw, _LOCAL_READ_BYTES)
+            parts = opened.file.byte_ranges(_unchanged_footer(unit, opened.stream, opened.version), unit.number)
             if parts is None:
-                return _Source(file, stream.raw, _REMOTE_READ_BYTES)
-            ranges = RemoteRanges(stream.remote.file, parts)
+                return _Source(opened, opened.stream.raw, _REMOTE_READ_BYTES)
+            ranges = RemoteRanges(remote.file, parts)
             ranges.fetch(needed=False)
-            return _Source(file, ranges, 0)
+            return _Source(opened, ranges, 0)
 
         return _OpenSource(source)
 
     def pieces(self, unit: RowGroup, opened: _OpenSource, place: Place) -> Iterator[Piece]:
         (before,) = place
-        file, stream, buffer_bytes = opened.result()
+        (file, file_stream, version), stream, buffer_bytes = opened.result()
+        footer = _unchanged_footer(unit, file_stream, version)
         threads = self._context.process.threads
         if isinstance(stream, RemoteRanges):
             stream.fetch(needed=True)
         try:
             for part in file.read_row_group(
-                stream, unit.number, unit.first, before, self._batch_size, buffer=buffer_bytes, threads=threads
+                footer,
+                stream,
+                unit.number,
+                unit.first,
+                before,
+                self._batch_size,
+                buffer=buffer_bytes,
+                threads=threads,
             ):
                 end = None if part.stop == unit.rows else (part.stop,)
                 origins: list[Origin | None] | None = None
@@ -144,24 +168,23 @@ class RowGroupReader(UnitReader[RowGroup, _OpenSource]):
 
 
 def _open(options: Parquet, group: RowGroup) -> _OpenFile:
-    stream = group.file.open(None)
+    stream, version = open_version(group.file)
     try:
-        return _OpenFile(ParquetFile(options, _unchanged_footer(stream, group)), stream)
+        return _OpenFile(ParquetFile(options, _unchanged_footer(group, stream, version)), stream, version)
     except BaseException:
         stream.close()
         raise
 
 
-def _unchanged_footer(stream: Stream, group: RowGroup) -> ParquetFooter:
-    """The footer of the file, if it is the one that the row group was found in."""
+def _unchanged_footer(group: RowGroup, stream: Stream, version: object) -> ParquetFooter:
+    """The footer of an open file, if it is the one that the row group was found in."""
     reason = "its footer is a different one now"
     try:
-        footer = read_parquet_footer(stream, group.file.path)
+        footer = parquet_footer(group.file, stream, version)
         if footer.seal == group.seal:
             return footer
     except DataError as error:
         reason = str(error)
     raise SourceError(
-        f"{group.file.path} has changed since its footer was read: {reason}; a pipe and a loader read footers once, so "
-        "create both again"
+        f"{group.file.path} has changed since its footer was read: {reason}; a pipe reads footers once, so make it anew"
     )

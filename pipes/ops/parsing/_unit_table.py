@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,13 +20,6 @@ class UnitTable:
 
     fields: tuple[str, ...]
     numbers: Numbers
-
-    @staticmethod
-    def of(fields: tuple[str, ...], units: Iterable[Sequence[tuple[Any, ...]]]) -> UnitTable:
-        """The table of units, given as those of one file after the other."""
-        rows = ((number, *unit[1:]) for number, of_file in enumerate(units) for unit in of_file)
-        shape: Any = (np.int64, len(fields))
-        return UnitTable(fields, np.fromiter(rows, np.dtype(shape)))
 
     def __len__(self) -> int:
         return len(self.numbers)

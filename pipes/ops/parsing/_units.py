@@ -42,7 +42,7 @@ class Units(Operator, ABC, Generic[F, U]):
     """The base: a handle for each unit of each file. The chain function of a parser puts it before the parser.
 
     A unit is a named tuple of a `File` and numbers. If the files have a fixed order, this is indexed: `resolve` finds
-    all units, once per loader. Otherwise each file is divided into units when it comes.
+    all units, once per pipe. Otherwise each file is divided into units when it comes.
     """
 
     order: ClassVar[Order] = Order.ROW_LOCAL
@@ -66,12 +66,12 @@ class Units(Operator, ABC, Generic[F, U]):
         """What a file says about its columns."""
 
     @abstractmethod
-    def units_in(self, file: File) -> Sequence[U]:
-        """The units of a file. The format is fixed by then."""
-
     def find_units(self, files: Iterator[File]) -> UnitTable:
-        """The units of all files. The format is fixed by then."""
-        return UnitTable.of(self.fields, in_threads(self.units_in, files))
+        """The units of files. The format is fixed by then."""
+
+    def units_in(self, file: File) -> list[U]:
+        """The units of a file that comes in another order each time."""
+        return [self.unit(file, *numbers) for _, *numbers in self.find_units(iter([file])).numbers.tolist()]
 
     @abstractmethod
     def unit(self, file: File, *numbers: int) -> U:
@@ -91,8 +91,7 @@ class Units(Operator, ABC, Generic[F, U]):
         if self.table is not None:
             return self
         try:
-            op = replace(self, format=self._fixed_format(stage))
-            return replace(op, table=op.find_units(self._files(stage))) if self.has_fixed_order else op
+            return self.with_fixed_units(stage)
         except (SourceError, DataError, ArgumentError) as error:
             raise at_call_site(error, stage) from error
 
@@ -133,12 +132,23 @@ class Units(Operator, ABC, Generic[F, U]):
             for value in block.rows:
                 yield self._file(stage, value)
 
-    def _fixed_format(self, stage: StageView) -> F:
+    def with_fixed_units(self, stage: StageView) -> Units[F, U]:
+        """With names and types of columns fixed, and if files have a fixed order, with all units."""
+        op = self.with_fixed_format(stage)
+        return replace(op, table=op.find_units(self._files(stage))) if self.has_fixed_order else op
+
+    def with_fixed_format(self, stage: StageView) -> Units[F, U]:
+        """With names and types of columns fixed, by the files themselves."""
         unify = self.format.unify_schemas
-        heads = (in_threads if unify else map)(self.head, self._files(stage))
+        # A generator, unlike `map`, does not take a StopIteration of a user's file system for the end of the files.
+        heads = in_threads(self.head, self._files(stage)) if unify else (self.head(f) for f in self._files(stage))
+        return replace(self, format=self.fixed_format(stage, heads))
+
+    def fixed_format(self, stage: StageView, heads: Iterable[object]) -> F:
+        """The format with names and types fixed by these heads, which are read lazily."""
         # All paths, unless only a run of the input can give them and nothing else needs that run.
-        files = islice(self._files(stage), None if stage.input.indexed or unify else 1)
-        return cast("F", self.format.fix(heads, (file.path for file in files)))
+        some = None if stage.input.indexed or self.format.unify_schemas else 1
+        return cast("F", self.format.fix(heads, (file.path for file in islice(self._files(stage), some))))
 
     def _at(self, stage: StageView, indices: Indices, context: Context) -> list[U]:
         numbers, units = self.resolved_table.at(indices)

@@ -47,9 +47,9 @@ def parse_arrow(
     stream up to it.
 
     Shards divide the record batches of files, and whole streams. The footers of files, and the heads of their record
-    batches, are read once per loader, in threads. Names and types are those of the first file, by the rules of
-    `parse_parquet`, also for folders named as in `year=2024` and with `unify_schemas=True`; dictionaries, run ends and
-    views of text are read as their values.
+    batches, are read once per pipe, in threads; with a manifest, once for all runs. Names and types are those of the
+    first file, by the rules of `parse_parquet`, also for folders named as in `year=2024` and with `unify_schemas=True`;
+    dictionaries, run ends and views of text are read as their values.
 
     Local files are mapped into memory, and nothing is copied before rows are gathered. Do not shorten such a file while
     it is read: the system then ends the process. A batch is checked when it is first used, which reads its text once.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from ...core.block import Block
@@ -19,6 +19,7 @@ from ...errors import ArgumentTypeError, with_call_site
 from ...storage.file import COMPRESSIONS, File
 from ...storage.filesystem import check_filesystem
 from ...storage.listing import ListedPath
+from ...storage.manifest import FromManifest, ManifestPlace
 
 if TYPE_CHECKING:
     from ...pipe import Pipe
@@ -32,9 +33,9 @@ class OpenFiles(Operator):
     seeks: ClassVar[bool] = True
 
     compression: str | None = "infer"
-    filesystem: object = field(
-        default=None, repr=False
-    )  # not part of a state: the files stay the same on another storage
+    # Not part of a state: the files stay the same on another storage, and with another manifest.
+    filesystem: object = field(default=None, repr=False)
+    listed_in: ManifestPlace | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         check_choice("compression", self.compression, COMPRESSIONS)
@@ -45,6 +46,10 @@ class OpenFiles(Operator):
         if self.filesystem is None:
             return code
         return code[:-1] + (", " if code[-2] != "(" else "") + f"filesystem={value_code(self.filesystem)})"
+
+    def resolve(self, stage: StageView) -> Operator:
+        source = stage.input.op
+        return replace(self, listed_in=source.listed_in) if isinstance(source, FromManifest) else self
 
     def length(self, stage: StageView) -> int | None:
         return stage.input.length

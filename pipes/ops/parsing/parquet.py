@@ -50,8 +50,8 @@ def parse_parquet(
     is no `filter`; streamed. State: a row group and a place in it. A resume reads that row group up to the place.
 
     Shards divide row groups, so a single file serves many workers. A `shuffle` behind this shuffles the order of row
-    groups as well. The footers of all files are read once per loader, in threads. If files come in a new order in each
-    epoch, as with `list_files(...).shuffle()`, shards divide files.
+    groups as well. The footers of all files are read once per pipe, in threads; with a manifest, once for all runs. If
+    files come in a new order in each epoch, as with `list_files(...).shuffle()`, shards divide files.
 
     Names and types are those of the first file (the first of `for x in pipe`); a column of nothing but nulls there has
     the type of the next file with values. Other files must have the same columns, in any order, of the same types, or
@@ -63,7 +63,8 @@ def parse_parquet(
     otherwise, unless the files have a column of that name. Dictionaries are read as their values.
 
     Memory: a row group is read in batches of about 4 MiB, whatever its size. A remote row group of up to 64 MiB is
-    fetched whole.
+    fetched whole. Each process keeps up to 256 MiB of footers, so that row groups in any order cost no more bytes than
+    in the order of the file.
 
     Args:
         columns: reads only these columns, in this order; a dot selects a field of a struct, as in "address.city".

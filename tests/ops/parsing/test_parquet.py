@@ -20,7 +20,10 @@ from feedpipe.core.rows import Rows
 from feedpipe.engine.stage import bind, resolve
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, FeedpipeError, SourceError
 from feedpipe.formats.parquet import file as parquet_file
+from feedpipe.ops.parsing import _footers, _open_files
 from feedpipe.testing import check_operator
+
+from ...storage.remote_store import RemoteStore
 
 column = pc.field
 
@@ -197,6 +200,46 @@ def test_footers_are_read_once_and_the_graph_is_small(tmp_path, monkeypatch):
         *range(90)
     ]
     assert len(read) == 3
+
+
+class Shelf(RemoteStore):
+    """Files that count as local, whose reads are counted."""
+
+    def get_type_name(self):
+        return "mock"
+
+
+@pytest.mark.parametrize(("store", "groups", "count"), [(RemoteStore, 10, 30), (Shelf, 100, 5), (Shelf, 1000, 2)])
+def test_shuffled_row_groups_cost_no_more_bytes_than_those_in_order(monkeypatch, store, groups, count):
+    monkeypatch.setattr(_open_files, "_MAX_OPEN_FILES", 1)
+    table = pa.table({f"c{k}": pa.array(np.zeros(4 * groups, np.int8)) for k in range(5)})
+    sink = io.BytesIO()
+    pq.write_table(table, sink, row_group_size=4)
+    shelf = store({f"d/{k}": sink.getvalue() for k in range(count)})
+
+    def bytes_read(make):
+        _footers._cache.clear()
+        shelf.requests.clear()
+        batches = make(fp.read_parquet("d", filesystem=shelf.filesystem))
+        assert sum(len(batch) for batch in fp.Loader(batches)) == len(table) * count
+        return sum(end - begin for _, begin, end in shelf.requests)
+
+    in_order = bytes_read(lambda pipe: pipe.batch(2000))
+    shuffled = bytes_read(lambda pipe: pipe.shuffle(window=500).batch(2000))
+    assert shuffled <= 1.2 * in_order
+    monkeypatch.setattr(_footers._cache, "_budget", 0)  # one footer is kept, so all rows still come
+    if groups == 10:
+        assert bytes_read(lambda pipe: pipe.shuffle(window=500).batch(2000)) > 1.2 * in_order
+
+
+def test_a_file_of_another_footer_is_noticed_though_the_footer_is_kept(tmp_path):
+    files = counted(tmp_path, [30, 30], rows=10)
+    pipe = parsed(files)
+    assert len(list(pipe)) == 60
+    other = write(tmp_path / "other.parquet", {"id": range(30, 60), "t": ["y"] * 30}, 15)
+    os.replace(other, files[1])
+    with pytest.raises(SourceError, match=r"1\.parquet has changed since its footer was read"):
+        list(pipe)
 
 
 def test_files_are_closed(tmp_path):
@@ -588,7 +631,7 @@ def test_a_file_that_changes_after_its_footer_was_read(tmp_path, content):
     files[1].write_bytes(content)
     rows = []
     with pytest.raises(
-        SourceError, match="1.parquet has changed since its footer was read: .*create both again"
+        SourceError, match="1.parquet has changed since its footer was read: .*so make it anew"
     ) as error:
         rows.extend(pipe)
     assert rows == listed(3)

@@ -1,0 +1,198 @@
+"""`FileUnits`: what the footers of all files say, and how it is kept in a unit file beside a manifest."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import numpy as np
+
+from ...errors import DataError, MissingError, SourceError
+from ...storage.file import File
+from ...storage.manifest import ManifestPlace
+from ...storage.output import open_output
+from ._unit_table import Numbers, UnitTable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+UNKNOWN = -1
+"""The number of rows of a unit that does not know it, such as a stream; it is the only one of its file."""
+VERSION = "1"
+
+_LOG = logging.getLogger("feedpipe")
+
+
+class FileContents(NamedTuple):
+    """What the footer of one file says.
+
+    Attributes:
+        schema: names and types of its columns.
+        seal: tells the versions of the file apart.
+        rows: of each of its units.
+        compressed: whether the columns of each unit are.
+        selected: the numbers of the units that a filter leaves; None for all.
+    """
+
+    schema: pa.Schema
+    seal: int
+    rows: Sequence[int]
+    compressed: Sequence[bool]
+    selected: Sequence[int] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class FileUnits:
+    """The contents of all files.
+
+    Attributes:
+        schemas: each once, in the order in which they first occur.
+        schema_numbers, seals, counts: of each file, the number of its schema, its seal and how many units it has.
+        rows, compressed: of each unit of each file.
+        selected: the positions among all units of those that a filter leaves; None for all.
+    """
+
+    schemas: Sequence[pa.Schema]
+    schema_numbers: Numbers
+    seals: Numbers
+    counts: Numbers
+    rows: Numbers
+    compressed: Numbers
+    selected: Numbers | None = None
+
+    @staticmethod
+    def of(files: Iterable[FileContents]) -> FileUnits:
+        schemas: dict[bytes, tuple[int, pa.Schema]] = {}
+        last: tuple[int, pa.Schema] | None = None
+        numbers, seals, counts, rows, compressed, selected = (array("q") for _ in range(6))
+        filtered = False
+        for file in files:
+            if last is None or not file.schema.equals(last[1], check_metadata=True):
+                last = schemas.setdefault(file.schema.serialize().to_pybytes(), (len(schemas), file.schema))
+            numbers.append(last[0])
+            seals.append(file.seal)
+            counts.append(len(file.rows))
+            filtered = filtered or file.selected is not None
+            selected.extend(len(rows) + k for k in (range(len(file.rows)) if file.selected is None else file.selected))
+            rows.extend(file.rows)
+            compressed.extend(file.compressed)
+        columns = (np.array(column, np.int64) for column in (numbers, seals, counts, rows, compressed))
+        units = FileUnits([schema for _, schema in schemas.values()], *columns)
+        return replace(units, selected=np.array(selected, np.int64)) if filtered else units
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def unit_table(self, fields: tuple[str, ...]) -> UnitTable:
+        """The units that have rows, with these of their fields: file, number, rows, first, seal and compressed."""
+        files = np.repeat(np.arange(len(self)), self.counts)
+        begins = np.cumsum(self.counts) - self.counts
+        before = np.cumsum(self.rows) - self.rows
+        unknown = self.rows == UNKNOWN
+        firsts = np.append(before, 0)[begins]  # the rows before each file
+        columns = {
+            "file": files,
+            "number": np.where(unknown, -1, np.arange(len(files)) - begins[files]),
+            "rows": self.rows,
+            "first": before - firsts[files],
+            "seal": self.seals[files],
+            "compressed": self.compressed,
+        }
+        numbers = np.stack([columns[name] for name in fields], axis=1)
+        chosen = np.arange(len(files)) if self.selected is None else self.selected
+        return UnitTable(fields, numbers[chosen[self.rows[chosen] != 0]])
+
+    def first_files(self) -> Numbers:
+        """The position of the first file of each schema."""
+        return np.unique(self.schema_numbers, return_index=True)[1]
+
+    def digest(self) -> str:
+        """A digest of all values. It does not depend on how they are written."""
+        digest = hashlib.blake2b(digest_size=16)
+        for column in (self.schema_numbers, self.seals, self.counts, self.rows, self.compressed):
+            digest.update(len(column).to_bytes(8, "little") + column.tobytes())
+        for schema in self.schemas:
+            digest.update(schema.serialize())
+        return digest.hexdigest()
+
+    def write(self, manifest: ManifestPlace, kind: str) -> None:
+        """Writes the unit file of a manifest. If that is not possible, the log says so, and footers are read again."""
+        import pyarrow as pa
+
+        offsets = pa.array(np.append(0, np.cumsum(self.counts)), pa.int64())
+        columns: dict[str, Any] = {
+            "schema": pa.array(self.schema_numbers),
+            "seal": pa.array(self.seals),
+            "rows": pa.LargeListArray.from_arrays(offsets, pa.array(self.rows)),
+            "compressed": pa.LargeListArray.from_arrays(offsets, pa.array(self.compressed)),
+        }
+        metadata: dict[str, bytes] = {
+            "feedpipe units": VERSION.encode(),
+            "kind": kind.encode(),
+            "listing": manifest.digest.encode(),
+            "digest": self.digest().encode(),
+            **{f"schema {number}": schema.serialize().to_pybytes() for number, schema in enumerate(self.schemas)},
+        }
+        table = pa.table(columns).replace_schema_metadata(metadata)
+        options = pa.ipc.IpcWriteOptions(compression="zstd")
+        try:
+            with (
+                open_output(manifest.unit_file, manifest.filesystem) as stream,
+                pa.ipc.new_file(stream, table.schema, options=options) as writer,
+            ):
+                writer.write_table(table)
+        except (SourceError, pa.ArrowException, OSError) as error:
+            _LOG.warning("footers are not kept for the next run: %s", error)
+
+    @staticmethod
+    def read(manifest: ManifestPlace, kind: str, files: int) -> FileUnits | None:
+        """Reads the unit file of a manifest; None if there is none that fits these files, which the log says."""
+        path = manifest.unit_file
+        try:
+            with File(path, filesystem=manifest.filesystem).open(None) as stream:
+                data = stream.read()
+            units = _parse(data, manifest.digest, kind)
+            if len(units) != files:
+                raise DataError(f"it has {len(units)} files of {files}")
+        except MissingError:
+            _LOG.info("%s is not there yet: the footers of %d files are read and kept in it", path, files)
+        except (SourceError, DataError) as error:
+            _LOG.warning("%s is not used, and written anew: %s", path, error)
+        else:
+            return units
+        return None
+
+
+def _parse(data: bytes, listing: str, kind: str) -> FileUnits:
+    """The content of a unit file.
+
+    Raises:
+        DataError: it is damaged, or belongs to other files.
+    """
+    import pyarrow as pa
+
+    try:
+        table = pa.ipc.open_file(pa.BufferReader(data)).read_all()
+        table.validate(full=True)
+        metadata = {key.decode(): value for key, value in (table.schema.metadata or {}).items()}
+        expected = {"feedpipe units": VERSION, "kind": kind, "listing": listing}
+        for key, value in expected.items():
+            if metadata.get(key) != value.encode():
+                raise DataError(f"its {key!r} is {metadata.get(key, b'').decode()!r} and should be {value!r}")
+        count = sum(key.startswith("schema ") for key in metadata)
+        schemas = [pa.ipc.read_schema(pa.py_buffer(metadata[f"schema {number}"])) for number in range(count)]
+        names = ("schema", "seal", "rows", "compressed")
+        schema, seal, rows, compressed = (cast("Any", table.column(name).combine_chunks()) for name in names)
+        flat = [schema, seal, rows.value_lengths(), rows.flatten(), compressed.flatten()]
+        units = FileUnits(schemas, *(np.asarray(column.to_numpy(zero_copy_only=False), np.int64) for column in flat))
+    except DataError:
+        raise
+    except (pa.ArrowException, OSError, KeyError, ValueError, AttributeError) as error:
+        raise DataError(f"it is damaged: {' '.join(str(error).split())}") from error
+    if units.digest() != metadata.get("digest", b"").decode():
+        raise DataError("it is damaged: its digest is another one")
+    return units
