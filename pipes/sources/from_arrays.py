@@ -15,6 +15,7 @@ from ..core.rows import Array, BlockRows, Indices, Row, read_only
 from ..errors import ArgumentError, ArgumentTypeError, Origin, with_call_site
 from ..pipe import Pipe
 from ._arrays import PickledArray, arrays_schema, describe_columns, pickled_array, rows_at, unpickled_arrays
+from ._right_source import check_right_source
 from ._write_guard import WriteGuard
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ def from_arrays(arrays: Mapping[str, np.ndarray[Any, Any] | torch.Tensor]) -> Pi
         >>> pipe.batch(2).collate()[0]["x"].shape
         torch.Size([2, 2])
     """
+    check_right_source("from_arrays", arrays)
     if not isinstance(arrays, Mapping):
         raise ArgumentTypeError(
             with_call_site(f'`arrays` must be a dict of arrays, such as {{"x": X}}, but got: {type(arrays).__name__}')

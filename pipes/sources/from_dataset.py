@@ -19,6 +19,7 @@ from ..core.rows import BlockRows, Indices
 from ..engine.apply import extend_until_error, map_until_error
 from ..errors import ArgumentTypeError, Origin, PlanWarning, StateError, warn, with_call_site
 from ..pipe import Pipe
+from ._right_source import check_right_source
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -166,6 +167,7 @@ def from_dataset(dataset: MapStyleDataset[Any] | Iterable[Any]) -> Pipe[Any]:
         (tensor(2), tensor(20))
     """
     value: object = dataset
+    check_right_source("from_dataset", value)
     if isinstance(value, (Mapping, type)):
         repair = 'choose a split, such as `dataset["train"]`' if isinstance(value, Mapping) else "call it"
         raise ArgumentTypeError(with_call_site(f"`dataset` must be one dataset but got: {value!r:.80}; {repair}"))

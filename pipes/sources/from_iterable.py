@@ -14,6 +14,7 @@ from ..core.operator import Operator, StageView
 from ..engine.apply import extend_until_error
 from ..errors import ArgumentTypeError, Origin, with_call_site
 from ..pipe import Pipe
+from ._right_source import check_right_source
 
 T = TypeVar("T")
 
@@ -82,7 +83,8 @@ def from_iterable(iterable: Iterable[T] | Callable[[], Iterable[T]]) -> Pipe[T]:
             iterable, such as a generator function.
 
     Raises:
-        ArgumentTypeError: `iterable` is an iterator, which can be read only once.
+        ArgumentTypeError: `iterable` is an iterator, which can be read only once, or an object for another source, such
+            as a data frame.
 
     Example:
         >>> import feedpipe as fp
@@ -92,4 +94,5 @@ def from_iterable(iterable: Iterable[T] | Callable[[], Iterable[T]]) -> Pipe[T]:
         >>> list(fp.from_iterable(numbers))
         [1, 2]
     """
+    check_right_source("from_iterable", iterable)
     return cast("Pipe[T]", Pipe.source(FromIterable(iterable)))

@@ -14,6 +14,7 @@ from ..engine.apply import map_until_error
 from ..errors import ArgumentTypeError, Origin, with_call_site
 from ..pipe import Pipe
 from ._packed import PackedList, pack_list
+from ._right_source import check_right_source
 
 T = TypeVar("T")
 
@@ -70,11 +71,13 @@ def from_sequence(sequence: Sequence[T]) -> Pipe[T]:
         sequence: a list, a tuple, a range, or any object with `__len__` and `__getitem__`.
 
     Raises:
-        ArgumentTypeError: `sequence` has no length or no index.
+        ArgumentTypeError: `sequence` has no length or no index, or is an object for another source, such as a data
+            frame.
 
     Example:
         >>> import feedpipe as fp
         >>> list(fp.from_sequence(["a", "b"]))
         ['a', 'b']
     """
+    check_right_source("from_sequence", sequence)
     return cast("Pipe[T]", Pipe.source(FromSequence(sequence)))

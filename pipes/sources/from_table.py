@@ -15,6 +15,7 @@ from ..core.plain_values import digest, sample_positions
 from ..core.rows import BlockRows, Indices, Row
 from ..errors import ArgumentTypeError, DataError, FeedpipeError, Origin, SourceError, with_call_site
 from ..pipe import Pipe
+from ._right_source import check_right_source
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -175,6 +176,7 @@ def from_table(table: ArrowStream) -> Pipe[Row]:
         >>> pipe.batch(2).collate()[0]
         {'x': tensor([1, 2]), 'y': ['a', 'b']}
     """
+    check_right_source("from_table", table)
     if _is_hugging_face(table):
         if getattr(table, "_format_type", None) == "custom":
             raise ArgumentTypeError(
