@@ -5,7 +5,8 @@ This module follows semantic versioning from version 1.0 on. No other module doe
 `feedpipe.testing.check_operator` and `check_service` prove that they are kept.
 
 - Operators and sources: `Operator`, `Order`, `Columns`; `StageView`, what their code sees of the graph, and `Input`,
-  what it reads from; `Context`, the run it belongs to; `generator`, the random generator of a row.
+  what it reads from; `Context`, the run it belongs to; `generator`, the random generator of a row; `Weights`, how units
+  of work compare.
 - What they pass on: `Block`, `Cursor`, `START`; `BlockRows` and `Indices`, the types of a block's rows and of their
   positions; `Rows`, rows held as columns; `Json`, the type of a token.
 - Reading services: `ReadingService`, `Executor`, `Session`; `Plan` and `Position`, what they are given; `Step` and
@@ -22,6 +23,7 @@ from .core.operator import Input as Input
 from .core.operator import Operator as Operator
 from .core.operator import Order as Order
 from .core.operator import StageView as StageView
+from .core.operator import Weights as Weights
 from .core.randomness import generator as generator
 from .core.rows import BlockRows as BlockRows
 from .core.rows import Indices as Indices

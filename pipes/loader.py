@@ -257,7 +257,7 @@ class Loader(Generic[T_co]):
         )
         for read in plan.shared_reads() if self._rank == 0 else ():
             processes = read.readers(self._world_size, self._service.workers)
-            if processes > 1 and read.part > 0.1:
+            if read.repeated(self._world_size, self._service.workers) > 0.1:
                 warn(f"{processes} processes read the same data: {read.reason}", PlanWarning)
         return Schedule(plan, self._steps, self._even, ordered=self._service.ordered)
 

@@ -10,6 +10,7 @@ from threading import Lock, Thread
 from typing import NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from ..errors import CallSite, Origin
 from .block import Block
@@ -77,21 +78,57 @@ class ProcessResources:
             thread.join()
 
 
+class RowShare(NamedTuple):
+    """A part of rows that several shards divide: row j is in slot (j * step) % slots, and these are [first, stop)."""
+
+    first: int
+    stop: int
+    slots: int
+    step: int = 1
+
+    def position(self, index: int) -> int:
+        """The position among all rows of row `index` of the share."""
+        turns, place = divmod(index, self.stop - self.first)
+        return turns * self.slots + (int(self._turn()[place]) if place else self._begin())
+
+    def count(self, rows: int) -> int:
+        """How many of the first `rows` rows are in the share."""
+        turns, rest = divmod(rows, self.slots)
+        width = self.stop - self.first
+        return turns * width + (int(rest > self._begin()) if width == 1 else int(np.searchsorted(self._turn(), rest)))
+
+    def places(self, start: int, count: int) -> Indices:
+        """Which of `count` rows from row `start` on are in the share."""
+        if self.stop - self.first == 1:
+            return range((self._begin() - start) % self.slots, count, self.slots)
+        slots = np.arange(start, start + count) % self.slots * self.step % self.slots
+        return np.flatnonzero((slots >= self.first) & (slots < self.stop))
+
+    def _turn(self) -> npt.NDArray[np.int64]:
+        """Which of each `slots` rows are in the share, in order."""
+        return np.sort(np.arange(self.first, self.stop) * pow(self.step, -1, self.slots) % self.slots)
+
+    def _begin(self) -> int:
+        """The first row of the share."""
+        if self.stop - self.first == 1:
+            return self.first * pow(self.step, -1, self.slots) % self.slots
+        return int(self._turn()[0])
+
+
 class RowsRequest(NamedTuple):
     """Asks for a shard's part of the rows of a shared input.
 
     Attributes:
         source: the name of the input.
         at: the plain cursor of the first of these rows, in the input.
-        shard, shards: the shard gets the rows whose position is `shard` modulo `shards`.
+        share: which of the rows the shard has.
         rounds: the rounds of the `repeat`s around.
         origins: whether the origin of each row is needed.
     """
 
     source: str
     at: Json
-    shard: int
-    shards: int
+    share: RowShare
     rounds: tuple[int, ...]
     origins: bool = False
 

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from ..errors import CallSite, Origin
 from .block import Block
@@ -54,6 +57,18 @@ class Columns(enum.Enum):
     LOSES = "makes Python rows"
 
 
+class Weights(NamedTuple):
+    """How much work each row of an indexed output means, if an operator makes many rows of it.
+
+    Attributes:
+        values: the weight of each row, by position; a negative weight is unknown.
+        are_rows: whether a weight is the number of rows; else it is a number of bytes or the like.
+    """
+
+    values: npt.NDArray[np.int64]
+    are_rows: bool = False
+
+
 class Input(Protocol):
     """What an operator reads from."""
 
@@ -75,6 +90,10 @@ class Input(Protocol):
     @property
     def indexed(self) -> bool:
         """Whether `rows` gives the rows at any positions; else they come in order only."""
+        ...
+
+    def weights(self, context: Context) -> Weights | None:
+        """The weights of the rows, if they are known and rows come at any positions."""
         ...
 
     def rows(self, indices: Indices, context: Context) -> BlockRows:
@@ -107,11 +126,6 @@ class StageView(Protocol):
     @property
     def input(self) -> Input:
         """The only input."""
-        ...
-
-    @property
-    def length_context(self) -> Context:
-        """The run that `length` is asked for, if it differs between runs."""
         ...
 
     def memo(self, key: Hashable, make: Callable[[], T]) -> T:
@@ -174,6 +188,19 @@ class Operator:
 
     def schema(self, stage: StageView) -> pa.Schema | None:
         """Names and types of the columns that come out, if that is known without running."""
+        return None
+
+    def weights(self, stage: StageView, context: Context) -> Weights | None:
+        """How the rows of an indexed output compare as units of work; by default as those of the only input."""
+        if len(stage.inputs) != 1 or self.order is not Order.ROW_LOCAL:
+            return None
+        return stage.inputs[0].weights(context)
+
+    def cut(self, unit: object, first: int, stop: int, slots: int) -> object | None:
+        """The part [first, stop) of the `slots` of a row of the output, as another row.
+
+        None if the row cannot be cut; shards then divide what the next operator makes of it.
+        """
         return None
 
     def lookback(self) -> int:

@@ -10,7 +10,7 @@ from ..core.block import Block, skip_rows
 from ..core.context import Context, Tracer
 from ..core.cursor import START, Cursor
 from ..core.graph import Node, names, node_code, walk
-from ..core.operator import Boundary, Operator, Order
+from ..core.operator import Boundary, Operator, Order, Weights
 from ..core.rows import BlockRows, Indices, concat
 from ..errors import CallSite, FeedpipeError, Origin, PlanError, RowError, with_call_site
 from .prefetch import in_thread
@@ -39,17 +39,15 @@ class Stage:
         indexed: whether `rows` answers.
         reads_ahead: whether its rows, made one at a time by `rows`, may mostly wait for storage.
         main_thread: whether it, or an input, must run in the consumer's thread.
-        length_context: the run that lengths are asked for, if they differ between runs.
     """
 
-    def __init__(self, node: Node, name: str, inputs: tuple[Stage, ...], length_context: Context | None = None) -> None:
+    def __init__(self, node: Node, name: str, inputs: tuple[Stage, ...]) -> None:
         op = node.op
         self.node = node
         self.op = op
         self.name = name
         self.inputs = inputs
         self.indexed = node.indexed
-        self.length_context = length_context or Context()
         self.main_thread: bool = op.main_thread or any(stage.main_thread for stage in inputs)
         # An operator that regroups asks for several rows, which are then fetched together.
         regroups = bool(inputs) and op.order is Order.REGROUPS
@@ -94,7 +92,7 @@ class Stage:
             length = self.op.length(self)
             if self.indexed and length is None:
                 raise _no_length(self.node)
-            self._length = length if length is None else _row_count(length, self.node)
+            self._length = length if length is None else check_row_count(length, self.node)
         return cast("int | None", self._length)
 
     @property
@@ -103,6 +101,11 @@ class Stage:
         if self._schema is _UNASKED:
             self._schema = self.op.schema(self)
         return cast("pa.Schema | None", self._schema)
+
+    def weights(self, context: Context) -> Weights | None:
+        """The weights of the rows of an indexed stage, if they are known; one for each row."""
+        weights = self.op.weights(self, context) if self.indexed else None
+        return None if weights is None or len(weights.values) != self.length else weights
 
     def memo(self, key: Hashable, make: Callable[[], T]) -> T:
         """What `make()` returned for `key`; the last few keys are kept. For costly functions of their key."""
@@ -251,7 +254,6 @@ def bind(
     root: Node,
     fixed_names: dict[Node, str] | None = None,
     stages: dict[Node, Stage] | None = None,
-    length_context: Context | None = None,
 ) -> Stage:
     """The graph below `root`, bound.
 
@@ -259,7 +261,6 @@ def bind(
         fixed_names: names of operators that must stay although the graph around them was rewritten.
         stages: stages to use for nodes that are bound already; new ones are added. Graphs that share nodes then share
             stages.
-        length_context: the run that lengths will be asked for.
 
     Raises:
         PlanError: an operator is indexed and defines no length.
@@ -270,7 +271,7 @@ def bind(
         if node not in stages:
             if node.indexed and type(node.op).length is Operator.length:
                 raise _no_length(node)
-            stages[node] = Stage(node, all_names[node], tuple(stages[child] for child in node.inputs), length_context)
+            stages[node] = Stage(node, all_names[node], tuple(stages[child] for child in node.inputs))
     return stages[root]
 
 
@@ -310,7 +311,12 @@ def _no_length(node: Node) -> PlanError:
     )
 
 
-def _row_count(length: object, node: Node) -> int:
+def check_row_count(length: object, node: Node) -> int:
+    """The length that the operator of `node` returned.
+
+    Raises:
+        PlanError: it is no number of rows.
+    """
     try:
         count = operator.index(length)  # type: ignore[arg-type]
     except TypeError:

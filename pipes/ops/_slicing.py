@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
 from typing import ClassVar
 
 from ..core.block import Block
 from ..core.context import Context
 from ..core.cursor import Cursor
-from ..core.operator import Input, Order, StageView
-from ..core.rows import BlockRows, Indices, index_array
-from ._same_rows import SameRows
+from ..core.operator import Order, StageView
+from ..core.rows import Indices
+from ._same_rows import Rearranged
 
 
-class SliceBase(SameRows, ABC):
+class SliceBase(Rearranged):
     """Gives rows start, start + step, ... before stop, by their position among all rows."""
 
     order: ClassVar[Order] = Order.GLOBAL
@@ -31,16 +31,11 @@ class SliceBase(SameRows, ABC):
             return None
         return len(range(start, rows if stop is None else min(stop, rows), step))
 
-    def trace(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
-        start, _, step = self.bounds()
-        yield stage.input, start + index * step, context
-
-    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+    def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
         start, _, step = self.bounds()
         if isinstance(indices, range):
-            inner = range(start + indices.start * step, start + indices.stop * step, indices.step * step)
-            return stage.input.rows(inner, context)
-        return stage.input.rows(start + index_array(indices) * step, context)
+            return range(start + indices.start * step, start + indices.stop * step, indices.step * step)
+        return start + indices * step
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         start, stop, step = self.bounds()

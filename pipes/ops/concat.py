@@ -12,7 +12,7 @@ from ..core.block import Block
 from ..core.context import Context
 from ..core.cursor import START, Cursor
 from ..core.gather import gather
-from ..core.operator import Input, Operator, Order, StageView
+from ..core.operator import Input, Operator, Order, StageView, Weights
 from ..core.rows import BlockRows, Indices, signature
 
 if TYPE_CHECKING:
@@ -50,6 +50,12 @@ class Concat(Operator):
             return rows if uniform else list(rows)
 
         return gather(indices, self._bounds(stage), part)
+
+    def weights(self, stage: StageView, context: Context) -> Weights | None:
+        parts = [weights for source in stage.inputs if (weights := source.weights(context)) is not None]
+        if len(parts) < len(stage.inputs) or len({part.are_rows for part in parts}) > 1:
+            return None
+        return Weights(np.concatenate([part.values for part in parts]), parts[0].are_rows)
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         first, start = at.numbered()

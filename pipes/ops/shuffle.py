@@ -13,12 +13,12 @@ from ..core.block import Block, group_rows, join_origins
 from ..core.checks import check_int
 from ..core.context import Context
 from ..core.cursor import Cursor
-from ..core.operator import Input, Order, StageView
+from ..core.operator import Order, StageView
 from ..core.randomness import generator
-from ..core.rows import BlockRows, Indices, take_joined
+from ..core.rows import Indices, take_joined
 from ..engine.permutation import Permutation
 from ..errors import PlanError, with_call_site
-from ._same_rows import SameRows
+from ._same_rows import Rearranged
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -29,7 +29,7 @@ _NO_ROWS = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
-class Shuffle(SameRows):
+class Shuffle(Rearranged):
     kind: ClassVar[str] = "shuffle"
     order: ClassVar[Order] = Order.REORDERS
 
@@ -52,11 +52,8 @@ class Shuffle(SameRows):
     def lookback(self) -> int:
         return self.window or 0
 
-    def trace(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
-        yield stage.input, int(self._permutation(stage, context)[range(index, index + 1)][0]), context
-
-    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
-        return stage.input.rows(self._permutation(stage, context)[indices], context)
+    def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
+        return self._permutation(stage, context)[indices]
 
     def _permutation(self, stage: StageView, context: Context) -> Permutation:
         length = stage.input.length

@@ -6,7 +6,7 @@ from ..core.graph import Node, node_code, walk
 from ..core.operator import Columns
 from ..engine.stage import Stage
 from .plan import Plan
-from .sharding import SharedRead
+from .unit_shards import SharedRead
 
 
 def explained(root: Node, *, world_size: int, workers: int, shards: int | None) -> str:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, cast
+
+import numpy as np
+import numpy.typing as npt
 
 from ..core.context import Context
 from ..core.cursor import START, Cursor, Json
@@ -16,8 +19,10 @@ from ..engine.run import length_of
 from ..engine.stage import Stage, bind
 from ..errors import PlanError
 from ..ops.concat import Concat
+from .lengths import Lengths
 from .shard_operators import IndexedShard, Leftover
-from .sharding import Sharding, SharedRead, has_user_boundary, reorders
+from .sharding import Sharding, has_user_boundary, reorders
+from .unit_shards import SharedRead
 
 
 class ShardState(NamedTuple):
@@ -80,7 +85,7 @@ class Plan:
         self.unsharded = bind(root, self.names, self._stages)
         self.indexed = root.indexed and not has_user_boundary(root)
         self.shards = 0 if self.indexed else _count(root, world_size, workers, shards)
-        self._epoch_stages: tuple[int, dict[Node, Stage]] = (-1, {})
+        self._lengths: tuple[int, list[int] | None] | None = None  # of all ranks, in one pass
         self._sharding = Sharding(self.shards, self._stages, self.names)
         self._tail = None if self.indexed else self._find_tail()
         self._main = (
@@ -135,14 +140,14 @@ class Plan:
         cursors = {s: state.leftover for s, state in position.shards.items() if state.leftover is not None}
         if not cursors:
             return None
-        stage = self._tail_stage([Leftover(s, cursor, None, rows.get(s)) for s, cursor in sorted(cursors.items())])
+        stage = self._tail_stage([Leftover(s, cursor, rows.get(s)) for s, cursor in sorted(cursors.items())])
         return ShardRun(self.tail_shard, stage, Cursor.of(at))
 
     def indexed_stage(self, part: int, parts: int, start: int = 0) -> Stage:
         """Part `part` of `parts` of an indexed pipe: each `parts`-th element from `start + part` on."""
         if parts == 1 and start == 0:
             return self.unsharded
-        node = Node(IndexedShard(parts, part, start=start), (self.root,))
+        node = Node(IndexedShard(parts, part, start), (self.root,))
         return bind(node, self.names, dict(self._stages))
 
     def shard_stage(self, shard: int) -> Stage:
@@ -153,24 +158,45 @@ class Plan:
         """How many elements `rank` has in a pass over the data, from `start` on; None if that is not known."""
         if self.indexed:
             return len(range(start + rank, length_of(self.unsharded), self.world_size))
-        total = 0
-        leftovers: list[Leftover] = []
-        for shard in range(rank, self.shards, self.world_size):
-            length = self._stage_in(self._main, shard, data_epoch).length
-            if length is None:
+        data_epoch = data_epoch if self.varies else 0
+        if self._lengths is None or self._lengths[0] != data_epoch:
+            self._lengths = data_epoch, self._rank_lengths(data_epoch)
+        lengths = self._lengths[1]
+        return None if lengths is None else lengths[rank]
+
+    def _rank_lengths(self, data_epoch: int) -> list[int] | None:
+        """The lengths of all ranks: of their shards, and of the groups of rows that these leave over."""
+        lengths = Lengths(self._sharding, self.seed, data_epoch)
+        rows = lengths.of_shards(self._main)
+        if rows is None:
+            return None
+        totals: npt.NDArray[np.int64] = rows.reshape(-1, self.world_size).sum(0)
+        if self._tail is not None:
+            tails = self._tail_lengths(lengths)
+            if tails is None:
                 return None
-            total += length
-            if self._tail is not None:
-                rows = self._stage_in(self._tail.inputs[0], shard, data_epoch).length
-                if rows is None:
-                    return None
-                count = self._tail.op.left_over(rows)
-                if count:
-                    leftovers.append(Leftover(shard, None, count))
-        if not leftovers:
-            return total
-        tail = self._tail_stage(leftovers).length
-        return None if tail is None else total + tail
+            totals = totals + tails
+        return cast("list[int]", totals.tolist())
+
+    def _tail_lengths(self, lengths: Lengths) -> npt.NDArray[np.int64] | None:
+        """How many elements the leftover rows of each rank give."""
+        assert self._tail is not None
+        rows = lengths.of_shards(self._tail.inputs[0])
+        if rows is None:
+            return None
+        left_over = np.array([self._tail.op.left_over(count) for count in rows.tolist()], np.int64)
+        left = left_over.reshape(-1, self.world_size).sum(0)
+        output: npt.NDArray[np.int64] | None = left
+        for node in self._behind_tail():
+            output = lengths.behind(node, [output])
+        return None if output is None else np.where(left > 0, output, 0)
+
+    def _behind_tail(self) -> list[Node]:
+        """The operator that leaves rows over, and those behind it, in the order of the rows."""
+        path = [self.root]
+        while path[-1] is not self._tail:
+            path.append(path[-1].inputs[0])
+        return path[::-1]
 
     def shared_reads(self) -> list[SharedRead]:
         """The inputs that several shards or processes read."""
@@ -178,7 +204,10 @@ class Plan:
             self.shard_stage(self.rank)
         kinds = [node.op.kind for node in walk(self.root) if node.op.boundary is Boundary.EACH_PROCESS]
         whole = [SharedRead(f"`{kind}` holds all of its rows in the memory of each process") for kind in kinds]
-        return whole + list(self._sharding.shared_reads.values())
+        context = Context(seed=self.seed)
+        divisions = [op.division(self._stages[node], context) for node, op in self._sharding.expanded.items()]
+        units = [shared for division in divisions if (shared := division.shared_read()) is not None]
+        return whole + list(self._sharding.shared_reads.values()) + units
 
     def stage_named(self, name: str) -> Stage:
         """The stage of that name in the graph without shards."""
@@ -191,15 +220,6 @@ class Plan:
     def shard_points(self) -> set[Node]:
         """The nodes whose output is divided among the shards."""
         return {self.root} if self.indexed else self._sharding.shard_points(self.root)
-
-    def _stage_in(self, node: Node, shard: int, data_epoch: int) -> Stage:
-        """The graph below `node` that `shard` runs, bound for its length in one pass over the data."""
-        subgraph = self._sharding.subgraph(node, shard)
-        if not self.varies:
-            return self._bound(subgraph)
-        if self._epoch_stages[0] != data_epoch:
-            self._epoch_stages = data_epoch, {node: self._stages[node] for node in walk(self.root)}
-        return bind(subgraph, self.names, self._epoch_stages[1], Context(seed=self.seed, epoch=data_epoch))
 
     def _bound(self, node: Node) -> Stage:
         return bind(node, self.names, self._stages)

@@ -1,101 +1,186 @@
-"""`IndexedShard`, `StreamedShard`, `Leftover`: operators for the rows of one shard. Only a plan adds them."""
+"""Operators for the rows of one shard, by position or row by row, and for its leftover rows. Only a plan adds them."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import ClassVar, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from ..core.block import Block
-from ..core.context import Context, RowsRequest
+from ..core.context import Context, RowShare
 from ..core.cursor import START, Cursor, Json
 from ..core.operator import Input, Operator, Order, StageView
 from ..core.rows import BlockRows, Indices, concat, index_array, take
 from ..engine.permutation import Permutation
 from ..engine.stage import Stage
-from .shared_reading import shared_rows
+from .shared_reading import request_of, shared_rows
+
+N = TypeVar("N", int, npt.NDArray[np.int64])
+
+NEIGHBOURS = 16
+"""Rows that a shard takes in turn, if their order stays that of the source."""
+RANGES, MAX_RANGE_ROWS = 1024, 1024
+"""Into how many ranges a random order divides the rows, and the most rows of one of them."""
+MIN_SLICED_ROWS = 64
+"""Shorter ranges are read by the positions of their rows: a slice costs more."""
 
 
-@dataclass(frozen=True)
-class IndexedShard(Operator):
-    """The rows of an indexed input, from row `start` on, that belong to shard `shard` of `shards`.
-
-    The input is cut into ranges of `size` rows, and the shards take ranges in turn. If `permuted`, the ranges come in a
-    random order; a last range of fewer rows stays last.
-    """
+class _PlacedShard(Operator, ABC):
+    """The base: a shard has the rows of an indexed input at some places, which can be computed."""
 
     kind: ClassVar[str] = "deal"
     order: ClassVar[Order] = Order.GLOBAL
 
+    @abstractmethod
+    def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
+        """The positions in the input of the rows at `indices` of the shard."""
+
+    def trace(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
+        yield stage.input, int(self.places(stage, range(index, index + 1), context)[0]), context.unsharded()
+
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        return stage.input.rows(self.places(stage, indices, context), context.unsharded())
+
+
+@dataclass(frozen=True)
+class IndexedShard(_PlacedShard):
+    """Each `shards`-th row of an indexed input, from row `start` + `shard` on."""
+
     shards: int
     shard: int
-    size: int = 1
-    permuted: bool = False
     start: int = 0
 
     def length(self, stage: StageView) -> int:
-        rows = self._total(stage)
-        ranges = -(-rows // self.size)
-        count = len(range(self.shard, ranges, self.shards))
-        missing = -rows % self.size  # of the last range
-        has_last = ranges > 0 and (ranges - 1) % self.shards == self.shard
-        return count * self.size - (missing if has_last else 0)
+        return len(range(self.start + self.shard, _row_count(stage), self.shards))
 
-    def trace(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
-        place = self._places(stage, np.array([index]), context)
-        yield stage.input, int(place[0]), context.unsharded()
-
-    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
-        whole = context.unsharded()
-        if not isinstance(indices, range):
-            return stage.input.rows(self._places(stage, indices, context), whole)
-        if self.size == 1 and not self.permuted:
-            first = self.start + self.shard
-            strided = range(
+    def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
+        first = self.start + self.shard
+        if isinstance(indices, range):
+            return range(
                 first + indices.start * self.shards, first + indices.stop * self.shards, indices.step * self.shards
             )
-            return stage.input.rows(strided, whole)
-        if self.size == 1 or indices.step != 1:
-            return stage.input.rows(self._places(stage, index_array(indices), context), whole)
-        # Range by range, so that the source can slice.
-        cuts = range(indices.start - indices.start % self.size, indices.stop, self.size)
-        firsts = self._places(stage, np.arange(cuts.start, cuts.stop, cuts.step), context).tolist()
-        parts: list[BlockRows] = []
-        for first, cut in zip(firsts, cuts, strict=True):
-            low, high = max(cut, indices.start), min(cut + self.size, indices.stop)
-            parts.append(stage.input.rows(range(first + low - cut, first + high - cut), whole))
-        return concat(parts) if parts else stage.input.rows(range(0), whole)
+        return first + indices * self.shards
 
-    def _places(self, stage: StageView, indices: npt.NDArray[np.int64], context: Context) -> npt.NDArray[np.int64]:
-        ranges, inside = np.divmod(indices, self.size)
-        ranges = ranges * self.shards + self.shard
-        full = self._total(stage) // self.size
-        if self.permuted and full:
-            order = self._order(stage, full, context)
-            ranges = np.where(ranges < full, order[np.minimum(ranges, full - 1)], ranges)
-        return self.start + ranges * self.size + inside
+
+@dataclass(frozen=True)
+class NeighboursShard(_PlacedShard):
+    """Ranges of neighbouring rows of an indexed input, in the order of the input.
+
+    The shards take ranges of `NEIGHBOURS` rows in turn, and one range of equal length each of what is left. Single rows
+    in turn would meet data that repeats: of numbers behind a filter for odd ones, one of two shards would get all.
+    """
+
+    shards: int
+    shard: int
+
+    @staticmethod
+    def share(rows: int, shards: int, shard: N) -> N:
+        """How many of `rows` rows a shard has."""
+        rounds = _rounds(rows, shards)
+        return rounds * NEIGHBOURS + PermutedShard.share(rows - rounds * NEIGHBOURS * shards, shards, shard)
+
+    def length(self, stage: StageView) -> int:
+        return self.share(_row_count(stage), self.shards, self.shard)
+
+    def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
+        rounds, left = self._ranges(stage)
+        dealt = rounds * NEIGHBOURS
+        if isinstance(indices, range) and indices.step == 1 and indices.start >= dealt:
+            return range(left.start + indices.start - dealt, left.start + indices.stop - dealt)
+        at = index_array(indices)
+        turns, inside = np.divmod(at, NEIGHBOURS)
+        return np.where(at < dealt, (turns * self.shards + self.shard) * NEIGHBOURS + inside, left.start + at - dealt)
+
+    def _ranges(self, stage: StageView) -> tuple[int, range]:
+        """How many ranges the shard has, and its rows of those that are left."""
+        rows = _row_count(stage)
+        rounds = _rounds(rows, self.shards)
+        dealt = rounds * NEIGHBOURS * self.shards
+        return rounds, _stretch(rows - dealt, self.shards, self.shard, dealt)
+
+
+@dataclass(frozen=True)
+class PermutedShard(_PlacedShard):
+    """Ranges of neighbouring rows of an indexed input, in a random order.
+
+    The ranges are put in the order of the pass, and each shard has one stretch of all rows. The length of a range
+    depends on the number of rows alone; a last range of fewer rows stays last.
+    """
+
+    shards: int
+    shard: int
+
+    @staticmethod
+    def share(rows: int, shards: int, shard: N) -> N:
+        """How many of `rows` rows a shard has."""
+        return rows * (shard + 1) // shards - rows * shard // shards
+
+    def length(self, stage: StageView) -> int:
+        return self.share(_row_count(stage), self.shards, self.shard)
+
+    def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
+        size, places = self._line(stage, index_array(indices))
+        ranges, inside = np.divmod(places, size)
+        full = _row_count(stage) // size
+        if not full:
+            return places
+        order = self._order(stage, full, context)
+        return np.where(ranges < full, order[np.minimum(ranges, full - 1)], ranges) * size + inside
+
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        size, _ = self._line(stage, index_array(range(0)))
+        if not isinstance(indices, range) or indices.step != 1 or size < MIN_SLICED_ROWS:
+            return super().rows(stage, indices, context)
+        # Range by range, so that the source can slice.
+        begin = _stretch(_row_count(stage), self.shards, self.shard).start
+        first, stop = begin + indices.start, begin + indices.stop
+        whole = context.unsharded()
+        if first >= stop:
+            return stage.input.rows(range(0), whole)
+        cuts = np.array([first, *range(first - first % size + size, stop, size), stop])
+        starts = index_array(self.places(stage, cuts[:-1] - begin, context)).tolist()
+        lengths = np.diff(cuts).tolist()
+        return concat([stage.input.rows(range(s, s + n), whole) for s, n in zip(starts, lengths, strict=True)])
+
+    def _line(self, stage: StageView, indices: npt.NDArray[np.int64]) -> tuple[int, npt.NDArray[np.int64]]:
+        """The length of a range, and the places of rows of the shard in the order of the pass."""
+        rows = _row_count(stage)
+        size = min(max(rows // RANGES, 1), MAX_RANGE_ROWS)
+        return size, indices + _stretch(rows, self.shards, self.shard).start
 
     def _order(self, stage: StageView, ranges: int, context: Context) -> Permutation:
         whole = context.unsharded()
-        key = ("deal", self.shards, whole.seed, whole.epoch, whole.rounds)
+        key = ("deal", whole.seed, whole.epoch, whole.rounds)
         # The input keeps it, so that all shards share it.
         return cast("Stage", stage.input).memo(key, lambda: Permutation(whole.key(stage.name), ranges))
 
-    def _total(self, stage: StageView) -> int:
-        length = stage.input.length
-        assert length is not None, "an indexed pipe knows its length"
-        return max(0, length - self.start)
+
+def _row_count(stage: StageView) -> int:
+    """The number of rows of an indexed input."""
+    rows = stage.input.length
+    assert rows is not None, "an indexed pipe knows its length"
+    return rows
+
+
+def _rounds(rows: int, shards: int) -> int:
+    """How many ranges of neighbours each shard has; a single shard reads all rows in one stretch."""
+    return rows // (NEIGHBOURS * shards) if shards > 1 else 0
+
+
+def _stretch(rows: int, shards: int, shard: int, first: int = 0) -> range:
+    """The part of a shard, if `rows` rows from row `first` on are cut into `shards` stretches of equal length."""
+    return range(first + rows * shard // shards, first + rows * (shard + 1) // shards)
 
 
 @dataclass(frozen=True)
 class StreamedShard(Operator):
-    """The rows of a streamed input that belong to shard `shard` of `shards`.
+    """The rows of a streamed input that belong to shard `shard` of `shards`, which take rows in turn.
 
-    The shards of a group, which are equal modulo `groups`, take rows in turn; other groups have other inputs. The
-    shards of one process read the input together, once. If it is `dispatched`, one process reads it for all.
+    The shards of one process read the input together, once. If it is `dispatched`, one process reads it for all.
     """
 
     kind: ClassVar[str] = "deal_rows"
@@ -104,26 +189,30 @@ class StreamedShard(Operator):
 
     shards: int
     shard: int
-    groups: int = 1
     dispatched: bool = False
+
+    @staticmethod
+    def share(rows: int, shards: int, shard: N) -> N:
+        """How many of `rows` rows a shard has."""
+        return (rows - shard + shards - 1) // shards
 
     def length(self, stage: StageView) -> int | None:
         rows = stage.input.length
-        return None if rows is None else len(range(self.shard // self.groups, rows, self.shards // self.groups))
+        return None if rows is None else self.share(rows, self.shards, self.shard)
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
-        group, member = self.shard % self.groups, self.shard // self.groups
-        members = self.shards // self.groups
-        position = at.position * members + member  # in the input, of the next row for this shard
-        cursor = Cursor.of(at.token)
-        cursor = cursor.advance(position - cursor.position)
         source = cast("Stage", stage.input)
-        request = RowsRequest(source.name, cursor.plain, member, members, context.rounds, context.tracing.origins)
+        share = share_of(self.shard, self.shards)
         if self.dispatched and context.process.dispatched is not None:
-            return context.process.dispatched(request)
-        shards = context.process.shards if context.shard == self.shard else (self.shard,)
-        others = [other // self.groups for other in shards if other % self.groups == group]
-        return shared_rows(source, request, others, context)
+            return context.process.dispatched(request_of(source, at, share, context))
+        together = context.process.shards if context.shard == self.shard else ()
+        others = [share_of(shard, self.shards) for shard in together]
+        return shared_rows(source, at, share, others, context.unsharded())
+
+
+def share_of(shard: int, shards: int) -> RowShare:
+    """The rows of a shard, if all shards take rows in turn."""
+    return RowShare(shard, shard + 1, shards)
 
 
 @dataclass(frozen=True)
@@ -133,7 +222,6 @@ class Leftover(Operator):
     Attributes:
         shard: the shard.
         cursor: the cursor of the first of them, plain.
-        count: how many there are, if that is known.
         leftover_rows: the rows themselves, if this process still has them; else they are read again.
     """
 
@@ -143,11 +231,7 @@ class Leftover(Operator):
 
     shard: int
     cursor: Json = None
-    count: int | None = None
     leftover_rows: BlockRows | None = None
-
-    def length(self, stage: StageView) -> int | None:
-        return self.count
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         first = Cursor.of(self.cursor).position

@@ -1,34 +1,48 @@
-"""`shared_rows`: the shards of one process read an input together if its rows are divided row by row."""
+"""`shared_rows`: the shards of one process read an input together if they divide its rows."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from threading import Lock
 
 from ..core.block import Block, close
 from ..core.block_size import Clock
-from ..core.context import Context, RowsRequest
+from ..core.context import Context, RowShare, RowsRequest
 from ..core.cursor import Cursor
 from ..engine.stage import Stage
 
 
-def shared_rows(source: Stage, request: RowsRequest, others: Sequence[int], context: Context) -> Iterator[Block]:
-    """The rows of `source` that one shard requests; it reads together with the shards `others` of this process."""
-    at = Cursor.of(request.at)
-    # The run begins with the row of the first shard in the same round, so that all shards can share it.
-    begin = Cursor(at.token, max(0, at.skip - request.shard), at.row)
+def shared_rows(
+    source: Stage, at: Cursor, share: RowShare, others: Iterable[RowShare], context: Context
+) -> Iterator[Block]:
+    """The rows of `source` in a share, from a cursor of these rows on.
+
+    `others` are the shares of the shards in this process that read at about the same time.
+    """
+    return requested_rows(source, request_of(source, at, share, context), others, context)
+
+
+def request_of(source: Stage, at: Cursor, share: RowShare, context: Context) -> RowsRequest:
+    """Asks for the rows of a share, from a cursor of these rows on."""
+    cursor = Cursor.of(at.token)
+    cursor = cursor.advance(share.position(at.position) - cursor.position)
+    return RowsRequest(source.name, cursor.plain, share, context.rounds, context.tracing.origins)
+
+
+def requested_rows(
+    source: Stage, request: RowsRequest, others: Iterable[RowShare], context: Context
+) -> Iterator[Block]:
+    """The rows of `source` that one shard requests; it reads together with the shares `others`."""
+    share, at = request.share, Cursor.of(request.at)
+    # The run begins with the first row of the same turn, so that all shares have it.
+    begin = Cursor(at.token, max(0, at.skip - at.position % share.slots), at.row)
     readers = context.process.resources.get((id(source), request.rounds), _Readers)
-    reader = readers.claim(
-        request.shard,
-        at.position,
-        others,
-        lambda sharing: _Reader(source, begin, context.unsharded(), request.shards, sharing),
-    )
+    reader = readers.claim(share, at.position, others, lambda sharing: _Reader(source, begin, context, sharing))
     try:
-        yield from reader.read(request.shard, at.position)
+        yield from reader.read(share, at.position)
     finally:
-        reader.release(request.shard)
+        reader.release(share)
 
 
 class _Readers:
@@ -38,16 +52,18 @@ class _Readers:
         self._lock = Lock()
         self._readers: list[_Reader] = []
 
-    def claim(self, shard: int, position: int, shards: Sequence[int], make: Callable[[set[int]], _Reader]) -> _Reader:
-        """A reader that has all rows of `shard` from a position of the input on. It becomes that shard's own."""
+    def claim(
+        self, share: RowShare, position: int, others: Iterable[RowShare], make: Callable[[set[RowShare]], _Reader]
+    ) -> _Reader:
+        """A reader that has all rows of a share from a position of the input on. It becomes that shard's own."""
         with self._lock:
             for reader in self._readers:
-                if reader.claim(shard, position):
+                if reader.claim(share, position):
                     return reader
-            # A new reader also reads for the shards without a reader.
-            reader = make({shard, *shards}.difference(*(reader.queues for reader in self._readers)) | {shard})
+            # A new reader also reads for the shares without a reader.
+            reader = make({share, *others}.difference(*(reader.queues for reader in self._readers)) | {share})
             self._readers.append(reader)
-            reader.claim(shard, position)
+            reader.claim(share, position)
             return reader
 
     def close(self) -> None:
@@ -56,32 +72,31 @@ class _Readers:
 
 
 class _Reader:
-    """One run of a shared input. Each shard has a queue for the rows that it has not asked for yet."""
+    """One run of a shared input. Each share has a queue for the rows that its shard has not asked for yet."""
 
-    def __init__(self, source: Stage, at: Cursor, context: Context, shards: int, sharing: set[int]) -> None:
+    def __init__(self, source: Stage, at: Cursor, context: Context, sharing: set[RowShare]) -> None:
         self._clock = Clock()
         self._blocks = source.blocks(at, context.with_clock(self._clock))
         self._clock.leave()
         self._first = at.position
-        self._shards = shards
-        self._claimed: set[int] = set()
+        self._claimed: set[RowShare] = set()
         self._error: BaseException | None = None
         self._lock = Lock()  # shards may run in threads, with `prefetch`
-        self.queues: dict[int, deque[Block]] = {shard: deque() for shard in sharing}
+        self.queues: dict[RowShare, deque[Block]] = {share: deque() for share in sharing}
 
-    def claim(self, shard: int, position: int) -> bool:
-        if shard not in self.queues or shard in self._claimed or self._first > position:
+    def claim(self, share: RowShare, position: int) -> bool:
+        if share not in self.queues or share in self._claimed or self._first > position:
             return False
-        self._claimed.add(shard)
+        self._claimed.add(share)
         return True
 
-    def release(self, shard: int) -> None:
+    def release(self, share: RowShare) -> None:
         with self._lock:
-            self.queues.pop(shard, None)
+            self.queues.pop(share, None)
 
-    def read(self, shard: int, position: int) -> Iterator[Block]:
-        first = position // self._shards
-        while (block := self._next(shard)) is not None:
+    def read(self, share: RowShare, position: int) -> Iterator[Block]:
+        first = share.count(position)
+        while (block := self._next(share)) is not None:
             skipped = first - block.at.position
             if skipped < len(block):
                 yield block.slice(max(0, skipped), len(block))
@@ -94,9 +109,9 @@ class _Reader:
             finally:
                 self._lock.release()
 
-    def _next(self, shard: int) -> Block | None:
+    def _next(self, share: RowShare) -> Block | None:
         with self._lock:
-            queue = self.queues[shard]
+            queue = self.queues[share]
             while not queue:
                 if self._error is not None:  # else a failed run would look like the end to all other shards
                     raise self._error
@@ -115,10 +130,10 @@ class _Reader:
 
     def _divide(self, block: Block) -> None:
         start = block.at.position
-        for shard, queue in self.queues.items():
-            places = range((shard - start) % self._shards, len(block), self._shards)
-            if places:
-                first = (start + places.start) // self._shards
+        for share, queue in self.queues.items():
+            places = share.places(start, len(block))
+            if len(places):
+                first = share.count(start)
                 rows, origins = block.select(places)
                 end = Cursor(block.end.plain, 0, first + len(places))
                 queue.append(Block(rows, Cursor(block.at.plain, 0, first), end, origins))

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, cast
 from ..core.code import call_code
 from ..core.context import Context
 from ..core.cursor import Json
-from ..core.operator import Operator, StageView
+from ..core.operator import Operator, StageView, Weights
 from ..core.rows import BlockRows, Indices, index_array
 from ..errors import ArgumentError, DataError, Origin, SourceError, with_call_site
 from ..pipe import Pipe
@@ -58,6 +58,9 @@ class ListFiles(Operator):
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         listing = self._resolved_listing()
         return list(map(ListedPath.of, _values_at(listing.paths, indices), _values_at(listing.sizes, indices)))
+
+    def weights(self, stage: StageView, context: Context) -> Weights:
+        return Weights(self._resolved_listing().sizes.to_numpy())
 
     def reduce_for_worker(self) -> tuple[object, ...]:
         selection = vars(self.selection)

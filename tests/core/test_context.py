@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from feedpipe.core.block_size import AdaptiveBlockSize, Clock, OneRow
-from feedpipe.core.context import Context, ProcessContext, RowsRequest, Tracing
+from feedpipe.core.context import Context, ProcessContext, RowShare, RowsRequest, Tracing
 
 
 def key(context: Context, name: str = "map-1", *, seed: int | None = None) -> bytes:
@@ -51,7 +51,7 @@ def test_a_replay_records_origins_and_disturbs_nothing() -> None:
 
 def test_rows_for_another_process() -> None:
     context = Context(seed=3)
-    other = context.for_request(RowsRequest("map-1", None, 0, 2, (4,), origins=True))
+    other = context.for_request(RowsRequest("map-1", None, RowShare(0, 1, 2), (4,), origins=True))
     assert (other.rounds, other.tracing) == ((4,), Tracing(origins=True))
     assert other.pacing.clock is not context.pacing.clock and other.process is context.process
 

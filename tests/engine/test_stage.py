@@ -112,15 +112,6 @@ def test_length_is_asked_once() -> None:
     assert not asked and (stage.length, stage.length) == (3, 3) and len(asked) == 1
 
 
-def test_length_in_a_run() -> None:
-    @dataclass(frozen=True)
-    class Epochs(Digits):
-        def length(self, stage: StageView) -> int:
-            return stage.length_context.epoch
-
-    assert bind(fp.Pipe.source(Epochs()), length_context=Context(epoch=4)).length == 4
-
-
 def test_memo_keeps_the_last_few() -> None:
     stage = bind(resolve(digits()))
     made: list[int] = []

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from ...core.context import Context
+from ...core.operator import StageView, Weights
 from ...errors import Origin, SourceError
 from ...formats.text.chunks import TO_END, ChunkReader, TextFormat
 from ...storage.file import File
@@ -72,6 +74,18 @@ class ByteRanges(Units[TextFormat[Any], ByteRange]):
 
     def start(self, unit: ByteRange) -> Origin:
         return Origin(unit.file.path, unit.start, "byte")
+
+    def weights(self, stage: StageView, context: Context) -> Weights:
+        start, stop, size = (self.resolved_table.column(name) for name in ("start", "stop", "size"))
+        return Weights(np.where(size < 0, -1, np.minimum(stop, size) - start))
+
+    def cut(self, unit: object, first: int, stop: int, slots: int) -> ByteRange | None:
+        part = cast("ByteRange", unit)
+        if part.size < 0 or part.compressed or self.format.why_not_split() is not None:
+            return None
+        length = min(part.stop, part.size) - part.start
+        begin, end = (part.start + length * slot // slots for slot in (first, stop))
+        return part._replace(start=begin, stop=part.stop if stop == slots else end)
 
     def remark(self) -> str | None:
         reason = self.format.why_not_split()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 from ...core.context import Context
 from ...core.cursor import Json
-from ...core.operator import Columns, Operator, StageView
+from ...core.operator import Columns, Operator, StageView, Weights
 from ...errors import Origin
 from ...formats.tables.heads import FlatHead
 from ...formats.tables.table_format import TableFormat
@@ -30,10 +30,6 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=TableFormat)
 U = TypeVar("U", bound="tuple[Any, ...]")
-
-
-class _Counted(Protocol):
-    rows: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +76,9 @@ class CountedUnits(Units[F, U]):
             return None
         rows = self.table.column("rows")
         return None if (rows == UNKNOWN).any() else int(rows.sum())
+
+    def weights(self, stage: StageView, context: Context) -> Weights:
+        return Weights(self.resolved_table.column("rows"), are_rows=True)
 
     def identity(self) -> Json:
         identity = cast("dict[str, Json] | None", super().identity())
@@ -129,10 +128,4 @@ class ParseCounted(ParseUnits[U], Generic[F, U]):
         return self.format.row_schema()
 
     def length(self, stage: StageView) -> int | None:
-        units = stage.input.length
-        if units is None:
-            return None
-        if isinstance(stage.input.op, CountedUnits):
-            return stage.input.op.total()
-        handles = cast("list[_Counted]", stage.input.rows(range(units), stage.length_context) if units else [])
-        return None if any(unit.rows == UNKNOWN for unit in handles) else sum(unit.rows for unit in handles)
+        return cast("CountedUnits[Any, Any]", stage.input.op).total()

@@ -25,7 +25,8 @@ from ...core.context import Context, RowsRequest
 from ...core.cursor import Json
 from ...core.graph import Node
 from ...plan.plan import Plan
-from ...plan.shared_reading import shared_rows
+from ...plan.shard_operators import share_of
+from ...plan.shared_reading import requested_rows
 from ..transport.channel import Channel, GoneError, Head
 from ..transport.class_registry import adopt
 from ..transport.graph_file import read_graph_file
@@ -142,4 +143,5 @@ class Dispatcher:
     def _open(self, request: RowsRequest) -> Iterator[Block]:
         assert self._plan is not None, "the owner announces a run before any worker asks for its rows"
         context = self._context.for_request(request)
-        return shared_rows(self._plan.stage_named(request.source), request, self._plan.rank_shards, context)
+        others = [share_of(shard, self._plan.shards) for shard in self._plan.rank_shards]
+        return requested_rows(self._plan.stage_named(request.source), request, others, context)

@@ -6,7 +6,7 @@ import pickle
 import socket
 
 import feedpipe as fp
-from feedpipe.core.context import RowsRequest
+from feedpipe.core.context import RowShare, RowsRequest
 from feedpipe.engine.stage import resolve
 from feedpipe.plan.plan import Plan
 from feedpipe.services.processes.dispatch_server import Dispatcher
@@ -30,7 +30,7 @@ def test_a_worker_may_learn_of_a_run_first():
         # The announcement of run 1 has arrived but is still unread when the worker asks for its rows.
         owner.send(pickle.dumps(DispatchRequest(1, PlanArguments(0, 0, 1, 1), 0)))
         name = plan.names[plan.root]
-        worker.post(("open", 7, 1, RowsRequest(name, [None, 2, 0], 0, 1, (), False)))
+        worker.post(("open", 7, 1, RowsRequest(name, [None, 2, 0], RowShare(0, 1, 1), (), False)))
         dispatcher._answer(fd)
         message = worker.receive(wait=True)
         assert message.head[:2] == ("block", 7)

@@ -1,0 +1,168 @@
+"""`Lengths`: how many rows each shard has, from the graph without shards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+
+from ..core.context import Context
+from ..core.graph import Node, walk
+from ..core.operator import Boundary, Operator, Order, StageView
+from ..engine.stage import bind, check_row_count
+from ..errors import CallSite, PlanError, with_call_site
+from .pieces import Numbers
+from .sharding import Sharding, expanded_units, has_user_boundary, shuffled_after
+
+MAX_UNITS_COUNTED = 10**8
+"""Units of all rounds of a `repeat`: each round divides them anew."""
+
+
+class Lengths:
+    """The lengths of all shards in one pass over the data, as arrays with an item for each shard.
+
+    An operator is asked for its length once for each length that its inputs have in some shard.
+    """
+
+    def __init__(self, sharding: Sharding, seed: int, data_epoch: int) -> None:
+        self._sharding = sharding
+        self._context = Context(seed=seed, epoch=data_epoch)
+        self._lengths: dict[tuple[Node, tuple[int, ...], bool], Numbers | None] = {}
+
+    def of_shards(self, node: Node, rounds: tuple[int, ...] = (), *, shuffled_later: bool = False) -> Numbers | None:
+        """The rows that each shard has of `node`, in one round of the `repeat`s around; None if that is not known."""
+        key = (node, rounds, shuffled_later)
+        if key not in self._lengths:
+            self._lengths[key] = self._of_shards(node, rounds, shuffled_later)
+        return self._lengths[key]
+
+    def _of_shards(self, node: Node, rounds: tuple[int, ...], shuffled_later: bool) -> Numbers | None:
+        sharding = self._sharding
+        if node.op.boundary is Boundary.SHARD:
+            return self._of_divided(node.inputs[0], shuffled_later)
+        if not sharding.runs_per_shard(node):
+            return self._of_divided(node, shuffled_later)
+        if node.op.expands and (units := expanded_units(node)) is not None:
+            return self._of_units(node, units, rounds, shuffled_later)
+        if node.op.repeats and (times := self._rounds_of(node)) is not None and _varies(node):
+            return self._of_rounds(node, times, rounds, shuffled_later)
+        inputs: list[Numbers | None] = []
+        for source in node.inputs:
+            if node.op.order is Order.GLOBAL and not has_user_boundary(source):
+                rows = sharding.stages[source].length
+                inputs.append(None if rows is None else np.full(sharding.shards, rows))
+            else:
+                later = shuffled_after(node, shuffled_later)
+                inputs.append(self.of_shards(source, rounds, shuffled_later=later))
+        return self.behind(node, inputs)
+
+    def behind(self, node: Node, inputs: Sequence[Numbers | None]) -> Numbers | None:
+        """What `node` makes of inputs of these lengths."""
+        count = next((len(lengths) for lengths in inputs if lengths is not None), 0)
+        known = [lengths if lengths is not None else np.full(count, -1) for lengths in inputs]
+        if not count:
+            known = [np.full(self._sharding.shards, -1) for _ in inputs]
+        distinct, places = np.unique(np.stack(known), axis=1, return_inverse=True)
+        outputs: list[int] = []
+        for column in distinct.T.tolist():
+            view = _LengthView(node.op, self._sharding.names[node], node.call_site, _inputs_of(node, column))
+            try:
+                length = node.op.length(cast("StageView", view))
+            except AttributeError:
+                return self._of_bound(node)  # it asks for more than lengths
+            if length is None:
+                return None
+            outputs.append(check_row_count(length, node))
+        return np.array(outputs, np.int64)[places.reshape(-1)]
+
+    def _of_divided(self, node: Node, shuffled_later: bool) -> Numbers | None:
+        rows = self._sharding.stages[node].length
+        if rows is None:
+            return None
+        op = self._sharding.shard_operator(node, 0, shuffled_later=shuffled_later)
+        return op.share(rows, op.shards, np.arange(op.shards))
+
+    def _of_units(self, node: Node, units: Node, rounds: tuple[int, ...], shuffled_later: bool) -> Numbers | None:
+        stage = self._sharding.stages[node]
+        if stage.length is None:
+            return None
+        op = self._sharding.units_shard(node, units, 0, shuffled_later=shuffled_later)
+        context = Context(self._context.seed, self._context.epoch, rounds)
+        division = op.division(stage, context)
+        if division.rows is None or (division.rows < 0).any():
+            return None
+        return division.pieces.lengths(division.rows)
+
+    def _of_rounds(self, node: Node, times: int, rounds: tuple[int, ...], shuffled_later: bool) -> Numbers | None:
+        """The sum over the rounds of a `repeat`: each divides units anew."""
+        (source,) = node.inputs
+        later = shuffled_after(node, shuffled_later)
+        total = np.zeros(self._sharding.shards, np.int64)
+        for number in range(times):
+            lengths = self._of_shards(source, (*rounds, number), later)
+            if lengths is None:
+                return None
+            if number == 0:
+                self._check_rounds(node, times)
+            total += lengths
+        return total
+
+    def _check_rounds(self, node: Node, times: int) -> None:
+        indexed = [self._sharding.stages[below] for below in walk(node) if below.indexed]
+        units = max((stage.length or 0 for stage in indexed), default=0)
+        if times * units > MAX_UNITS_COUNTED:
+            raise PlanError(
+                with_call_site(
+                    f"`{node.op.kind}` divides {units} units anew in each of {times} rounds, so computing the "
+                    "lengths of the ranks would take too long; give the loader `steps=`, and `repeat()` no number",
+                    node.call_site,
+                )
+            )
+
+    def _rounds_of(self, node: Node) -> int | None:
+        view = _LengthView(node.op, self._sharding.names[node], node.call_site, _inputs_of(node, [1]))
+        return node.op.length(cast("StageView", view))  # of one row
+
+    def _of_bound(self, node: Node) -> Numbers | None:
+        """The lengths that the bound graphs of all shards know; for operators that run their input for that."""
+        sharding = self._sharding
+        names, stages = sharding.names, dict(sharding.stages)
+        graphs = (sharding.subgraph(node, shard) for shard in range(sharding.shards))
+        lengths = [bind(graph, names, stages).length for graph in graphs]
+        return None if None in lengths else np.array(lengths, np.int64)
+
+
+def _varies(node: Node) -> bool:
+    """Whether shards may have other lengths in another round or pass: they read other units there."""
+    return any(below.op.expands and not below.indexed for below in walk(node))
+
+
+@dataclass(frozen=True)
+class _LengthInput:
+    op: Operator
+    indexed: bool
+    length: int | None
+
+
+@dataclass(frozen=True)
+class _LengthView:
+    """What an operator sees that is asked for its length: the lengths of its inputs, and nothing that runs."""
+
+    op: Operator
+    name: str
+    call_site: CallSite | None
+    inputs: tuple[_LengthInput, ...]
+
+    @property
+    def input(self) -> _LengthInput:
+        (source,) = self.inputs
+        return source
+
+
+def _inputs_of(node: Node, lengths: Sequence[int]) -> tuple[_LengthInput, ...]:
+    return tuple(
+        _LengthInput(source.op, source.indexed, None if length < 0 else length)
+        for source, length in zip(node.inputs, lengths, strict=True)
+    )

@@ -1,0 +1,242 @@
+"""`divide`: which units, and which parts of units, each shard reads. Integer arithmetic on arrays, nothing else."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..core.context import RowShare
+
+Numbers = npt.NDArray[np.int64]
+
+SLOTS_PER_SHARE = 128
+"""Slots in a mean share of a unit that is divided: parts are right to half of that, 1/256 of the mean."""
+MAX_SLOTS = 2**20
+GOLDEN_RATIO = (5**0.5 - 1) / 2
+MAX_WEIGHT_BITS = 40
+"""Weights are scaled so that their sum has no more bits: products of two small numbers with it fit in 64."""
+SHARDS_SIDE_BY_SIDE = 8
+"""A rank has eight shards by default. Neighbours on the line go to one rank, so the errors of their cuts cancel."""
+
+
+class Pieces(NamedTuple):
+    """The parts of units that each shard reads. A unit is named by its place in the order of the pass.
+
+    A piece is the slots [first, stop) of the `slots` of a unit; a whole unit is slot 0 of 1. If a unit cannot be cut,
+    its rows lie in the slots as `RowShare` says: with the step of `step_of`, any few rows are spread over all slots.
+
+    Attributes:
+        shards: the number of shards.
+        rounds: the units at the places below `rounds * shards` go to the shards in turn; they are in no table.
+        starts: shard v reads the pieces `starts[v]` to `starts[v + 1]` of the table, in this order.
+        places, slots, first, stop: the table.
+    """
+
+    shards: int
+    rounds: int
+    starts: Numbers
+    places: Numbers
+    slots: Numbers
+    first: Numbers
+    stop: Numbers
+
+    def lengths(self, rows: Numbers) -> Numbers:
+        """How many rows each shard has, if `rows` are those of the units by place."""
+        dealt = self.rounds * self.shards
+        totals = rows[:dealt].reshape(self.rounds, self.shards).sum(0)
+        units, width = rows[self.places], self.stop - self.first
+        turns, rest = np.divmod(units, self.slots)
+        # The rows of the last turn, for each slot of each piece that is no whole unit.
+        cut = np.flatnonzero(self.slots > 1)
+        piece = np.repeat(cut, width[cut])
+        slot = np.arange(len(piece)) - np.repeat(np.cumsum(width[cut]) - width[cut] - self.first[cut], width[cut])
+        counts = np.array([pow(step_of(n), -1, n) for n in self.slots[cut].tolist()], np.int64)
+        position = slot * np.repeat(counts, width[cut]) % self.slots[piece]
+        last = np.bincount(piece[position < rest[piece]], minlength=len(units))
+        sums = np.concatenate([[0], np.cumsum(turns * width + last)])
+        lengths: Numbers = totals + sums[self.starts[1:]] - sums[self.starts[:-1]]
+        return lengths
+
+    def shares(self, indices: Numbers | slice = slice(None)) -> list[RowShare]:
+        """The parts of units that some pieces are, or all."""
+        slots = self.slots[indices].tolist()
+        parts = zip(self.first[indices].tolist(), self.stop[indices].tolist(), slots, strict=True)
+        return [RowShare(*part, step_of(part[2])) for part in parts]
+
+    def of_shard(self, shard: int) -> Pieces:
+        """The table of one shard."""
+        part = slice(self.starts[shard], self.starts[shard + 1])
+        ends = np.array([0, part.stop - part.start])
+        return Pieces(1, 0, ends, self.places[part], self.slots[part], self.first[part], self.stop[part])
+
+
+def divide(weights: Numbers, shards: int, *, any_order: bool, near: int) -> Pieces:
+    """Divides units among shards, so that their weights are nearly even and few units are read by several shards.
+
+    In any order, the units lie on a line that is cut at equal weights. In the order of the source, each unit goes to
+    the shard that has least, so that all shards move through the source together; what fits none is cut. A unit that
+    is larger than a share is always cut.
+
+    Args:
+        weights: of the units by place.
+        any_order: whether a shard may read its units in another order than that of their places.
+        near: a cut nearer than 1 / `near` of a share to the border of a unit goes to the border.
+    """
+    count = len(weights)
+    if not count or (weights == weights[0]).all():
+        return _equal(count, shards, near)
+    weights = weights >> max(0, int(weights.sum()).bit_length() - MAX_WEIGHT_BITS)
+    mean = max(1, int(weights.sum()) // shards)
+    slots = _slots(weights, mean, near)
+    if not any_order and int(weights.max()) <= mean:
+        return _in_turn(weights, slots, shards, near)
+    borders = np.arange(shards + 1) * int(weights.sum()) // shards
+    segments, *parts = _cut(weights, slots, borders, mean // near)
+    owners = _owners(shards)[segments]
+    return _table(shards, 0, owners, *parts, by_place=not any_order)
+
+
+def fill_unknown(weights: Numbers) -> Numbers:
+    """The weights with the mean in place of those below 0, which are unknown."""
+    unknown = weights < 0
+    if not unknown.any():
+        return weights
+    known = weights[~unknown]
+    return np.where(unknown, int(known.sum()) // len(known) if len(known) else 1, weights)
+
+
+def step_of(slots: int) -> int:
+    """The step from the slot of one row to that of the next: about the golden ratio, so that rows are spread evenly.
+
+    Source: the Kronecker sequence of that ratio has the least discrepancy (Niederreiter, "Random Number Generation and
+    Quasi-Monte Carlo Methods", 1992, chapter 3).
+    """
+    step = max(1, round(slots * GOLDEN_RATIO))
+    while math.gcd(step, slots) > 1:
+        step += 1
+    return step
+
+
+def _slots(weights: Numbers, mean: int, near: int) -> Numbers:
+    slots = np.clip(-(-weights * SLOTS_PER_SHARE // mean), 1, MAX_SLOTS)
+    return np.where(weights * near <= mean, 1, slots)  # else it is not worth a cut
+
+
+def _owners(shards: int) -> Numbers:
+    """The shard of each segment of a line."""
+    side = SHARDS_SIDE_BY_SIDE if shards % SHARDS_SIDE_BY_SIDE == 0 else 1
+    segments = np.arange(shards)
+    return segments % side * (shards // side) + segments // side
+
+
+def _equal(count: int, shards: int, near: int) -> Pieces:
+    """Units of one weight: whole rounds of them, and what is left over is cut into equal parts."""
+    rounds, left = divmod(count, shards)
+    weights = np.full(left, shards)  # so that a share of all is `count`, and of what is left `left`
+    slots = np.full(left, shards if shards * near > count else 1)
+    segments, places, *parts = _cut(weights, slots, np.arange(shards + 1) * left, count // near)
+    return _table(shards, rounds, _owners(shards)[segments], places + rounds * shards, *parts, by_place=False)
+
+
+def _in_turn(weights: Numbers, slots: Numbers, shards: int, near: int) -> Pieces:
+    """Each unit goes to the shard that has least, as a queue would give it out; what fits none is cut."""
+    mean = int(weights.sum()) // shards
+    most = mean + mean // near
+    owners = np.full(len(weights), -1)
+    loads = [(0, shard) for shard in range(shards)]
+    for place, weight in enumerate(weights.tolist()):
+        load, shard = loads[0]
+        if load + weight <= most:
+            owners[place] = shard
+            heapq.heapreplace(loads, (load + weight, shard))
+    missing = [0] * shards
+    for load, shard in loads:
+        missing[shard] = max(0, mean - load)
+    kept, rest = np.flatnonzero(owners >= 0), np.flatnonzero(owners < 0)
+    left, wanted = int(weights[rest].sum()), max(1, sum(missing))
+    borders, total = [0], 0
+    for amount in missing:
+        total += amount
+        borders.append(total * left // wanted)
+    segments, places, parts, first, stop = _cut(weights[rest], slots[rest], np.array(borders), mean // near)
+    return _table(
+        shards,
+        0,
+        np.concatenate([owners[kept], segments]),
+        np.concatenate([kept, rest[places]]),
+        np.concatenate([slots[kept], parts]),
+        np.concatenate([np.zeros(len(kept), np.int64), first]),
+        np.concatenate([slots[kept], stop]),
+        by_place=True,
+    )
+
+
+def _cut(
+    weights: Numbers, slots: Numbers, borders: Numbers, near: int
+) -> tuple[Numbers, Numbers, Numbers, Numbers, Numbers]:
+    """The parts of units on a line that lie between neighbouring borders.
+
+    Returns:
+        segment, place, slots, first and stop of each part, in the order of the line.
+    """
+    count = len(weights)
+    if not count:
+        empty = np.zeros(0, np.int64)
+        return empty, empty, empty, empty, empty
+    ends = np.cumsum(weights)
+    inner = borders[1:-1]
+    at = np.minimum(np.searchsorted(ends, inner), count - 1)
+    before, after = inner - (ends[at] - weights[at]), ends[at] - inner
+    slot = (2 * before * slots[at] + weights[at]) // np.maximum(1, 2 * weights[at])
+    slot = np.where(np.minimum(before, after) <= near, np.where(before < after, 0, slots[at]), slot)
+    # A cut as one number: the place of its unit, and the slot in it.
+    base = int(slots.max()) + 1
+    is_end = slot >= slots[at]
+    cuts = np.concatenate([[0], (at + is_end) * base + np.where(is_end, 0, slot), [count * base]])
+    cuts = np.maximum.accumulate(cuts)
+    cut_places, cut_slots = np.divmod(cuts, base)
+    last = cut_places[1:] - (cut_slots[1:] == 0)
+    counts = np.where(cuts[1:] == cuts[:-1], 0, last - cut_places[:-1] + 1)
+    segments = np.repeat(np.arange(len(counts)), counts)
+    inside = np.arange(len(segments)) - np.repeat(np.cumsum(counts) - counts, counts)
+    places = cut_places[:-1][segments] + inside
+    first = np.where(inside == 0, cut_slots[:-1][segments], 0)
+    stop = np.where(places == cut_places[1:][segments], cut_slots[1:][segments], slots[places])
+    return segments, places, slots[places], first, stop
+
+
+def _table(
+    shards: int,
+    rounds: int,
+    owners: Numbers,
+    places: Numbers,
+    slots: Numbers,
+    first: Numbers,
+    stop: Numbers,
+    *,
+    by_place: bool,
+) -> Pieces:
+    """The pieces by shard. In any order, shared units come first: all shards then read them at the same time."""
+    slots, first, stop = _reduced(places, slots, first, stop)
+    whole = slots == 1
+    count = int(places.max(initial=0)) + 1
+    rank_in_shard = places if by_place else places + whole * count
+    order = np.argsort(owners * (2 * count) + rank_in_shard)
+    starts = np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=shards))])
+    return Pieces(shards, rounds, starts, places[order], slots[order], first[order], stop[order])
+
+
+def _reduced(places: Numbers, slots: Numbers, first: Numbers, stop: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+    """The same parts of the units in the fewest slots."""
+    if not len(places):
+        return slots, first, stop
+    order = np.argsort(places, kind="stable")
+    starts = np.flatnonzero(np.diff(places[order], prepend=-1))
+    divisors = np.gcd.reduceat(np.gcd(np.gcd(slots, first), stop)[order], starts)
+    divisor = np.empty_like(slots)
+    divisor[order] = np.repeat(divisors, np.diff(starts, append=len(places)))
+    return slots // divisor, first // divisor, stop // divisor

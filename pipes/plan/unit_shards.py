@@ -1,0 +1,275 @@
+"""`UnitsShard`: the rows of one shard, if an operator makes many rows of each unit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, NamedTuple, cast
+
+import numpy as np
+
+from ..core.block import Block
+from ..core.context import Context, RowShare
+from ..core.cursor import START, Cursor
+from ..core.graph import Node
+from ..core.operator import Input, Operator, Order, StageView
+from ..core.rows import BlockRows, Indices, index_array
+from ..engine.permutation import Permutation
+from ..engine.stage import Stage
+from .pieces import Numbers, divide, fill_unknown
+from .shared_reading import shared_rows
+
+MAX_SKEW = 16
+"""Shards read a unit together if they reach it within this part of a share: what one of them has not asked for yet is
+kept for it."""
+
+
+class SharedRead(NamedTuple):
+    """An input that several shards read.
+
+    Attributes:
+        reason: why its rows are not divided.
+        by_rank: whether one process reads it for all workers of a rank.
+        units: the shards that read the same unit, and the part of the input that the unit is, for each such unit; None
+            if all shards read all of the input.
+    """
+
+    reason: str
+    by_rank: bool = False
+    units: Sequence[tuple[float, Sequence[int]]] | None = None
+
+    def readers(self, world_size: int, workers: int) -> int:
+        """How many processes read the same rows, at most."""
+        processes = world_size * (1 if self.by_rank else max(1, workers))
+        if self.units is None:
+            return processes
+        return max(len({shard % processes for shard in shards}) for _, shards in self.units)
+
+    def repeated(self, world_size: int, workers: int) -> float:
+        """How much is read again, as a part of the input."""
+        processes = world_size * (1 if self.by_rank else max(1, workers))
+        if self.units is None:
+            return processes - 1.0
+        return sum(part * (len({shard % processes for shard in shards}) - 1) for part, shards in self.units)
+
+
+@dataclass(frozen=True)
+class ChosenUnits(Operator):
+    """The units at some positions of the input; of a unit in `parts`, only these slots."""
+
+    kind: ClassVar[str] = "deal"
+    order: ClassVar[Order] = Order.GLOBAL
+
+    numbers: Indices = field(repr=False, compare=False)
+    parts: Mapping[int, RowShare] = field(default_factory=dict[int, RowShare], repr=False, compare=False)
+
+    def length(self, stage: StageView) -> int:
+        return len(self.numbers)
+
+    def trace(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
+        yield stage.input, int(self.numbers[index]), context.unsharded()
+
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        if isinstance(indices, range) and isinstance(self.numbers, range):
+            numbers: Indices = self.numbers[indices.start : indices.stop : indices.step]
+        else:
+            numbers = index_array(self.numbers)[index_array(indices)]
+        units = stage.input.rows(numbers, context.unsharded())
+        if not self.parts:
+            return units
+        return [self._part(stage.input.op, int(index), unit) for index, unit in zip(indices, units, strict=True)]
+
+    def _part(self, op: Operator, index: int, unit: object) -> object:
+        part = self.parts.get(index)
+        return unit if part is None else op.cut(unit, part.first, part.stop, part.slots)
+
+
+class _Run(NamedTuple):
+    """Pieces of a shard that are read together.
+
+    Attributes:
+        number: of the first of them in the shard; unit rounds count as one.
+        source: the stage that makes their rows.
+        place: of the unit whose rows several shards divide; None if the shard has all rows of `source`.
+        share: the rows of that unit that the shard has.
+    """
+
+    number: int
+    source: Stage
+    place: int | None = None
+    share: RowShare = RowShare(0, 1, 1)
+
+
+class Division:
+    """How the shards divide the units of one operator, in one round of one pass over the data.
+
+    Attributes:
+        pieces: what each shard reads.
+        weights: of the units by place.
+        rows: of the units by place, if the weights are numbers of rows; below 0 if unknown.
+        order: the units by place; None for the order of the source.
+    """
+
+    def __init__(self, rows: Stage, shards: int, context: Context, *, any_order: bool, near: int) -> None:
+        self._rows = rows
+        self._units = units_of(rows)
+        count = self._units.length or 0
+        whole = context.unsharded()
+        self.order = Permutation(whole.key(f"shuffle of {self._units.name}"), count) if any_order else None
+        weights = self._units.weights(whole)
+        self.rows: Numbers | None = None
+        if weights is None:
+            self.weights: Numbers = np.broadcast_to(np.int64(1), count)  # takes no memory
+        else:
+            values = weights.values if self.order is None else weights.values[self.order[range(count)]]
+            self.weights = fill_unknown(values)
+            self.rows = values if weights.are_rows else None
+        self.pieces = divide(self.weights, shards, any_order=any_order, near=near)
+        self._shared: dict[int, Stage] = {}
+
+    def runs(self, shard: int) -> Iterator[_Run]:
+        """What a shard reads, in order."""
+        dealt = range(shard, self.pieces.rounds * self.pieces.shards, self.pieces.shards)
+        if dealt:
+            yield _Run(0, self._expanded(ChosenUnits(self._numbers(dealt))))
+        table = self.pieces.of_shard(shard)
+        numbers = index_array(self._numbers(table.places))
+        shares = table.shares()
+        first = 0
+        parts: dict[int, RowShare] = {}  # of the run that begins at `first`
+        for index, share in enumerate(shares):
+            if share.slots == 1 or self._can_cut(int(numbers[index]), share):
+                if share.slots > 1:
+                    parts[index - first] = share
+                continue
+            if first < index:
+                yield _Run(1 + first, self._expanded(ChosenUnits(numbers[first:index], parts)))
+            yield _Run(1 + index, self._shared_stage(int(table.places[index])), int(table.places[index]), share)
+            first, parts = index + 1, {}
+        if first < len(shares):
+            yield _Run(1 + first, self._expanded(ChosenUnits(numbers[first:], parts)))
+
+    def sharers(self, shard: int, place: int) -> Iterator[tuple[int, RowShare]]:
+        """The shards that reach a shared unit at about the same time as `shard`, and their shares of its rows."""
+        pieces = self.pieces
+        slots = pieces.stop - pieces.first
+        before = np.concatenate([[0], np.cumsum(self.weights[pieces.places] * slots // pieces.slots)])
+        indices = np.flatnonzero(pieces.places == place)
+        owners = np.searchsorted(pieces.starts, indices, "right") - 1
+        reached = before[indices] - before[pieces.starts[owners]]
+        own = reached[owners == shard][0]
+        near = np.abs(reached - own) <= before[-1] // (MAX_SKEW * pieces.shards)
+        return zip(owners[near].tolist(), pieces.shares(indices[near]), strict=True)
+
+    def _numbers(self, places: Indices) -> Indices:
+        return places if self.order is None else self.order[places]
+
+    def _can_cut(self, number: int, share: RowShare) -> bool:
+        op = self._units.op
+        if type(op).cut is Operator.cut:
+            return False
+        (unit,) = self._units.rows(range(number, number + 1), Context())
+        return op.cut(unit, share.first, share.stop, share.slots) is not None
+
+    def shared_read(self) -> SharedRead | None:
+        """The units whose rows several shards divide; None if there are none."""
+        pieces = self.pieces
+        cut = np.flatnonzero(pieces.slots > 1)
+        if not len(cut):
+            return None
+        cut = cut[np.argsort(pieces.places[cut], kind="stable")]
+        owners = np.searchsorted(pieces.starts, cut, "right") - 1
+        places, firsts = np.unique(pieces.places[cut], return_index=True)
+        numbers = index_array(self._numbers(places))
+        total = max(1, int(self.weights.sum()))
+        units: list[tuple[float, list[int]]] = []
+        largest, largest_part = 0, 0.0
+        for place, number, of_unit in zip(places.tolist(), numbers.tolist(), np.split(owners, firsts[1:]), strict=True):
+            if self._can_cut(number, RowShare(0, 1, 2)):
+                continue
+            part = int(self.weights[place]) / total
+            units.append((part, of_unit.tolist()))
+            if part > largest_part:
+                largest, largest_part = number, part
+        if not units:
+            return None
+        origin = self._units.origin(largest, Context())
+        name = f"number {largest}" if origin is None else str(origin)
+        reason = (
+            f"{len(units)} of the {len(self.weights)} inputs of `{self._rows.op.kind}` are divided row by row, to make "
+            f"shards even; the largest, {name}, has {largest_part:.0%} of the work: smaller inputs would not be divided"
+        )
+        return SharedRead(reason, units=units)
+
+    def _shared_stage(self, place: int) -> Stage:
+        if place not in self._shared:
+            self._shared[place] = self._expanded(ChosenUnits(self._numbers(range(place, place + 1))))
+        return self._shared[place]
+
+    def _expanded(self, chosen: ChosenUnits) -> Stage:
+        """The path from the units to their rows, for some of the units."""
+        path: list[Stage] = []
+        stage = self._rows
+        while stage is not self._units:
+            path.append(stage)
+            stage = stage.input
+        stage = Stage(Node(chosen, (stage.node,)), f"deal of {stage.name}", (stage,))
+        for step in reversed(path):
+            stage = Stage(Node(step.op, (stage.node,), step.call_site), step.name, (stage,))
+        return stage
+
+
+def units_of(rows: Stage) -> Stage:
+    """The indexed stage whose rows are expanded."""
+    stage = rows
+    while not stage.indexed:
+        stage = stage.input
+    return stage
+
+
+@dataclass(frozen=True)
+class UnitsShard(Operator):
+    """The rows of shard `shard` of `shards`, if the input makes many rows of each unit.
+
+    Attributes:
+        any_order: whether units come in a random order, which a shuffle after it allows.
+        varies: whether the division differs between passes over the data.
+        near: as for `divide`.
+    """
+
+    kind: ClassVar[str] = "deal_units"
+    order: ClassVar[Order] = Order.GLOBAL
+
+    shards: int
+    shard: int
+    any_order: bool
+    varies: bool
+    near: int
+
+    def division(self, rows: Stage, context: Context) -> Division:
+        """How the shards divide the units in the pass and the round of `context`."""
+        run = (context.seed, context.epoch, context.rounds) if self.varies else ()
+        key = ("division", self.shards, self.any_order, self.near, run)
+        # The stage of the units keeps it, so that all shards share it.
+        return units_of(rows).memo(
+            key, lambda: Division(rows, self.shards, context, any_order=self.any_order, near=self.near)
+        )
+
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
+        division = self.division(cast("Stage", stage.input), context)
+        number, start = at.numbered()
+        row = at.row
+        for run in division.runs(self.shard):
+            if run.number < number:
+                continue
+            for block in self._run(division, run, start if run.number == number else START, context):
+                yield block.numbered(run.number, row)
+                row += len(block)
+
+    def _run(self, division: Division, run: _Run, at: Cursor, context: Context) -> Iterator[Block]:
+        # A random draw is keyed by shard and position, and positions begin anew in each run: it is a shard of its own.
+        if run.place is None:
+            return run.source.blocks(at, replace(context, shard=self.shard + run.number * self.shards))
+        shared = replace(context, shard=-1 - run.place)
+        others = [s for shard, s in division.sharers(self.shard, run.place) if shard in context.process.shards]
+        return shared_rows(run.source, at, run.share, others, shared)
