@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import ClassVar, NamedTuple, cast
 
 import numpy as np
@@ -55,29 +56,34 @@ class SharedRead(NamedTuple):
 
 @dataclass(frozen=True)
 class ChosenUnits(Operator):
-    """The units at some positions of the input; of a unit in `parts`, only these slots."""
+    """The units at some places in the order of a pass; of a unit in `parts`, only these slots."""
 
     kind: ClassVar[str] = "deal"
     order: ClassVar[Order] = Order.GLOBAL
 
-    numbers: Indices = field(repr=False, compare=False)
-    parts: Mapping[int, RowShare] = field(default_factory=dict[int, RowShare], repr=False, compare=False)
+    places: Indices = field(repr=False, compare=False)
+    permutation: Permutation | None = field(repr=False, compare=False)
+    parts: Mapping[int, RowShare] = field(repr=False, compare=False)
 
     def length(self, stage: StageView) -> int:
-        return len(self.numbers)
+        return len(self.places)
 
     def trace(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
-        yield stage.input, int(self.numbers[index]), context.unsharded()
+        yield stage.input, int(self._numbers(range(index, index + 1))[0]), context.unsharded()
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
-        if isinstance(indices, range) and isinstance(self.numbers, range):
-            numbers: Indices = self.numbers[indices.start : indices.stop : indices.step]
-        else:
-            numbers = index_array(self.numbers)[index_array(indices)]
-        units = stage.input.rows(numbers, context.unsharded())
+        units = stage.input.rows(self._numbers(indices), context.unsharded())
         if not self.parts:
             return units
         return [self._part(stage.input.op, int(index), unit) for index, unit in zip(indices, units, strict=True)]
+
+    def _numbers(self, indices: Indices) -> Indices:
+        """The positions in the input of the units at `indices`."""
+        if isinstance(indices, range) and isinstance(self.places, range):
+            places: Indices = self.places[indices.start : indices.stop : indices.step]
+        else:
+            places = index_array(self.places)[index_array(indices)]
+        return places if self.permutation is None else self.permutation[places]
 
     def _part(self, op: Operator, index: int, unit: object) -> object:
         part = self.parts.get(index)
@@ -107,7 +113,7 @@ class Division:
         pieces: what each shard reads.
         weights: of the units by place.
         rows: of the units by place, if the weights are numbers of rows; below 0 if unknown.
-        order: the units by place; None for the order of the source.
+        permutation: the units by place; None for the order of the source.
     """
 
     def __init__(self, rows: Stage, shards: int, context: Context, *, any_order: bool, near: int) -> None:
@@ -115,13 +121,14 @@ class Division:
         self._units = units_of(rows)
         count = self._units.length or 0
         whole = context.unsharded()
-        self.order = Permutation(whole.key(f"shuffle of {self._units.name}"), count) if any_order else None
+        self.permutation = Permutation(whole.key(f"shuffle of {self._units.name}"), count) if any_order else None
         weights = self._units.weights(whole)
         self.rows: Numbers | None = None
         if weights is None:
             self.weights: Numbers = np.broadcast_to(np.int64(1), count)  # takes no memory
         else:
-            values = weights.values if self.order is None else weights.values[self.order[range(count)]]
+            by_place = slice(None) if self.permutation is None else self.permutation[range(count)]
+            values = weights.values[by_place]
             self.weights = fill_unknown(values)
             self.rows = values if weights.are_rows else None
         self.pieces = divide(self.weights, shards, any_order=any_order, near=near)
@@ -131,23 +138,24 @@ class Division:
         """What a shard reads, in order."""
         dealt = range(shard, self.pieces.rounds * self.pieces.shards, self.pieces.shards)
         if dealt:
-            yield _Run(0, self._expanded(ChosenUnits(self._numbers(dealt))))
+            yield _Run(0, self._expanded(dealt))
         table = self.pieces.of_shard(shard)
-        numbers = index_array(self._numbers(table.places))
+        places = table.places
         shares = table.shares()
         first = 0
         parts: dict[int, RowShare] = {}  # of the run that begins at `first`
         for index, share in enumerate(shares):
-            if share.slots == 1 or self._can_cut(int(numbers[index]), share):
+            if share.slots == 1 or self._can_cut(int(places[index]), share):
                 if share.slots > 1:
                     parts[index - first] = share
                 continue
             if first < index:
-                yield _Run(1 + first, self._expanded(ChosenUnits(numbers[first:index], parts)))
-            yield _Run(1 + index, self._shared_stage(int(table.places[index])), int(table.places[index]), share)
+                yield _Run(1 + first, self._expanded(places[first:index], parts))
+            place = int(places[index])
+            yield _Run(1 + index, self._shared_stage(place), place, share)
             first, parts = index + 1, {}
         if first < len(shares):
-            yield _Run(1 + first, self._expanded(ChosenUnits(numbers[first:], parts)))
+            yield _Run(1 + first, self._expanded(places[first:], parts))
 
     def sharers(self, shard: int, place: int) -> Iterator[tuple[int, RowShare]]:
         """The shards that reach a shared unit at about the same time as `shard`, and their shares of its rows."""
@@ -161,13 +169,15 @@ class Division:
         near = np.abs(reached - own) <= before[-1] // (MAX_SKEW * pieces.shards)
         return zip(owners[near].tolist(), pieces.shares(indices[near]), strict=True)
 
-    def _numbers(self, places: Indices) -> Indices:
-        return places if self.order is None else self.order[places]
+    def _number(self, place: int) -> int:
+        """The position of a unit in the source."""
+        return place if self.permutation is None else int(self.permutation[range(place, place + 1)][0])
 
-    def _can_cut(self, number: int, share: RowShare) -> bool:
+    def _can_cut(self, place: int, share: RowShare) -> bool:
         op = self._units.op
         if type(op).cut is Operator.cut:
             return False
+        number = self._number(place)
         (unit,) = self._units.rows(range(number, number + 1), Context())
         return op.cut(unit, share.first, share.stop, share.slots) is not None
 
@@ -180,21 +190,20 @@ class Division:
         cut = cut[np.argsort(pieces.places[cut], kind="stable")]
         owners = np.searchsorted(pieces.starts, cut, "right") - 1
         places, firsts = np.unique(pieces.places[cut], return_index=True)
-        numbers = index_array(self._numbers(places))
         total = max(1, int(self.weights.sum()))
         units: list[tuple[float, list[int]]] = []
         largest, largest_part = 0, 0.0
-        for place, number, of_unit in zip(places.tolist(), numbers.tolist(), np.split(owners, firsts[1:]), strict=True):
-            if self._can_cut(number, RowShare(0, 1, 2)):
+        for place, of_unit in zip(places.tolist(), np.split(owners, firsts[1:]), strict=True):
+            if self._can_cut(place, RowShare(0, 1, 2)):
                 continue
             part = int(self.weights[place]) / total
             units.append((part, of_unit.tolist()))
             if part > largest_part:
-                largest, largest_part = number, part
+                largest, largest_part = place, part
         if not units:
             return None
-        origin = self._units.origin(largest, Context())
-        name = f"number {largest}" if origin is None else str(origin)
+        origin = self._units.origin(self._number(largest), Context())
+        name = f"number {self._number(largest)}" if origin is None else str(origin)
         reason = (
             f"{len(units)} of the {len(self.weights)} inputs of `{self._rows.op.kind}` are divided row by row, to make "
             f"shards even; the largest, {name}, has {largest_part:.0%} of the work: smaller inputs would not be divided"
@@ -203,16 +212,17 @@ class Division:
 
     def _shared_stage(self, place: int) -> Stage:
         if place not in self._shared:
-            self._shared[place] = self._expanded(ChosenUnits(self._numbers(range(place, place + 1))))
+            self._shared[place] = self._expanded(range(place, place + 1))
         return self._shared[place]
 
-    def _expanded(self, chosen: ChosenUnits) -> Stage:
+    def _expanded(self, places: Indices, parts: Mapping[int, RowShare] = MappingProxyType({})) -> Stage:
         """The path from the units to their rows, for some of the units."""
         path: list[Stage] = []
         stage = self._rows
         while stage is not self._units:
             path.append(stage)
             stage = stage.input
+        chosen = ChosenUnits(places, self.permutation, parts)
         stage = Stage(Node(chosen, (stage.node,)), f"deal of {stage.name}", (stage,))
         for step in reversed(path):
             stage = Stage(Node(step.op, (stage.node,), step.call_site), step.name, (stage,))
@@ -250,10 +260,8 @@ class UnitsShard(Operator):
         """How the shards divide the units in the pass and the round of `context`."""
         run = (context.seed, context.epoch, context.rounds) if self.varies else ()
         key = ("division", self.shards, self.any_order, self.near, run)
-        # The stage of the units keeps it, so that all shards share it.
-        return units_of(rows).memo(
-            key, lambda: Division(rows, self.shards, context, any_order=self.any_order, near=self.near)
-        )
+        # The stage of the rows keeps it, so that all shards share it.
+        return rows.memo(key, lambda: Division(rows, self.shards, context, any_order=self.any_order, near=self.near))
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         division = self.division(cast("Stage", stage.input), context)
@@ -263,8 +271,10 @@ class UnitsShard(Operator):
             if run.number < number:
                 continue
             for block in self._run(division, run, start if run.number == number else START, context):
-                yield block.numbered(run.number, row)
+                output = [block.numbered(run.number, row)]
                 row += len(block)
+                del block  # only the consumer holds it now
+                yield output.pop()
 
     def _run(self, division: Division, run: _Run, at: Cursor, context: Context) -> Iterator[Block]:
         # A random draw is keyed by shard and position, and positions begin anew in each run: it is a shard of its own.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import io
+import tarfile
 import warnings
 from collections import Counter
 from dataclasses import replace
@@ -231,3 +233,47 @@ def test_keys_do_not_depend_on_which_shards_a_process_runs():
     whole = dict(fp.Loader(pipe, shards=8))
     parts = [list(fp.Loader(pipe, rank=r, world_size=4, even=None, shards=8)) for r in range(4)]
     assert {x: draw for part in parts for x, draw in part} == whole
+
+
+@pytest.mark.parametrize("shards", [2, 7, 16])
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_ranges_of_text_are_cut_again_for_many_shards(tmp_path, shards, shuffled):
+    rng = np.random.default_rng(0)
+    for name, count in (("a.csv", 3000), ("b.csv", 3), ("c.csv", 0)):
+        rows = [f"{name}-{k},{'x' * rng.integers(0, 60)}" for k in range(count)]
+        (tmp_path / name).write_text("\n".join(["key,text", *rows]) + "\n")
+    pipe = fp.read_csv(tmp_path, newlines_in_values=False)
+    if shuffled:
+        pipe = pipe.shuffle(window=20)
+    keys = sorted(row["key"] for row in pipe)
+    whole_plan = plan(pipe, shards=shards)
+    assert whole_plan.shared_reads() == []
+    loader = fp.Loader(pipe, shards=shards)
+    first = iter(loader)
+    taken = [next(first)["key"] for _ in range(1000)]
+    resumed = fp.Loader(pipe, shards=shards)
+    resumed.load_state_dict(loader.state_dict())
+    assert sorted(taken + [row["key"] for row in resumed]) == keys
+    lengths = [len(list(fp.Loader(pipe, rank=r, world_size=shards, shards=shards, even=None))) for r in range(shards)]
+    assert max(lengths) <= 1.2 * len(keys) / shards + 2
+
+
+def test_one_large_file_beside_small_ones_is_divided(tmp_path):
+    for number in range(30):
+        with tarfile.open(tmp_path / f"{number:02d}.tar", "w") as tar:
+            for k in range(1000 if number == 7 else 10):
+                member = tarfile.TarInfo(f"{number}-{k}.txt")
+                member.size = 3
+                tar.addfile(member, io.BytesIO(b"abc"))
+    pipe = fp.read_tar(tmp_path).shuffle(window=10)
+    with pytest.warns(PlanWarning, match=r"\d of the 30 inputs .*07\.tar.* has 64% of the work"):
+        parts = [list(fp.Loader(pipe, rank=r, world_size=4, even=None)) for r in range(4)]
+    assert sorted(row["__key__"] for part in parts for row in part) == sorted(row["__key__"] for row in pipe)
+    assert max(map(len, parts)) <= 1.1 * sum(map(len, parts)) / 4
+
+
+def test_two_operators_may_expand_the_same_units():
+    units = fp.from_sequence(range(5))
+    pipe = units.flat_map(lambda x: [x] * 3).concat(units.flat_map(lambda x: [-x] * 2))
+    for shuffled in (pipe, pipe.shuffle(window=3)):
+        assert sorted(fp.Loader(shuffled, shards=4)) == sorted(pipe)
