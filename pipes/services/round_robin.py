@@ -9,8 +9,10 @@ from typing import NamedTuple
 from ..core.block import Block, close
 from ..core.block_size import AdaptiveBlockSize, BlockSize, Clock, OneRow
 from ..core.context import Context, Pacing, ProcessContext, ProcessResources, RowsRequest, Tracer, Tracing
-from ..core.cursor import Cursor
+from ..core.cursor import START, Cursor
+from ..core.signals import raised_by_signal_handler
 from ..engine.run import empty_block
+from ..errors import FeedpipeError, StateError
 from ..plan.plan import Plan, ShardRun
 from .base import ShardEnd, Step
 
@@ -49,7 +51,8 @@ def run_shards(
     try:
         for number in turn_order({part.shard: part.at for part in parts}):
             part = parts[numbers.index(number)]
-            shards.append(_Shard(part, _context(plan, part, numbers, epoch, mode, resources)))
+            resumed = part.at != START or number == plan.tail_shard
+            shards.append(_Shard(part, _context(plan, part, numbers, epoch, mode, resources), resumed=resumed))
         turns = deque(shards)
         while turns:
             shard = turns.popleft()
@@ -86,8 +89,9 @@ _NO_ROW = object()
 class _Shard:
     """The elements of one shard, each with the cursor after it."""
 
-    def __init__(self, part: ShardRun, context: Context) -> None:
+    def __init__(self, part: ShardRun, context: Context, *, resumed: bool) -> None:
         self._number = part.shard
+        self._begins_by_cursor = resumed
         self._context = context
         self._blocks = part.stage.blocks(part.at, context)
         self._rows: Iterator[object] = iter(())
@@ -111,7 +115,7 @@ class _Shard:
         if row is _NO_ROW:
             self._block, self._rows = None, iter(())  # frees the old block before there is a new one
             self._context.pacing.clock.enter()
-            self._block = next(self._blocks, None)
+            self._block = self._next_block()
             self._context.pacing.clock.leave()
             if self._block is None:
                 return None
@@ -127,3 +131,18 @@ class _Shard:
             return Step(row, self._number, block.end.plain)
         token, skip, first = block.at
         return Step(row, self._number, [token, skip + self._taken, first])
+
+    def _next_block(self) -> Block | None:
+        try:
+            block = next(self._blocks, None)
+        except FeedpipeError:
+            raise
+        except Exception as error:
+            if not self._begins_by_cursor or raised_by_signal_handler(error):
+                raise
+            # A function of the user fails with a `FeedpipeError`, so this is a cursor that does not fit the pipe.
+            raise StateError(
+                f"`position` of the state does not fit this pipe: shard {self._number} cannot begin there: {error!r}"
+            ) from error
+        self._begins_by_cursor = False
+        return block

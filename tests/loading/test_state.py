@@ -14,6 +14,7 @@ from feedpipe.loading.state import Progress, Signature, compare, restore, resume
 from feedpipe.loading.state_schema import StreamedPosition, validated
 from feedpipe.plan.plan import Plan, Position, ShardState
 
+from ..soak.state_mutations import main as mutate_states
 from .signing import signed
 
 INDEXED = fp.from_sequence(range(12))
@@ -311,3 +312,34 @@ class TestRestore:
         progress = Progress(0, 2, 0, taken=2, cursors={0: [None, 1, 0], 2: [None, 1, 0]}, ended={0: None})
         with pytest.raises(StateError, match="has groups of leftover rows, but shard 1 has not ended"):
             restore(validated(saved(progress, plan)), plan)
+
+
+def test_changed_states_are_refused_or_go_on_with_rows_of_the_pipe():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert "200 from seed 0" in mutate_states(200)
+
+
+def test_a_wrong_cursor_of_a_later_shard_is_a_state_error():
+    pipe = STREAMED.shuffle(window=4)
+    loader = fp.Loader(pipe, shards=3)
+    elements = iter(loader)
+    for _ in range(3):
+        next(elements)
+    state = loader.state_dict()
+    position = json.loads(state["position"])
+    position["cursors"]["2"][0] = {"x": 1}
+    resumed = fp.Loader(pipe, shards=3)
+    resumed.load_state_dict(signed({**state, "position": json.dumps(position)}))
+    with pytest.raises(StateError, match=r"`position` of the state does not fit this pipe: shard 2 cannot begin"):
+        list(resumed)
+
+
+def test_an_error_of_a_fresh_run_is_no_state_error():
+    class Broken(type(STREAMED.op)):
+        def blocks(self, stage, at, context):
+            raise KeyError("a bug")
+            yield
+
+    with pytest.raises(KeyError, match="a bug"):
+        list(fp.Loader(INDEXED.then(Broken(abs))))
