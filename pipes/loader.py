@@ -9,18 +9,16 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from .core.checks import check_choice, check_int
 from .core.code import constructor_code
-from .core.graph import Node
 from .core.unknown_arguments import methods_explain_unknown_arguments
 from .engine.run import length_of
-from .engine.stage import resolve
-from .errors import ArgumentError, ArgumentTypeError, LoaderError, PlanWarning, warn, with_call_site
+from .errors import ArgumentError, ArgumentTypeError, LoaderError, with_call_site
 from .loading.epoch import Epoch, Info
-from .loading.rank import rank_of
+from .loading.rank import RankSource
+from .loading.runner import Runner
 from .loading.schedule import Even, Schedule
 from .loading.state import Progress, State, compare, restore, resumed_shards
 from .loading.state_schema import validated
-from .pipe import Pipe
-from .plan.plan import Plan
+from .pipe import Pipe, warn_in_torch_worker
 from .services.base import ReadingService
 from .services.inprocess import InProcess
 from .services.multiprocess import MultiProcess
@@ -97,23 +95,23 @@ class Loader(Generic[T_co]):
             )
         check_choice("even", even, ("drop", "pad", "error", "auto", None))
         self._pipe = pipe
-        self._service = service or (MultiProcess(workers) if workers else InProcess())
-        self._seed = check_int("seed", seed, least=0)
-        self._rank, self._world_size = rank_of(rank, world_size, group)
-        self._shards = None if shards is None else check_int("shards", shards, least=1)
-        self._steps = None if steps is None else check_int("steps", steps, least=1)
-        self._even: Even = even
-        self._resolved: Node | None = None
-        self._planned: Schedule | None = None
-        self._progress = Progress()  # where the next epoch to open begins
+        self._runner = Runner(
+            pipe,
+            service or (MultiProcess(workers) if workers else InProcess()),
+            RankSource(rank, world_size, group),
+            seed=check_int("seed", seed, least=0),
+            shards=None if shards is None else check_int("shards", shards, least=1),
+            steps=None if steps is None else check_int("steps", steps, least=1),
+            even=even,
+        )
+        self._runner.check_ranks()
+        self._progress = Progress()  # where the next epoch begins
         self._current: Epoch[T_co] | None = None
         self._requested_epoch: int | None = None  # by `set_epoch`
         self._closed = False
-        # Last, because it may start processes: nothing after it can fail.
-        self._executor = self._service.start()
 
     def __iter__(self) -> Iterator[T_co]:
-        return self._begin()
+        return self._iterate()
 
     def with_info(self) -> Iterator[tuple[T_co, Info]]:
         """Iterate as `iter(loader)` does, with an `Info` for each element: its state, epoch, step, and padding.
@@ -124,7 +122,7 @@ class Loader(Generic[T_co]):
             >>> [(batch, info.step) for batch, info in loader.with_info()]
             [([0, 1], 1), ([2, 3], 2)]
         """
-        return self._begin().with_info()
+        return self._iterate().with_info()
 
     def peek(self) -> T_co:
         """Return the next element without taking it.
@@ -132,24 +130,22 @@ class Loader(Generic[T_co]):
         Raises:
             LoaderError: the epoch has no more elements.
         """
-        if self._current is not None and self._current.over:
-            self._progress = self._current.abandoned()
-            self._current = None
-        if self._current is None:
-            self._current = self._open()
-        return self._current.peek()
+        self._check_open()
+        epoch = self._current
+        return (self._begin() if epoch is None or epoch.over else epoch).peek()
 
     def __len__(self) -> int:
         """Return how many elements a whole epoch has on this rank, also after a resume.
 
         If epochs differ in that, it is the length of the epoch in which the loader stands.
         """
-        if self._steps is not None:
-            return self._steps
-        plan = self._schedule.plan
-        if plan.length(self._rank) is None:
-            return length_of(plan.unsharded)
-        return self._schedule.goal(Progress(data_epoch=self._position.data_epoch if plan.varies else 0)) or 0
+        if self._runner.steps is not None:
+            return self._runner.steps
+        position, schedule = self._position, self._schedule
+        if schedule.plan.length(schedule.plan.rank) is None:
+            return length_of(schedule.plan.unsharded)
+        whole = Progress(data_epoch=position.data_epoch if schedule.plan.varies else 0)
+        return schedule.end(whole).of_rank or 0
 
     @property
     def dataset(self) -> Pipe[T_co]:
@@ -175,8 +171,21 @@ class Loader(Generic[T_co]):
         return None if self._current is None else self._current.valid
 
     def set_epoch(self, epoch: int) -> None:
-        """Make the next `iter(loader)` begin epoch `epoch`; if a state of that epoch is loaded, nothing changes."""
-        self._requested_epoch = check_int("epoch", epoch, least=0)
+        """Make the next `iter(loader)` begin epoch `epoch`; if the loader stands at a place in it, it goes on there.
+
+        Raises:
+            LoaderError: a loaded state stands in the middle of another epoch, and would be lost.
+        """
+        check_int("epoch", epoch, least=0)
+        if epoch != self._following.epoch and self._following.step:
+            epoch_now = self._current if self._current is not None and not self._current.over else self._begin()
+            epoch_now.look()  # if the length is not known, only a look shows whether anything is left
+            if (loaded := self._following).step and epoch != loaded.epoch:
+                raise LoaderError(
+                    f"`set_epoch({epoch})` would leave out the rest of epoch {loaded.epoch}, because the loaded state "
+                    f"is after step {loaded.step} of that; finish the epoch first, or load no state"
+                )
+        self._requested_epoch = epoch
 
     def state_dict(self) -> State:
         """Return where the consumer stands: after the last element it took. Plain JSON; it reads no rows.
@@ -205,18 +214,18 @@ class Loader(Generic[T_co]):
         saved = validated(state)
         schedule = self._schedule
         compare(saved, schedule.signature, strict=strict)
-        if (shards := resumed_shards(saved, schedule.plan)) != schedule.plan.shards:
-            schedule = self._make_schedule(shards)
+        schedule = self._runner.resume(resumed_shards(saved, schedule.plan))
         progress = schedule.after_end(restore(saved, schedule.plan))
         # Nothing has changed up to here: a state that is refused ends no epoch.
         self._end_current("a state was loaded")
-        self._planned, self._progress = schedule, progress
+        self._runner.use(schedule)
+        self._progress = progress
         self._requested_epoch = None
 
     def close(self) -> None:
         """End the current epoch and all threads and processes of the loader. A closed loader stays closed."""
         self._end_current("the loader was closed")
-        self._executor.close()
+        self._runner.close()
         self._closed = True
 
     def __enter__(self) -> Loader[T_co]:
@@ -230,66 +239,60 @@ class Loader(Generic[T_co]):
     def __repr__(self) -> str:
         """Show the chain, the service and the position, as far as they are known without running or reading."""
         position = self._position
-        goal = self._steps or (None if self._current is None else self._current.goal)
-        parts = [_one_line(repr(self._pipe)), _service_code(self._service)]
-        if self._world_size > 1:
-            parts.append(f"rank {self._rank} of {self._world_size}")
+        goal = self._runner.steps or (None if self._current is None else self._current.goal)
+        parts = [_one_line(repr(self._pipe)), _service_code(self._runner.service)]
+        parts += self._runner.rank_code()
         parts.append(f"epoch {position.epoch}")
         parts.append(f"step {position.step}" + (f" of {goal}" if goal is not None else ""))
         return f"Loader({', '.join(parts)}{', closed' if self._closed else ''})"
 
+    def __getstate__(self) -> dict[str, object]:
+        progress = self._following
+        if progress.begun or (self._current is not None and self._current.started and not self._current.over):
+            raise LoaderError(
+                "a loader that stands in the middle of an epoch cannot be copied or pickled; copy it before its first "
+                "element, or make a new one and give it `state_dict()`"
+            )
+        return self.__dict__ | {"_current": None, "_progress": progress}
+
     @property
     def _schedule(self) -> Schedule:
-        if self._planned is None:
-            self._planned = self._make_schedule(self._shards)
-        return self._planned
-
-    def _make_schedule(self, shards: int | None) -> Schedule:
-        if self._resolved is None:  # listings and types are fixed once for the loader
-            self._resolved = resolve(self._pipe)
-        plan = Plan(
-            self._resolved,
-            seed=self._seed,
-            rank=self._rank,
-            world_size=self._world_size,
-            workers=self._service.workers,
-            shards=shards,
-        )
-        for read in plan.shared_reads() if self._rank == 0 else ():
-            processes = read.readers(self._world_size, self._service.workers)
-            if read.repeated(self._world_size, self._service.workers) > 0.1:
-                warn(f"{processes} processes read the same data: {read.reason}", PlanWarning)
-        return Schedule(plan, self._steps, self._even, ordered=self._service.ordered)
+        running = None if self._current is None else self._current.schedule
+        return running or self._runner.schedule(self._progress)
 
     @property
     def _position(self) -> Progress:
-        """The progress; after the last element of an epoch, the beginning of the next one."""
+        """Where the consumer stands."""
         return self._progress if self._current is None else self._current.position()
 
-    def _begin(self) -> Epoch[T_co]:
-        self._check_open()
-        epoch, self._requested_epoch = self._requested_epoch, None
-        current, self._current = self._current, None
-        if current is not None:
-            if current.unstarted and epoch in (None, current.progress.epoch):
-                current.unstarted = False
-                self._current = current
-                return current
-            current.end("a newer `iter(loader)` has ended this one; a loader has one epoch at a time")
-            self._progress = current.abandoned()
-        if epoch is not None and epoch != self._progress.epoch:
-            self._progress = Progress(epoch, 0, epoch)
-        self._current = self._open()
-        self._current.unstarted = False
-        return self._current
+    @property
+    def _following(self) -> Progress:
+        """Where the next `iter` begins, as far as `set_epoch` does not say it."""
+        return self._progress if self._current is None else self._current.following()
 
-    def _open(self) -> Epoch[T_co]:
+    def _iterate(self) -> Epoch[T_co]:
+        """The epoch for a new consumer: the next one, at whose first element `peek` may have looked."""
         self._check_open()
-        epoch: Epoch[T_co] = Epoch(self._schedule, self._executor, self._progress)
-        if self._progress.begun and epoch.exhausted():
-            self._progress = self._schedule.next_epoch(self._progress)
-            epoch = Epoch(self._schedule, self._executor, self._progress)
+        if not self._runner.ranks.given:
+            warn_in_torch_worker(self._pipe, "loader", "give `rank=info.id` and `world_size=info.num_workers`")
+        epoch = self._current
+        if epoch is None or epoch.iterated or epoch.over or self._requested_epoch not in (None, epoch.position().epoch):
+            epoch = self._begin()
+        self._requested_epoch = None
+        epoch.iterated = True
         return epoch
+
+    def _begin(self) -> Epoch[T_co]:
+        """Begins the next epoch. An epoch that has given no element begins again, at the same place."""
+        progress, requested = self._following, self._requested_epoch
+        if self._current is not None:
+            self._current.end("a newer `iter(loader)` has ended this one; a loader has one epoch at a time")
+        if requested is not None and requested != progress.epoch:
+            progress = Progress(requested, 0, requested)
+        self._requested_epoch = None
+        self._progress = progress
+        self._current = Epoch(self._runner, progress)
+        return self._current
 
     def _end_current(self, reason: str) -> None:
         if self._current is not None:

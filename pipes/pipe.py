@@ -128,7 +128,7 @@ class Pipe(Node, Generic[T_co]):
         return function(self, *args, **kwargs)
 
     def __iter__(self) -> Iterator[T_co]:
-        _warn_in_torch_worker(self)
+        warn_in_torch_worker(self, "pipe", "iterate `pipe.slice(info.id, None, info.num_workers)`")
         return cast("Iterator[T_co]", Run(self._stage()))
 
     def __len__(self) -> int:
@@ -286,8 +286,8 @@ class Pipe(Node, Generic[T_co]):
     zip = _zip
 
 
-def _warn_in_torch_worker(pipe: Node) -> None:
-    """Warns if each of several workers of torch's DataLoader iterates the whole pipe."""
+def warn_in_torch_worker(pipe: Node, what: str, remedy: str) -> None:
+    """Warns if each of several workers of torch's DataLoader iterates the whole pipe, or a loader of it."""
     data = sys.modules.get("torch.utils.data")
     info: Any = None if data is None else data.get_worker_info()
     if info is None or info.num_workers == 1:
@@ -295,9 +295,9 @@ def _warn_in_torch_worker(pipe: Node) -> None:
     if any(isinstance(node.op, Slice) and node.op.step == info.num_workers for node in walk(pipe)):
         return
     warn(
-        f"each of the {info.num_workers} workers of torch's DataLoader iterates this pipe, so each row comes "
+        f"each of the {info.num_workers} workers of torch's DataLoader iterates this {what}, so each row comes "
         f"{info.num_workers} times; use `feedpipe.Loader(pipe, workers={info.num_workers})` in place of the "
-        "DataLoader, or iterate `pipe.slice(info.id, None, info.num_workers)` of torch's `get_worker_info()`",
+        f"DataLoader, or {remedy} of torch's `get_worker_info()`",
         PlanWarning,
     )
 

@@ -97,9 +97,86 @@ class TestEpochs:
         resumed.load_state_dict(saved(other))
         resumed.set_epoch(0)
         assert [taken, *resumed] == whole
+
+    def test_set_epoch_never_leaves_a_loaded_epoch_in_silence(self, make):
+        loader, resumed = make(), make()
+        epochs = [list(loader) for _ in range(3)]
+        for taken in range(1, 3):
+            other = make()
+            for _ in zip(range(taken), other, strict=False):
+                pass
+            for look in (lambda: None, lambda: iter(resumed), resumed.peek):
+                resumed.load_state_dict(saved(other))
+                look()
+                with pytest.raises(LoaderError, match=rf"`set_epoch\(2\)`.*rest of epoch 0.*after step {taken}"):
+                    resumed.set_epoch(2)
+                assert list(resumed) == epochs[0][taken:]
+            resumed.load_state_dict(saved(other))
+            next(iter(resumed))
+            resumed.set_epoch(2)  # as after any `break`
+            assert list(resumed) == epochs[2]
+
+    def test_set_epoch_applies_to_a_state_after_the_last_element(self, make):
+        loader, resumed = make(), make()
+        epochs = [list(loader) for _ in range(3)]
+        other = make()
+        for _ in zip(range(3), other, strict=False):  # the loop does not see the end
+            pass
         resumed.load_state_dict(saved(other))
-        resumed.set_epoch(1)
-        assert list(resumed) == list(loader)
+        resumed.set_epoch(2)
+        assert list(resumed) == epochs[2]
+
+    def test_an_epoch_that_has_given_no_element_is_not_given_up(self, make):
+        loader = make()
+        whole, following = list(loader), list(loader)
+        fresh, partly, resumed = make(), make(), make()
+        next(iter(partly))
+        resumed.load_state_dict(saved(partly))
+        peeked = make()
+        peeked.peek()
+        for other, taken in ((fresh, 0), (resumed, 1), (peeked, 0)):
+            older = iter(other)
+            middle = other.with_info()
+            other.peek()
+            assert (other.epoch, other.step) == (0, taken)
+            newer = iter(other)
+            for replaced in (older, middle):
+                with pytest.raises(LoaderError, match="a newer"):
+                    next(replaced)
+            assert list(newer) == whole[taken:]
+            assert list(other) == following
+
+    def test_an_epoch_that_fails_at_its_first_element_begins_again(self):
+        fails: list[bool] = []
+
+        def flaky(x: int) -> int:
+            if fails:
+                fails.clear()
+                raise ValueError
+            return x
+
+        for pipe in (numbers().map(flaky), streamed().map(flaky)):
+            fails.append(True)
+            loader = fp.Loader(pipe)
+            with pytest.raises(fp.RowError):
+                next(iter(loader))
+            assert list(loader) == list(range(12))
+
+    def test_an_epoch_without_elements_is_over(self):
+        loader = fp.Loader(streamed(0))
+        assert [list(loader) for _ in range(3)] == [[], [], []]
+        assert loader.epoch == 3
+
+    def test_peek_shows_what_the_next_iter_gives(self, make):
+        loader = make()
+        epochs = [list(loader) for _ in range(3)]
+        other = make()
+        other.set_epoch(2)
+        assert other.peek() == epochs[2][0]
+        assert list(other) == epochs[2]
+        other.peek()
+        other.set_epoch(1)
+        assert list(other) == epochs[1]
 
     @pytest.mark.parametrize("seen", [True, False])
     def test_a_state_after_the_last_element_means_the_next_epoch(self, make, seen):
@@ -618,7 +695,7 @@ def test_an_exception_of_a_signal_handler_is_no_fault_of_the_state(error):
         next(iter(loader))
         other.load_state_dict(saved(loader))
         with pytest.raises(error, match="of the handler") as caught:
-            iter(other)
+            next(iter(other))
         assert caught.type is error
     finally:
         signal.signal(signal.SIGUSR1, before)

@@ -143,10 +143,10 @@ def test_a_failed_run_does_not_grow():
 
 def test_memory_does_not_grow_with_epochs():
     loader = fp.Loader(streamed(50).shuffle(window=4).batch(4))
-    plan = loader._schedule.plan
     sizes = set()
     for _ in range(4):
         list(loader)
+        plan = loader._schedule.plan
         sizes.add((len(plan.names), len(plan._stages)))
     assert len(sizes) == 1
 

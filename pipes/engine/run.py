@@ -73,13 +73,21 @@ def length_of(stage: Stage) -> int:
     """
     if stage.length is not None:
         return stage.length
-    unknown = stage
-    while (source := next((s for s in unknown.inputs if s.length is None), None)) is not None:
-        unknown = source
+    unknown = unknown_length_stage(stage)
+    assert unknown is not None, "the length of this stage is not known"
     raise UnknownLengthError(
         f"the length of this pipe is not known before a run, because of `{node_code(unknown.node)}`; count the "
         "elements of a run, or give a loader `steps=`"
     )
+
+
+def unknown_length_stage(stage: Stage) -> Stage | None:
+    """The first stage on the way from the source whose length is not known; None if that of `stage` is known."""
+    if stage.length is not None:
+        return None
+    while (source := next((s for s in stage.inputs if s.length is None), None)) is not None:
+        stage = source
+    return stage
 
 
 def at_index(stage: Stage, index: int) -> object:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sized
+import contextlib
+from collections.abc import Generator, Iterator, Mapping, Sized
+from itertools import repeat
 from types import TracebackType
-from typing import Generic, TypeVar, cast
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -12,16 +14,21 @@ import numpy.typing as npt
 from ..core.signals import raised_by_signal_handler
 from ..engine.run import interrupted
 from ..errors import FeedpipeError, LoaderError, PlanError, StateError
-from ..plan.plan import Plan, Position
-from ..services.base import Executor, Session, ShardEnd, Step
-from .schedule import Schedule
+from ..plan.plan import Position
+from ..services.base import Session, ShardEnd, Step
+from .runner import Runner
+from .schedule import End, Schedule
 from .state import Progress, State
 
 T_co = TypeVar("T_co", covariant=True)
-T = TypeVar("T")
 
 
 _NOTHING = object()
+
+_ONE_THREAD = (
+    "only one thread at a time may use an iterator of a loader, because its state counts what one consumer took, and "
+    "another thread waits for an element now; take elements in one thread and hand them on, or use a lock"
+)
 
 
 class Info:
@@ -45,122 +52,217 @@ class Info:
         return self._schedule.state(self._after)
 
 
+Wish: TypeAlias = Literal["info", "peek"] | None
+"""What a consumer asks an epoch for: the next element (None), the same with its `Info`, or only a look at it."""
+INFO: Final = "info"
+PEEK: Final = "peek"
+
+
 class Epoch(Generic[T_co]):
-    """The elements of one epoch, for the consumer to iterate. After a failure, each `next` raises the same error.
+    """The elements of one epoch, for the consumer to iterate.
+
+    Nothing runs before the first element is asked for. After a failure, each `next` raises the same error.
 
     Attributes:
-        progress: after the last element that the consumer took.
-        unstarted: whether no consumer iterates it yet; `peek` may have looked at its first element.
-        goal: the step at which it ends, if that is known.
+        iterated: whether a consumer iterates it; before that, `peek` may have looked at its first element.
     """
 
-    def __init__(self, schedule: Schedule, executor: Executor, progress: Progress) -> None:
-        self.progress = progress.copy()
-        self.unstarted = True
-        self.goal = schedule.goal(self.progress)
-        self._schedule = schedule
-        self._plan = schedule.plan
-        self._executor = executor
-        self._padding = False
-        self._next_step: Step | None = None
-        self._element: object = _NOTHING  # the one that the consumer took last
-        self._stop: Exception | None = None
-        self._trace: TracebackType | None = None
-        self._session = self._open(self.progress.position(self._plan))
-        self._items = iter(self._session)
+    def __init__(self, runner: Runner, progress: Progress) -> None:
+        self.iterated = False
+        self._run = EpochRun(runner, progress)
+        # A generator admits one thread at a time, so an element and its place in the state belong together. It refers
+        # to the run and the run not to the generator: a dropped epoch is freed at once.
+        self._elements: Generator[Any, Wish] = self._run.elements()
+        next(self._elements)
 
     def __iter__(self) -> Epoch[T_co]:
         return self
 
     def __next__(self) -> T_co:
-        self._element = _NOTHING  # the last reference here, before the next element is made
-        step = self._next_step or self._look()
-        self._next_step = None
-        progress = self.progress
-        progress.step += 1
-        progress.taken += 1
-        if self._has_cursors:
-            progress.cursors[step.shard] = step.cursor
-        self._element = step.element
-        return cast("T_co", step.element)
-
-    @property
-    def valid(self) -> npt.NDArray[np.bool_] | None:
-        """The mask of the element that the consumer took last; None before the first and after the last one."""
-        return None if self._element is _NOTHING else self._mask(self._element)
+        try:
+            element: T_co = next(self._elements)  # `cast` would take as long as all that is done here
+            return element
+        except (StopIteration, ValueError):
+            pass  # `_ask` raises what is right
+        return cast("T_co", self._ask(None))
 
     def with_info(self) -> Iterator[tuple[T_co, Info]]:
-        return map(self._with_info, self)  # a generator would raise an error once and then end
-
-    def _with_info(self, element: T) -> tuple[T, Info]:
-        return element, Info(self._schedule, self.progress.copy(), self.position().copy(), self._mask(element))
-
-    def _mask(self, element: object) -> npt.NDArray[np.bool_]:
-        return np.full(_rows(element), not self._padding)
+        wishes: Iterator[Wish] = repeat(INFO)
+        return cast("Iterator[tuple[T_co, Info]]", map(self._ask, wishes))  # a generator would raise an error only once
 
     def peek(self) -> T_co:
         """The next element, which stays the next."""
         try:
-            return cast("T_co", self._look().element)
+            return cast("T_co", self._ask(PEEK))
         except StopIteration:
             raise LoaderError("the epoch has no more elements to peek at") from None
 
+    def look(self) -> None:
+        """Looks whether there is a next element; what that raises, `next` will raise."""
+        with contextlib.suppress(StopIteration, FeedpipeError):
+            self._ask(PEEK)
+
+    def _ask(self, wish: Wish) -> object:
+        try:
+            return self._elements.send(wish)
+        except StopIteration:  # the generator has ended
+            stop = self._run.stop
+        except ValueError as error:
+            if _is_executing(error):
+                raise LoaderError(_ONE_THREAD) from None
+            raise
+        assert stop is not None, "a run that has ended knows why"
+        raise stop.with_traceback(self._run.trace)  # without it, each `raise` would make the traceback longer
+
+    def end(self, reason: str) -> None:
+        """Ends the epoch early: each later `next` raises a `LoaderError` with this reason.
+
+        Raises:
+            LoaderError: another thread waits for an element.
+        """
+        try:
+            self._elements.close()
+        except ValueError as error:
+            if _is_executing(error):
+                raise LoaderError(_ONE_THREAD) from None
+            raise
+        self._run.finish(LoaderError(reason))
+
     @property
     def over(self) -> bool:
-        return self._stop is not None
+        return self._run.stop is not None
 
-    def exhausted(self) -> bool:
-        """Whether no element is left; looks one ahead."""
+    @property
+    def started(self) -> bool:
+        """Whether it has given an element; else the loader has not left its place."""
+        return self._run.progress.step > self._run.start_step
+
+    @property
+    def goal(self) -> int | None:
+        """The step at which this rank ends, as far as that is known."""
+        return self._run.end.of_rank
+
+    @property
+    def valid(self) -> npt.NDArray[np.bool_] | None:
+        """The mask of the element that the consumer took last; None before the first and after the last one."""
+        return None if self._run.element is _NOTHING else self._run.mask()
+
+    @property
+    def schedule(self) -> Schedule | None:
+        """The schedule that it runs by; None before it begins."""
+        return self._run.schedule
+
+    def position(self) -> Progress:
+        """The progress; after the last element of all ranks, the beginning of the next epoch."""
+        return self._run.position()
+
+    def following(self) -> Progress:
+        """Where a loader goes on that leaves this epoch: in this one if it has given no element, else in the next."""
+        return self._run.next_epoch() if self.started else self._run.position()
+
+
+class EpochRun:
+    """What an epoch has while it runs, from `progress` on.
+
+    Attributes:
+        progress: after the last element that the consumer took.
+        start_step: the step at which it began.
+        end: where it ends.
+        schedule: the schedule that it runs by.
+        element: the one that the consumer took last.
+        stop: what ended it, and is raised by each later `next`; `trace` is its first traceback.
+    """
+
+    def __init__(self, runner: Runner, progress: Progress) -> None:
+        self.progress = progress.copy()
+        self.start_step = progress.step
+        self.end = End(None, None)
+        self._last: int | None = None  # the step at which this rank ends
+        self.schedule: Schedule | None = None
+        self.element: object = _NOTHING
+        self.stop: Exception | None = None
+        self.trace: TracebackType | None = None
+        self._runner = runner
+        self._padding = False
+        self._has_cursors = False  # an indexed pipe and padding need only the number of elements
+        self._session: Session | None = None
+        self._items: Iterator[Step | ShardEnd] = iter(())
+
+    def elements(self) -> Generator[object, Wish]:
+        """The elements, as the consumer wishes them; first comes a None for the first wish.
+
+        All of it runs in the generator, from the first look at the rank to the count of an element.
+        """
+        wish: Wish = yield None
         try:
-            self._look()
-        except StopIteration:
-            return True
+            step = self._first()
+            while step is not None:
+                while wish is PEEK:
+                    wish = yield step.element
+                progress = self.progress
+                progress.step += 1
+                progress.taken += 1
+                if self._has_cursors:
+                    progress.cursors[step.shard] = step.cursor
+                self.element = step.element
+                del step
+                wish = yield self.element if wish is None else (self.element, self._info())
+                if wish is not PEEK:
+                    self.element = _NOTHING  # the last reference here, before the next element is made
+                step = self._next()
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            self.finish(_on_rank(error if isinstance(error, Exception) else interrupted(error), self.schedule))
+            raise
+        self.finish(StopIteration())
+
+    def finish(self, stop: Exception) -> None:
+        if self.stop is None:
+            self.stop, self.trace = stop, stop.__traceback__
+            if self._session is not None:
+                self._session.close()
+
+    def position(self) -> Progress:
+        """The progress; after the last element of all ranks, the beginning of the next epoch."""
+        last = self.end.of_all
+        over = isinstance(self.stop, StopIteration) or (last is not None and self.progress.step >= last)
+        return self.next_epoch() if over else self.progress
+
+    def next_epoch(self) -> Progress:
+        return self._schedule.next_epoch(self.progress)
+
+    def mask(self) -> npt.NDArray[np.bool_]:
+        """A bool for each row of the element that was taken last."""
+        return np.full(_rows(self.element), not self._padding)
+
+    def _info(self) -> Info:
+        return Info(self._schedule, self.progress.copy(), self.position().copy(), self.mask())
+
+    def _first(self) -> Step | None:
+        self._begin()
+        resumed = self.progress.begun
+        try:
+            step = self._next()
         except FeedpipeError:
-            return False  # `next` raises it
+            raise
         except Exception as error:
-            if raised_by_signal_handler(error):
+            if not resumed or raised_by_signal_handler(error):
                 raise
             # A function of the user fails with a `FeedpipeError`, so this is a cursor that does not fit the pipe.
             raise StateError(f"`position` of the state does not fit this pipe: {error!r}") from error
-        return False
-
-    def end(self, reason: str) -> None:
-        """Ends the epoch early: each later `next` raises a `LoaderError` with this reason."""
-        self._finish(LoaderError(reason))
-
-    def position(self) -> Progress:
-        """The progress; after the last element, the beginning of the next epoch."""
-        done = self.goal is not None and self.progress.step >= self.goal
-        if done or isinstance(self._stop, StopIteration):
-            return self._schedule.next_epoch(self.progress)
-        return self.progress
-
-    def abandoned(self) -> Progress:
-        """The progress of a loader that leaves this epoch: the next epoch, if a consumer has started this one."""
-        return self.progress if self.unstarted else self._schedule.next_epoch(self.progress)
-
-    @property
-    def _has_cursors(self) -> bool:
-        """Whether cursors are the position; an indexed pipe and padding need only the number of elements."""
-        return not (self._plan.indexed or self._padding)
-
-    def _look(self) -> Step:
-        if self._next_step is None:
-            if self._stop is not None:
-                raise self._stop.with_traceback(self._trace)  # without it, each `raise` would make the traceback longer
-            try:
-                self._next_step = self._next()
-            except BaseException as error:
-                self._finish(_on_rank(error if isinstance(error, Exception) else interrupted(error), self._plan))
-                raise
-            if self._next_step is None:
-                self._finish(StopIteration())
-                raise StopIteration
-        return self._next_step
+        if step is not None or not resumed or self._schedule.plan.world_size > 1:
+            return step
+        # A state after the last element means the next epoch. Several ranks begin that together.
+        self.progress = self.next_epoch()
+        self.start_step = 0
+        self._begin()
+        return self._next()
 
     def _next(self) -> Step | None:
+        """The next element, or None after the last one."""
         restarted = False
-        while self.goal is None or self.progress.step < self.goal:
+        while (last := self._last) is None or self.progress.step < last:
             item = next(self._items, None)
             if isinstance(item, Step):
                 return item
@@ -171,9 +273,9 @@ class Epoch(Generic[T_co]):
                 if restarted:
                     raise PlanError("this pipe has no elements for this rank, so an epoch of `steps` cannot be filled")
                 restarted = True
-                self.progress = self.progress.next_data_epoch()
-                self._reopen(Position())
-            elif self._schedule.even == "pad" and self.goal is not None:
+                self.progress = self._schedule.next_pass(self.progress)
+                self._open(self.progress.position(self._schedule.plan))
+            elif self._schedule.even == "pad" and last is not None:
                 if self._padding:
                     raise PlanError("this rank has no element that could be repeated as padding")
                 self._pad()
@@ -181,36 +283,46 @@ class Epoch(Generic[T_co]):
                 break
         return None
 
+    @property
+    def _schedule(self) -> Schedule:
+        assert self.schedule is not None, "an epoch that has begun has a schedule"
+        return self.schedule
+
+    def _begin(self) -> None:
+        self.schedule, self.end = self._runner.begin(self.progress)
+        self._last = self.end.of_rank
+        self._has_cursors = not self._schedule.plan.indexed
+        self._open(self.progress.position(self._schedule.plan))
+
     def _pad(self) -> None:
         """Goes on with the elements of this rank from the beginning, after those that are used as padding already."""
-        assert self.goal is not None
-        own = self._plan.length(self._plan.rank, self.progress.start, self.progress.data_epoch) or 0
-        if self._plan.indexed:
+        plan = self._schedule.plan
+        own = plan.length(plan.rank, self.progress.start, self.progress.data_epoch) or 0
+        if plan.indexed:
             own += self.progress.step - self.progress.taken
-        self._reopen(Position())
+        self._open(Position())
         used = self.progress.step - own
         while used > 0 and isinstance(item := next(self._items, None), (Step, ShardEnd)):
             used -= isinstance(item, Step)
         self._padding = True
+        self._has_cursors = False
 
-    def _open(self, position: Position) -> Session:
-        return self._executor.open(self._plan, position, self.progress.data_epoch)
-
-    def _reopen(self, position: Position) -> None:
-        self._session.close()
-        self._session = self._open(position)
+    def _open(self, position: Position) -> None:
+        """Runs the plan from here on."""
+        if self._session is not None:
+            self._session.close()
+        self._session = self._runner.open(self._schedule.plan, position, self.progress.data_epoch)
         self._items = iter(self._session)
 
-    def _finish(self, stop: Exception) -> None:
-        if self._stop is None:
-            self._stop, self._trace = stop, stop.__traceback__
-            self._next_step = None
-            self._session.close()
+
+def _is_executing(error: ValueError) -> bool:
+    """Whether `send` or `close` itself raised it, because another thread runs the generator."""
+    return error.__traceback__ is not None and error.__traceback__.tb_next is None
 
 
-def _on_rank(error: Exception, plan: Plan) -> Exception:
-    if plan.world_size > 1 and isinstance(error, FeedpipeError):
-        error.args = (f"{error}\n  on rank {plan.rank} of {plan.world_size}",)
+def _on_rank(error: Exception, schedule: Schedule | None) -> Exception:
+    if schedule is not None and schedule.rank.world_size > 1 and isinstance(error, FeedpipeError):
+        error.args = (f"{error}\n  on {schedule.rank}",)
     return error
 
 

@@ -1,10 +1,10 @@
-"""`rank_of`: the rank of this process and the world size."""
+"""`RankSource`: where a loader asks for its rank and the world size."""
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.checks import check_int
 from ..errors import ArgumentError, with_call_site
@@ -16,61 +16,108 @@ if TYPE_CHECKING:
     Group = ProcessGroup | DeviceMesh
 
 
-def rank_of(rank: int | None, world_size: int | None, group: Group | None) -> tuple[int, int]:
-    """The rank and the world size.
+class Rank(NamedTuple):
+    """The number of a rank, and how many there are."""
 
-    They come from the arguments, else from `group`, else from the initialised process group, else from `RANK` and
-    `WORLD_SIZE`; else they are 0 of 1.
+    number: int
+    world_size: int
+
+    def __str__(self) -> str:
+        return f"rank {self.number} of {self.world_size}"
+
+
+class RankSource:
+    """Where a loader asks for the rank of this process.
+
+    The arguments say it, else `group`, else the initialised process group, else `RANK` and `WORLD_SIZE`; else it is
+    rank 0 of 1. A loader may be made before the process group exists, so the answer may change until it is needed.
+
+    Raises:
+        ArgumentError, ArgumentTypeError: the arguments are no rank and world size.
     """
-    if (rank is None) != (world_size is None):
-        raise ArgumentError(
-            with_call_site(f"`rank` and `world_size` must be given together but got: {rank!r} and {world_size!r}")
-        )
-    if rank is not None and world_size is not None:
-        if group is not None:
+
+    def __init__(self, rank: int | None, world_size: int | None, group: Group | None) -> None:
+        if (rank is None) != (world_size is None):
+            raise ArgumentError(
+                with_call_site(f"`rank` and `world_size` must be given together but got: {rank!r} and {world_size!r}")
+            )
+        if rank is not None and group is not None:
             raise ArgumentError(
                 with_call_site(
                     "`group` and `rank` must not be given together, because `group` has a rank; leave out one of them"
                 )
             )
-        rank, world_size = check_int("rank", rank, least=0), check_int("world_size", world_size, least=1)
-    else:
-        rank, world_size = _of_group(group) if group is not None else _of_this_process()
-    if rank >= world_size:
-        raise ArgumentError(with_call_site(f"`rank` must be below the world size of {world_size} but got: {rank}"))
-    return rank, world_size
+        self._arguments: Rank | None = None
+        if rank is not None and world_size is not None:
+            self._arguments = _checked(check_int("rank", rank, least=0), check_int("world_size", world_size, least=1))
+        self._group = group
+
+    @property
+    def given(self) -> bool:
+        """Whether the arguments say it."""
+        return self._arguments is not None
+
+    def certain(self) -> Rank | None:
+        """The rank, or None while a launcher or a process group may still set another.
+
+        Raises:
+            ArgumentError: as `ask`.
+        """
+        if self.given or self._group is not None or _process_group() is not None or "RANK" in os.environ:
+            return self.ask()
+        return None
+
+    def ask(self) -> Rank:
+        """The rank as it is now.
+
+        Raises:
+            ArgumentError: the environment has only one of `RANK` and `WORLD_SIZE`, or no numbers.
+        """
+        if self._arguments is not None:
+            return self._arguments
+        if self._group is not None:
+            return _of_group(self._group)
+        return _process_group() or _from_environment()
 
 
-def _of_this_process() -> tuple[int, int]:
+def _checked(number: int, world_size: int) -> Rank:
+    if number >= world_size:
+        raise ArgumentError(with_call_site(f"`rank` must be below the world size of {world_size} but got: {number}"))
+    return Rank(number, world_size)
+
+
+def _process_group() -> Rank | None:
+    """The rank in the initialised process group, if there is one."""
     distributed = sys.modules.get("torch.distributed")
-    if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        return distributed.get_rank(), distributed.get_world_size()
-    return _from_environment()
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    return Rank(distributed.get_rank(), distributed.get_world_size())
 
 
-def _of_group(group: Group) -> tuple[int, int]:
+def _of_group(group: Group) -> Rank:
     from torch import distributed
     from torch.distributed.device_mesh import DeviceMesh
 
-    if isinstance(group, DeviceMesh):
-        if group.ndim != 1:
-            raise ArgumentError(
-                with_call_site(
-                    f"`group` must be a mesh of one dimension but has {group.ndim}; give one of them, such as "
-                    '`mesh["dp"]`'
-                )
+    if not isinstance(group, DeviceMesh):
+        return _checked(distributed.get_rank(group), distributed.get_world_size(group))
+    if group.ndim != 1:
+        raise ArgumentError(
+            with_call_site(
+                f'`group` must be a mesh of one dimension but has {group.ndim}; give one of them, such as `mesh["dp"]`'
             )
-        return group.get_local_rank(), group.size()
-    return distributed.get_rank(group), distributed.get_world_size(group)
+        )
+    return _checked(group.get_local_rank(), group.size())
 
 
-def _from_environment() -> tuple[int, int]:
+def _from_environment() -> Rank:
     rank, world_size = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
     if rank is None and world_size is None:
-        return 0, 1
-    try:
-        return int(rank or ""), int(world_size or "")
-    except ValueError:
+        return Rank(0, 1)
+    if not (rank and world_size and rank.isdecimal() and world_size.isdecimal()):
         raise ArgumentError(
-            with_call_site(f"`RANK` and `WORLD_SIZE` must both be whole numbers but are: {rank!r} and {world_size!r}")
-        ) from None
+            with_call_site(
+                f"`RANK` and `WORLD_SIZE` must both be whole numbers but are: {rank!r} and {world_size!r}; set "
+                "both, or give `rank=` and `world_size=`"
+            )
+        )
+    return _checked(int(rank), int(world_size))

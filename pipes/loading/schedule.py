@@ -4,15 +4,35 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from dataclasses import replace
+from typing import Literal, NamedTuple, TypeAlias
 
-from ..errors import LoaderError, PlanError, PlanWarning, warn
+from ..core.graph import node_code
+from ..engine.run import length_of, unknown_length_stage
+from ..engine.stage import Stage
+from ..errors import LoaderError, PlanError, PlanWarning, warn, with_call_site
 from ..plan.plan import Plan
+from .rank import Rank
 from .state import Progress, Signature, State, save
 
 Even: TypeAlias = Literal["drop", "pad", "error", "auto"] | None
 
+MAX_DROPPED = 0.2
+"""The share of elements that may be left out of an epoch to make ranks even."""
+
 log = logging.getLogger("feedpipe")
+
+
+class End(NamedTuple):
+    """The steps at which an epoch ends, as far as they are known.
+
+    Attributes:
+        of_rank: this rank has no further element.
+        of_all: no rank has a further element.
+    """
+
+    of_rank: int | None
+    of_all: int | None
 
 
 class Schedule:
@@ -20,6 +40,7 @@ class Schedule:
 
     Attributes:
         plan: what this rank runs.
+        rank: the rank that it is for.
         steps: how many steps make an epoch, if the user set it.
         even: how all ranks come to take the same number of steps.
         ordered: whether elements come in the order of the plan; else there is no position to save.
@@ -33,6 +54,7 @@ class Schedule:
                 "an indexed pipe; leave out one of them"
             )
         self.plan = plan
+        self.rank = Rank(plan.rank, plan.world_size)
         self.steps = steps
         self.even = even
         self.ordered = ordered
@@ -50,39 +72,48 @@ class Schedule:
                 "`ordered=False` hands out elements as they come, so a state cannot name those that were taken; leave "
                 "out `ordered=False` to save states"
             )
+        if self.steps is not None and self.plan.indexed:
+            progress = self._at(progress, rank=0)
         return save(progress, self.plan, self.signature)
 
     def next_epoch(self, progress: Progress) -> Progress:
         """The beginning of the epoch after that of `progress`."""
         return progress.next_epoch(by_steps=self.steps is not None)
 
-    def goal(self, progress: Progress) -> int | None:
-        """The step at which the epoch of `progress` ends, if that is known.
+    def next_pass(self, progress: Progress) -> Progress:
+        """Where this rank goes on, in the same epoch, when its part of a pass over the data is used up."""
+        return self._at(progress, rank=self.plan.rank) if self.plan.indexed else progress.next_data_epoch()
+
+    def end(self, progress: Progress) -> End:
+        """Where the epoch of `progress` ends.
 
         Raises:
             PlanError: the ranks cannot be made even as `even` says.
         """
         if self.steps is not None:
-            return self.steps
+            return End(self.steps, self.steps)
         lengths = self._lengths(progress)
         if len(lengths) > 1:
             known = [length for length in lengths if length is not None]
             if len(known) < len(lengths):
-                raise PlanError(
-                    f"the length of this pipe is not known, so its {len(lengths)} ranks cannot be made even; give "
-                    "`steps=`, or `even=None` if your training loop accepts ranks of different length"
-                )
+                raise unknown_length_error(self.plan.unsharded, len(lengths))
             if progress.start == 0:  # else other ranks began the epoch: its rest need not be even
                 self._check_even(known)
-        return self._last_step(progress, lengths)
+        return self._end(progress, lengths)
 
     def after_end(self, progress: Progress) -> Progress:
-        """`progress`, or the beginning of the next epoch if lengths show that no element of this one is left.
+        """`progress`, or the beginning of the next epoch if lengths show that no rank has an element of this one left.
 
         It runs nothing: if the length is not known, only a look for the next element can show the end.
         """
-        goal = self.steps if self.steps is not None else self._last_step(progress, self._lengths(progress))
-        return self.next_epoch(progress) if progress.begun and goal is not None and progress.step >= goal else progress
+        end = End(self.steps, self.steps) if self.steps is not None else self._end(progress, self._lengths(progress))
+        over = progress.begun and end.of_all is not None and progress.step >= end.of_all
+        return self.next_epoch(progress) if over else progress
+
+    @property
+    def ends_differ(self) -> bool:
+        """Whether one rank may come to its end while others have elements left."""
+        return self.steps is None and self.even is None and self.plan.world_size > 1
 
     def _lengths(self, progress: Progress) -> list[int | None]:
         """The lengths, from `progress.start` on, of all ranks that must be even; else that of this rank."""
@@ -90,19 +121,38 @@ class Schedule:
         ranks = [plan.rank] if plan.world_size == 1 or self.even is None else range(plan.world_size)
         return [plan.length(rank, progress.start, progress.data_epoch) for rank in ranks]
 
-    def _last_step(self, progress: Progress, lengths: Sequence[int | None]) -> int | None:
+    def _end(self, progress: Progress, lengths: Sequence[int | None]) -> End:
         known = [length for length in lengths if length is not None]
         if len(known) < len(lengths):
-            return None
+            return End(None, None)
         before = progress.step - progress.taken if self.plan.indexed else 0
-        return before + (max(known) if self.even == "pad" else min(known))
+        of_rank = before + (max(known) if self.even == "pad" else min(known))
+        if not self.ends_differ:
+            return End(of_rank, of_rank)
+        # The state of an indexed pipe serves all ranks, of which the first has the most elements. That of a streamed
+        # pipe belongs to its rank, and says nothing of others.
+        first = self.plan.length(0, progress.start, progress.data_epoch) if self.plan.indexed else None
+        return End(of_rank, None if first is None else before + first)
+
+    def _at(self, progress: Progress, rank: int) -> Progress:
+        """`progress` counted from the pass over the data of which `rank` takes the next element.
+
+        If `steps` sets the length of an epoch, an indexed pipe is one sequence of all passes, of which the ranks take
+        elements in turn. So ranks at the same step stand at the same place, also if a pass does not divide evenly.
+        """
+        length = length_of(self.plan.unsharded)
+        if not length:
+            return progress
+        taken = progress.data_epoch * length + progress.position(self.plan).start
+        data_epoch, index = divmod(taken + rank, length)
+        return replace(progress, data_epoch=data_epoch, start=index - rank, taken=0)
 
     def _check_even(self, lengths: list[int]) -> None:
-        least, most = min(lengths), max(lengths)
+        least, most, total = min(lengths), max(lengths), sum(lengths)
         if least == most:
             return
-        dropped = sum(lengths) - least * len(lengths)
-        message = f"{dropped} of {sum(lengths)} elements are left out of an epoch, to make {len(lengths)} ranks even"
+        dropped = total - least * len(lengths)
+        message = f"{dropped} of {total} elements are left out of an epoch, to make {len(lengths)} ranks even"
         if self.even == "error":
             raise PlanError(
                 f"the ranks have between {least} and {most} elements, and `even` is 'error'; choose a size of batches "
@@ -114,8 +164,25 @@ class Schedule:
             raise PlanError(f"a rank has no element at all, so {message}; use fewer ranks")
         if self.even == "pad" or self._has_warned:
             return
+        if most - least > 1 and dropped > MAX_DROPPED * total:  # else it is the remainder that every division has
+            raise PlanError(
+                f"{message}, because they have between {least} and {most}: the data is cut too unevenly; give files or "
+                'row groups of similar size, or `even="pad"`, or `steps=`, or `even=None` if your training loop '
+                "accepts ranks of different length"
+            )
         self._has_warned = True
-        if dropped > 0.01 * sum(lengths):
+        if dropped > 0.01 * total:
             warn(message, PlanWarning)
         else:
             log.info(message)
+
+
+def unknown_length_error(stage: Stage, ranks: int) -> PlanError:
+    """The error of ranks that cannot be made even; it names the operator whose length is not known."""
+    unknown = unknown_length_stage(stage)
+    reason = "" if unknown is None else f", because of `{node_code(unknown.node)}`"
+    message = (
+        f"the length of this pipe is not known before a run{reason}, so its {ranks} ranks cannot be made even; give "
+        "`steps=`, or `even=None` if your training loop accepts ranks of different length"
+    )
+    return PlanError(message if unknown is None else with_call_site(message, unknown.call_site))

@@ -96,7 +96,14 @@ def _check_loaded(name: str, loader: Loader[object], epochs: list[list[object]])
     gives(one, epochs[0][1:], "a loaded state continues its epoch")
     assert list(loader) == epochs[1], f"{name}: after a loaded epoch comes the next one"
     gives(one, epochs[0][1:], "`set_epoch` of the loaded epoch changes nothing", 0)
-    gives(one, epochs[3], "`set_epoch` of another one begins it", 3)
+    loader.load_state_dict(one)
+    check_raises(
+        lambda: loader.set_epoch(3),
+        LoaderError,
+        "rest of epoch 0",
+        f"{name}: `set_epoch` leaves no loaded epoch in silence",
+    )
+    gives(seen, epochs[3], "`set_epoch` applies to a state at the beginning of an epoch", 3)
     gives(unseen, epochs[1], "a state after the last element is the start of the next epoch")
     gives(seen, epochs[1], "a state after the end is the start of the next epoch")
     loader.load_state_dict(one)

@@ -129,7 +129,12 @@ def _check_rest(
     assert position in expected or not epochs[epoch], (
         f"{case}: a loaded state stands at {position} and should at {expected[-1]}"
     )
-    agree(f"{case}: what follows element {place} of epoch {epoch}", taken(loader.with_info()), epochs[epoch][place:])
+    rest = taken(loader.with_info())
+    if (
+        case.ranks > 1 and case.even is None and not rest
+    ):  # other ranks may have elements of the epoch left, so it has an empty rest here
+        rest = taken(loader.with_info())
+    agree(f"{case}: what follows element {place} of epoch {epoch}", rest, epochs[epoch][place:])
 
 
 def _check_failure(case: Case) -> None:

@@ -60,9 +60,9 @@ def test_closed_before_the_first_iteration():
 
 def test_dropped_before_the_first_iteration(processes):
     loader = fp.Loader(arrays(), workers=2)
-    assert len(processes.below()) == 1
-    del loader
+    iterator = iter(loader)
     assert not processes.below(zombies=True)
+    del loader, iterator
 
 
 @pytest.mark.parametrize("start_method", START_METHODS)
@@ -105,7 +105,7 @@ def test_a_pipe_that_cannot_be_sent(processes):
     loader = fp.Loader(arrays().map(lambda row: (row, generator)), workers=2)
     for _ in range(2):
         with pytest.raises(ArgumentTypeError, match="generator"):
-            iter(loader)
+            next(iter(loader))
     assert len(processes.below()) == 1  # no worker was started
 
 

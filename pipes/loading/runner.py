@@ -1,0 +1,169 @@
+"""`Runner`: plans the epochs of a loader for the rank of this process, and has what runs them."""
+
+from __future__ import annotations
+
+from ..core.graph import Node, walk
+from ..core.operator import Boundary, Operator
+from ..engine.stage import bind, resolve
+from ..errors import ArgumentError, LoaderError, PlanWarning, warn
+from ..plan.plan import Plan, Position
+from ..services.base import Executor, ReadingService, Session
+from .rank import Rank, RankSource
+from .schedule import End, Even, Schedule, unknown_length_error
+from .state import Progress
+
+
+class Runner:
+    """What a loader and its iterators have in common: so the last of them that is dropped ends the processes.
+
+    Nothing runs before the first epoch begins. Until then it follows the rank of this process; then the rank stays. A
+    copy or pickle of it has not begun.
+
+    Args:
+        pipe: what to run.
+        service: where.
+        ranks: says which rank this process is.
+        seed, shards: of the plan.
+        steps, even: of the schedule.
+    """
+
+    def __init__(
+        self,
+        pipe: Node,
+        service: ReadingService,
+        ranks: RankSource,
+        *,
+        seed: int,
+        shards: int | None,
+        steps: int | None,
+        even: Even,
+    ) -> None:
+        self.pipe = pipe
+        self.service = service
+        self.ranks = ranks
+        self.steps = steps
+        self._seed = seed
+        self._shards = shards
+        self._even: Even = even
+        self._resolved: Node | None = None
+        self._schedule: Schedule | None = None
+        self._executor: Executor | None = None
+
+    def check_ranks(self) -> None:
+        """Checks what is certain about the ranks already, and reads nothing for that.
+
+        Raises:
+            ArgumentError: the environment has no rank and world size.
+            PlanError: several ranks cannot run the pipe, or cannot be made even.
+        """
+        rank = self.ranks.certain()
+        if rank is None or rank.world_size == 1:
+            return
+        if not any(_reads_in_plan(node.op) for node in walk(self.pipe)):
+            self.schedule(Progress()).end(Progress())
+        elif self._even is not None and self.steps is None and _has_unknown_length(self.pipe):
+            raise unknown_length_error(bind(self.pipe), rank.world_size)
+
+    def schedule(self, progress: Progress) -> Schedule:
+        """The schedule of a loader that stands at `progress`.
+
+        Raises:
+            LoaderError: the rank has changed in the middle of an epoch.
+        """
+        if self._executor is not None and self._schedule is not None:
+            return self._schedule
+        return self._schedule_of_now(progress)
+
+    def begin(self, progress: Progress) -> tuple[Schedule, End]:
+        """The schedule of an epoch that begins now, and where it ends. The first epoch starts the service.
+
+        Raises:
+            LoaderError: the rank has changed since the first epoch began, or in the middle of an epoch.
+            PlanError: the ranks cannot be made even.
+        """
+        schedule = self._schedule_of_now(progress)
+        end = schedule.end(progress)
+        if self._executor is None:
+            self._executor = self.service.start()
+        return schedule, end
+
+    def resume(self, shards: int) -> Schedule:
+        """The schedule for a state with so many shards, without a change of this runner; `use` changes it."""
+        schedule = self._schedule
+        assert schedule is not None, "a state is compared with a schedule first"
+        return schedule if shards == schedule.plan.shards else self._make_schedule(schedule.rank, shards)
+
+    def use(self, schedule: Schedule) -> None:
+        """Runs the next epochs with another schedule of the same rank."""
+        self._schedule = schedule
+
+    def open(self, plan: Plan, position: Position, data_epoch: int) -> Session:
+        """Runs a plan; an epoch has begun."""
+        assert self._executor is not None, "the first epoch starts the service"
+        return self._executor.open(plan, position, data_epoch)
+
+    def rank_code(self) -> list[str]:
+        """The rank as `repr` shows it; nothing for a single one."""
+        try:
+            rank = self._schedule.rank if self._executor is not None and self._schedule else self.ranks.ask()
+        except ArgumentError:
+            return ["rank not known yet"]
+        return [str(rank)] if rank.world_size > 1 else []
+
+    def close(self) -> None:
+        """Ends all threads and processes."""
+        if self._executor is not None:
+            self._executor.close()
+
+    def __getstate__(self) -> dict[str, object]:
+        return self.__dict__ | {"_resolved": None, "_schedule": None, "_executor": None}
+
+    def _schedule_of_now(self, progress: Progress) -> Schedule:
+        """The schedule of the rank that this process has now."""
+        rank, schedule = self.ranks.ask(), self._schedule
+        if schedule is not None and schedule.rank != rank:
+            if self._executor is not None or progress.begun:
+                raise LoaderError(
+                    f"this loader stands in its epochs as {schedule.rank}, and this process is now {rank}; make a new "
+                    "loader, or give it its first element or its state only when the rank is certain"
+                )
+            schedule = None
+        if schedule is None:
+            schedule = self._schedule = self._make_schedule(rank, self._shards)
+        return schedule
+
+    def _make_schedule(self, rank: Rank, shards: int | None) -> Schedule:
+        if self._resolved is None:  # listings and types are fixed once for the loader
+            self._resolved = resolve(self.pipe)
+        workers = self.service.workers
+        plan = Plan(
+            self._resolved,
+            seed=self._seed,
+            rank=rank.number,
+            world_size=rank.world_size,
+            workers=workers,
+            shards=shards,
+        )
+        for read in plan.shared_reads() if rank.number == 0 else ():
+            processes = read.readers(rank.world_size, workers)
+            if read.repeated(rank.world_size, workers) > 0.1:
+                warn(f"{processes} processes read the same data: {read.reason}", PlanWarning)
+        return Schedule(plan, self.steps, self._even, ordered=self.service.ordered)
+
+
+def _reads_in_plan(op: Operator) -> bool:
+    """Whether a plan may read something for this operator: a listing, headers, or all rows to count them."""
+    return type(op).resolve is not Operator.resolve or op.boundary is Boundary.EACH_PROCESS
+
+
+def _has_unknown_length(root: Node) -> bool:
+    """Whether the length of a pipe is unknown whatever its files say. Reads nothing.
+
+    In a chain, operators after one without a length can only ask that one.
+    """
+    node = root
+    while len(node.inputs) == 1 and node.op.boundary is not Boundary.EACH_PROCESS:
+        if type(node.op).length is Operator.length:
+            return bind(root).length is None
+        (node,) = node.inputs
+    return False
