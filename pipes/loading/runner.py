@@ -82,7 +82,7 @@ class Runner:
             PlanError: the ranks cannot be made even.
         """
         schedule = self._schedule_of_now(progress)
-        end = schedule.end(progress)
+        end = schedule.end(progress, warns=True)
         if self._executor is None:
             self._executor = self.service.start()
         return schedule, end

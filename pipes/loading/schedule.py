@@ -84,8 +84,8 @@ class Schedule:
         """Where this rank goes on, in the same epoch, when its part of a pass over the data is used up."""
         return self._at(progress, rank=self.plan.rank) if self.plan.indexed else progress.next_data_epoch()
 
-    def end(self, progress: Progress) -> End:
-        """Where the epoch of `progress` ends.
+    def end(self, progress: Progress, *, warns: bool = False) -> End:
+        """Where the epoch of `progress` ends; `warns` says once if many elements are left out for that.
 
         Raises:
             PlanError: the ranks cannot be made even as `even` says.
@@ -98,7 +98,7 @@ class Schedule:
             if len(known) < len(lengths):
                 raise unknown_length_error(self.plan.unsharded, len(lengths))
             if progress.start == 0:  # else other ranks began the epoch: its rest need not be even
-                self._check_even(known)
+                self._check_even(known, warns=warns)
         return self._end(progress, lengths)
 
     def after_end(self, progress: Progress) -> Progress:
@@ -147,7 +147,7 @@ class Schedule:
         data_epoch, index = divmod(taken + rank, length)
         return replace(progress, data_epoch=data_epoch, start=index - rank, taken=0)
 
-    def _check_even(self, lengths: list[int]) -> None:
+    def _check_even(self, lengths: list[int], *, warns: bool) -> None:
         least, most, total = min(lengths), max(lengths), sum(lengths)
         if least == most:
             return
@@ -162,7 +162,7 @@ class Schedule:
             raise PlanError("a rank has no element at all that it could repeat as padding; use fewer ranks")
         if least == 0:
             raise PlanError(f"a rank has no element at all, so {message}; use fewer ranks")
-        if self.even == "pad" or self._has_warned:
+        if self.even == "pad":
             return
         if most - least > 1 and dropped > MAX_DROPPED * total:  # else it is the remainder that every division has
             raise PlanError(
@@ -170,6 +170,8 @@ class Schedule:
                 'row groups of similar size, or `even="pad"`, or `steps=`, or `even=None` if your training loop '
                 "accepts ranks of different length"
             )
+        if self._has_warned or not warns:
+            return
         self._has_warned = True
         if dropped > 0.01 * total:
             warn(message, PlanWarning)
