@@ -269,7 +269,7 @@ def test_one_large_file_beside_small_ones_is_divided(tmp_path):
     with pytest.warns(PlanWarning, match=r"\d of the 30 inputs .*07\.tar.* has 64% of the work"):
         parts = [list(fp.Loader(pipe, rank=r, world_size=4, even=None)) for r in range(4)]
     assert sorted(row["__key__"] for part in parts for row in part) == sorted(row["__key__"] for row in pipe)
-    assert max(map(len, parts)) <= 1.1 * sum(map(len, parts)) / 4
+    assert max(map(len, parts)) <= 1.25 * sum(map(len, parts)) / 4  # by bytes; small tar files have more for each row
 
 
 def test_two_operators_may_expand_the_same_units():
