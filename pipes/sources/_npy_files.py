@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from functools import partial
 from threading import Lock
@@ -18,8 +19,8 @@ from ..formats.npy import HEADER_BYTES, ArrayHeader, read_header
 from ..formats.streams import STREAM_ERRORS, stream_error
 from ..ops.parsing._open_files import OpenTask, read_whole
 from ..storage.file import File
-from ..storage.filesystem import locate
-from ..storage.tasks import in_threads
+from ..storage.mapping import local_path, map_file, room_for_mappings
+from ..storage.tasks import in_threads, in_turn
 from ._arrays import rows_at
 
 
@@ -54,7 +55,8 @@ class NpyColumns:
         self._starts = {name: np.cumsum([0, *(file.rows for file in files)]) for name, files in columns.items()}
         self._cuts = np.unique(np.concatenate(list(self._starts.values())))
         self._lock = Lock()
-        self._arrays: dict[tuple[str, int], Array | None] = {}
+        self._mapped: OrderedDict[tuple[str, int], Array] = OrderedDict()
+        self._remote: dict[tuple[str, int], Array | None] = {}
         self._parts: dict[int, dict[str, Array | None]] = {}
 
     def rows(self, indices: Indices, started: Mapping[str, OpenTask], *, threads: bool) -> BlockRows:
@@ -109,10 +111,26 @@ class NpyColumns:
 
     def _view(self, name: str, part: int) -> Array | None:
         number, start = self._file_and_row(name, int(self._cuts[part]))
-        if (name, number) not in self._arrays:
-            self._arrays[name, number] = _array(self._columns[name][number])
-        array = self._arrays[name, number]
+        array = self._array(name, number)
         return None if array is None else array[start : start + self._length(part)]
+
+    def _array(self, name: str, number: int) -> Array | None:
+        """The array of a file of a column; None if it is read in ranges."""
+        npy, key = self._columns[name][number], (name, number)
+        path = local_path(npy.file)
+        if path is None:
+            if key not in self._remote:
+                # In Fortran order, the items of a row are all over the file.
+                array = npy.head.array(read_whole(npy.file)) if npy.head.fortran else None
+                self._remote[key] = None if array is None else read_only(array)
+            return self._remote[key]
+        if key not in self._mapped:
+            while self._mapped and room_for_mappings() <= 0:
+                self._mapped.popitem(last=False)
+                self._parts.clear()  # they hold arrays, too
+            self._mapped[key] = read_only(npy.head.array(_map(npy, path)))
+        self._mapped.move_to_end(key)
+        return self._mapped[key]
 
     def _length(self, part: int) -> int:
         return int(self._cuts[part + 1] - self._cuts[part]) if len(self._cuts) > 1 else 0
@@ -135,32 +153,19 @@ def read_npy_file(file: File) -> NpyFile:
     return NpyFile(file, read_header(head, file.name, file.size() if file.listed is None else file.listed))
 
 
-def _array(npy: NpyFile) -> Array | None:
-    """The whole array; None if it is remote and can be read in ranges."""
-    place = locate(npy.file.path, npy.file.filesystem)
-    if place.filesystem.type_name == "local":
-        return read_only(npy.head.array(_map(npy, place.path)))
-    # In Fortran order, the items of a row are all over the file.
-    return read_only(npy.head.array(read_whole(npy.file))) if npy.head.fortran else None
-
-
 def _map(npy: NpyFile, path: str) -> object:
-    """Maps the bytes of a file. If it becomes shorter later, the system ends a process that reads behind its end."""
-    import pyarrow as pa
-
-    # Unlike NumPy's and Python's maps, Arrow's keeps no file open. There may be thousands of files.
-    with npy.file.open(None) as stream, pa.memory_map(path) as file:
-        head = read_header(stream.read(HEADER_BYTES), npy.file.name, file.size())
-        if head != npy.head:
-            raise _changed_error(npy.file)
-        return file.read_buffer()
+    """Maps a file, if it still has the header that was read."""
+    buffer = map_file(path, npy.file.name)
+    if read_header(buffer[:HEADER_BYTES].to_pybytes(), npy.file.name, buffer.size) != npy.head:
+        raise _changed_error(npy.file)
+    return buffer
 
 
 def _fetch(npy: NpyFile, positions: npt.NDArray[np.int64], opened: OpenTask | None, *, threads: bool) -> Array:
     """Reads the rows at `positions`, each run of neighbours in one request; a single row may be on its way already."""
     runs = [run for run in np.split(positions, np.flatnonzero(np.diff(positions) != 1) + 1) if len(run)]
     fetch = partial(_fetch_run, npy, opened=opened)
-    parts = list(in_threads(fetch, runs) if threads and not npy.file.is_local() else map(fetch, runs))
+    parts = list(in_threads(fetch, runs) if threads and not npy.file.is_local() else in_turn(fetch, runs))
     return np.concatenate([np.zeros((0, *npy.head.shape[1:]), npy.head.dtype), *parts])
 
 

@@ -19,7 +19,7 @@ from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, Source
 from ..ops.parsing._open_files import at_call_site, listed_files
 from ..pipe import Pipe
 from ..storage.listing import Selection
-from ..storage.tasks import in_threads
+from ..storage.tasks import in_threads, in_turn
 from ._arrays import arrays_schema
 from ._npy_files import NpyColumns, NpyFile, StartedRanges, read_npy_file
 
@@ -166,7 +166,7 @@ def _resolve_column(selection: Selection) -> _ColumnFiles:
     listing = selection.listing()
     files = listed_files(listing, selection.filesystem)
     npy_files: list[NpyFile] = []
-    for npy in map(read_npy_file, files) if files[0].is_local() else in_threads(read_npy_file, files):
+    for npy in (in_turn if files[0].is_local() else in_threads)(read_npy_file, files):
         npy_files.append(npy)
         _check_rows(npy, npy_files[0])
     return _ColumnFiles(tuple(npy_files), listing.digest)

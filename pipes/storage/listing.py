@@ -25,7 +25,7 @@ from .filesystem import (
 )
 from .local_entries import Entry, check_readable, scan
 from .retry import with_retries
-from .tasks import in_threads
+from .tasks import in_threads, in_turn
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -322,8 +322,8 @@ def _entries(filesystem: FileSystem, folders: list[str]) -> Iterator[Iterable[En
     """Lists each folder."""
     if filesystem.type_name == "local":
         return map(scan, folders)
-    map_folders = map if is_local(filesystem) else in_threads
-    return map(_entries_of, map_folders(partial(_infos_of_folder, filesystem), folders))
+    infos = (in_turn if is_local(filesystem) else in_threads)(partial(_infos_of_folder, filesystem), folders)
+    return map(_entries_of, infos)
 
 
 def _infos_of_folder(filesystem: FileSystem, folder: str) -> list[FileInfo]:

@@ -89,6 +89,15 @@ class Task(Generic[T]):
             self._call = None
 
 
+def in_turn(function: Callable[[T], U], items: Iterable[T]) -> Iterator[U]:
+    """Works as `map` does, but a StopIteration of `function`, say of a user's file system, is no end of the items.
+
+    Python makes a RuntimeError of it, because this is a generator; so it does in `in_threads`.
+    """
+    for item in items:
+        yield function(item)
+
+
 def in_threads(function: Callable[[T], U], items: Iterable[T]) -> Iterator[U]:
     """Works as `map` does, in order, but several calls run at the same time; an error is raised in its turn."""
     running: deque[Task[U]] = deque()
@@ -147,16 +156,25 @@ class Budget:
     def acquire(self, size: int, *, needed: bool, reserve: int = 0) -> bool:
         """Takes `size` bytes if they and `reserve` more are left, or if they are needed; returns whether it did."""
         with self._lock:
-            while self._released:
-                self._left += self._released.popleft()
+            self._count_released()
             if size + reserve > self._left and not needed:
                 return False
             self._left -= size
             return True
 
+    def left(self) -> int:
+        """How many bytes nobody has taken; less than 0 if more were needed."""
+        with self._lock:
+            self._count_released()
+            return self._left
+
     def release(self, size: int) -> None:
         """Gives bytes back. Takes no lock: the garbage collector may call it while `acquire` runs."""
         self._released.append(size)
+
+    def _count_released(self) -> None:
+        while self._released:
+            self._left += self._released.popleft()
 
 
 class _Process:

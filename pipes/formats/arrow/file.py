@@ -16,13 +16,13 @@ from .ipc import ArrowFooter, ArrowIpc, ipc_errors, read_arrow_head
 
 
 class ArrowFile:
-    """Reads record batches. A local file is mapped into memory, and its batches are views of it.
+    """Reads record batches. Those of a file that is mapped into memory are views of it.
 
     Args:
         file: a handle on the file.
         options: the user's options, with names and types fixed.
         seal: the seal of the footer that listed the batches.
-        local: the path on this machine; None if the file is remote.
+        mapping: the file, mapped into memory; None if it is read as a stream.
 
     Raises:
         SourceError: the file cannot be read, or has changed.
@@ -32,13 +32,16 @@ class ArrowFile:
         mapped: whether the file is mapped into memory.
     """
 
-    def __init__(self, file: OpenableFile, options: ArrowIpc, seal: int, local: str | None) -> None:
+    def __init__(self, file: OpenableFile, options: ArrowIpc, seal: int, mapping: pa.Buffer | None) -> None:
         self.name = file.name
-        self.mapped = local is not None
+        self.mapped = mapping is not None
         self._fixed = options.require_fixed_schema(file.name)
-        self._stream: io.BufferedReader = file.open(None)
+        if mapping is None:
+            self._stream: io.BufferedReader = file.open(None)
+        else:
+            self._stream = io.BufferedReader(cast("io.RawIOBase", pa.BufferReader(mapping)))
         try:
-            self._read_footer(file, seal, local)
+            self._read_footer(file, seal, self._stream.raw if mapping is None else mapping)
         except FeedpipeError:
             self._stream.close()
             raise
@@ -46,13 +49,7 @@ class ArrowFile:
             self._stream.close()
             raise read_error(error, file.name) from error
 
-    def _read_footer(self, file: OpenableFile, seal: int, local: str | None) -> None:
-        source: Any = self._stream.raw
-        if local is not None:
-            self._stream.close()
-            with pa.memory_map(local) as mapping:
-                source = mapping.read_buffer()
-            self._stream = io.BufferedReader(cast("io.RawIOBase", pa.BufferReader(source)))
+    def _read_footer(self, file: OpenableFile, seal: int, source: Any) -> None:
         footer = read_arrow_head(self._stream, file.name)
         if not isinstance(footer, ArrowFooter) or footer.seal != seal:
             raise SourceError(

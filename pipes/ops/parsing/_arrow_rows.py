@@ -13,6 +13,7 @@ from ...formats.arrow.file import ArrowFile
 from ...formats.arrow.ipc import ArrowIpc
 from ...formats.tables.chunked import ChunkedTable, ColumnWindow, column_window, take_rows
 from ...formats.tables.fixed_schema import FixedSchema
+from ...storage.mapping import local_path, room_for_mappings
 from ._record_batches import RecordBatch, arrow_file_cache
 
 MAX_KEPT_BYTES = 2**28
@@ -23,8 +24,8 @@ _VIEW_BYTES = 2**10  # about what a column of a mapped batch takes: it is a view
 class ArrowRows:
     """The rows of all record batches.
 
-    Number columns of mapped files are read in place. For other columns a batch is read when one of its rows is asked
-    for, and the last few batches are kept.
+    Number columns of mapped files are read in place, if there are not too many files. For other columns a batch is read
+    when one of its rows is asked for, and the last few batches are kept.
 
     Args:
         format: the arguments of `parse_arrow`, with names and types fixed.
@@ -52,10 +53,13 @@ class ArrowRows:
         """The columns that can be read in place."""
         numbers = [n for n, k in fixed.file_types.items() if pa.types.is_integer(k) or pa.types.is_floating(k)]
         parts: list[pa.RecordBatch] = []
-        for handle in self._handles(range(count)) if numbers else ():
+        handles = self._handles(range(count)) if numbers else []
+        if any(handle.compressed or local_path(handle.file) is None for handle in handles):
+            return {}
+        if len({handle.file.path for handle in handles}) > room_for_mappings():  # all would stay mapped
+            return {}
+        for handle in handles:
             file = self._files.file(handle)
-            if handle.compressed or not file.mapped:
-                return {}
             parts.append(file.read_batch(handle.number, handle.rows, False, numbers))
         windows: dict[str, ColumnWindow] = {}
         for name in numbers:
@@ -81,7 +85,7 @@ class ArrowRows:
         batch = file.read_batch(handle.number, handle.rows, handle.compressed, self._other_columns)
         is_view = file.mapped and not handle.compressed
         size = _VIEW_BYTES * len(self._other_columns) if is_view else batch.nbytes
-        while self._kept and self._bytes + size > MAX_KEPT_BYTES:
+        while self._kept and (self._bytes + size > MAX_KEPT_BYTES or room_for_mappings() < 0):
             self._bytes -= self._kept.popitem(last=False)[1][2]
         self._kept[k] = file, batch, size
         self._bytes += size

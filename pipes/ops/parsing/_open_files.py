@@ -14,7 +14,7 @@ from ...errors import ArgumentTypeError, DataError, FeedpipeError, with_call_sit
 from ...formats.streams import STREAM_ERRORS, stream_error
 from ...storage.file import WHOLE, File, Stream
 from ...storage.listing import Listing
-from ...storage.tasks import Task, in_threads
+from ...storage.tasks import Task, in_threads, in_turn
 
 if TYPE_CHECKING:
     from ...pipe import Pipe
@@ -144,7 +144,7 @@ def read_whole_files(files: Sequence[File], task: OpenTask | None = None, *, thr
         return iter([read_whole(task.file, task)])
     if threads and files and not files[0].is_local():
         return in_threads(read_whole, files)
-    return map(read_whole, files)
+    return in_turn(read_whole, files)
 
 
 def listed_files(listing: Listing, filesystem: object) -> list[File]:

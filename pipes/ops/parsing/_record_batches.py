@@ -14,7 +14,7 @@ from ...formats.arrow.ipc import ArrowFooter, ArrowHead, ArrowIpc, BatchHead, ip
 from ...formats.tables.arrow import read_error, to_column
 from ...formats.tables.heads import FlatHead
 from ...storage.file import WHOLE, File, Stream
-from ...storage.filesystem import locate
+from ...storage.mapping import local_path, map_file
 from ...storage.retry import Cancellation
 from ...storage.tasks import Task, in_threads
 from ._counted_units import CountedUnits
@@ -108,9 +108,11 @@ def arrow_file_cache(format: ArrowIpc) -> OpenFileCache[RecordBatch, ArrowFile]:
 def _open(format: ArrowIpc, unit: RecordBatch) -> ArrowFile:
     from ...formats.arrow.file import ArrowFile
 
-    location = locate(unit.file.path, unit.file.filesystem)
-    local_path = location.path if location.filesystem.type_name == "local" else None
-    return ArrowFile(unit.file, format, unit.seal, local_path)
+    path = local_path(unit.file)
+    if path is None:
+        return ArrowFile(unit.file, format, unit.seal, None)
+    unit.file.open(None).close()  # it is there, and has the size that was listed
+    return ArrowFile(unit.file, format, unit.seal, map_file(path, unit.file.name))
 
 
 _Opened: TypeAlias = "OpenTask | Task[ArrowFile]"

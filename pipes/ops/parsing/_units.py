@@ -15,7 +15,7 @@ from ...core.operator import Columns, Operator, Order, StageView
 from ...core.rows import BlockRows, Indices
 from ...errors import ArgumentError, DataError, Origin, SourceError
 from ...storage.file import File
-from ...storage.tasks import in_threads
+from ...storage.tasks import in_threads, in_turn
 from ._open_files import at_call_site, check_file
 from ._unit_table import UnitTable
 
@@ -139,9 +139,7 @@ class Units(Operator, ABC, Generic[F, U]):
 
     def with_fixed_format(self, stage: StageView) -> Units[F, U]:
         """With names and types of columns fixed, by the files themselves."""
-        unify = self.format.unify_schemas
-        # A generator, unlike `map`, does not take a StopIteration of a user's file system for the end of the files.
-        heads = in_threads(self.head, self._files(stage)) if unify else (self.head(f) for f in self._files(stage))
+        heads = (in_threads if self.format.unify_schemas else in_turn)(self.head, self._files(stage))
         return replace(self, format=self.fixed_format(stage, heads))
 
     def fixed_format(self, stage: StageView, heads: Iterable[object]) -> F:
