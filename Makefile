@@ -15,7 +15,7 @@ DEBIAN_FASHION_MNIST := /usr/share/datasets/fashion-mnist
 DATA = $(or $(FASHION_MNIST),$(shell test -d $(DEBIAN_FASHION_MNIST) && echo $(DEBIAN_FASHION_MNIST)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dataset test test-python check format bench clean
+.PHONY: help setup demo dataset test test-python soak check format bench clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*##/make \1\t/p' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ test: $(READY)  ## run every test
 
 test-python: $(READY)  ## run the tests on other Pythons of this machine, without torch and servers
 	.ci/test_python 3.13 3.12 3.10
+
+soak: $(READY)  ## run the random tests for an hour: make soak PART="chains states ranks kills exponents"
+	$(BIN)/python -m tests.soak $(PART)
 
 check: $(READY)  ## format, lint, types, layers
 	$(BIN)/ruff format --check .

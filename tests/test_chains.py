@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 import feedpipe as fp
 from feedpipe.testing import check_operator, same
 
+from .soak import SOAK
+
 pytestmark = pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
 
 Chain = fp.Pipe[Any]
@@ -120,7 +122,7 @@ def chains(draw_: st.DrawFn, steps: int = 4, *, local: bool = False) -> Chain:
     return pipe
 
 
-quick = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=120 * SOAK, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @quick
@@ -189,7 +191,7 @@ def agree(got: list[Any], expected: list[Any]) -> None:
 
 
 @pytest.mark.slow
-@settings(quick, max_examples=20)
+@settings(quick, max_examples=20 * SOAK)
 @given(chains(), st.integers(1, 4), st.data())
 def test_worker_processes_give_the_same(pipe, shards, data):
     with fp.Loader(pipe, shards=shards) as here, fp.Loader(pipe, workers=2, shards=shards) as loader:

@@ -226,6 +226,11 @@ WORKS: dict[str, Callable[[Scene, int], Work]] = {
 }
 
 
+def check(work: str, sizes: Sequence[int]) -> dict[str, Any]:
+    """Does the work at its smallest size, once before all measurements."""
+    return costs(WORKS[work], sizes[0])
+
+
 def measure(work: str, sizes: Sequence[int]) -> dict[str, Any]:
     """The exponents between the two largest sizes, and the CPU time of one at the largest."""
     costs(WORKS[work], sizes[0])  # imports what is imported when it is needed

@@ -65,4 +65,5 @@ WORKLOAD = Workload(
     baseline="rows of a chain",
     metric="cpu",
     rounds=1,
+    check=lambda found, arguments: None,
 )

@@ -12,6 +12,8 @@ import pytest
 import feedpipe as fp
 from feedpipe.errors import WorkerError
 
+from ...soak import SOAK
+
 PIPES = {
     "indexed": lambda: numbers(60).map(square),
     "indexed shuffle and batch": lambda: numbers(240).shuffle().map(square).batch(7),
@@ -47,7 +49,7 @@ def undisturbed(pipe, shards, epochs):
     return [rows(loader) for _ in range(epochs)]
 
 
-@pytest.mark.parametrize("turn", range(2))
+@pytest.mark.parametrize("turn", range(2 * SOAK))
 @pytest.mark.parametrize("pipe", PIPES)
 def test_one_or_all_killed_in_each_epoch(pipe, turn, processes, deaths):
     chain, chance = PIPES[pipe](), random.Random(f"{pipe} {turn}")

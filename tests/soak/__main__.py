@@ -1,0 +1,50 @@
+"""`python -m tests.soak [PART ...]`: each part prints its result, and if it failed, the command that repeats it.
+
+The parts: random chains with resumes, damaged states, plans of up to 1,024 ranks, killed workers, exponents of costs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import subprocess
+import sys
+import time
+
+PARTS = {
+    # Five laws, 120 chains each; the sixth law runs in worker processes, on 20 chains.
+    "chains": (17, ["pytest", "-q", "tests/test_chains.py", "--hypothesis-seed={seed}"]),
+    "states": (1, ["tests.soak.state_mutations", "2000", "{seed}"]),
+    "ranks": (10, ["pytest", "-q", "tests/plan/test_many_ranks.py"]),
+    "kills": (10, ["pytest", "-q", "tests/services/processes/test_kills.py", "-k", "each_epoch"]),
+    "exponents": (1, ["benchmarks", "scaling", "--strict"]),
+}
+
+
+def main() -> int:
+    """Run the parts; 1 if one has failed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; all by default")
+    parser.add_argument("--seed", type=int, default=random.randrange(10**6), help="of the random chains and states")
+    options = parser.parse_args()
+    if unknown := set(options.parts) - PARTS.keys():
+        parser.error(f"no such part: {', '.join(unknown)}")
+    return max([run(part, options.seed) for part in options.parts or PARTS])
+
+
+def run(part: str, seed: int) -> int:
+    times, words = PARTS[part]
+    module = [word.format(seed=seed) for word in words]
+    start = time.monotonic()
+    environment = {name: value for name, value in os.environ.items() if name != "CI"}  # CI fixes the examples
+    status = subprocess.run([sys.executable, "-m", *module], env={**environment, "SOAK": str(times)}, check=False)
+    seconds = time.monotonic() - start
+    repeat = f"env -u CI SOAK={times} {sys.executable} -m {' '.join(module)}"
+    result = "passed" if status.returncode == 0 else f"FAILED; again: {repeat}"
+    print(f"soak {part}: {times} times the usual, seed {seed}, {seconds:.0f} s: {result}", flush=True)
+    return int(status.returncode != 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
