@@ -19,6 +19,8 @@ from .engine.stage import Stage, bind, resolve
 from .errors import ArgumentError, ArgumentTypeError, PlanWarning, call_site, warn, with_call_site
 from .ops._collect_table import collect_table
 from .ops.batch import batch as _batch
+from .ops.batch_by_size import batch_by_size as _batch_by_size
+from .ops.bucket_by_length import bucket_by_length as _bucket_by_length
 from .ops.cast import cast as _cast
 from .ops.collate import collate as _collate
 from .ops.concat import concat as _concat
@@ -28,6 +30,7 @@ from .ops.distinct import distinct as _distinct
 from .ops.enumerate import enumerate as _enumerate
 from .ops.filter import filter as _filter
 from .ops.flat_map import flat_map as _flat_map
+from .ops.group_by import group_by as _group_by
 from .ops.load import load as _load
 from .ops.map import map as _map
 from .ops.map_batches import map_batches as _map_batches
@@ -244,6 +247,8 @@ class Pipe(Node, Generic[T_co]):
         return chain_code(self)
 
     batch = _batch
+    batch_by_size = _batch_by_size
+    bucket_by_length = _bucket_by_length
     cast = _cast
     collate = _collate
     concat = _concat
@@ -254,6 +259,7 @@ class Pipe(Node, Generic[T_co]):
     enumerate = _enumerate
     filter = _filter
     flat_map = _flat_map
+    group_by = _group_by
     load = _load
     map = _map
     map_batches = _map_batches

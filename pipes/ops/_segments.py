@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
+import numpy as np
+import numpy.typing as npt
+
 from ..core.block import Block, group_rows, join_blocks
 from ..core.context import Context
 from ..core.cursor import Cursor
 from ..core.operator import StageView
-from ..core.rows import BlockRows
+from ..core.rows import BlockRows, take
 from ..errors import Origin
 
+Ints: TypeAlias = npt.NDArray[np.int64]
 Groups: TypeAlias = tuple[BlockRows, list[Origin | None] | None]
 """The groups of a segment, and the origin of the first row of each."""
 
@@ -49,6 +53,43 @@ def segment_blocks(
         del segment, elements  # only the consumer holds them now
         if row > first:
             yield output.pop()
+
+
+def grouped(segment: list[Block], labels: Ints, least: int = 1) -> Groups:
+    """The rows of equal labels as groups, in the order of their first rows; rows keep their order.
+
+    Args:
+        segment: the rows.
+        labels: a number for each row.
+        least: groups of fewer rows are left out.
+    """
+    _, firsts, numbers, counts = np.unique(labels, return_index=True, return_inverse=True, return_counts=True)
+    ranks = np.argsort(np.argsort(firsts))  # of the labels
+    order = np.argsort(ranks[numbers], kind="stable")
+    sizes = counts[np.argsort(firsts)]
+    rows, origins = join_blocks(segment)
+    rows = take(rows, order)
+    spans = [(end - size, end) for end, size in zip(np.cumsum(sizes).tolist(), sizes.tolist(), strict=True)]
+    spans = [(start, end) for start, end in spans if end - start >= least]
+    groups: list[object] = [rows[start:end] for start, end in spans]
+    return groups, origins and [origins[order[start]] for start, _ in spans]
+
+
+def counted_apart(labels: Ints) -> Ints:
+    """For each row how many rows before it have its label."""
+    order = np.argsort(labels, kind="stable")
+    _, starts, counts = np.unique(labels[order], return_index=True, return_counts=True)
+    places = np.empty(len(labels), np.int64)
+    places[order] = np.arange(len(labels)) - np.repeat(starts, counts)
+    return places
+
+
+def cut_apart(labels: Ints, size: int | None) -> Ints:
+    """Labels of groups of at most `size` rows, of rows that have equal `labels`."""
+    if size is None or not len(labels):
+        return labels
+    parts = counted_apart(labels) // size
+    return labels * (int(parts.max()) + 1) + parts
 
 
 def cursor_in(blocks: list[Block], index: int) -> Cursor:
