@@ -6,7 +6,8 @@ import math
 from time import perf_counter
 from typing import Protocol
 
-from .rows import BlockRows, column_count, nbytes
+from .row_bytes import nbytes
+from .rows import BlockRows, Rows, column_names
 
 
 class BlockSize(Protocol):
@@ -86,7 +87,8 @@ class AdaptiveBlockSize:
 
     def produced(self, rows: BlockRows) -> None:
         if rows:
-            most = self.MAX_BYTES + self.COLUMN_BYTES * column_count(rows)
+            columns = len(column_names(rows)) if isinstance(rows, Rows) else 0
+            most = self.MAX_BYTES + self.COLUMN_BYTES * columns
             self._limit = max(1, most * len(rows) // max(1, nbytes(rows)))
 
 

@@ -229,44 +229,54 @@ def concat(parts: Sequence[BlockRows]) -> BlockRows:
     """All rows of all parts; they stay columns if names and types agree."""
     if len(parts) == 1:
         return parts[0]
-    if parts and all(isinstance(part, Rows) for part in parts):
-        tables: list[Rows] = parts  # type: ignore[assignment]
-        if _have_one_signature(tables):
-            states = [table._columns_and_selection for table in tables]
-            source = states[0][0]
-            selections = [selection for columns, selection in states if columns is source and selection is not None]
-            if len(selections) == len(tables):
-                return tables[0]._alike(Rows.selected(source, np.concatenate(selections)))
-            tables_columns = [table.columns for table in tables]
-            joined_columns = {n: _concat([columns[n] for columns in tables_columns]) for n in source}
-            return tables[0]._alike(Rows(joined_columns, sum(map(len, tables))))
+    if parts and isinstance(parts[0], Rows) and have_one_signature(parts):
+        return _concat_tables(cast("Sequence[Rows]", parts))
     joined: list[object] = []
     for part in parts:
         joined.extend(part)
     return joined
 
 
-def take_joined(parts: Sequence[BlockRows], indices: npt.NDArray[np.int64]) -> BlockRows:
-    """`take(concat(parts), indices)`; joins one column of arrays at a time, in memory that stays in the cache."""
+def _concat_tables(tables: Sequence[Rows]) -> Rows:
+    states = [table._columns_and_selection for table in tables]
+    source = states[0][0]
+    selections = [selection for columns, selection in states if columns is source and selection is not None]
+    if len(selections) == len(tables):
+        return tables[0]._alike(Rows.selected(source, np.concatenate(selections)))
+    tables_columns = [table.columns for table in tables]
+    columns = {name: _concat([columns[name] for columns in tables_columns]) for name in source}
+    return tables[0]._alike(Rows(columns, sum(map(len, tables))))
+
+
+def take_joined(parts: Sequence[BlockRows], *selections: npt.NDArray[np.int64]) -> list[BlockRows]:
+    """`take(concat(parts), indices)` for the indices in each of `selections`.
+
+    Joins one column of arrays at a time, in memory that stays in the cache.
+    """
     all_rows = [part for part in parts if isinstance(part, Rows)]
     states = [rows._columns_and_selection for rows in all_rows]
     tables = [columns for columns, selection in states if selection is None]
-    if len(parts) < 2 or len(tables) < len(parts) or not _have_one_signature(all_rows):
-        return take(concat(parts), indices)
+    if len(parts) < 2 or len(tables) < len(parts) or not have_one_signature(parts):
+        joined_rows = concat(parts)
+        return [take(joined_rows, indices) for indices in selections]
     scratch = np.empty(0, np.uint8)
-    columns: dict[str, Column] = {}
+    taken: list[dict[str, Column]] = [{} for _ in selections]
     for name in tables[0]:
         pieces = [table[name] for table in tables]
         arrays = [piece for piece in pieces if isinstance(piece, np.ndarray)]
+        joined: Column
         if len(arrays) < len(pieces):
-            columns[name] = _take(_concat(pieces), indices)
-            continue
-        size = sum(array.nbytes for array in arrays)
-        if size > len(scratch):
-            scratch = np.empty(size, np.uint8)
-        joined = scratch[:size].view(arrays[0].dtype).reshape(-1, *arrays[0].shape[1:])
-        columns[name] = _take(np.concatenate(arrays, out=joined), indices)
-    return all_rows[0]._alike(Rows(columns, len(indices)))
+            joined = _concat(pieces)
+        else:
+            size = sum(array.nbytes for array in arrays)
+            if size > len(scratch):
+                scratch = np.empty(size, np.uint8)
+            joined = scratch[:size].view(arrays[0].dtype).reshape(-1, *arrays[0].shape[1:])
+            np.concatenate(arrays, out=joined)
+        for columns, indices in zip(taken, selections, strict=True):
+            columns[name] = _take(joined, indices)
+    lengths = map(len, selections)
+    return [all_rows[0]._alike(Rows(columns, length)) for columns, length in zip(taken, lengths, strict=True)]
 
 
 def column_names(rows: Rows) -> list[str]:
@@ -279,21 +289,6 @@ def select_columns(rows: Rows, sources: Mapping[str, str]) -> Rows:
     columns, selection = rows._columns_and_selection
     selected = {name: columns[source] for name, source in sources.items()}
     return Rows(selected, len(rows)) if selection is None else Rows.selected(selected, selection)
-
-
-def nbytes(rows: BlockRows) -> int:
-    """About how many bytes the rows hold; for lists, estimated from the first row."""
-    if isinstance(rows, Rows):
-        columns, selection = rows._columns_and_selection
-        if selection is None:
-            return sum(int(column.nbytes) for column in columns.values())  # of Python objects, the pointers only
-        return len(rows) * sum(int(column[:1].nbytes) for column in columns.values())
-    return len(rows) * _object_bytes(rows[0]) if rows else 0
-
-
-def column_count(rows: BlockRows) -> int:
-    """The number of columns; 0 for Python objects."""
-    return len(rows._columns_and_selection[0]) if isinstance(rows, Rows) else 0
 
 
 def _slice(rows: BlockRows, indices: range) -> BlockRows:
@@ -344,9 +339,15 @@ def signature(rows: BlockRows) -> tuple[object, ...] | None:
     return schema.types
 
 
-def _have_one_signature(tables: Sequence[Rows]) -> bool:
-    first = tables[0]
-    return all(table._schema is first._schema or signature(table) == signature(first) for table in tables)
+def have_one_signature(parts: Sequence[BlockRows]) -> bool:
+    """Whether `concat` keeps the parts as they are held: all as Python objects, or all as columns of one signature."""
+    first = parts[0]
+    if isinstance(first, list):
+        return all(isinstance(part, list) for part in parts)
+    return all(
+        isinstance(part, Rows) and (part._schema is first._schema or signature(part) == signature(first))
+        for part in parts
+    )
 
 
 def _type_of(column: Column) -> object:
@@ -375,21 +376,3 @@ def _to_arrow(column: Column) -> ArrowArray:
     shape = column.shape[1:]
     kind: Any = pa.fixed_shape_tensor(cast("Any", values.type), shape)
     return pa.ExtensionArray.from_storage(kind, pa.FixedSizeListArray.from_arrays(values, math.prod(shape)))
-
-
-def _object_bytes(value: object, depth: int = 2) -> int:
-    try:
-        size = getattr(value, "nbytes", None)
-    except RuntimeError:  # of a sparse tensor
-        size = None
-    if isinstance(size, int):
-        return size
-    if isinstance(value, Rows):
-        return nbytes(value)
-    if isinstance(value, (bytes, bytearray, str)):
-        return len(value)
-    if depth and isinstance(value, Mapping):
-        return 64 + sum(_object_bytes(v, depth - 1) for v in value.values())
-    if depth and isinstance(value, (list, tuple)) and value:
-        return 64 + len(value) * _object_bytes(value[0], depth - 1)
-    return 32

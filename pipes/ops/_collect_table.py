@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ..core.block import Block
-from ..core.rows import Rows, nbytes
+from ..core.row_bytes import nbytes
+from ..core.rows import Rows
 from ..errors import DataError, LimitError, UnfitError, with_call_site
 from ._columns import as_rows
 

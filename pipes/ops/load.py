@@ -16,7 +16,8 @@ from ..core.gather import gather
 from ..core.graph import walk
 from ..core.operator import Boundary, Order, StageView
 from ..core.per_process import PerProcess
-from ..core.rows import BlockRows, Indices, nbytes, signature, take
+from ..core.row_bytes import nbytes
+from ..core.rows import BlockRows, Indices, signature, take
 from ..errors import LimitError, Origin, PlanError, with_call_site
 from ._same_rows import SameRows
 

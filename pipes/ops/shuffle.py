@@ -6,26 +6,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-import numpy as np
-import numpy.typing as npt
-
-from ..core.block import Block, group_rows, join_origins
+from ..core.block import Block, group_rows
 from ..core.checks import check_int
 from ..core.context import Context
 from ..core.cursor import Cursor
 from ..core.operator import Order, StageView
-from ..core.randomness import generator
-from ..core.rows import Indices, take_joined
+from ..core.randomness import Generators
+from ..core.rows import Indices
 from ..engine.permutation import Permutation
 from ..errors import PlanError, with_call_site
 from ._same_rows import Rearranged
+from ._window import Waiting, leave, leaves_at_once
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
 
 T = TypeVar("T")
-
-_NO_ROWS = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -67,43 +63,25 @@ class Shuffle(Rearranged):
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         number, source = at.numbered()
-        key = context.key(stage.name, seed=self.seed)
+        generators = Generators(context.key(stage.name, seed=self.seed))
         row = at.row
         halves = group_rows(stage.input.blocks(source, context), max(1, (self.window or 1) // 2))
-        previous: list[Block] = []
-        waiting = _NO_ROWS
+        waiting: Waiting | None = None
         if number:
-            previous = next(halves)
-            waiting = np.flatnonzero(~_leaves_at_once(generator(key, number - 1), previous))
-        while True:
-            half = next(halves, [])
-            random = generator(key, number)
-            at_once = _leaves_at_once(random, half)
-            leaving = np.concatenate([waiting, np.flatnonzero(at_once) + _count(previous)])
-            if len(leaving):
-                start = Cursor([number, (previous or half)[0].at.plain], 0, row)
-                row += len(leaving)
-                end = Cursor([number + 1, half[0].at.plain], 0, row) if half else start.advance(len(leaving))
-                order = random.choice(leaving, len(leaving), replace=False)  # faster than `permutation`
-                yield _permuted([*previous, *half], order, start, end)
-            if not half:
-                return
-            previous, waiting = half, np.flatnonzero(~at_once)
+            half = next(halves)
+            waiting = Waiting.of(half, ~leaves_at_once(generators.at(number - 1), half))
+            del half
+        while (half := next(halves, [])) or waiting is not None:
+            start = Cursor([number, (waiting.at if waiting is not None else half[0].at).plain], 0, row)
+            rows, origins, waiting = leave(waiting, half, generators.at(number))
+            del half  # the rows that have left belong to the consumer only
             number += 1
-
-
-def _leaves_at_once(random: np.random.Generator, half: list[Block]) -> npt.NDArray[np.bool_]:
-    return random.integers(0, 2, _count(half), dtype=bool)
-
-
-def _count(half: list[Block]) -> int:
-    return sum(map(len, half))
-
-
-def _permuted(blocks: list[Block], order: npt.NDArray[np.int64], at: Cursor, end: Cursor) -> Block:
-    origins = join_origins(blocks)
-    rows = take_joined([block.rows for block in blocks], order)
-    return Block(rows, at, end, [origins[i] for i in order] if origins else None)
+            row += len(rows)
+            end = start.advance(len(rows)) if waiting is None else Cursor([number, waiting.at.plain], 0, row)
+            output = [Block(rows, start, end, origins)]
+            del rows
+            if len(output[0]):
+                yield output.pop()
 
 
 def shuffle(

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.core.rows import Rows, concat, nbytes, pick, signature, take
+from feedpipe.core.row_bytes import nbytes
+from feedpipe.core.rows import Rows, concat, pick, signature, take
 from feedpipe.errors import ArgumentTypeError
 from feedpipe.testing import same
 

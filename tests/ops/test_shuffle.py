@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 
 import numpy as np
@@ -74,3 +75,27 @@ def test_a_streamed_pipe_needs_a_window():
     assert "test_shuffle.py" in str(error.value)
     with pytest.raises(ArgumentError, match="`window` must be >= 1"):
         fp.from_sequence(range(3)).shuffle(window=0)
+
+
+@pytest.mark.parametrize(
+    ("window", "rows"),
+    [
+        (1, "9ece7a8fafe2489a"),
+        (2, "9ece7a8fafe2489a"),
+        (7, "591bcc37acba7bfa"),
+        (16, "ca0f75df180aa6cd"),
+        (100, "748a0a0c671016db"),
+        (1500, "9a314b2b7e847805"),
+    ],
+)
+def test_an_order_stays_what_it_was(window, rows):
+    """A state that was saved earlier would else go on with other rows."""
+    pipe = fp.from_sequence(range(1000)).filter(lambda x: True).shuffle(window=window)
+    assert hashlib.sha256(repr(list(pipe)).encode()).hexdigest()[:16] == rows
+
+
+def test_columns_that_change_their_type_are_shuffled_as_rows_for_that_half_only():
+    tables = fp.from_arrays({"x": np.arange(40)}), fp.from_arrays({"x": np.arange(40, 80) / 1.0})
+    pipe = tables[0].filter(lambda row: True).concat(tables[1].filter(lambda row: True)).shuffle(window=20)
+    assert sorted(row["x"] for row in pipe) == list(range(80))
+    assert sorted(row["x"] for row in check_operator(pipe, samples=4)) == list(range(80))

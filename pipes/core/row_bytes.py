@@ -1,0 +1,38 @@
+"""`nbytes`: about how many bytes rows hold."""
+
+# pyright: reportPrivateUsage=false
+# Rows that are not gathered yet are not gathered for this.
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .rows import BlockRows, Rows
+
+
+def nbytes(rows: BlockRows) -> int:
+    """About how many bytes the rows hold; for lists, estimated from the first row."""
+    if isinstance(rows, Rows):
+        columns, selection = rows._columns_and_selection
+        if selection is None:
+            return sum(int(column.nbytes) for column in columns.values())  # of Python objects, the pointers only
+        return len(rows) * sum(int(column[:1].nbytes) for column in columns.values())
+    return len(rows) * _object_bytes(rows[0]) if rows else 0
+
+
+def _object_bytes(value: object, depth: int = 2) -> int:
+    try:
+        size = getattr(value, "nbytes", None)
+    except RuntimeError:  # of a sparse tensor
+        size = None
+    if isinstance(size, int):
+        return size
+    if isinstance(value, Rows):
+        return nbytes(value)
+    if isinstance(value, (bytes, bytearray, str)):
+        return len(value)
+    if depth and isinstance(value, Mapping):
+        return 64 + sum(_object_bytes(v, depth - 1) for v in value.values())
+    if depth and isinstance(value, (list, tuple)) and value:
+        return 64 + len(value) * _object_bytes(value[0], depth - 1)
+    return 32
