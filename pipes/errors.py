@@ -59,6 +59,14 @@ def redacted(text: str) -> str:
     return _SECRET.sub("***@", text)
 
 
+def text_of(error: BaseException) -> str:
+    """`str(error)`, or what hinders it: the class may be a user's."""
+    try:
+        return str(error)
+    except Exception as failure:
+        return f"(its text cannot be shown: `__str__` raises {type(failure).__name__})"
+
+
 class FeedpipeError(Exception):
     """The base of all errors of this package; none shows a password."""
 

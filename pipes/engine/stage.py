@@ -12,7 +12,7 @@ from ..core.cursor import START, Cursor
 from ..core.graph import Node, names, node_code, walk
 from ..core.operator import Boundary, Operator, Order, Weights
 from ..core.rows import BlockRows, Indices, concat
-from ..errors import CallSite, FeedpipeError, Origin, PlanError, RowError, with_call_site
+from ..errors import CallSite, FeedpipeError, Origin, PlanError, RowError, text_of, with_call_site
 from .prefetch import in_thread
 from .readahead import rows_ahead
 
@@ -240,7 +240,7 @@ class Stage:
             origin = None
         code = node_code(self.node)
         where = self.call_site
-        message = f"`{code}` failed with {type(error).__name__}: {error}"
+        message = f"`{code}` failed with {type(error).__name__}: {text_of(error)}"
         if origin is not None:
             message += f"\n  on {origin}"
         if where is not None:

@@ -9,7 +9,7 @@ from functools import lru_cache, partial
 from typing import ClassVar, Literal, TypeAlias, cast
 
 from ..core.checks import check_callable, check_choice
-from ..errors import ArgumentTypeError, with_call_site
+from ..errors import ArgumentTypeError, text_of, with_call_site
 from .images import EXTENSIONS, MODES, decode_array, decode_image
 from .npy import decode_npy
 from .tar import KEY
@@ -86,7 +86,7 @@ class Decoder:
         try:
             return decode(value)
         except Exception as error:
-            raise ValueError(f"`{ending}` cannot be decoded: {type(error).__name__}: {error}") from error
+            raise ValueError(f"`{ending}` cannot be decoded: {type(error).__name__}: {text_of(error)}") from error
 
 
 @lru_cache

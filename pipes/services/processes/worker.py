@@ -112,7 +112,9 @@ class Worker:
         seed_process(_seed(request))
         mode = DEFAULT
         if request.careful and self._arena is not None:
-            mode = mode._replace(block_sizes=OneRow, threads=False, tracer=CrashNote(self._arena))
+            mode = mode._replace(
+                block_sizes=OneRow, threads=False, tracer=CrashNote(self._arena, self._channel.fileno())
+            )
         if self._dispatch is not None:
             mode = mode._replace(dispatched=partial(self._dispatch.rows, request.run))
         resources = ProcessResources()

@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ...errors import text_of
 from .packing import PackedElement, Packer, unpack
 
 
@@ -65,7 +66,7 @@ def _packable(error: BaseException, packer: Packer) -> BaseException | _ErrorPar
     """`error`, or what of it can be packed: its parts, its class with its text, or a base class with its text."""
     if _survives(error, type(error), packer):
         return error
-    text = (str(error),)
+    text = (text_of(error),)
     parts = [_ErrorParts(type(error), error.args, vars(error))]
     parts += [_ErrorParts(cls, text, {}) for cls in type(error).__mro__ if issubclass(cls, BaseException)]
     return next(candidate for candidate in parts if _survives(candidate, _ErrorParts, packer))

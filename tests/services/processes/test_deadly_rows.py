@@ -60,6 +60,26 @@ def test_the_error_names_source_and_row(name, deaths):
     assert "died there 3 times" in text and f"at {__file__}:" in text
 
 
+def closes_all(row):
+    if row == 5:
+        os.closerange(0, 1_000)
+    return row
+
+
+def replaces_all(row):
+    if row == 5:
+        for descriptor in range(3, 100):
+            os.dup2(2, descriptor)
+    return row
+
+
+@pytest.mark.parametrize("function", [closes_all, replaces_all])
+def test_a_function_that_closes_the_connection_is_named(function, deaths):
+    with deaths(least=2), fp.Loader(numbers(20).map(function).batch(2), workers=1) as loader:
+        _, text = run_to_error(loader)
+    assert f"in `.map({function.__name__})`\n  on from_sequence, row 6\n  at {__file__}:" in text
+
+
 @pytest.mark.parametrize("name", ["in a batch", "flat_map", "ahead"])
 def test_the_error_names_file_and_row(name, tmp_path, deaths):
     pipe = PIPES[name](files(tmp_path).open_files().parse_lines())
