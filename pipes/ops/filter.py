@@ -17,6 +17,7 @@ from ..core.operator import StageView
 from ..engine.apply import extend_until_error, map_until_error, stop_iteration_error
 from ..formats.tables.expressions import is_expression
 from ._filter_rows import ExpressionFilter, FilterResult, FilterRows
+from ._push_down import with_later_filter
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -60,7 +61,8 @@ def filter(pipe: Pipe[T], /, predicate: Callable[[T], object] | pc.Expression) -
     Args:
         predicate: a function that is called once for each row; its errors come with file, line and row (`RowError`). Or
             an expression of `pyarrow.compute` over the columns of a table, such as `pc.field("x") > 3`: it tests many
-            rows at once, and makes no row a Python object. A row for which it is null is left out.
+            rows at once, and makes no row a Python object. A row for which it is null is left out. Right behind Parquet
+            files, or with only `select` and other such filters between, it leaves out row groups by their statistics.
 
     Raises:
         PlanError: the expression does not fit the columns; the error names a similar one.
@@ -75,5 +77,5 @@ def filter(pipe: Pipe[T], /, predicate: Callable[[T], object] | pc.Expression) -
         [{'x': 2, 'y': 'b'}, {'x': None, 'y': 'c'}]
     """
     if is_expression(predicate):
-        return pipe.then(ExpressionFilter(predicate))
+        return with_later_filter(pipe, predicate).then(ExpressionFilter(predicate))
     return pipe.then(Filter(cast("Callable[[T], object]", predicate)))

@@ -76,13 +76,15 @@ class ParquetFile:
         self._constants = self._fixed.constants(footer.name, columns)
 
     def matching_row_groups(self, footer: ParquetFooter) -> Sequence[int]:
-        """The row groups that may have rows for the filter."""
-        groups: Sequence[int] | None = None
-        if self._options.filter is not None:
-            types = {name: self._fixed.types[name] for name in self._fixed.filter_columns}
+        """The row groups that may have rows for the filter and for those that follow."""
+        groups: Sequence[int] = range(footer.metadata.num_row_groups)
+        own = [] if self._options.filter is None else [(self._options.filter, self._fixed.filter_columns)]
+        for expression, columns in [*own, *self._options.later_filters]:
+            types = {name: self._fixed.types[name] for name in columns}
             constants = {name: value for name, value in self._constants.items() if name in types}
-            groups = footer.matching_row_groups(self._options.filter, types, constants)
-        return range(footer.metadata.num_row_groups) if groups is None else groups
+            matching = footer.matching_row_groups(expression, types, constants)
+            groups = groups if matching is None else sorted({*groups}.intersection(matching))
+        return groups
 
     def byte_ranges(self, footer: ParquetFooter, group: int) -> list[tuple[int, int]] | None:
         """Where the columns to read of a row group begin and end; None if they are too large to fetch at once."""

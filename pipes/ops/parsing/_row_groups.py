@@ -72,7 +72,9 @@ class RowGroups(CountedUnits[Parquet, RowGroup]):
     def can_use(self, units: FileUnits) -> bool:
         # Only a footer knows the fields in a column of structs, as Parquet has them, and the statistics of a filter.
         nested = [name for name in self.format.columns or () if "." in name]
-        return self.format.filter is None and all(name in schema.names for name in nested for schema in units.schemas)
+        return not self.format.uses_statistics and all(
+            name in schema.names for name in nested for schema in units.schemas
+        )
 
     def unit(self, file: File, *numbers: int) -> RowGroup:
         return RowGroup(file, *numbers)

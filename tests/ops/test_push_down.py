@@ -1,0 +1,144 @@
+"""Filters by expressions behind Parquet files: row groups are left out, and no row is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import feedpipe as fp
+from feedpipe.core.graph import walk
+from feedpipe.engine.stage import bind, resolve
+from feedpipe.errors import PlanError
+from feedpipe.testing import check_operator
+
+ROWS = 40
+TABLE = pa.table(
+    {
+        "t": np.arange(ROWS),
+        "x": pa.array([None if k % 7 == 0 else float("nan") if k % 11 == 0 else k / 2 for k in range(ROWS)]),
+        "s": [f"{k // 10}{k}" for k in range(ROWS)],
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("files")
+    for name, part in (("year=1/a", TABLE[:25]), ("year=2/b", TABLE[25:])):
+        path = folder / f"{name}.parquet"
+        path.parent.mkdir()
+        pq.write_table(part, path, row_group_size=5)
+    return folder
+
+
+def read(folder: Path, **options: Any) -> fp.Pipe[Any]:
+    return fp.read_parquet(folder, recursive=True, **options)
+
+
+def row_groups(pipe: Any) -> int | None:
+    """The number of row groups that are read."""
+    root = resolve(pipe)
+    (node,) = (node for node in walk(root) if node.op.kind == "row_groups")
+    return bind(node).length
+
+
+def test_row_groups_are_left_out_by_their_statistics(folder: Path) -> None:
+    pipe = read(folder)
+    late = pipe.filter(pc.field("t") >= 33)
+    assert row_groups(pipe) == 8 and row_groups(late) == 2
+    assert [row["t"] for row in check_operator(late)] == list(range(33, 40))
+    assert row_groups(late.filter(pc.field("t") < 35)) == 1
+    assert row_groups(pipe.filter(pc.field("year") == 2)) == 3
+    assert row_groups(read(folder, filter=pc.field("t") > 20).filter(pc.field("t") < 30)) == 2
+    assert "parse_parquet()" in repr(late) and "filter((t >= 33))" in repr(late)
+
+
+def test_which_operators_may_stand_between(folder: Path) -> None:
+    expression = pc.field("t") >= 33
+    pipe = read(folder)
+    for between in (
+        pipe.select("t"),
+        pipe.drop("x"),
+        pipe.prefetch(2),
+        pipe.filter(pc.field("x") > 1).select("t", "s"),
+    ):
+        assert row_groups(between.filter(expression)) == 2
+    for between in (
+        pipe.skip(1),
+        pipe.map(lambda row: row),
+        pipe.rename({"t": "u", "x": "t"}),
+        pipe.with_columns(t=pc.field("t") + 30),
+        pipe.shuffle(window=5),
+        pipe.distinct("s", last=3),
+        pipe.repeat(2),
+    ):
+        assert row_groups(between.filter(expression)) == 8
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(["t", "x"]),
+    st.sampled_from(["<", "<=", "==", "!=", ">", ">=", "null", "valid", "isin"]),
+    st.integers(-1, ROWS),
+    st.booleans(),
+)
+def test_no_row_is_lost(folder: Path, column: str, test: str, value: int, inverted: bool) -> None:
+    field = pc.field(column)
+    expression: Any = {
+        "<": lambda: field < value,
+        "<=": lambda: field <= value,
+        "==": lambda: field == value,
+        "!=": lambda: field != value,
+        ">": lambda: field > value,
+        ">=": lambda: field >= value,
+        "null": field.is_null,
+        "valid": field.is_valid,
+        "isin": lambda: field.isin([value, value + 9]),
+    }[test]()
+    expression = ~expression if inverted else expression
+    kept = fp.from_table(TABLE).filter(expression)
+    assert [row["t"] for row in read(folder).filter(expression)] == [row["t"] for row in kept]
+
+
+def test_filters_on_other_columns_than_those_of_files(folder: Path) -> None:
+    pipe = read(folder, row_column="row", path_column="path")
+    assert [row["t"] for row in pipe.filter(pc.field("row") >= 20)] == [20, 21, 22, 23, 24]
+    assert row_groups(pipe.filter(pc.field("row") >= 20)) == 8
+    assert len(list(pipe.filter(pc.match_substring(pc.field("path"), "b.parquet")))) == 15
+
+
+def test_wrong_columns_are_errors_of_the_filter(folder: Path) -> None:
+    for pipe in (read(folder, columns=["t"]), read(folder).select("t")):
+        with pytest.raises(PlanError, match="`.filter.*there is no column 'x'; there are 't'") as caught:
+            pipe.filter(pc.field("x") > 1).explain()
+        assert __file__ in str(caught.value)
+
+
+def test_a_run_with_a_manifest_reads_the_same_row_groups(tmp_path: Path) -> None:
+    rows = fp.from_arrays({"t": np.arange(60)})
+    manifest = fp.write_parquet(rows, tmp_path / "data", rows_per_file=20, row_group_rows=5, progress=False)
+
+    def pipe() -> fp.Pipe[Any]:
+        return fp.read_parquet(tmp_path / "data", manifest=manifest).filter(pc.field("t") >= 50)
+
+    list(fp.read_parquet(tmp_path / "data", manifest=manifest))
+    loader = fp.Loader(pipe())
+    iterator = iter(loader)
+    assert next(iterator)["t"] == 50 and row_groups(pipe()) == 2
+    again = fp.Loader(pipe())
+    again.load_state_dict(loader.state_dict())
+    assert [row["t"] for row in again] == list(range(51, 60))
+
+
+@pytest.mark.slow
+def test_in_workers(folder: Path) -> None:
+    with fp.Loader(read(folder).filter(pc.field("t") >= 18).select("t"), workers=2) as loader:
+        assert sorted(row["t"] for row in loader) == list(range(18, 40))
