@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import cast
 
 from ..errors import ArgumentTypeError, UnfitError, with_call_site
 from ..formats.tables.columns import check_names, suggest_name
 
 
-def check_column(name: str, names: Sequence[str]) -> str:
-    """`name`, which must be one of `names`.
+def existing_columns(names: Iterable[str], columns: Iterable[str]) -> dict[str, str]:
+    """Each of `names`, as `select_columns` takes them; all must be among the names of the `columns`.
 
     Raises:
-        UnfitError: it is none of them; the error has a similar one.
+        UnfitError: one is not; the error has a similar one.
     """
-    if name not in names:
-        raise UnfitError(f"there is no column {name!r}; {suggest_name(name, names)}")
-    return name
+    existing = set(columns)
+    sources: dict[str, str] = {}
+    for name in names:
+        if name not in existing:
+            raise UnfitError(f"there is no column {name!r}; {suggest_name(name, columns)}")
+        sources[name] = name
+    return sources
 
 
 def check_columns(argument: str, value: tuple[object, ...]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from ..core.operator import StageView
 from ..core.rows import Rows, column_names, select_columns, take
 from ..errors import UnfitError
 from ..formats.tables.expressions import evaluate, expression_problem, used_columns
-from ._column_arguments import check_column
+from ._column_arguments import existing_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,7 +37,7 @@ def check_fit(
     for expression in expressions:
         if (problem := problem_of(expression, types)) is not None:
             if missing := _MISSING_FIELD.fullmatch(problem):
-                check_column(missing[1], schema.names)
+                existing_columns([missing[1]], schema.names)
             raise UnfitError(f"the expression does not fit the columns: {problem}")
     return types
 
@@ -56,7 +56,7 @@ def values_of(
         types = check_fit(expressions, cast("Rows", take(rows, range(0))).arrow.schema, problem_of)
         return list({name: None for expression in expressions for name in used_columns(expression, types)})
 
-    columns = {check_column(name, column_names(rows)): name for name in stage.memo("columns", used)}
+    columns = existing_columns(stage.memo("columns", used), column_names(rows))
     batch = select_columns(rows, columns).arrow
     try:
         return evaluate(expressions, dict(zip(columns, batch.columns, strict=True)), len(rows))

@@ -11,7 +11,7 @@ from ..core.rows import BlockRows, Rows, column_names, scalars, select_columns
 from ..engine.apply import map_until_error
 from ..errors import ArgumentTypeError, UnfitError, with_call_site
 from ..formats.tables.columns import check_names
-from ._column_arguments import check_column
+from ._column_arguments import existing_columns
 from ._unfit_rows import as_mapping, plan_error
 
 Key: TypeAlias = str | Sequence[str] | Callable[[Any], Hashable]
@@ -36,8 +36,7 @@ def check_named_key(op: Operator, stage: StageView, key: object) -> None:
     schema = stage.input.schema
     if schema is not None and isinstance(key, tuple):
         try:
-            for name in cast("tuple[str, ...]", key):
-                check_column(name, schema.names)
+            existing_columns(cast("tuple[str, ...]", key), schema.names)
         except UnfitError as error:
             raise plan_error(op, stage, error) from None
 
@@ -55,7 +54,7 @@ def keys_of(
         return map_until_error(_whole_row if key is None else partial(_named_values, key), rows)
     names = column_names(rows)
     try:
-        columns = select_columns(rows, {check_column(name, names): name for name in key or names}).columns
+        columns = select_columns(rows, existing_columns(key or names, names)).columns
     except UnfitError as error:
         return [], error
     values = [scalars(column) for column in columns.values()]
@@ -79,5 +78,5 @@ def _hashable(items: Iterable[tuple[object, object]]) -> Hashable:
 
 def _named_values(key: tuple[str, ...], row: object) -> Hashable:
     values = as_mapping(row)
-    named = tuple(values[check_column(name, list(values))] for name in key)
+    named = tuple(values[name] for name in existing_columns(key, values))
     return named[0] if len(key) == 1 else named

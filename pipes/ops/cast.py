@@ -14,7 +14,7 @@ from ..core.rows import Rows, grid, is_grid, read_only, select_columns
 from ..errors import ArgumentError, UnfitError, with_call_site
 from ..formats.tables.arrow import to_column
 from ..formats.tables.columns import Schema, check_schema
-from ._column_arguments import check_column
+from ._column_arguments import existing_columns
 from ._column_operator import ColumnOperator
 from ._unfit_rows import as_mapping
 
@@ -40,14 +40,14 @@ class Cast(ColumnOperator):
         import pyarrow as pa
 
         types: dict[str, Any] = dict(zip(schema.names, schema.types, strict=True))
+        existing_columns(self.types, types)
         for name, kind in self.types.items():
-            check_column(name, schema.names)
             types[name] = _cast(pa.nulls(0, types[name]), name, kind).type
         return pa.schema(list(types.items()))
 
     def convert_table(self, stage: StageView, rows: Rows) -> Rows:
         columns = dict(rows.columns)
-        batch = select_columns(rows, {check_column(name, list(columns)): name for name in self.types}).arrow
+        batch = select_columns(rows, existing_columns(self.types, columns)).arrow
         for (name, kind), array in zip(self.types.items(), batch.columns, strict=True):
             converted = _cast(array, name, kind)
             if converted is not array:
@@ -58,8 +58,8 @@ class Cast(ColumnOperator):
     def row_function(self) -> Callable[[object], object]:
         def convert(row: object) -> dict[str, object]:
             values = dict(as_mapping(row))
+            existing_columns(self.types, values)
             for name, kind in self.types.items():
-                check_column(name, list(values))
                 values[name] = _cast_value(values[name], name, kind)
             return values
 

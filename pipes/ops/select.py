@@ -12,7 +12,7 @@ from ..core.operator import StageView
 from ..core.rows import Rows, column_names, select_columns
 from ..errors import UnfitError
 from ..formats.tables.columns import first_duplicate
-from ._column_arguments import check_column, check_columns, check_renames
+from ._column_arguments import check_columns, check_renames, existing_columns
 from ._column_operator import ColumnOperator
 from ._unfit_rows import as_mapping
 
@@ -68,14 +68,14 @@ class Select(_ListedColumns):
     kind: ClassVar[str] = "select"
 
     def sources(self, names: list[str]) -> dict[str, str]:
-        return {check_column(name, names): name for name in self.names}
+        return existing_columns(self.names, names)
 
 
 class Drop(_ListedColumns):
     kind: ClassVar[str] = "drop"
 
     def sources(self, names: list[str]) -> dict[str, str]:
-        dropped = {check_column(name, names) for name in self.names}
+        dropped = existing_columns(self.names, names)
         if len(dropped) == len(names):
             raise UnfitError("no column would be left; `select` those to keep")
         return {name: name for name in names if name not in dropped}
@@ -88,7 +88,7 @@ class Rename(_ColumnChoice):
     names: Mapping[str, str]
 
     def sources(self, names: list[str]) -> dict[str, str]:
-        _ = [check_column(name, names) for name in self.names]
+        existing_columns(self.names, names)
         renamed = [self.names.get(name, name) for name in names]
         if twice := first_duplicate(renamed):
             raise UnfitError(f"two columns would have the name {twice!r}; rename or drop the other one too")

@@ -13,7 +13,7 @@ from ..core.rows import Column, Rows
 from ..errors import ArgumentTypeError, UnfitError, with_call_site
 from ..formats.tables.arrow import to_column
 from ..formats.tables.columns import check_names, first_duplicate
-from ._column_arguments import check_column
+from ._column_arguments import existing_columns
 from ._column_operator import ColumnOperator
 from ._unfit_rows import as_mapping
 
@@ -38,7 +38,7 @@ class Unnest(ColumnOperator):
         import pyarrow as pa
 
         types: list[tuple[str, Any]] = []
-        self._check_columns(schema.names)
+        existing_columns(self.names or (), schema.names)
         for name, kind in zip(schema.names, schema.types, strict=True):
             fields = self._fields(name, kind)
             types += [(name, kind)] if fields is None else [(self._path(name, f.name), f.type) for f in fields]
@@ -47,7 +47,7 @@ class Unnest(ColumnOperator):
 
     def convert_table(self, stage: StageView, rows: Rows) -> Rows:
         columns: list[tuple[str, Column]] = []
-        self._check_columns(list(rows.columns))
+        existing_columns(self.names or (), list(rows.columns))
         for name, column in rows.columns.items():
             fields = self._fields(name, column.dtype if isinstance(column, np.ndarray) else column.type)
             if fields is None:
@@ -65,7 +65,7 @@ class Unnest(ColumnOperator):
         if isinstance(row, tuple) and self.names is None:
             return tuple(value for item in row for value in (item if isinstance(item, tuple) else (item,)))
         values = as_mapping(row)
-        self._check_columns(list(values))
+        existing_columns(self.names or (), list(values))
         items = [item for name, value in values.items() for item in self._items(name, value)]
         _check_different(name for name, _ in items)
         return dict(items)
@@ -95,10 +95,6 @@ class Unnest(ColumnOperator):
 
     def _path(self, name: str, key: object) -> str:
         return f"{name}{self.separator}{key}"
-
-    def _check_columns(self, names: Sequence[str]) -> None:
-        for name in self.names or ():
-            check_column(name, names)
 
 
 def _check_different(names: Iterator[str]) -> None:
