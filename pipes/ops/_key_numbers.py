@@ -11,7 +11,7 @@ import numpy.typing as npt
 from ..core.rows import BlockRows, Column, Rows, scalars
 from ..engine.apply import map_until_error
 from ..errors import UnfitError
-from ._column_arguments import check_column
+from ._column_arguments import existing_columns
 from ._keys import keys_of
 
 Ints: TypeAlias = npt.NDArray[np.int64]
@@ -24,7 +24,7 @@ def key_numbers(rows: BlockRows, key: tuple[str, ...] | Callable[[Any], Hashable
     """
     if isinstance(rows, Rows) and not callable(key):
         try:
-            columns = [rows.columns[check_column(name, list(rows.columns))] for name in key]
+            columns = [rows.columns[name] for name in existing_columns(key, rows.columns)]
         except UnfitError as unfit:
             return np.zeros(0, np.int64), unfit
         return _together([_column(column) for column in columns])
