@@ -23,6 +23,8 @@ SAMPLE_ROWS = 64
 """Of long data, so many rows are looked at."""
 MAX_SAMPLE_BYTES = 2**23
 """Fewer rows are looked at if they are longer than that together."""
+SAMPLE_VALUE_BYTES = 512
+"""What looking at a value of a table costs at least, in bytes of an array."""
 
 _MAX_ITEMS = (1000, 64, 16)
 """Up to so many items, a sequence is looked at as a whole: by itself, in another one, deeper."""

@@ -264,3 +264,8 @@ def _check_turns(position: StreamedPosition, plan: Plan) -> None:
             "position.cursors",
             f"says that one shard gave {max(given)} elements and another {min(given)}, but they give one each in turn",
         )
+    for shard in running if not plan.varies else ():
+        length = plan.shard_stage(shard).length if position.given(shard) else None
+        if length is not None and position.given(shard) > length:
+            place = f"position.cursors.{shard}"
+            raise damaged(place, f"is element {position.given(shard)} of a shard that has {length} elements")

@@ -11,7 +11,7 @@ import numpy as np
 from ..core.context import Context
 from ..core.cursor import Json
 from ..core.operator import Columns, Operator, StageView
-from ..core.plain_values import digest, sample_positions
+from ..core.plain_values import SAMPLE_VALUE_BYTES, digest, sample_positions
 from ..core.rows import BlockRows, Indices, Row
 from ..errors import ArgumentTypeError, DataError, FeedpipeError, Origin, SourceError, with_call_site
 from ..pipe import Pipe
@@ -87,7 +87,7 @@ class FromTable(Operator):
         import pyarrow as pa
 
         assert self.loaded.table is not None
-        row_bytes = self.loaded.table.nbytes // max(length, 1)
+        row_bytes = max(self.loaded.table.nbytes // max(length, 1), self.loaded.table.num_columns * SAMPLE_VALUE_BYTES)
         indices = np.array(sample_positions(length, row_bytes), np.int64)
         if self.loaded.positions is not None:
             indices = self.loaded.positions[indices]

@@ -307,6 +307,13 @@ class TestRestore:
         with pytest.raises(StateError, match=words):
             restore(validated(state), plan)
 
+    def test_an_element_beyond_a_shard_is_refused(self):
+        plan = make_plan(INDEXED.shuffle(window=2), shards=1)
+        last, beyond = (validated(saved(Progress(0, 9, 0, taken=9, cursors={0: [None, n, 0]}), plan)) for n in (12, 13))
+        assert restore(last, plan).cursors == {0: [None, 12, 0]}
+        with pytest.raises(StateError, match=r"`position.cursors.0` is element 13 of a shard that has 12 elements"):
+            restore(beyond, plan)
+
     def test_leftover_rows_before_the_end_are_refused(self):
         plan = make_plan(STREAMED.batch(5), shards=2)
         progress = Progress(0, 2, 0, taken=2, cursors={0: [None, 1, 0], 2: [None, 1, 0]}, ended={0: None})
