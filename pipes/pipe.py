@@ -56,6 +56,7 @@ from .ops.slice import Slice
 from .ops.slice import skip as _skip
 from .ops.slice import slice as _slice
 from .ops.slice import take as _take
+from .ops.sliding import sliding as _sliding
 from .ops.take_while import skip_while as _skip_while
 from .ops.take_while import take_while as _take_while
 from .ops.to_arrow import to_arrow as _to_arrow
@@ -283,6 +284,7 @@ class Pipe(Node, Generic[T_co]):
     skip = _skip
     skip_while = _skip_while
     slice = _slice
+    sliding = _sliding
     take = _take
     take_while = _take_while
     to_arrow = _to_arrow

@@ -117,6 +117,7 @@ def chains(draw_: st.DrawFn, steps: int = 4, *, local: bool = False) -> Chain:
                 lambda p, n=size: p.group_by(lambda row: weight(row) % 3, size=n, window=3 * n),
                 lambda p, n=size: p.bucket_by_length(n, weight, window=3 * n),
                 lambda p, n=size: p.batch_by_size(10 * n, lambda row: weight(row) % 10),
+                lambda p, n=size: p.sliding(n, step=3),
                 lambda p, n=size: p.map(tokens).pack(n),
                 lambda p, n=size: p.map(tokens).pack(n, strategy="fit", window=n),
             ]
