@@ -94,8 +94,11 @@ def shuffle(
     in memory, and a resume runs nothing again. With `window` a row moves by about half a window in either direction, at
     most `window` rows are kept in memory, and a resume reads at most `window` rows again. State: a position.
 
+    Each virtual shard has a window, and a batch is drawn among the rows of one shard's window: a rank keeps 8 windows
+    by default. If files are sorted by class, a batch has many classes only if the window spans many files.
+
     Args:
-        window: number of rows to shuffle among; None shuffles all rows. Each virtual shard has its own window.
+        window: number of rows to shuffle among; None shuffles all rows.
         seed: used in place of the loader's seed.
         name: identifies the operator in the key of its random order, in place of its kind and count.
 

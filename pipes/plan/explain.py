@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..core.graph import Node, node_code, walk
-from ..core.operator import Columns
+from ..core.operator import Columns, Order
 from ..engine.stage import Stage
 from .plan import Plan
 from .unit_shards import SharedRead
@@ -12,7 +12,7 @@ from .unit_shards import SharedRead
 def explained(root: Node, *, world_size: int, workers: int, shards: int | None) -> str:
     """The plan of a loader for `root`: a line for each operator, then remarks."""
     plan = Plan(root, seed=0, rank=0, world_size=world_size, workers=workers, shards=shards)
-    lines = [_head(plan), *_operators(plan), _resume(plan), *_remarks(plan)]
+    lines = [_head(plan), *_operators(plan), _resume(plan), *_windows(plan), *_remarks(plan)]
     for read in plan.shared_reads():
         lines.append(f"several shards read: {read.reason}; it is read {_times(read, world_size, workers)}")
     return "\n".join(lines)
@@ -76,6 +76,17 @@ def _resume(plan: Plan) -> str:
         if node.inputs and not node.indexed and (rows := node.op.lookback())
     ]
     return "resume: runs again at most " + ", ".join([*costs, "one block"]) + ", in each shard"
+
+
+def _windows(plan: Plan) -> list[str]:
+    """The rows that a rank holds in the windows of its shards."""
+    windows = plan.shards // plan.world_size
+    return [
+        f"memory: a rank holds up to {windows * rows} rows for `{node_code(node).lstrip('.')}`, "
+        f"{rows} in each of {windows} shard{'s' * (windows > 1)}"
+        for node in walk(plan.root)
+        if node.inputs and node.op.order is Order.REORDERS and not node.indexed and (rows := node.op.lookback())
+    ]
 
 
 def _remarks(plan: Plan) -> list[str]:

@@ -53,6 +53,20 @@ def test_look_back_is_shown_whatever_the_order(op: Operator) -> None:
     assert resume == "resume: runs again at most 1000 rows of `window`, 4 rows of `batch`, one block, in each shard"
 
 
+def test_the_rows_that_windows_hold() -> None:
+    def memory(pipe: fp.Pipe[object], **options: int) -> list[str]:
+        return [line for line in lines(pipe, **options) if line.startswith("memory")]
+
+    pipe = streamed().shuffle(window=10)
+    assert memory(pipe, world_size=2) == [
+        "memory: a rank holds up to 80 rows for `shuffle(window=10)`, 10 in each of 8 shards"
+    ]
+    assert memory(pipe, shards=1) == [
+        "memory: a rank holds up to 10 rows for `shuffle(window=10)`, 10 in each of 1 shard"
+    ]
+    assert memory(streamed()) == memory(fp.from_sequence(range(20)).shuffle()) == []
+
+
 def test_an_indexed_pipe_runs_nothing_again() -> None:
     text = lines(fp.from_sequence(range(20)).shuffle().batch(8))
     assert text[0] == "indexed, 3 elements; divided at the end, element by element"
