@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from operator import eq
 from typing import Any
 
 WINDOW = 10_000
@@ -50,6 +51,7 @@ def described(build: Build, rows: int, seed: int) -> dict[str, Any]:
     ordered = sorted(seen)
     rank = {value: index for index, value in enumerate(ordered)}
     moves = [abs(rank[value] - index) for index, value in enumerate(seen)]
+    together = [index // BATCH for index in sorted(range(len(seen)), key=seen.__getitem__)]
     again = [value for batch in build(rows, seed) for value in batch]
     other = [value for batch in build(rows, seed + 1) for value in batch]
     return {
@@ -59,6 +61,7 @@ def described(build: Build, rows: int, seed: int) -> dict[str, Any]:
         "full_batches": sum(size == BATCH for size in sizes),
         "largest_batch": max(sizes),
         "mean_move": sum(moves) / max(1, len(moves)),
+        "same_batch": sum(map(eq, together, together[1:])) / max(1, len(together) - 1),
         "in_place": sum(move == 0 for move in moves),
         "same_seed_same_order": again == seen,
         "other_seed_other_order": other != seen,

@@ -10,6 +10,8 @@ from ..model import HERE, Column, Contestant, Results, Summary, Verdict, Workloa
 
 ROWS = 500_000
 
+SAME_BATCH = 0.03  # the largest share of neighbours in one batch, of rows that are many windows
+
 LOADER = "feedpipe, Loader"
 LOOP = "hand-written loop"
 TUNED = "hand-written loop, tuned"
@@ -44,6 +46,8 @@ def _check(found: Mapping[str, Any], arguments: Mapping[str, Any]) -> str | None
             return f"{name} is {found[name]} and should be {value}"
     if found["mean_move"] < WINDOW / 8:
         return f"hardly shuffled: a row moves {found['mean_move']:.0f} places on average"
+    if len(kept) > 10 * WINDOW and round(found["same_batch"], 2) > SAME_BATCH:
+        return f"hardly shuffled: {found['same_batch']:.1%} of neighbours are in one batch"
     if found["in_place"] > len(kept) / 100:
         return f"hardly shuffled: {found['in_place']} rows are in their old place"
     return None
@@ -84,6 +88,7 @@ WORKLOAD = Workload(
         Column("ns an input row", _nanoseconds),
         Column("of the loop", lambda each: f"{each.ratio:.2f}" if each.ratios else "-"),
         Column("mean move", lambda each: f"{each.checked['mean_move']:.0f}"),
+        Column("same batch", lambda each: f"{each.checked['same_batch']:.1%}"),
     ),
     judge=_judge,
     baseline=LOOP,

@@ -62,9 +62,9 @@ def parse_parquet(
     first row. Folders named as in `year=2024` give columns too, int64 if all values are such integers, string
     otherwise, unless the files have a column of that name. Dictionaries are read as their values.
 
-    Memory: a row group is read in batches of about 4 MiB, whatever its size. A remote row group of up to 64 MiB is
-    fetched whole. Each process keeps up to 256 MiB of footers, so that row groups in any order cost no more bytes than
-    in the order of the file.
+    Memory: a row group is read in batches of about 4 MiB, and 4 KiB for each column, whatever its size. A remote row
+    group of up to 64 MiB is fetched whole. Each process keeps up to 256 MiB of footers, so that row groups in any order
+    cost no more bytes than in the order of the file.
 
     Args:
         columns: reads only these columns, in this order; a dot selects a field of a struct, as in "address.city".
