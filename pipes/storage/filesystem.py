@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import unquote
@@ -140,6 +141,16 @@ def _file_infos(filesystem: FileSystem, paths: list[str]) -> list[FileInfo]:
         if root.type.name == "NotFound":
             raise OSError(HDFS_UNKNOWN, "")
     return infos
+
+
+def why_missing(location: Location) -> str:
+    """Why there is nothing at a location: in a store with buckets, perhaps no such bucket."""
+    if location.filesystem.type_name in ("s3", "gcs"):
+        bucket = location.path.partition("/")[0]
+        with suppress(OSError):  # one may be allowed to ask for keys, and not for buckets
+            if file_infos(location.filesystem, [bucket])[0].type.name == "NotFound":
+                return f"there is no bucket {bucket!r}"
+    return "no file or folder has that name"
 
 
 def is_local(filesystem: FileSystem) -> bool:

@@ -22,6 +22,7 @@ from .filesystem import (
     locate,
     not_utf8_error,
     split_options,
+    why_missing,
 )
 from .local_entries import Entry, check_readable, scan
 from .retry import with_retries
@@ -125,7 +126,7 @@ class Selection:
             else:
                 if place.filesystem.type_name == "local":
                     check_readable(place.path)
-                raise MissingError(f"{path} is not there: no file or folder has that name")
+                raise MissingError(f"{path} is not there: {why_missing(place)}")
             names = _Names(place.root + _with_slash(walk.base))
             walk.collect(names, place.filesystem, path)
             if not names.count:

@@ -170,3 +170,11 @@ def test_secrets_in_urls_are_not_shown(s3: S3, capsys: pytest.CaptureFixture[str
             failing()
         shown.append("".join(traceback.format_exception(error.value)))
     assert not [text for text in shown if "s3cret" in text]
+
+
+def test_a_missing_bucket_is_told_from_a_missing_key(s3: S3) -> None:
+    s3.put(BUCKET, {"a.txt": b"a"})
+    with pytest.raises(MissingError, match=r"^s3://data/none\.txt is not there: no file or folder has that name"):
+        len(fp.list_files(f"s3://{BUCKET}/none.txt"))
+    with pytest.raises(MissingError, match=r"^s3://nothing/a\.txt is not there: there is no bucket 'nothing'"):
+        len(fp.list_files("s3://nothing/a.txt"))
