@@ -114,7 +114,7 @@ def rows(scene: Scene, size: int) -> Work:
 
 def ranks(scene: Scene, size: int) -> Work:
     """The plan, the length and the first element of one rank of a streamed pipe with a known length."""
-    pipe = scene.parquet(2_000, columns=1, rows=1).shuffle(window=10)
+    pipe = scene.parquet(5_000, columns=1, rows=1).shuffle(window=10)
 
     def work() -> None:
         loader = fp.Loader(pipe, rank=0, world_size=size)

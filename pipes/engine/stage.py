@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections import ChainMap
 from collections.abc import Callable, Hashable, Iterator
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -265,7 +266,7 @@ def bind(
     Raises:
         PlanError: an operator is indexed and defines no length.
     """
-    all_names = names(root) | (fixed_names or {})
+    all_names = ChainMap(fixed_names or {}, names(root))  # a merged dict would cost the nodes of all shards for each
     stages = {} if stages is None else stages
     for node in walk(root):
         if node not in stages:

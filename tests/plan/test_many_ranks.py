@@ -27,6 +27,8 @@ CHAINS: dict[str, Callable[[Chain], Chain]] = {
     "indexed shuffle": lambda pipe: pipe.load().shuffle(),
     "window": lambda pipe: pipe.shuffle(window=20),
     "batches of a window": lambda pipe: pipe.shuffle(window=9).batch(4),
+    "rounds": lambda pipe: pipe.repeat(2).shuffle(window=20),
+    "rounds of a shuffle": lambda pipe: pipe.shuffle(window=20).repeat(3),
     "two sources": lambda pipe: pipe.concat(fp.from_sequence([{"x": -number} for number in range(1, 50)])),
 }
 
