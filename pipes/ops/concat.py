@@ -86,9 +86,9 @@ def concat(pipe: Pipe[T], /, *others: Pipe[U]) -> Pipe[T | U]:
 
         a b   +   c   ->   a b c
 
-    Element: those of the inputs. Order: the inputs one after the other; each is sharded by itself. An input
-    that is a `concat` is replaced by its inputs. Length: the sum of
-    the inputs' lengths. Indexed if all inputs are. State: the number of the input and the position in it.
+    Element: those of the inputs. Order: the inputs one after the other; each is sharded by itself. Behind
+    another `concat`, it adds inputs to that one. Length: the sum of the inputs' lengths. Indexed if all inputs are.
+    State: the number of the input and the position in it.
 
     Raises:
         ArgumentTypeError: one of `others` is not a pipe.
@@ -98,10 +98,8 @@ def concat(pipe: Pipe[T], /, *others: Pipe[U]) -> Pipe[T | U]:
         >>> list(fp.from_sequence("ab").concat(fp.from_sequence("c")))
         ['a', 'b', 'c']
     """
-    inputs = [part for source in (pipe, *others) for part in _parts(source)]
-    return inputs[0].then(Concat(), *inputs[1:])
-
-
-def _parts(pipe: Pipe[Any]) -> tuple[Pipe[Any], ...]:
-    """The inputs of a `concat` in its place, so that a chain of them is no deeper than one with all inputs."""
-    return cast("tuple[Pipe[Any], ...]", pipe.inputs) if isinstance(getattr(pipe, "op", None), Concat) else (pipe,)
+    # A chain of them is then no deeper than one with all inputs. `others` stay as they are: a pipe may be concatenated
+    # with itself again and again, and then has fewer nodes than inputs.
+    parts = pipe.inputs if isinstance(getattr(pipe, "op", None), Concat) else (pipe,)
+    first, *rest = cast("tuple[Pipe[Any], ...]", parts)
+    return first.then(Concat(), *rest, *others)
