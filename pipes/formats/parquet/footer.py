@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
 _TAIL_BYTES = 2**16  # read at once: most footers are shorter
+_OBJECT_BYTES = 2**14  # a footer of two columns and one row group takes 12 KiB
 _MAX_FLOAT_COLUMNS = 4  # in a filter; they make 16 cases to try
 
 
@@ -49,8 +50,8 @@ class ParquetFooter:
 
     @property
     def memory_bytes(self) -> int:
-        """About how much memory it takes: its bytes, and three times as much for what was parsed."""
-        return 4 * len(self._data)
+        """About how much memory it takes: its bytes, three times as much for what was parsed, and some objects."""
+        return 4 * len(self._data) + _OBJECT_BYTES
 
     def row_counts(self) -> list[int]:
         """The number of rows of each row group."""
