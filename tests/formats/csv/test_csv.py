@@ -177,7 +177,7 @@ class TestHeader:
             (
                 b"a,b\n",
                 {"columns": ["aa"]},
-                r"first-0\.csv has no column 'aa', which `columns` names; did you mean 'a'",
+                r"first-0\.csv has no column 'aa', which `columns` names; there are 'a', 'b'; did you mean 'a'",
             ),
             (b"a,b\n", {"schema": {"z": "int8"}}, r"first-0\.csv has no column 'z', which `schema` names"),
         ],
