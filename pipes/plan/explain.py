@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..core.graph import Node, node_code, walk
 from ..core.operator import Columns, Order
+from ..engine.run import unknown_length_stage
 from ..engine.stage import Stage
 from .plan import Plan
 from .unit_shards import SharedRead
@@ -12,7 +13,7 @@ from .unit_shards import SharedRead
 def explained(root: Node, *, world_size: int, workers: int, shards: int | None) -> str:
     """The plan of a loader for `root`: a line for each operator, then remarks."""
     plan = Plan(root, seed=0, rank=0, world_size=world_size, workers=workers, shards=shards)
-    lines = [_head(plan), *_operators(plan), _resume(plan), *_windows(plan), *_remarks(plan)]
+    lines = [_head(plan), *_operators(plan), _resume(plan), *_ranks(plan), *_windows(plan), *_remarks(plan)]
     for read in plan.shared_reads():
         lines.append(f"several shards read: {read.reason}; it is read {_times(read, world_size, workers)}")
     return "\n".join(lines)
@@ -30,6 +31,19 @@ def _head(plan: Plan) -> str:
     if plan.indexed:
         return f"indexed, {size}; divided at the end, element by element"
     return f"streamed, {size}; {plan.shards} virtual shard{'s' * (plan.shards > 1)}"
+
+
+def _ranks(plan: Plan) -> list[str]:
+    """How even the ranks are, or why that is not known."""
+    if plan.world_size == 1:
+        return []
+    lengths = [length for rank in range(plan.world_size) if (length := plan.length(rank)) is not None]
+    if len(lengths) == plan.world_size:
+        least, most = min(lengths), max(lengths)
+        return [f"ranks: {least if least == most else f'{least} to {most}'} elements each"]
+    unknown = unknown_length_stage(plan.unsharded)
+    reason = "" if unknown is None else f", because of `{node_code(unknown.node)}`"
+    return [f"ranks: their lengths are not known before a run{reason}, so a loader needs `steps=` or `even=None`"]
 
 
 def _operators(plan: Plan) -> list[str]:

@@ -114,3 +114,13 @@ def test_inputs_of_a_graph_that_is_no_chain_are_named() -> None:
     text = lines(source.filter(bool).concat(source.map(str)))
     assert any("joins .filter(bool), .map(str)" in line for line in text)
     assert any("reads from_sequence(range(0, 3))" in line for line in text)
+
+
+def test_how_even_the_ranks_are():
+    pipe = fp.from_sequence(range(21)).batch(4)
+    assert "ranks: 3 elements each" in lines(pipe, world_size=2)
+    assert "ranks: 1 to 2 elements each" in lines(pipe, world_size=4)
+    assert not any(line.startswith("ranks:") for line in lines(pipe))
+    (ranks,) = (line for line in lines(streamed().map(add), world_size=2) if line.startswith("ranks:"))
+    assert ranks.startswith("ranks: their lengths are not known before a run, because of `.filter(")
+    assert ranks.endswith("so a loader needs `steps=` or `even=None`")
