@@ -258,7 +258,8 @@ def test_functions_before_the_files_are_called_once_and_fail_in_their_turn() -> 
     with pytest.raises(RowError, match="no such number"):
         got.extend(row["bytes"] for row in files.parse_bytes())
     assert got == [b"%d" % n for n in range(20)]
-    assert called == [*range(21), 20]
+    # The failing row is tried again to raise its error, and once more by itself if it was in a block with another.
+    assert called in ([*range(21), 20], [*range(21), 20, 20])
 
 
 def test_all_inputs_of_a_row_are_begun() -> None:
