@@ -148,7 +148,7 @@ class WorkerError(FeedpipeError, RuntimeError):
 
 
 class WorkerWarning(UserWarning):
-    """A worker process has died and was started again; no element is lost or comes twice."""
+    """A worker process has died and was started again, with no row lost; or it does not see a change of a global."""
 
 
 class PlanWarning(UserWarning):

@@ -1,4 +1,4 @@
-"""`FunctionValues`: the plain values and the code that the functions of an operator depend on."""
+"""`FunctionValues`: the plain values, the code and the functions that an operator depends on."""
 
 from __future__ import annotations
 
@@ -32,6 +32,8 @@ _READ = ("__call__", "__iter__", "__next__", "__getitem__", "__getitems__", "__l
 _NAMED = (FunctionType, BuiltinFunctionType, MethodType)
 _BUILTIN = (BuiltinFunctionType, MethodWrapperType)
 _ATTRIBUTE_CALLS = (operator.attrgetter, operator.itemgetter, operator.methodcaller)
+_GLOBAL_READS = ("LOAD_GLOBAL", "LOAD_NAME")
+_STORES = ("STORE_ATTR", "STORE_DEREF", "STORE_GLOBAL")
 _MAX_SHOWN = 60
 _MAX_DEPTH = 10
 _MAX_ITEMS = 100
@@ -49,11 +51,13 @@ class FunctionValues:
         values: each value as text: as it is if it is a number, else a digest. A state is saved in plain text, and a
             closure may hold a password.
         code: a digest of each function's code.
+        functions: the functions themselves, with the methods.
     """
 
     def __init__(self, root: object, *, reads: bool = False) -> None:
         self.values: dict[str, str] = {}
         self.code: dict[str, str] = {}
+        self.functions: list[FunctionType] = []
         self._entry_points = _READ if reads else _CALL
         self._seen: set[int] = set()
         self._visit(root, short_name(root), frozenset())
@@ -104,6 +108,7 @@ class FunctionValues:
         code = function.__code__
         uses = _uses(code)
         self.code[path] = code_digest(code)
+        self.functions.append(function)
         positional = code.co_varnames[: code.co_argcount]
         defaults = function.__defaults__ or ()
         values: dict[str, object] = dict(zip(positional[len(positional) - len(defaults) :], defaults, strict=True))
@@ -120,12 +125,13 @@ class FunctionValues:
         If none of these is a method in Python, `names` are the attributes that count.
         """
         kind = type(value)
-        entered = [name for name in entry_points if _code_of(class_attribute(kind, name)) is not None]
+        entered = [name for name in entry_points if _function_of(class_attribute(kind, name)) is not None]
         is_entered = bool(entered) or not entry_points
         methods, read = _methods(kind, entered or names) if is_entered else ({}, names)
         self.values.setdefault(path, f"<{type_name(kind)}>")
         if methods:
-            self.code[path] = digest([(name, code_digest(methods[name])) for name in sorted(methods)])
+            self.code[path] = digest([(name, code_digest(methods[name].__code__)) for name in sorted(methods)])
+            self.functions += methods.values()
         own = attributes(value)
         for name in sorted(read):
             if name.startswith("__") or (name.startswith("_") and not is_entered):
@@ -136,18 +142,18 @@ class FunctionValues:
                 self._visit(shared, f"{path}.{name}", read)
 
 
-def _methods(kind: type, names: Iterable[str]) -> tuple[dict[str, CodeType], frozenset[str]]:
+def _methods(kind: type, names: Iterable[str]) -> tuple[dict[str, FunctionType], frozenset[str]]:
     """The methods of a class that calls of `names` reach, and the names that these read and do not set."""
-    methods: dict[str, CodeType] = {}
+    methods: dict[str, FunctionType] = {}
     read, sets = set[str](), set[str]()
     waiting = list(names)
     while waiting and len(methods) < MAX_METHODS:
         name = waiting.pop()
-        code = _code_of(class_attribute(kind, name))
-        if code is None or name in methods:
+        method = _function_of(class_attribute(kind, name))
+        if method is None or name in methods:
             continue
-        methods[name] = code
-        uses = _uses(code)
+        methods[name] = method
+        uses = _uses(method.__code__)
         waiting.extend(sorted(uses.names))
         read |= uses.names
         sets |= uses.sets
@@ -208,39 +214,54 @@ def _update(state: hashlib.blake2b, code: CodeType) -> None:
 
 
 class _Uses(NamedTuple):
-    """The names that code uses: all of them, those of attributes that it sets, those of outer variables it rebinds."""
+    """The names that code uses.
+
+    Attributes:
+        names: all of them.
+        sets: attributes that it sets.
+        rebinds: variables of outer functions that it assigns.
+        reads: globals that it reads and does not assign.
+    """
 
     names: frozenset[str]
     sets: frozenset[str]
     rebinds: frozenset[str]
+    reads: frozenset[str]
+
+
+def global_reads(function: FunctionType) -> frozenset[str]:
+    """The globals that a function reads and does not assign; names of builtins are among them."""
+    return _uses(function.__code__).reads
 
 
 @functools.lru_cache(maxsize=1024)
 def _uses(code: CodeType) -> _Uses:
-    names, sets, rebinds = set(code.co_names), set[str](), set[str]()
+    by_operation: dict[str, set[str]] = {name: set() for name in (*_GLOBAL_READS, *_STORES)}
     for instruction in dis.get_instructions(code):
-        if instruction.opname == "STORE_ATTR":
-            sets.add(instruction.argval)
-        elif instruction.opname == "STORE_DEREF":
-            rebinds.add(instruction.argval)
+        if instruction.opname in by_operation:
+            by_operation[instruction.opname].add(instruction.argval)
+    sets, rebinds, assigned = (by_operation[name] for name in _STORES)
+    reads = set[str]().union(*(by_operation[name] for name in _GLOBAL_READS))
+    names = set(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             inner = _uses(constant)
             names |= inner.names
             sets |= inner.sets
             rebinds |= inner.rebinds
-    return _Uses(frozenset(names), frozenset(sets), frozenset(rebinds))
+            reads |= inner.reads
+    return _Uses(frozenset(names), frozenset(sets), frozenset(rebinds), frozenset(reads - assigned))
 
 
-def _code_of(member: object) -> CodeType | None:
-    """The code of a method, a property, or a function in a class."""
+def _function_of(member: object) -> FunctionType | None:
+    """The function of a method or a property in a class."""
     if isinstance(member, (staticmethod, classmethod)):
         member = member.__func__
     elif type(member) is property:
         member = member.fget
     elif type(member) is functools.cached_property:
         member = member.func
-    return member.__code__ if isinstance(member, FunctionType) else None
+    return member if isinstance(member, FunctionType) else None
 
 
 def _partial_parts(value: object) -> tuple[object, tuple[object, ...], dict[str, object]]:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from ...core.graph import Node, walk
 from ...core.operator import Boundary
 from ...errors import LoaderError, WorkerError, WorkerWarning, warn
+from ..transport.captured_globals import CapturedGlobals
 from ..transport.channel import GoneError
 from ..transport.graph_file import write_graph_file
 from ..transport.shared_memory import create_shared_memory
@@ -84,6 +85,7 @@ class Pool:
         self._arena_bytes = settings.memory // settings.workers
         self._spin_wait = SpinWait()
         self._request: DispatchRequest | None = None
+        self._globals: CapturedGlobals | None = None
         self._warned_of_full_memory = False
         self._orphans: set[int] = set()  # numbers of workers whose dispatcher has died
         self._resources = _Resources(STARTERS[settings.start_method](settings.threads, settings.io_threads))
@@ -99,6 +101,8 @@ class Pool:
         self._check_owner()
         if not self._resources.workers:
             self._create(root)
+        elif self._globals is not None:
+            _warn_of_changes(self._globals)
         self._start_missing()
         return self._resources.workers
 
@@ -190,6 +194,7 @@ class Pool:
         """Writes the graph, and creates a handle for each process."""
         resources, settings = self._resources, self._settings
         self._check_memory()
+        self._globals = CapturedGlobals(root)
         resources.graph_file = write_graph_file((root, settings.init), root)
         if any(node.op.boundary is Boundary.ONE_PROCESS for node in walk(root)):
             resources.dispatcher = DispatcherHandle()
@@ -273,6 +278,15 @@ def _report_death(deaths: int, message: str) -> None:
     if deaths >= MAX_DEATHS:
         raise WorkerError(f"{message}; it has died there {deaths} times, so it is not started again")
     warn(f"{message}; it is started again from there, nothing is lost", WorkerWarning)
+
+
+def _warn_of_changes(captured: CapturedGlobals) -> None:
+    for name, function in captured.changes():
+        warn(
+            f"the global `{name}`, which `{function}` reads, has changed since the workers started, and they do not "
+            "see that; make a new loader, or give the value to the function through its rows",
+            WorkerWarning,
+        )
 
 
 def _timeout_error(handles: Iterable[WorkerHandle], seconds: float) -> WorkerError:

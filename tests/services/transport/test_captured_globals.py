@@ -1,0 +1,93 @@
+"""Tests of `CapturedGlobals`: which changes of globals it sees, and that no code of a user runs."""
+
+from __future__ import annotations
+
+import math
+from types import FunctionType
+
+import pytest
+
+import feedpipe as fp
+from feedpipe.errors import WorkerWarning
+from feedpipe.services.transport.captured_globals import CapturedGlobals
+
+SCRIPT = """
+import functools, math
+class Scale:
+    def __call__(self, row):
+        return row * FACTOR
+class Loud:
+    def __eq__(self, other): raise AssertionError
+    def __repr__(self): raise AssertionError
+    def __getattr__(self, name): raise AssertionError(name)
+def helper(row):
+    return row + SHIFT
+def keep(row):
+    return helper(row) > LIMITS["low"] and [other for other in ITEMS] and MODEL
+def times(factor, row):
+    return row * factor * FACTOR
+def count(row):
+    global counter
+    counter += 1
+    return math.floor(row)
+FACTOR, SHIFT, LIMITS, ITEMS, MODEL, counter = 2, 1, {"low": 3}, [1, 2], Loud(), 0
+pipe = (fp.from_sequence([1, 2]).filter(keep).map(Scale()).map(functools.partial(times, 2)).map(count)
+        .map(lambda row: row + OFFSET if UNREAD is None else row))
+OFFSET, UNREAD = 1.5, None
+"""
+
+
+def script():
+    names = {"fp": fp, "__name__": "a_script"}
+    exec(SCRIPT, names)
+    return names, CapturedGlobals(names["pipe"])
+
+
+def test_nothing_changes_by_itself():
+    _, captured = script()
+    assert captured.changes() == []
+
+
+@pytest.mark.parametrize(
+    ("change", "name", "reader"),
+    [
+        ("SHIFT = 2", "SHIFT", "helper"),
+        ("FACTOR = 'two'", "FACTOR", None),
+        ("LIMITS['low'] = 4", "LIMITS", "keep"),
+        ("ITEMS.append(3)", "ITEMS", "keep"),
+        ("MODEL = 3", None, None),
+        ("OFFSET = None", "OFFSET", "<lambda>"),
+        ("def helper(row): return row", "helper", "keep"),
+        ("del SHIFT", "SHIFT", "helper"),
+        ("SHIFT = Loud()", "SHIFT", "helper"),
+        ("counter = 5", None, None),  # `count` assigns it
+    ],
+)
+def test_a_change_is_seen_once(change, name, reader):
+    names, captured = script()
+    exec(change, names)
+    seen = captured.changes()
+    assert [seen_name for seen_name, _ in seen] == ([] if name is None else [name])
+    assert reader in (None, *(function for _, function in seen))
+    assert captured.changes() == []
+
+
+def test_a_function_that_workers_import_captures_nothing():
+    assert CapturedGlobals(fp.from_sequence([1]).map(math.sqrt)).changes() == []
+    shared = FunctionType(compile("lambda row: row + SHIFT", "", "eval").co_consts[0], {"SHIFT": 1}, "shared")
+    shared.__module__, shared.__qualname__ = "json", "shared"
+    captured = CapturedGlobals(fp.from_sequence([1]).map(shared))
+    shared.__globals__["SHIFT"] = 2
+    assert captured.changes() == []
+
+
+def test_an_epoch_with_workers_warns_once_and_names_global_function_and_line():
+    names = {"__name__": "a_script", "SHIFT": 1}
+    exec("def shift(row): return row + SHIFT", names)
+    with fp.Loader(fp.from_sequence([1, 2]).map(names["shift"]), workers=1) as loader:
+        assert list(loader) == [2, 3]
+        names["SHIFT"] = 10
+        with pytest.warns(WorkerWarning, match=r"the global `SHIFT`, which `shift` reads, has changed") as warned:
+            assert list(loader) == [2, 3]
+        assert [warning.filename for warning in warned] == [__file__]
+        assert list(loader) == [2, 3]  # no second warning: warnings are errors in the tests
