@@ -25,7 +25,7 @@ Facts: TypeAlias = "dict[str, Json]"
 """What counts of an operator, by name."""
 
 
-class Entry(NamedTuple):
+class OperatorEntry(NamedTuple):
     """One operator in a fingerprint.
 
     Attributes:
@@ -61,7 +61,7 @@ class Fingerprint:
     """
 
     def __init__(self, root: Node) -> None:
-        entries: list[Entry] = []
+        entries: list[OperatorEntry] = []
         functions: list[FunctionEntry] = []
         number: dict[Node, int] = {}
         for node in walk(root):
@@ -70,7 +70,7 @@ class Fingerprint:
                 continue
             number[node] = len(entries)
             facts, function_entry = _facts(node.op, is_source=not node.inputs)
-            entries.append(Entry(_call(node.op), [number[child] for child in node.inputs], facts))
+            entries.append(OperatorEntry(_call(node.op), [number[child] for child in node.inputs], facts))
             functions.append(function_entry)
         self.pipe = json.dumps(entries)
         self.code = json.dumps([_python(), functions])
@@ -195,17 +195,17 @@ def _shown(value: Json) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _entries(text: str) -> list[Entry]:
+def _entries(text: str) -> list[OperatorEntry]:
     entries = json.loads(text)
     if not isinstance(entries, list):
         raise ValueError("a fingerprint is a list")
     return [_entry(entry) for entry in entries]
 
 
-def _entry(entry: Json) -> Entry:
+def _entry(entry: Json) -> OperatorEntry:
     if not (isinstance(entry, list) and len(entry) == 3 and isinstance(entry[0], str) and isinstance(entry[2], dict)):
         raise ValueError("an entry of a fingerprint is a call, its inputs and its facts")
-    return Entry(*entry)
+    return OperatorEntry(*entry)
 
 
 def _functions(text: str) -> tuple[str, list[FunctionEntry]]:

@@ -137,7 +137,8 @@ def _equal(count: int, shards: int, near: int) -> Pieces:
     """Units of one weight: whole rounds of them, and what is left over is cut into equal parts."""
     rounds, left = divmod(count, shards)
     weights = np.full(left, shards)  # so that a share of all is `count`, and of what is left `left`
-    slots = np.full(left, shards if shards * near > count else 1)
+    exact = min(shards, -(-SLOTS_PER_SHARE * shards // max(1, count)))
+    slots = np.full(left, exact if shards * near > count else 1)
     segments, places, *parts = _cut(weights, slots, np.arange(shards + 1) * left, count // near)
     return _table(shards, rounds, _owners(shards)[segments], places + rounds * shards, *parts, by_place=False)
 

@@ -45,12 +45,13 @@ def run_shards(
     Returns:
         The ends of all shards.
     """
-    numbers = tuple(part.shard for part in parts)
+    by_shard = {part.shard: part for part in parts}
+    numbers = tuple(by_shard)
     shards: list[_Shard] = []
     ends: list[ShardEnd] = []
     try:
-        for number in turn_order({part.shard: part.at for part in parts}):
-            part = parts[numbers.index(number)]
+        for number in turn_order({number: part.at for number, part in by_shard.items()}):
+            part = by_shard[number]
             resumed = part.at != START or number == plan.tail_shard
             shards.append(_Shard(part, _context(plan, part, numbers, epoch, mode, resources), resumed=resumed))
         turns = deque(shards)

@@ -24,7 +24,7 @@ from .filesystem import (
     split_options,
     why_missing,
 )
-from .local_entries import Entry, check_readable, scan
+from .local_entries import FolderEntry, check_readable, scan
 from .retry import with_retries
 from .tasks import in_threads, in_turn
 
@@ -249,7 +249,7 @@ class _Walk:
             raise SourceError(f"{path} cannot be listed: {describe(error)}") from error
 
     def _collect_folder(
-        self, names: _Names, filesystem: FileSystem, folder: _FolderToList, entries: Iterable[Entry]
+        self, names: _Names, filesystem: FileSystem, folder: _FolderToList, entries: Iterable[FolderEntry]
     ) -> list[_FolderToList]:
         """Adds the files of a folder, and returns the folders in it that must be listed too."""
         prefix, above = folder
@@ -319,7 +319,7 @@ def _infos_of_paths(filesystem: FileSystem, paths: list[str]) -> list[FileInfo]:
     return [info for (info,) in in_threads(lambda path: file_infos(filesystem, [path]), paths)]
 
 
-def _entries(filesystem: FileSystem, folders: list[str]) -> Iterator[Iterable[Entry]]:
+def _entries(filesystem: FileSystem, folders: list[str]) -> Iterator[Iterable[FolderEntry]]:
     """Lists each folder."""
     if filesystem.type_name == "local":
         return map(scan, folders)
@@ -333,10 +333,10 @@ def _infos_of_folder(filesystem: FileSystem, folder: str) -> list[FileInfo]:
     return with_retries(lambda: filesystem.get_file_info(FileSelector(folder)), folder)
 
 
-def _entries_of(infos: list[FileInfo]) -> Iterator[Entry]:
+def _entries_of(infos: list[FileInfo]) -> Iterator[FolderEntry]:
     for info in infos:
         if info.type.name in ("File", "Directory"):
-            yield Entry(str(info.base_name), info.type.name == "Directory", _size(info))
+            yield FolderEntry(str(info.base_name), info.type.name == "Directory", _size(info))
 
 
 def _size(info: FileInfo) -> int:

@@ -18,7 +18,7 @@ _KINDS = {
 }
 
 
-class Entry(NamedTuple):
+class FolderEntry(NamedTuple):
     """An entry of a folder.
 
     Attributes:
@@ -32,19 +32,19 @@ class Entry(NamedTuple):
     size: int | None
 
 
-def scan(folder: str) -> Iterator[Entry]:
+def scan(folder: str) -> Iterator[FolderEntry]:
     """The entries of a local folder, one at a time: pyarrow would hold an object for each of a million files."""
     with os.scandir(folder) as entries:
         for entry in entries:
             try:
                 if entry.is_dir():
-                    yield Entry(entry.name, True, None)
+                    yield FolderEntry(entry.name, True, None)
                 else:
-                    yield Entry(entry.name, False, entry.stat().st_size if entry.is_file() else None)
+                    yield FolderEntry(entry.name, False, entry.stat().st_size if entry.is_file() else None)
             except OSError as error:
                 if error.errno != errno.ELOOP:
                     raise
-                yield Entry(entry.name, False, None)
+                yield FolderEntry(entry.name, False, None)
 
 
 def check_readable(path: str) -> None:
