@@ -40,7 +40,8 @@ class CallSite(NamedTuple):
 class Origin(NamedTuple):
     """Where a row came from: a file (or a source's name) and a number in it.
 
-    Rows and lines are counted from 1, as editors do; a byte is what `seek` takes, from 0.
+    Rows and lines are counted from 1, as editors do; a byte is what `seek` takes, from 0. If a row is a whole file or
+    image, its number is that among all of them.
     """
 
     source: str

@@ -53,7 +53,7 @@ class ListFiles(Operator):
         return {"files": len(self._resolved_listing()), "digest": self._resolved_listing().digest}
 
     def origin(self, stage: StageView, index: int, context: Context) -> Origin:
-        return Origin(str(self._resolved_listing().paths[index]), 1)
+        return Origin(str(self._resolved_listing().paths[index]), index + 1, "file")
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         listing = self._resolved_listing()

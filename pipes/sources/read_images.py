@@ -67,7 +67,7 @@ class ReadImages(Operator):
         return {"images": len(self._resolved_listing()), "digest": self._resolved_listing().digest}
 
     def origin(self, stage: StageView, index: int, context: Context) -> Origin:
-        return Origin(str(self._resolved_listing().paths[index]), 1)
+        return Origin(str(self._resolved_listing().paths[index]), index + 1, "image")
 
     def start_reading(self, stage: StageView, index: int, context: Context) -> OpenTask | None:
         (file,) = self._files(range(index, index + 1))
@@ -82,7 +82,9 @@ class ReadImages(Operator):
             raise at_call_site(error, stage) from error
         arrays, failure = map_until_error(partial(images.decode_array, mode=self.mode), data)
         if failure is not None:
-            raise stage.failed_on(failure, Origin(files[len(arrays)].path, 1))
+            failing = len(arrays)
+            number = int(index_array(indices)[failing]) + 1
+            raise stage.failed_on(failure, Origin(files[failing].path, number, "image"))
         return [self._row(image, file.path) for image, file in zip(arrays, files, strict=True)]
 
     def _files(self, indices: Indices) -> list[File]:
@@ -173,7 +175,7 @@ def read_images(
             folder in `root` holds files but no image, so it may be a class or not. A folder without files is no class:
             object stores have no such folders.
         RowError: an image is damaged or truncated, or has more pixels than `PIL.Image.MAX_IMAGE_PIXELS` or more than 8
-            bits per channel. The error names the file.
+            bits per channel. The error names the file and its number among all images.
 
     Example:
         >>> import feedpipe as fp, pathlib, PIL.Image

@@ -172,7 +172,7 @@ def test_damaged_bytes_give_a_value_or_an_error(extension, draw):
 
 def test_an_error_names_file_and_key(tmp_path):
     (tmp_path / "a.json").write_text("{")
-    with pytest.raises(fp.RowError, match=r"`json` cannot be decoded(.|\n)*a\.json, row 1"):
+    with pytest.raises(fp.RowError, match=r"`json` cannot be decoded(.|\n)*a\.json, file 1"):
         list(fp.read_bytes(tmp_path).decode())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from ...errors import ArgumentError, DataError
 from ..tables.arrow import BLOCK_BYTES, arrow_source, to_rows
 from ..tables.text_table import TextHead
 from ..text.chunks import Chunk, ChunkReader, first_failing, shorten
+from .odd_values import log_odd_values
 from .quotes import RecordEnds, record_ends
 
 if TYPE_CHECKING:
@@ -102,6 +104,12 @@ def infer_types(
     for field in table.schema if table is not None and has_rows else ():
         if field.name in schema or not pa.types.is_binary(field.type):  # Arrow infers binary for text that is not UTF-8
             types[field.name] = field.type
+    if chunk is not None and table is not None:
+        log_odd_values(
+            table.drop_columns([name for name in explicit if name in table.column_names]),
+            dialect.nulls,
+            lambda row: f"{file}, line {next(islice(dialect.records(chunk), row, None))[0]}",
+        )
     return TextHead(file, types, has_rows=has_rows)
 
 
