@@ -23,7 +23,7 @@ import os
 import re
 import sys
 import warnings
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import NamedTuple
 
 
@@ -130,6 +130,11 @@ class RowError(FeedpipeError, RuntimeError):
 
 def _row_error(message: str, operator: str, where: CallSite | None, origin: Origin | None) -> RowError:
     return RowError(message, operator=operator, where=where, origin=origin)
+
+
+def shown_traceback(error: BaseException) -> TracebackType | None:
+    """The traceback with which `error` leaves this package: a `RowError` needs none, its cause has the user's lines."""
+    return None if isinstance(error, RowError) and error.__cause__ is not None else error.__traceback__
 
 
 class LimitError(FeedpipeError, MemoryError):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import traceback
+
 import pytest
 
 import feedpipe as fp
@@ -34,3 +37,48 @@ def test_an_error_of_a_decoder_whose_text_cannot_be_shown() -> None:
 
     with pytest.raises(RowError, match=r"`x` cannot be decoded: MuteError: \(its text .*\n  on from_sequence, row 1"):
         list(fp.from_sequence([{"x": b"1"}]).decode(decoders={"x": decode}))
+
+
+def parse(row: int) -> int:
+    return int(f"{row}x")
+
+
+def frames(error: BaseException | None) -> list[str]:
+    """The names of the functions in a traceback."""
+    return [frame.name for frame in traceback.extract_tb(error.__traceback__)] if error is not None else []
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("end", [None, "collate"])
+def test_a_mistake_shows_the_lines_of_the_user_and_one_of_the_package(workers: int, end: str | None) -> None:
+    pipe = fp.from_sequence(range(20)).shuffle().map(parse).batch(4)
+    with fp.Loader(pipe if end is None else getattr(pipe, end)(), workers=workers) as loader:
+        iterator = iter(loader)
+        for _ in range(2):  # the error is raised again as it is
+            with pytest.raises(RowError) as info:
+                next(iterator)
+            here, *ours = frames(info.value)
+            assert here.startswith("test_") and set(ours) <= {"__next__", "_ask"} and len(ours) <= 3
+        text = "".join(traceback.format_exception(info.value))
+    assert 'return int(f"{row}x")' in text
+    assert len(re.findall("/feedpipe/", text)) <= 4
+    if not workers:
+        assert frames(info.value.__cause__)[-1] == "parse"
+
+
+def test_a_mistake_without_a_loader_is_as_short() -> None:
+    pipe = fp.from_sequence(range(20)).map(parse).batch(4)
+    for run in (lambda: list(pipe), lambda: pipe[1], lambda: next(iter(pipe.unbatch().filter(bool)))):
+        with pytest.raises(RowError) as info:
+            run()
+        _, _, *ours = frames(info.value)
+        assert len(ours) <= 2 and frames(info.value.__cause__)[-1] == "parse"
+
+
+def test_an_error_without_a_cause_keeps_its_frames() -> None:
+    def fail(row: int) -> int:
+        raise RowError("mine", operator="mine", where=None, origin=None)
+
+    with pytest.raises(RowError, match="mine") as info:
+        list(fp.Loader(fp.from_sequence([1]).map(fail)))
+    assert frames(info.value)[-1] == "fail"

@@ -9,7 +9,7 @@ from ..core.block import Block
 from ..core.context import Context
 from ..core.cursor import START, Cursor
 from ..core.graph import node_code
-from ..errors import LoaderError, PlanError, UnknownLengthError
+from ..errors import LoaderError, PlanError, RowError, UnknownLengthError, shown_traceback
 from .stage import Stage
 
 
@@ -31,7 +31,10 @@ class Run:
             return row
         if self._error is not None:
             raise self._error.with_traceback(self._trace)  # its first traceback: each `raise` would add to it
-        block = self._next_block()
+        try:
+            block = self._next_block()
+        except RowError as error:
+            raise error.with_traceback(shown_traceback(error)) from error.__cause__
         if block is None:
             raise StopIteration
         self._rows = iter(block.rows)
@@ -46,7 +49,7 @@ class Run:
             return next(self._blocks, None)
         except BaseException as error:
             self._error = error if isinstance(error, Exception) else interrupted(error)
-            self._trace = error.__traceback__
+            self._trace = shown_traceback(error)
             raise
         finally:
             clock.leave()
@@ -101,4 +104,7 @@ def at_index(stage: Stage, index: int) -> object:
     if not -length <= index < length:
         raise IndexError(f"index {index} is out of range for a pipe of {length} elements")
     at = index % length
-    return next(iter(stage.rows(range(at, at + 1), Context())))
+    try:
+        return next(iter(stage.rows(range(at, at + 1), Context())))
+    except RowError as error:
+        raise error.with_traceback(shown_traceback(error)) from error.__cause__

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ..core.signals import raised_by_signal_handler
 from ..engine.run import interrupted
-from ..errors import FeedpipeError, LoaderError, PlanError, StateError
+from ..errors import FeedpipeError, LoaderError, PlanError, RowError, StateError, shown_traceback
 from ..plan.plan import Position
 from ..services.base import Session, ShardEnd, Step
 from .runner import Runner
@@ -84,6 +84,8 @@ class Epoch(Generic[T_co]):
             return element
         except (StopIteration, ValueError):
             pass  # `_ask` raises what is right
+        except RowError as error:
+            raise error.with_traceback(shown_traceback(error)) from error.__cause__
         return cast("T_co", self._ask(None))
 
     def with_info(self) -> Iterator[tuple[T_co, Info]]:
@@ -107,6 +109,8 @@ class Epoch(Generic[T_co]):
             return self._elements.send(wish)
         except StopIteration:  # the generator has ended
             stop = self._run.stop
+        except RowError as error:
+            raise error.with_traceback(shown_traceback(error)) from error.__cause__
         except ValueError as error:
             if _is_executing(error):
                 raise LoaderError(_ONE_THREAD) from None
@@ -219,7 +223,7 @@ class EpochRun:
 
     def finish(self, stop: Exception) -> None:
         if self.stop is None:
-            self.stop, self.trace = stop, stop.__traceback__
+            self.stop, self.trace = stop, shown_traceback(stop)
             if self._session is not None:
                 self._session.close()
 

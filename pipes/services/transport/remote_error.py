@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ...errors import text_of
+from ...errors import shown_traceback, text_of
 from .packing import PackedElement, Packer, unpack
 
 
@@ -50,7 +50,7 @@ class RemoteFailure:
 
 def pack_error(error: BaseException, process: str, packer: Packer) -> PackedElement:
     """As much of `error` as can be packed; `process` says where it was raised."""
-    text = "".join(traceback.format_exception(error)).rstrip()
+    text = "".join(traceback.format_exception(type(error), error, shown_traceback(error))).rstrip()
     return packer.pack(RemoteFailure([_packable(link, packer) for link in _causes(error)], f"in {process}:\n{text}"))
 
 
