@@ -253,7 +253,7 @@ class Loader(Generic[T_co]):
                 "a loader that stands in the middle of an epoch cannot be copied or pickled; copy it before its first "
                 "element, or make a new one and give it `state_dict()`"
             )
-        return self.__dict__ | {"_current": None, "_progress": progress}
+        return {**self.__dict__, "_current": None, "_progress": progress}
 
     @property
     def _schedule(self) -> Schedule:

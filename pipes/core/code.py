@@ -99,4 +99,5 @@ def _function_name(value: object) -> str:
         return _function_name(functools.partial.__dict__["func"].__get__(value))
     if type(value) in (FunctionType, BuiltinFunctionType, MethodType):
         return cast("FunctionType", value).__qualname__
-    return cast("str", type.__getattribute__(value if issubclass(type(value), type) else type(value), "__qualname__"))
+    cls = cast("type", value) if issubclass(type(value), type) else type(value)
+    return cast("str", type.__getattribute__(cls, "__qualname__"))

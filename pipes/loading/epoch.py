@@ -89,8 +89,8 @@ class Epoch(Generic[T_co]):
         return cast("T_co", self._ask(None))
 
     def with_info(self) -> Iterator[tuple[T_co, Info]]:
-        wishes: Iterator[Wish] = repeat(INFO)
-        return cast("Iterator[tuple[T_co, Info]]", map(self._ask, wishes))  # a generator would raise an error only once
+        elements = map(self._ask, cast("Iterator[Wish]", repeat(INFO)))  # a generator would raise an error only once
+        return cast("Iterator[tuple[T_co, Info]]", elements)
 
     def peek(self) -> T_co:
         """The next element, which stays the next."""

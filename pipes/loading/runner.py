@@ -116,7 +116,7 @@ class Runner:
             self._executor.close()
 
     def __getstate__(self) -> dict[str, object]:
-        return self.__dict__ | {"_resolved": None, "_schedule": None, "_executor": None}
+        return {**self.__dict__, "_resolved": None, "_schedule": None, "_executor": None}
 
     def _schedule_of_now(self, progress: Progress) -> Schedule:
         """The schedule of the rank that this process has now."""

@@ -39,6 +39,11 @@ class OperatorEntry(NamedTuple):
     inputs: list[int]
     facts: Facts
 
+    @property
+    def kind(self) -> str:
+        """The name of the chain function. The rest of the call is for messages: facts have what must stay the same."""
+        return self.call.partition("(")[0]
+
 
 class FunctionEntry(NamedTuple):
     """The functions of one operator: what may change with a warning.
@@ -87,10 +92,9 @@ def differences(saved: str, now: str) -> list[str]:
     if len(old_entries) != len(new_entries):
         lines.append(f"the pipe had {len(old_entries)} operators and now has {len(new_entries)}")
     for old, new in zip(old_entries, new_entries, strict=False):
-        if old.call != new.call:
-            lines.append(f"`{old.call}` is now `{new.call}`")
-        elif old.facts != new.facts:
-            lines.extend(_changes(old.facts, new.facts, new.call))
+        if (old.kind, old.facts) != (new.kind, new.facts):
+            calls = [f"`{old.call}` is now `{new.call}`"] if old.call != new.call else []
+            lines.extend(calls or _changes(old.facts, new.facts, new.call))
         elif old.inputs != new.inputs:
             lines.append(f"`{new.call}` has other inputs")
     return lines
@@ -205,7 +209,7 @@ def _entries(text: str) -> list[OperatorEntry]:
 def _entry(entry: Json) -> OperatorEntry:
     if not (isinstance(entry, list) and len(entry) == 3 and isinstance(entry[0], str) and isinstance(entry[2], dict)):
         raise ValueError("an entry of a fingerprint is a call, its inputs and its facts")
-    return OperatorEntry(*entry)
+    return OperatorEntry(*cast("tuple[str, list[int], Facts]", tuple(entry)))
 
 
 def _functions(text: str) -> tuple[str, list[FunctionEntry]]:

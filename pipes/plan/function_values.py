@@ -166,7 +166,8 @@ def short_name(value: object) -> str:
         return short_name(_partial_parts(value)[0])
     if type(value) in (*_NAMED, MethodWrapperType):
         return cast("FunctionType", value).__name__
-    return cast("str", type.__getattribute__(value if issubclass(type(value), type) else type(value), "__name__"))
+    cls = cast("type", value) if issubclass(type(value), type) else type(value)
+    return cast("str", type.__getattribute__(cls, "__name__"))
 
 
 def qualified_name(value: object) -> str:

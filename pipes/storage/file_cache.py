@@ -43,7 +43,8 @@ class FileCache(Generic[T]):
         while True:
             with self._lock:
                 entry = self._entries.get(key)
-                if ours := entry is None or entry.version != version:
+                ours = entry is None or entry.version != version
+                if entry is None or ours:
                     self._remove(key)
                     entry = self._entries[key] = _Entry(file.filesystem, version, Task(read))
                 self._entries.move_to_end(key)

@@ -119,9 +119,8 @@ class ByteRanges(Units[TextFormat[Any], ByteRange]):
             return number * whole[files] + number * rest[files] // counts[files]
 
         stops = np.where(numbers + 1 == counts[files], TO_END, before(numbers + 1))
-        return UnitTable(
-            self.fields, np.stack([files, before(numbers), stops, sizes[files], compressed[files]], axis=1)
-        )
+        columns = [files, before(numbers), stops, sizes[files], compressed[files].astype(np.int64)]
+        return UnitTable(self.fields, np.stack(columns, axis=1))
 
 
 def range_bytes(total: int) -> int:
