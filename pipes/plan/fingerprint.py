@@ -8,10 +8,12 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple, TypeAlias, cast
 
+from ..core.code import call_code
 from ..core.cursor import Json
 from ..core.graph import Node, walk
 from ..core.operator import Operator, Order
 from ..core.plain_values import digest, is_plain
+from ..ops.parsing.open_files import OpenFiles
 from .function_values import FunctionValues, qualified_name, shown_value
 
 MAX_FACTS = 32
@@ -29,7 +31,7 @@ class OperatorEntry(NamedTuple):
     """One operator in a fingerprint.
 
     Attributes:
-        call: as the user wrote it.
+        call: as the user wrote it, without the place of files.
         inputs: the entries of its inputs, by their number.
         facts: its arguments and its identity (lengths, types, digests). A function counts by its module and qualified
             name; if the operator decides on rows or their order, also by the values that it depends on.
@@ -75,7 +77,7 @@ class Fingerprint:
                 continue
             number[node] = len(entries)
             facts, function_entry = _facts(node.op, is_source=not node.inputs)
-            entries.append(OperatorEntry(_call(node.op), [number[child] for child in node.inputs], facts))
+            entries.append(OperatorEntry(_call(node), [number[child] for child in node.inputs], facts))
             functions.append(function_entry)
         self.pipe = json.dumps(entries)
         self.code = json.dumps([_python(), functions])
@@ -150,8 +152,11 @@ def moves_rows(op: Operator) -> bool:
     return not (getattr(op, "order", None) is Order.ROW_LOCAL and op.seeks)
 
 
-def _call(op: Operator) -> str:
-    call = op.call() or f"{op.kind}()"
+def _call(node: Node) -> str:
+    """The call, without the place of files: these may move to another folder or file system."""
+    op = node.op
+    has_place = not node.inputs or isinstance(op, OpenFiles)
+    call = (call_code(op) if has_place else op.call()) or f"{op.kind}()"
     return call if len(call) <= MAX_CALL else f"{call[: MAX_CALL - 20]}... {digest(call)})"
 
 

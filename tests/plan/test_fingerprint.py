@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.fs
 import pytest
 
 import feedpipe as fp
@@ -268,7 +269,7 @@ class TestData:
             return fp.from_table(pa.table({"n": range(1000), "text": ["a"] * 999 + [last]}))
 
         assert changes(pipe("b"), pipe("b")) == ([], [])
-        assert changes(pipe("b"), pipe("c"))[0] == ["`sample` in `from_table(<Table>)` has changed"]
+        assert changes(pipe("b"), pipe("c"))[0] == ["`sample` in `from_table()` has changed"]
 
     def test_datasets_of_torch(self):
         torch = pytest.importorskip("torch")
@@ -362,3 +363,27 @@ def test_it_is_the_same_in_every_process_and_file(tmp_path: Path) -> None:
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
         printed.add(subprocess.run([sys.executable, file], env=environment, check=True, capture_output=True).stdout)
     assert len(printed) == 1
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda folder, files: fp.read_csv(folder / "*.csv", filesystem=files),
+        lambda folder, files: fp.read_csv([folder / "1.csv", folder / "2.csv"], delimiter=";", filesystem=files),
+        lambda folder, files: fp.list_files(folder / "*.csv").filter(bool).open_files(filesystem=files).parse_lines(),
+        lambda folder, files: fp.read_numpy({"x": folder / "x.npy"}, filesystem=files),
+        lambda folder, files: fp.read_images(folder, label=None, filesystem=files),
+    ],
+)
+def test_files_may_move(tmp_path: Path, read: Any) -> None:
+    pipes = []
+    for name, filesystem in (("here", None), ("there", pyarrow.fs.LocalFileSystem())):
+        folder = tmp_path / name
+        folder.mkdir()
+        for number in (1, 2):
+            (folder / f"{number}.csv").write_text("x\n1\n")
+            (folder / f"{number}.png").write_bytes(b"no image")
+        np.save(folder / "x.npy", np.arange(3))
+        pipes.append(read(folder, filesystem))
+    old, new = (Fingerprint(resolve(pipe)) for pipe in pipes)
+    assert (old.pipe, old.code) == (new.pipe, new.code)
