@@ -50,6 +50,8 @@ def parse_csv(
     column of that name. Order: that of the files, and within each that of its rows. Length: unknown, streamed. State: a
     place in a file. A resume seeks to it, or reads a compressed file up to it, and parses at most 1 MiB again.
 
+    If a single value keeps a column from being numbers or dates, the column is text, and the log names value and line.
+
     A quoted value may hold delimiters, line breaks and doubled quotes; empty lines are left out. The text is UTF-8.
 
     Shards divide files. If no value can hold a line break (`newlines_in_values=False`, or `quote=None`), they divide

@@ -196,7 +196,8 @@ def test_folders_give_columns(tmp_path):
     assert list(parsed([own])) == [{"year": "x"}]
     with pytest.raises(DataError, match=r"own\.csv is in no folder code=..., and .*a\.csv is"):
         list(parsed([files[0], write(tmp_path / "year=2024" / "own.csv", [(1, "y")])]))
-    with pytest.raises(DataError, match=r"has no column 'yeer', which `columns` names; did you mean 'year'"):
+    names = r"there are 'id', 'text', 'year', 'code'; did you mean 'year'"
+    with pytest.raises(DataError, match=rf"has no column 'yeer', which `columns` names; {names}"):
         list(parsed(files, columns=["yeer"]))
     with pytest.raises(DataError, match=r"has a column 'year' already; `path_column` needs"):
         list(parsed(files, path_column="year"))

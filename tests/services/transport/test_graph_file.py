@@ -21,6 +21,7 @@ import pytest
 
 import feedpipe as fp
 from feedpipe.core.context import Context
+from feedpipe.core.contract import MAX_DEPTH
 from feedpipe.errors import ArgumentTypeError
 from feedpipe.plan.plan import Plan
 from feedpipe.services.processes.protocol import PlanArguments
@@ -221,10 +222,10 @@ def test_importable_functions_travel_by_name() -> None:
 
 def test_a_long_chain_fits() -> None:
     pipe: Any = fp.from_sequence([0])
-    for _ in range(2000):
+    for _ in range(MAX_DEPTH - 1):
         pipe = pipe.map(abs)
     code = "from feedpipe.core.graph import walk\nprint(sum(1 for _ in walk(content)), type(content).__name__)"
-    assert other_process(pipe, code) == "2001 Pipe"
+    assert other_process(pipe, code) == f"{MAX_DEPTH} Pipe"
 
 
 def test_a_node_that_is_read_twice_stays_one_node() -> None:
