@@ -30,12 +30,12 @@ Example:
     [32, 32, 32, 4]
 """
 
-from inspect import isfunction
+from inspect import isfunction as _isfunction
 from typing import TYPE_CHECKING
 
 from . import errors as errors
 from .core.rows import Rows
-from .core.unknown_arguments import explains_unknown_arguments
+from .core.unknown_arguments import explains_unknown_arguments as _explains_unknown_arguments
 from .errors import FeedpipeError, RowError
 from .loader import Loader
 from .pipe import Pipe
@@ -98,8 +98,8 @@ __all__ = [
 ]
 
 for _name in __all__:
-    if isfunction(_value := globals()[_name]):
-        globals()[_name] = explains_unknown_arguments(_value)
+    if _isfunction(_value := globals()[_name]):
+        globals()[_name] = _explains_unknown_arguments(_value)
 
 _PUBLIC_MODULES = ("errors", "extensions", "testing")
 
