@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import random
 import signal
+from contextlib import closing
 
 import numpy as np
 import pytest
 
 import feedpipe as fp
+from feedpipe.engine.stage import resolve
 from feedpipe.errors import WorkerError
+from feedpipe.extensions import Plan, Position, Step
 
 from ...soak import SOAK
 
@@ -110,10 +113,12 @@ def test_elements_are_kept_and_dropped_over_many_restarts(processes, deaths):
 
 
 def test_killed_while_they_start(processes, deaths):
-    with deaths(), fp.Loader(numbers(40), workers=2) as loader:
-        iterator = iter(loader)
+    plan = Plan(resolve(numbers(40)), seed=0, rank=0, world_size=1, workers=2, shards=None)
+    with deaths(), closing(fp.MultiProcess(2).start()) as executor:
+        session = executor.open(plan, Position(), 0)  # it waits for no worker
         processes.kill(processes.workers())
-        assert list(iterator) == list(range(40))
+        with closing(session):
+            assert [item.element for item in session if isinstance(item, Step)] == list(range(40))
 
 
 def test_killed_between_epochs(processes, deaths):
