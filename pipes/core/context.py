@@ -49,6 +49,7 @@ class Closing(Protocol):
 
 
 C = TypeVar("C", bound=Closing)
+N = TypeVar("N", int, npt.NDArray[np.int64])
 
 
 class ProcessResources:
@@ -89,30 +90,34 @@ class RowShare(NamedTuple):
     def position(self, index: int) -> int:
         """The position among all rows of row `index` of the share."""
         turns, place = divmod(index, self.stop - self.first)
-        return turns * self.slots + (int(self._turn()[place]) if place else self._begin())
+        return turns * self.slots + int(self._turn()[place])
 
     def count(self, rows: int) -> int:
         """How many of the first `rows` rows are in the share."""
         turns, rest = divmod(rows, self.slots)
-        width = self.stop - self.first
-        return turns * width + (int(rest > self._begin()) if width == 1 else int(np.searchsorted(self._turn(), rest)))
+        if self._has_one_slot:
+            return turns + (rest > self._row_of(self.first))
+        return turns * (self.stop - self.first) + int(np.searchsorted(self._turn(), rest))
 
     def places(self, start: int, count: int) -> Indices:
         """Which of `count` rows from row `start` on are in the share."""
-        if self.stop - self.first == 1:
-            return range((self._begin() - start) % self.slots, count, self.slots)
+        if self._has_one_slot:
+            return range((self._row_of(self.first) - start) % self.slots, count, self.slots)
         slots = np.arange(start, start + count) % self.slots * self.step % self.slots
         return np.flatnonzero((slots >= self.first) & (slots < self.stop))
 
     def _turn(self) -> npt.NDArray[np.int64]:
         """Which of each `slots` rows are in the share, in order."""
-        return np.sort(np.arange(self.first, self.stop) * pow(self.step, -1, self.slots) % self.slots)
+        return np.sort(self._row_of(np.arange(self.first, self.stop)))
 
-    def _begin(self) -> int:
-        """The first row of the share."""
-        if self.stop - self.first == 1:
-            return self.first * pow(self.step, -1, self.slots) % self.slots
-        return int(self._turn()[0])
+    def _row_of(self, slot: N) -> N:
+        """Which of each `slots` rows is in a slot."""
+        return slot * pow(self.step, -1, self.slots) % self.slots
+
+    @property
+    def _has_one_slot(self) -> bool:
+        # Most shares have; their rows are evenly spaced, and counted for each block.
+        return self.stop - self.first == 1
 
 
 class RowsRequest(NamedTuple):

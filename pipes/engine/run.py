@@ -76,11 +76,9 @@ def length_of(stage: Stage) -> int:
     """
     if stage.length is not None:
         return stage.length
-    unknown = unknown_length_stage(stage)
-    assert unknown is not None, "the length of this stage is not known"
     raise UnknownLengthError(
-        f"the length of this pipe is not known before a run, because of `{node_code(unknown.node)}`; count the "
-        "elements of a run, or give a loader `steps=`"
+        f"the length of this pipe is not known before a run{unknown_length_reason(stage)}; count the elements of a "
+        "run, or give a loader `steps=`"
     )
 
 
@@ -91,6 +89,12 @@ def unknown_length_stage(stage: Stage) -> Stage | None:
     while (source := next((s for s in stage.inputs if s.length is None), None)) is not None:
         stage = source
     return stage
+
+
+def unknown_length_reason(stage: Stage) -> str:
+    """The operator because of which a length is not known, for errors; no text if each stage knows its own."""
+    unknown = unknown_length_stage(stage)
+    return "" if unknown is None else f", because of `{node_code(unknown.node)}`"
 
 
 def at_index(stage: Stage, index: int) -> object:

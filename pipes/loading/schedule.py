@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple, TypeAlias
 
-from ..core.graph import node_code
-from ..engine.run import length_of, unknown_length_stage
+from ..engine.run import length_of, unknown_length_reason, unknown_length_stage
 from ..engine.stage import Stage
 from ..errors import LoaderError, PlanError, PlanWarning, warn, with_call_site
 from ..plan.plan import Plan
@@ -182,9 +181,8 @@ class Schedule:
 def unknown_length_error(stage: Stage, ranks: int) -> PlanError:
     """The error of ranks that cannot be made even; it names the operator whose length is not known."""
     unknown = unknown_length_stage(stage)
-    reason = "" if unknown is None else f", because of `{node_code(unknown.node)}`"
     message = (
-        f"the length of this pipe is not known before a run{reason}, so its {ranks} ranks cannot be made even; give "
-        "`steps=`, or `even=None` if your training loop accepts ranks of different length"
+        f"the length of this pipe is not known before a run{unknown_length_reason(stage)}, so its {ranks} ranks cannot "
+        "be made even; give `steps=`, or `even=None` if your training loop accepts ranks of different length"
     )
     return PlanError(message if unknown is None else with_call_site(message, unknown.call_site))

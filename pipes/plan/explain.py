@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..core.graph import Node, node_code, walk
 from ..core.operator import Columns, Order
-from ..engine.run import unknown_length_stage
+from ..engine.run import unknown_length_reason
 from ..engine.stage import Stage
 from .plan import Plan
 from .unit_shards import SharedRead
@@ -41,8 +41,7 @@ def _ranks(plan: Plan) -> list[str]:
     if len(lengths) == plan.world_size:
         least, most = min(lengths), max(lengths)
         return [f"ranks: {least if least == most else f'{least} to {most}'} elements each"]
-    unknown = unknown_length_stage(plan.unsharded)
-    reason = "" if unknown is None else f", because of `{node_code(unknown.node)}`"
+    reason = unknown_length_reason(plan.unsharded)
     return [f"ranks: their lengths are not known before a run{reason}, so a loader needs `steps=` or `even=None`"]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -11,13 +11,15 @@ import numpy as np
 from ..core.context import Context
 from ..core.graph import Node, walk
 from ..core.operator import Boundary, Operator, Order, StageView
-from ..engine.stage import bind, check_row_count
+from ..engine.stage import Stage, bind, check_row_count
 from ..errors import CallSite, PlanError, with_call_site
 from .pieces import Numbers
 from .sharding import Sharding, expanded_units, has_user_boundary, shuffled_after
 
 MAX_UNITS_COUNTED = 10**8
 """Units of all rounds of a `repeat`: each round divides them anew."""
+UNKNOWN = -1
+"""Stands in an array for a length that is not known."""
 
 
 class Lengths:
@@ -46,7 +48,7 @@ class Lengths:
             return self._of_divided(node, shuffled_later)
         if node.op.expands and (units := expanded_units(node)) is not None:
             return self._of_units(node, units, rounds, shuffled_later)
-        if node.op.repeats and (times := self._rounds_of(node)) is not None and _varies(node):
+        if node.op.repeats and (times := self._rounds_of(node)) is not None and varies(node, sharding.stages):
             return self._of_rounds(node, times, rounds, shuffled_later)
         inputs: list[Numbers | None] = []
         for source in node.inputs:
@@ -60,11 +62,9 @@ class Lengths:
 
     def behind(self, node: Node, inputs: Sequence[Numbers | None]) -> Numbers | None:
         """What `node` makes of inputs of these lengths."""
-        count = next((len(lengths) for lengths in inputs if lengths is not None), 0)
-        known = [lengths if lengths is not None else np.full(count, -1) for lengths in inputs]
-        if not count:
-            known = [np.full(self._sharding.shards, -1) for _ in inputs]
-        distinct, places = np.unique(np.stack(known), axis=1, return_inverse=True)
+        count = next((len(lengths) for lengths in inputs if lengths is not None), self._sharding.shards)
+        rows = np.stack([np.full(count, UNKNOWN) if lengths is None else lengths for lengths in inputs])
+        distinct, places = np.unique(rows, axis=1, return_inverse=True)
         outputs: list[int] = []
         for column in distinct.T.tolist():
             view = _LengthView(node.op, self._sharding.names[node], node.call_site, _inputs_of(node, column))
@@ -134,9 +134,9 @@ class Lengths:
         return None if None in lengths else np.array(lengths, np.int64)
 
 
-def _varies(node: Node) -> bool:
-    """Whether shards may have other lengths in another round or pass: they read other units there."""
-    return any(below.op.expands and not below.indexed for below in walk(node))
+def varies(root: Node, stages: Mapping[Node, Stage]) -> bool:
+    """Whether shards may have other lengths in another round or pass, for they read other units there."""
+    return any(node.op.expands and not node.indexed and stages[node].length is not None for node in walk(root))
 
 
 @dataclass(frozen=True)
@@ -163,6 +163,6 @@ class _LengthView:
 
 def _inputs_of(node: Node, lengths: Sequence[int]) -> tuple[_LengthInput, ...]:
     return tuple(
-        _LengthInput(source.op, source.indexed, None if length < 0 else length)
+        _LengthInput(source.op, source.indexed, None if length == UNKNOWN else length)
         for source, length in zip(node.inputs, lengths, strict=True)
     )

@@ -105,8 +105,8 @@ def fill_unknown(weights: Numbers) -> Numbers:
     unknown = weights < 0
     if not unknown.any():
         return weights
-    known = weights[~unknown]
-    return np.where(unknown, int(known.sum()) // len(known) if len(known) else 1, weights)
+    others = weights[~unknown]
+    return np.where(unknown, int(others.sum()) // len(others) if len(others) else 1, weights)
 
 
 def step_of(slots: int) -> int:
@@ -158,11 +158,11 @@ def _in_turn(weights: Numbers, slots: Numbers, shards: int, near: int) -> Pieces
     for load, shard in loads:
         missing[shard] = max(0, mean - load)
     kept, rest = np.flatnonzero(owners >= 0), np.flatnonzero(owners < 0)
-    left, wanted = int(weights[rest].sum()), max(1, sum(missing))
+    left, all_missing = int(weights[rest].sum()), max(1, sum(missing))
     borders, total = [0], 0
     for amount in missing:
         total += amount
-        borders.append(total * left // wanted)
+        borders.append(total * left // all_missing)
     segments, places, parts, first, stop = _cut(weights[rest], slots[rest], np.array(borders), mean // near)
     return _table(
         shards,

@@ -19,7 +19,7 @@ from ..engine.run import length_of
 from ..engine.stage import Stage, bind
 from ..errors import PlanError
 from ..ops.concat import Concat
-from .lengths import Lengths
+from .lengths import Lengths, varies
 from .shard_operators import IndexedShard, Leftover
 from .sharding import Sharding, has_user_boundary, reorders
 from .unit_shards import SharedRead
@@ -94,10 +94,8 @@ class Plan:
 
     @property
     def varies(self) -> bool:
-        """Whether a rank's length may differ between epochs: a shard reads other units in each, of other lengths."""
-        return not self.indexed and any(
-            node.op.expands and not node.indexed and self._stages[node].length is not None for node in walk(self.root)
-        )
+        """Whether a rank's length may differ between epochs."""
+        return not self.indexed and varies(self.root, self._stages)
 
     @property
     def rank_shards(self) -> range:

@@ -123,16 +123,18 @@ class PermutedShard(_PlacedShard):
         return self.share(_row_count(stage), self.shards, self.shard)
 
     def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
-        size, places = self._line(stage, index_array(indices))
-        ranges, inside = np.divmod(places, size)
-        full = _row_count(stage) // size
+        rows = _row_count(stage)
+        size = _range_size(rows)
+        places = index_array(indices) + _stretch(rows, self.shards, self.shard).start
+        full = rows // size
         if not full:
             return places
+        ranges, inside = np.divmod(places, size)
         order = self._order(stage, full, context)
         return np.where(ranges < full, order[np.minimum(ranges, full - 1)], ranges) * size + inside
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
-        size, _ = self._line(stage, index_array(range(0)))
+        size = _range_size(_row_count(stage))
         if not isinstance(indices, range) or indices.step != 1 or size < MIN_SLICED_ROWS:
             return super().rows(stage, indices, context)
         # Range by range, so that the source can slice.
@@ -146,12 +148,6 @@ class PermutedShard(_PlacedShard):
         lengths = np.diff(cuts).tolist()
         return concat([stage.input.rows(range(s, s + n), whole) for s, n in zip(starts, lengths, strict=True)])
 
-    def _line(self, stage: StageView, indices: npt.NDArray[np.int64]) -> tuple[int, npt.NDArray[np.int64]]:
-        """The length of a range, and the places of rows of the shard in the order of the pass."""
-        rows = _row_count(stage)
-        size = min(max(rows // RANGES, 1), MAX_RANGE_ROWS)
-        return size, indices + _stretch(rows, self.shards, self.shard).start
-
     def _order(self, stage: StageView, ranges: int, context: Context) -> Permutation:
         whole = context.unsharded()
         key = ("deal", whole.seed, whole.epoch, whole.rounds)
@@ -164,6 +160,11 @@ def _row_count(stage: StageView) -> int:
     rows = stage.input.length
     assert rows is not None, "an indexed pipe knows its length"
     return rows
+
+
+def _range_size(rows: int) -> int:
+    """The length of the ranges that a random order divides the rows into."""
+    return min(max(rows // RANGES, 1), MAX_RANGE_ROWS)
 
 
 def _rounds(rows: int, shards: int) -> int:

@@ -90,7 +90,7 @@ class ChosenUnits(Operator):
         return unit if part is None else op.cut(unit, part.first, part.stop, part.slots)
 
 
-class _Stretch(NamedTuple):
+class _PieceRun(NamedTuple):
     """Pieces of a shard that are read together.
 
     Attributes:
@@ -134,11 +134,11 @@ class Division:
         self.pieces = divide(self.weights, shards, any_order=any_order, near=near)
         self._shared: dict[int, Stage] = {}
 
-    def runs(self, shard: int) -> Iterator[_Stretch]:
+    def runs(self, shard: int) -> Iterator[_PieceRun]:
         """What a shard reads, in order."""
         dealt = range(shard, self.pieces.rounds * self.pieces.shards, self.pieces.shards)
         if dealt:
-            yield _Stretch(0, self._expanded(dealt))
+            yield _PieceRun(0, self._expanded(dealt))
         table = self.pieces.of_shard(shard)
         places = table.places
         shares = table.shares()
@@ -150,12 +150,12 @@ class Division:
                     parts[index - first] = share
                 continue
             if first < index:
-                yield _Stretch(1 + first, self._expanded(places[first:index], parts))
+                yield _PieceRun(1 + first, self._expanded(places[first:index], parts))
             place = int(places[index])
-            yield _Stretch(1 + index, self._shared_stage(place), place, share)
+            yield _PieceRun(1 + index, self._shared_stage(place), place, share)
             first, parts = index + 1, {}
         if first < len(shares):
-            yield _Stretch(1 + first, self._expanded(places[first:], parts))
+            yield _PieceRun(1 + first, self._expanded(places[first:], parts))
 
     def sharers(self, shard: int, place: int) -> Iterator[tuple[int, RowShare]]:
         """The shards that reach a shared unit at about the same time as `shard`, and their shares of its rows."""
@@ -276,7 +276,7 @@ class UnitsShard(Operator):
                 del block  # only the consumer holds it now
                 yield output.pop()
 
-    def _run(self, division: Division, run: _Stretch, at: Cursor, context: Context) -> Iterator[Block]:
+    def _run(self, division: Division, run: _PieceRun, at: Cursor, context: Context) -> Iterator[Block]:
         # A random draw is keyed by shard and position, and positions begin anew in each run: it is a shard of its own.
         if run.place is None:
             return run.source.blocks(at, replace(context, shard=self.shard + run.number * self.shards))
