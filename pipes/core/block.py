@@ -68,6 +68,15 @@ def join_origins(blocks: list[Block]) -> list[Origin | None] | None:
     return [origin for block in blocks for origin in block.origins or ()] or None
 
 
+def cursor_at(blocks: list[Block], index: int) -> Cursor:
+    """The cursor of row `index` among the rows of all blocks."""
+    for block in blocks:
+        if index < len(block):
+            return block.at.advance(index)
+        index -= len(block)
+    return blocks[-1].end
+
+
 def skip_rows(blocks: Iterable[Block], count: int) -> Iterator[Block]:
     """The blocks without their first `count` rows."""
     for block in blocks:

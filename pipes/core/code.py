@@ -9,7 +9,7 @@ from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import ClassVar, Protocol, cast
 
 from ..errors import redacted
-from .plain_values import is_plain, value_text
+from .plain_values import is_plain, partial_parts, value_text
 
 PACKAGE = __name__.partition(".")[0]
 
@@ -96,7 +96,7 @@ def value_code(value: object) -> str:
 def _function_name(value: object) -> str:
     """The qualified name of a function, or of the class of another object, without a call of its code."""
     if issubclass(type(value), functools.partial):
-        return _function_name(functools.partial.__dict__["func"].__get__(value))
+        return _function_name(partial_parts(value)[0])
     if type(value) in (FunctionType, BuiltinFunctionType, MethodType):
         return cast("FunctionType", value).__qualname__
     cls = cast("type", value) if issubclass(type(value), type) else type(value)

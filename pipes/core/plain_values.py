@@ -7,6 +7,7 @@ enums, arrays, and tuples, lists, sets, dicts and frozen dataclasses of them. An
 from __future__ import annotations
 
 import enum
+import functools
 import hashlib
 from collections.abc import Iterable, Mapping
 from datetime import date, timedelta
@@ -111,18 +112,25 @@ def class_attribute(kind: type, name: str) -> object:
 
 def attributes(value: object) -> dict[str, object]:
     """The attributes of the object itself, in its `__dict__` or in slots."""
-    found: dict[str, object] = {}
+    members: dict[str, object] = {}
     for base in type.__getattribute__(type(value), "__mro__"):
         for name, member in type.__getattribute__(base, "__dict__").items():
             if isinstance(member, MemberDescriptorType):
                 try:
-                    found.setdefault(name, member.__get__(value))
+                    members.setdefault(name, member.__get__(value))
                 except AttributeError:  # the slot is empty
                     continue
-    members = class_attribute(type(value), "__dict__")
-    if isinstance(members, GetSetDescriptorType):
-        found.update(members.__get__(value))
-    return found
+    descriptor = class_attribute(type(value), "__dict__")
+    if isinstance(descriptor, GetSetDescriptorType):
+        members.update(descriptor.__get__(value))
+    return members
+
+
+def partial_parts(value: object) -> tuple[object, tuple[object, ...], dict[str, object]]:
+    """The function, the arguments and the keyword arguments of a `functools.partial`, or of a subclass of it."""
+    members = vars(functools.partial)
+    function, arguments, keywords = (members[name].__get__(value) for name in ("func", "args", "keywords"))
+    return function, arguments, keywords
 
 
 def frozen_fields(value: object) -> dict[str, object] | None:

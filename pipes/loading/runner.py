@@ -45,7 +45,6 @@ class Runner:
         self._seed = seed
         self._shards = shards
         self._even: Even = even
-        self._resolved: Node | None = None
         self._schedule: Schedule | None = None
         self._executor: Executor | None = None
 
@@ -116,7 +115,7 @@ class Runner:
             self._executor.close()
 
     def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_resolved": None, "_schedule": None, "_executor": None}
+        return {**self.__dict__, "_schedule": None, "_executor": None}
 
     def _schedule_of_now(self, progress: Progress) -> Schedule:
         """The schedule of the rank that this process has now."""
@@ -133,11 +132,9 @@ class Runner:
         return schedule
 
     def _make_schedule(self, rank: Rank, shards: int | None) -> Schedule:
-        if self._resolved is None:  # listings and types are fixed once for the loader
-            self._resolved = resolve(self.pipe)
         workers = self.service.workers
         plan = Plan(
-            self._resolved,
+            resolve(self.pipe),
             seed=self._seed,
             rank=rank.number,
             world_size=rank.world_size,

@@ -53,8 +53,7 @@ class Documents:
     def joined(parts: Sequence[Documents]) -> Documents:
         """All documents of all parts."""
         tables = [part.columns for part in parts if part.columns]
-        columns = {name: np.concatenate([table[name] for table in tables]) for name in (tables[0] if tables else ())}
-        return Documents.of(columns, np.concatenate([np.diff(part.starts) for part in parts]))
+        return Documents.of(joined_columns(tables), np.concatenate([np.diff(part.starts) for part in parts]))
 
 
 class DocumentReader:
@@ -116,9 +115,7 @@ class DocumentReader:
 
     def _joined(self, documents: list[dict[str, Array]]) -> Documents:
         lengths = np.fromiter((len(next(iter(arrays.values()))) for arrays in documents), np.int64, len(documents))
-        tables = [documents[i] for i in np.flatnonzero(lengths)]
-        columns = {name: np.concatenate([table[name] for table in tables]) for name in (tables[0] if tables else ())}
-        return Documents.of(columns, lengths)
+        return Documents.of(joined_columns([documents[i] for i in np.flatnonzero(lengths)]), lengths)
 
     def _check_names(self, columns: Mapping[str, object]) -> None:
         if self._names and self._names == tuple(columns):
@@ -155,6 +152,13 @@ class DocumentReader:
                 "a `.map` before",
                 row,
             )
+
+
+def joined_columns(tables: Sequence[Mapping[str, Array]]) -> Mapping[str, Array]:
+    """The values of all tables, which have the same columns; none if there is no table."""
+    if len(tables) == 1:
+        return tables[0]
+    return {name: np.concatenate([table[name] for table in tables]) for name in (tables[0] if tables else ())}
 
 
 def _array(value: object, field: str) -> Array:

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, cast
 
 import numpy as np
 
-from ..core.block import Block, group_rows, join_blocks
+from ..core.block import Block, cursor_at, group_rows, join_blocks
 from ..core.checks import check_choice, check_int
 from ..core.context import Context
 from ..core.cursor import Cursor
@@ -92,7 +92,7 @@ class GroupedMap(Map):
             row += len(rows)
             whole = Block(rows, start, Cursor(group[-1].end.plain, 0, row), origins)
             converted = concat(results) if results else []
-            failing = _cursor_at(group, len(converted)) if error is not None else None
+            failing = cursor_at(group, len(converted)) if error is not None else None
             output = [whole.with_rows(converted).slice(skip, len(converted))] if len(converted) > skip else []
             skip = 0
             del group, rows, whole, results, converted  # only the consumer holds them now
@@ -123,12 +123,3 @@ def _on_rows(function: Callable[..., object], group: BlockRows, *rng: object) ->
     if not isinstance(rows, Iterable) or isinstance(rows, (str, bytes, Mapping)):
         raise UnfitError(f"the function must return a list of rows but returned a value of type {type(rows).__name__}")
     return list(cast("Iterable[object]", rows))
-
-
-def _cursor_at(group: list[Block], count: int) -> Cursor:
-    """The cursor, in the input, of row `count` of a group."""
-    for block in group:
-        if count < len(block):
-            return block.at.advance(count)
-        count -= len(block)
-    return group[-1].end

@@ -90,12 +90,3 @@ def cut_apart(labels: Ints, size: int | None) -> Ints:
         return labels
     parts = counted_apart(labels) // size
     return labels * (int(parts.max()) + 1) + parts
-
-
-def cursor_in(blocks: list[Block], index: int) -> Cursor:
-    """The cursor of row `index` among the rows of all blocks."""
-    for block in blocks:
-        if index < len(block):
-            return block.at.advance(index)
-        index -= len(block)
-    return blocks[-1].end

@@ -11,7 +11,7 @@ from ..core.block import Block
 from ..core.cursor import START, Cursor
 from ..core.rows import Array, Rows
 from ..errors import Origin
-from ._documents import Documents
+from ._documents import Documents, joined_columns
 from ._fill import filled
 from ._packs import Ints, packs_of
 
@@ -98,7 +98,7 @@ def _cut(parts: list[dict[str, Array]], documents: Ints, edges: Ints, length: in
     missing = -size % length
     if missing:
         parts.append({name: filled(missing, pad, values.dtype, name) for name, values in parts[0].items()})
-    tokens = parts[0] if len(parts) == 1 else {n: np.concatenate([part[n] for part in parts]) for n in parts[0]}
+    tokens = joined_columns(parts)
     starts = np.sort(np.concatenate([np.maximum(documents, 0), edges]))  # of pieces; some twice
     starts = starts[np.flatnonzero(np.append(starts[1:], size) > starts)]
     positions = starts - documents[np.searchsorted(documents, starts, "right") - 1]

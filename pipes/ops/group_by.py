@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from ..core.block import Block, join_blocks
+from ..core.block import Block, cursor_at, join_blocks
 from ..core.checks import check_int
 from ..core.context import Context
 from ..core.cursor import Cursor
@@ -16,7 +16,7 @@ from ..errors import ArgumentError, ArgumentTypeError, with_call_site
 from ._data_error import data_error
 from ._key_numbers import key_numbers
 from ._keys import check_key, check_named_key
-from ._segments import Groups, cursor_in, cut_apart, grouped, segment_blocks
+from ._segments import Groups, cut_apart, grouped, segment_blocks
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -63,7 +63,7 @@ class GroupBy(Operator):
     def _groups(self, stage: StageView, context: Context, segment: list[Block]) -> Groups:
         numbers, error = key_numbers(join_blocks(segment)[0], self._key)
         if error is not None:
-            raise data_error(self, stage.failed(error, cursor_in(segment, len(numbers)), context))
+            raise data_error(self, stage.failed(error, cursor_at(segment, len(numbers)), context))
         least = self.size if self.drop_last and self.size is not None else 1
         return grouped(segment, cut_apart(numbers, self.size), least)
 

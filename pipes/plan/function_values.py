@@ -17,6 +17,7 @@ from ..core.plain_values import (
     digest,
     frozen_fields,
     is_plain,
+    partial_parts,
     type_name,
     value_text,
 )
@@ -79,7 +80,7 @@ class FunctionValues:
         elif kind is FunctionType:
             self._visit_function(cast("FunctionType", value), path)
         elif issubclass(kind, functools.partial):
-            function, arguments, keywords = _partial_parts(value)
+            function, arguments, keywords = partial_parts(value)
             self._visit(function, path, names)
             self._visit_all([*_numbered(arguments), *keywords.items()], path, names)
         elif kind is MethodType:
@@ -163,7 +164,7 @@ def _methods(kind: type, names: Iterable[str]) -> tuple[dict[str, FunctionType],
 def short_name(value: object) -> str:
     """The name of a function, or of the class of an object."""
     if issubclass(type(value), functools.partial):
-        return short_name(_partial_parts(value)[0])
+        return short_name(partial_parts(value)[0])
     if type(value) in (*_NAMED, MethodWrapperType):
         return cast("FunctionType", value).__name__
     cls = cast("type", value) if issubclass(type(value), type) else type(value)
@@ -174,7 +175,7 @@ def qualified_name(value: object) -> str:
     """The module and the qualified name of a function, or of the class of an object."""
     kind = type(value)
     if issubclass(kind, functools.partial):
-        return qualified_name(_partial_parts(value)[0])
+        return qualified_name(partial_parts(value)[0])
     if kind is MethodType:
         return qualified_name(cast("MethodType", value).__func__)
     if kind is ModuleType:
@@ -263,12 +264,6 @@ def _function_of(member: object) -> FunctionType | None:
     elif type(member) is functools.cached_property:
         member = member.func
     return member if isinstance(member, FunctionType) else None
-
-
-def _partial_parts(value: object) -> tuple[object, tuple[object, ...], dict[str, object]]:
-    members = vars(functools.partial)
-    function, arguments, keywords = (members[name].__get__(value) for name in ("func", "args", "keywords"))
-    return function, arguments, keywords
 
 
 def _is_empty(cell: CellType) -> bool:

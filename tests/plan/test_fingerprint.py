@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.fs
 import pytest
 
@@ -263,8 +264,6 @@ class TestData:
         assert "has changed" in line or "is now `" in line
 
     def test_a_table(self):
-        pa = pytest.importorskip("pyarrow")
-
         def pipe(last: object) -> fp.Pipe[Any]:
             return fp.from_table(pa.table({"n": range(1000), "text": ["a"] * 999 + [last]}))
 
@@ -272,7 +271,7 @@ class TestData:
         assert changes(pipe("b"), pipe("c"))[0] == ["`sample` in `from_table()` has changed"]
 
     def test_datasets_of_torch(self):
-        torch = pytest.importorskip("torch")
+        import torch
         from torch.utils.data import ConcatDataset, Subset, TensorDataset
 
         def tensors(n: int) -> Any:
