@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -17,6 +18,8 @@ from ..sources.from_table import from_table
 from ..sources.list_files import list_files
 from ..sources.read_csv import read_csv
 from ..sources.read_jsonl import read_jsonl
+
+Group: TypeAlias = Literal["indexed", "streamed", "files"]
 
 
 @dataclass(frozen=True)
@@ -88,11 +91,11 @@ def pickier(row: int) -> int:
     return row
 
 
-def samples(folder: Path) -> list[Sample]:
+def samples(folder: Path) -> dict[Group, list[Sample]]:
     """Pipes that succeed. Their files are written into `folder`."""
     good = folder / "good"
     good.mkdir()
-    return [*_indexed(), *_streamed(), *_of_files(good)]
+    return {"indexed": _indexed(), "streamed": _streamed(), "files": _of_files(good)}
 
 
 def _indexed() -> list[Sample]:

@@ -7,7 +7,9 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
+from typing import Literal, TypeAlias, get_args
 
 from ..errors import PlanWarning, UnknownLengthError
 from ..loader import Loader
@@ -16,8 +18,11 @@ from ..services.base import ReadingService
 from .footprint import nothing_left
 from .rules import check_closing, check_epochs
 from .runs import Case, Taken, agree, agree_errors, cases, failed, rows, saved, taken, through_json, with_states
-from .samples import Sample, failing, samples, uneven
+from .samples import Group, Sample, failing, samples, uneven
 from .unordered import check_unordered
+
+Part: TypeAlias = Group | Literal["failing", "epochs"]
+PARTS: tuple[Part, ...] = (*get_args(Group), "failing", "epochs")
 
 
 def check_service(service: ReadingService, *, others: Sequence[ReadingService] = ()) -> None:
@@ -46,25 +51,45 @@ def check_service(service: ReadingService, *, others: Sequence[ReadingService] =
         >>> from feedpipe.testing import check_service
         >>> check_service(fp.InProcess(debug=True))
     """
+    for part in PARTS:
+        check_part(part, service, others)
+
+
+def check_part(part: Part, service: ReadingService, others: Sequence[ReadingService] = ()) -> None:
+    """Runs one part of `check_service`, for tests that a time limit ends."""
     with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
         warnings.simplefilter("ignore", PlanWarning)
-        good, bad = samples(Path(folder)), failing(Path(folder))
-        for sample in good:  # whatever leaves something behind for good, such as importing torch, happens here
+        groups, bad = samples(Path(folder)), failing(Path(folder))
+        for sample in chain(*groups.values()):  # whatever leaves something behind for good happens here
             with Case(service, sample).here() as loader:
                 list(loader)
-        with nothing_left(repr(service)):
-            for sample in good:
-                if service.ordered:
-                    _check_ranks(service, sample, lambda case: _check_runs(case, others))
-                else:
-                    _check_ranks(service, sample, check_unordered)
-            for case in (Case(service, bad[0], ranks=2), *(Case(service, sample) for sample in bad[1:])):
-                _check_failure(case)
-            if service.ordered:
-                for case in _uneven(service):
-                    _check_runs(case, others)
-            check_epochs(service)
-            check_closing(service)
+        with nothing_left(f"{service!r}, in its part {part!r},"):
+            if part == "failing":
+                _check_failures(service, bad)
+            elif part == "epochs":
+                _check_uneven(service, others)
+                check_epochs(service)
+                check_closing(service)
+            else:
+                for sample in groups[part]:
+                    _check_sample(service, sample, others)
+
+
+def _check_sample(service: ReadingService, sample: Sample, others: Sequence[ReadingService]) -> None:
+    if service.ordered:
+        _check_ranks(service, sample, lambda case: _check_runs(case, others))
+    else:
+        _check_ranks(service, sample, check_unordered)
+
+
+def _check_failures(service: ReadingService, bad: Sequence[Sample]) -> None:
+    for case in (Case(service, bad[0], ranks=2), *(Case(service, sample) for sample in bad[1:])):
+        _check_failure(case)
+
+
+def _check_uneven(service: ReadingService, others: Sequence[ReadingService]) -> None:
+    for case in _uneven(service) if service.ordered else ():
+        _check_runs(case, others)
 
 
 def _check_ranks(service: ReadingService, sample: Sample, check: Callable[[Case], list[Taken]]) -> None:

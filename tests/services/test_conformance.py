@@ -10,17 +10,25 @@ import pytest
 import feedpipe as fp
 from feedpipe.errors import LoaderError, PlanError
 from feedpipe.testing import check_service
+from feedpipe.testing.services import PARTS, check_part
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [0, 1, 2, 5])
-def test_services(workers):
-    check_service(fp.MultiProcess(workers) if workers else fp.InProcess())
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("workers", [1, 2, 5])
+def test_worker_processes(workers, part):
+    check_part(part, fp.MultiProcess(workers))
 
 
 @pytest.mark.slow
-def test_states_continue_with_other_numbers_of_workers():
-    check_service(fp.InProcess(), others=[fp.MultiProcess(3, prefetch=1)])
+@pytest.mark.parametrize("part", PARTS)
+def test_states_continue_with_other_numbers_of_workers(part):
+    check_part(part, fp.InProcess(), [fp.MultiProcess(3, prefetch=1)])
+
+
+@pytest.mark.slow
+def test_this_process():
+    check_service(fp.InProcess())
 
 
 @pytest.mark.slow
