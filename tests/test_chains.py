@@ -91,6 +91,7 @@ def chains(draw_: st.DrawFn, steps: int = 4, *, local: bool = False) -> Chain:
             lambda p, n=size: p.shuffle(window=n * 3),
             lambda p, n=size: p.prefetch(n),
             lambda p: p.shuffle() if p.indexed else p.load().shuffle(),
+            lambda p, n=size: p.shuffle(window=n, each_epoch=False),
             lambda p, n=size: p.take(5 * n),
             lambda p, n=size: p.skip(n),
             lambda p, n=size: p.slice(1, None, n),

@@ -27,6 +27,11 @@ def check_int(name: str, value: object, *, least: int) -> int:
     return number
 
 
+def check_bool(name: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise ArgumentTypeError(with_call_site(f"`{name}` must be True or False but got: {value!r}"))
+
+
 def check_seconds(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ArgumentTypeError(with_call_site(f"`{name}` must be a number of seconds but got: {value!r}"))

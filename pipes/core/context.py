@@ -225,6 +225,10 @@ class Context:
         """The work that `start_reading` returned for the only row at `indices`. The caller must use its result."""
         return self.started.pop((stage, int(indices[0])), None) if len(indices) == 1 else None
 
+    def every_epoch(self) -> Context:
+        """For draws that are the same in each epoch, and in each round of a `repeat`."""
+        return replace(self, epoch=0, rounds=())
+
     def round(self, number: int) -> Context:
         """Within round `number` of a `repeat`."""
         return replace(self, rounds=(*self.rounds, number))

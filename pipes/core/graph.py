@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ..errors import CallSite
 from .code import step_code
 from .contract import check_contract, check_streamed
-from .operator import Operator
+from .operator import Boundary, Operator
 
 
 class Node:
@@ -62,6 +62,18 @@ def walk(root: Node) -> Iterator[Node]:
             seen.add(id(node))
             stack.append((node, True))
             stack.extend((child, False) for child in reversed(node.inputs))
+
+
+def reshuffles(root: Node) -> bool:
+    """Whether the rows of `root` come in another order, or are others, in each epoch."""
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if node.inputs and node.op.reshuffles():
+            return True
+        if node.op.boundary is not Boundary.EACH_PROCESS:  # that reads its input once, for all epochs
+            stack += node.inputs
+    return False
 
 
 def names(root: Node) -> dict[Node, str]:

@@ -249,6 +249,10 @@ class Operator:
         """This operator as the last of a chain whose elements go to another process; its name and cursors stay."""
         return self
 
+    def reshuffles(self) -> bool:
+        """Whether it draws another order, or other rows, in each epoch."""
+        return self.order is Order.REORDERS
+
     def remark(self) -> str | None:
         """What `explain` should say of it beside its traits."""
         return None

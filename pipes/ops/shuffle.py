@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from ..core.block import Block, group_rows
-from ..core.checks import check_int
+from ..core.checks import check_bool, check_int
 from ..core.context import Context
 from ..core.cursor import Cursor
 from ..core.operator import Order, StageView
@@ -32,12 +32,17 @@ class Shuffle(Rearranged):
     window: int | None = None
     seed: int | None = None
     name: str | None = None
+    each_epoch: bool = field(default=True, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.window is not None:
             object.__setattr__(self, "window", check_int("window", self.window, least=1))
         if self.seed is not None:
             object.__setattr__(self, "seed", check_int("seed", self.seed, least=0))
+        check_bool("each_epoch", self.each_epoch)
+
+    def reshuffles(self) -> bool:
+        return self.each_epoch
 
     def indexed(self, inputs: Sequence[bool]) -> bool:
         return self.window is None and inputs[0]
@@ -54,6 +59,7 @@ class Shuffle(Rearranged):
     def _permutation(self, stage: StageView, context: Context) -> Permutation:
         length = stage.input.length
         assert length is not None, "an indexed pipe knows its length"
+        context = context if self.each_epoch else context.every_epoch()
         run = (context.seed, context.epoch, context.rounds, context.shard)
         return stage.memo(run, lambda: Permutation(context.key(stage.name, seed=self.seed), length))
 
@@ -63,7 +69,8 @@ class Shuffle(Rearranged):
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         number, source = at.numbered()
-        generators = Generators(context.key(stage.name, seed=self.seed))
+        keyed = context if self.each_epoch else context.every_epoch()
+        generators = Generators(keyed.key(stage.name, seed=self.seed))
         row = at.row
         halves = group_rows(stage.input.blocks(source, context), max(1, (self.window or 1) // 2))
         waiting: Waiting | None = None
@@ -85,7 +92,13 @@ class Shuffle(Rearranged):
 
 
 def shuffle(
-    pipe: Pipe[T], /, window: int | None = None, *, seed: int | None = None, name: str | None = None
+    pipe: Pipe[T],
+    /,
+    window: int | None = None,
+    *,
+    seed: int | None = None,
+    each_epoch: bool = True,
+    name: str | None = None,
 ) -> Pipe[T]:
     """Put the rows into a random order, a new one in each epoch.
 
@@ -100,6 +113,8 @@ def shuffle(
     Args:
         window: number of rows to shuffle among; None shuffles all rows.
         seed: used in place of the loader's seed.
+        each_epoch: False gives the same order in each epoch, and in each round of a `repeat`. So `.take(n)` and
+            `.skip(n)` behind it divide the rows once and for all; see also `split`.
         name: identifies the operator in the key of its random order, in place of its kind and count.
 
     Raises:
@@ -123,4 +138,4 @@ def shuffle(
                 "this pipe is streamed; give `window=10_000`, or put `.load()` before it to keep the rows in memory"
             )
         )
-    return pipe.then(Shuffle(window, seed, name))
+    return pipe.then(Shuffle(window, seed, name, each_epoch=each_epoch))

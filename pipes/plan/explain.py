@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from ..core.graph import Node, node_code, walk
+from ..core.graph import Node, node_code, reshuffles, walk
 from ..core.operator import Columns, Order
 from ..engine.run import unknown_length_reason
 from ..engine.stage import Stage
+from ..ops._slicing import SliceBase
 from .plan import Plan
 from .unit_shards import SharedRead
+
+_OTHER_ROWS = (
+    "gives other rows in each epoch, because the rows before it are shuffled anew; for fixed parts of the data use "
+    "`split`, or `shuffle(each_epoch=False)`"
+)
 
 
 def explained(root: Node, *, world_size: int, workers: int, shards: int | None) -> str:
@@ -106,6 +112,10 @@ def _remarks(plan: Plan) -> list[str]:
     """The remarks of operators, each once, with the calls that it is about."""
     calls: dict[str, list[str]] = {}
     for node in walk(plan.root):
-        if (remark := node.op.remark()) is not None:
-            calls.setdefault(remark, []).append(f"`{node_code(node).lstrip('.')}`")
+        remarks = [node.op.remark()]
+        if isinstance(node.op, SliceBase) and reshuffles(node.inputs[0]):
+            remarks.append(_OTHER_ROWS)
+        for remark in remarks:
+            if remark is not None:
+                calls.setdefault(remark, []).append(f"`{node_code(node).lstrip('.')}`")
     return [f"{', '.join(dict.fromkeys(names))}: {remark}" for remark, names in calls.items()]

@@ -145,13 +145,13 @@ def has_user_boundary(node: Node) -> bool:
 
 def reorders(node: Node) -> bool:
     """Whether rows are shuffled at `node` or below."""
-    return any(below.inputs and below.op.order is Order.REORDERS for below in walk(node))
+    return any(below.inputs and (below.op.order is Order.REORDERS or below.op.reshuffles()) for below in walk(node))
 
 
 def shuffled_after(node: Node, shuffled_later: bool) -> bool:
-    if node.op.order is Order.REORDERS:
+    if node.op.order is Order.REORDERS and node.op.reshuffles():
         return True
-    return shuffled_later and node.op.order is Order.ROW_LOCAL
+    return shuffled_later and node.op.order in (Order.ROW_LOCAL, Order.REORDERS)
 
 
 def expanded_units(node: Node) -> Node | None:

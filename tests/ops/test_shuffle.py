@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import feedpipe as fp
 from feedpipe.core.context import Context
 from feedpipe.engine.permutation import Permutation
-from feedpipe.errors import ArgumentError, PlanError
+from feedpipe.errors import ArgumentError, ArgumentTypeError, PlanError
 from feedpipe.testing import check_operator
 
 
@@ -99,3 +99,36 @@ def test_columns_that_change_their_type_are_shuffled_as_rows_for_that_half_only(
     pipe = tables[0].filter(lambda row: True).concat(tables[1].filter(lambda row: True)).shuffle(window=20)
     assert sorted(row["x"] for row in pipe) == list(range(80))
     assert sorted(row["x"] for row in check_operator(pipe, samples=4)) == list(range(80))
+
+
+@pytest.mark.parametrize("window", [None, 20])
+def test_one_order_for_all_epochs(window):
+    source = fp.from_sequence(range(100))
+    source = source if window is None else source.filter(lambda x: True)
+    fixed = source.shuffle(window, each_epoch=False)
+    runs = [check_operator(fixed, epoch=epoch, samples=2) for epoch in range(2)]
+    assert runs[0] == runs[1] != list(range(100))
+    assert list(fixed.repeat(2)) == 2 * runs[0]
+    loader = fp.Loader(fixed.batch(10), seed=1)
+    assert list(loader) == list(loader) != list(fp.Loader(fixed.batch(10), seed=2))
+
+
+def test_one_order_for_all_epochs_on_several_shards():
+    """Ranges of rows come in an order drawn anew before a shuffle that changes, and only before such a one."""
+    source = fp.from_sequence(range(3000)).filter(lambda x: True)
+    loader = fp.Loader(source.shuffle(30, each_epoch=False), shards=3)
+    assert list(loader) == list(loader)
+    loader = fp.Loader(source.shuffle(30, each_epoch=False).shuffle(30), shards=3)
+    first, second = list(loader), list(loader)
+    assert first != second and sorted(first) == sorted(second)
+
+
+def test_a_fixed_split_by_take_and_skip():
+    shuffled = fp.from_sequence(range(360)).shuffle(seed=0, each_epoch=False)
+    train, val = fp.Loader(shuffled.take(288).shuffle()), fp.Loader(shuffled.skip(288))
+    assert not {*train} & {row for _ in range(3) for row in val}
+
+
+def test_each_epoch_is_a_bool():
+    with pytest.raises(ArgumentTypeError, match="`each_epoch` must be True or False but got: 0"):
+        fp.from_sequence([1]).shuffle(each_epoch=0)  # type: ignore[arg-type]

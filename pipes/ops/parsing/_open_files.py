@@ -159,7 +159,7 @@ def listed_files(listing: Listing, filesystem: object) -> list[File]:
 def has_fixed_order(pipe: Pipe[File]) -> bool:
     """Whether files have positions, the same in each run."""
     operators = [node.op for node in walk(pipe) if node.inputs]
-    drawn = any(op.order is Order.REORDERS or op.boundary is Boundary.SHARD for op in operators)
+    drawn = any(op.order is Order.REORDERS or op.reshuffles() or op.boundary is Boundary.SHARD for op in operators)
     return pipe.indexed and not drawn
 
 
