@@ -64,6 +64,7 @@ from .ops.unbatch import unbatch as _unbatch
 from .ops.unnest import unnest as _unnest
 from .ops.with_columns import with_columns as _with_columns
 from .ops.zip import zip as _zip
+from .ops.zip_longest import zip_longest as _zip_longest
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -292,6 +293,7 @@ class Pipe(Node, Generic[T_co]):
     unnest = _unnest
     with_columns = _with_columns
     zip = _zip
+    zip_longest = _zip_longest
 
 
 def warn_in_torch_worker(pipe: Node, what: str, remedy: str) -> None:

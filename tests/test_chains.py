@@ -113,6 +113,7 @@ def chains(draw_: st.DrawFn, steps: int = 4, *, local: bool = False) -> Chain:
                 lambda p: p.enumerate(),
                 lambda p: p.zip(fp.from_sequence(range(50))),
                 lambda p: streamed(p).zip(streamed(p)),
+                lambda p: p.zip_longest(fp.from_sequence(range(9)), fill=0),
                 lambda p, n=size: p.batch(n),
                 lambda p, n=size: p.batch(n, drop_last=True),
                 lambda p, n=size: p.group_by(lambda row: weight(row) % 3, size=n, window=3 * n),
