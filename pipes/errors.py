@@ -12,6 +12,7 @@
     ├── LimitError           (MemoryError)   a budget in bytes is used up
     ├── StateError           (ValueError)    a state that does not fit this loader
     ├── LoaderError          (RuntimeError)  a loader or iterator used after its end
+    ├── RankError            (RuntimeError)  another rank has failed or does not answer, or the ranks disagree
     └── WorkerError          (RuntimeError)  a worker process cannot begin, is stuck, or died too often
 
 A message gives the rule, its reason and its repair; errors in a chain add the user's file and line.
@@ -147,6 +148,10 @@ class StateError(FeedpipeError, ValueError):
 
 class LoaderError(FeedpipeError, RuntimeError):
     """A loader or an iterator was used after its end."""
+
+
+class RankError(FeedpipeError, RuntimeError):
+    """Another rank has failed or does not answer, or the ranks of a job disagree."""
 
 
 class WorkerError(FeedpipeError, RuntimeError):

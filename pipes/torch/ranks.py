@@ -1,0 +1,311 @@
+"""`SideGroup`: small messages between the ranks of a process group."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any, NamedTuple, TypeAlias
+from zlib import crc32
+
+import torch
+from torch import distributed
+from torch.distributed import ProcessGroup
+from torch.distributed.device_mesh import DeviceMesh
+
+from ..errors import RankError
+
+Group: TypeAlias = "ProcessGroup | DeviceMesh"
+_c10d: Any = distributed.distributed_c10d  # its stores and the class of gloo groups have no public types
+
+ROLL_CALL_SECONDS = 60.0
+"""How long ranks wait for each other where they first meet."""
+EXCHANGE_SECONDS = 1800.0
+"""How long they wait later: one may save a checkpoint meanwhile. It is the default of torch's own groups."""
+POLL_SECONDS = 0.2
+"""How often a rank that waits looks whether another has failed."""
+
+MAX_TOPIC = 200
+"""The bytes of a topic that an error shows."""
+MAX_NUMBERS = 7
+"""The numbers that one exchange carries beside its topic."""
+
+Interrupt: TypeAlias = Callable[[], None]
+"""Called now and then while a rank waits; raises an error to end that."""
+
+
+def _never() -> None:
+    """Lets a rank wait."""
+
+
+class SideGroup:
+    """Exchanges small messages between the ranks of a process group, over gloo and the store of the group.
+
+    Its gloo group is its own, whatever the backend of the job: exchanges neither wait for the collectives of the
+    training loop nor come between them. The ranks connect at their first exchange. All make the same exchanges in the
+    same order. Each exchange carries its topic, so that ranks whose topics differ get an error, and no wrong message.
+
+    Attributes:
+        rank: the number of this rank among the members.
+        world_size: the number of members.
+        store: the store of the job, which it belongs to.
+    """
+
+    def __init__(self, store: Any, members: Sequence[int], rank: int) -> None:
+        self.rank = rank
+        self.world_size = len(members)
+        self.store = store
+        name = (
+            "-".join(map(str, members))
+            if len(members) <= 8
+            else f"{len(members)}-{crc32(bytes(str(members), 'ascii'))}"
+        )
+        self._store = _c10d.PrefixStore(f"feedpipe/{name}", store)
+        self._gloo: Any = None
+        self._connections = 0  # how often the ranks have connected, also anew after a failure
+        self._loaders = 0
+        self._lock = threading.RLock()  # several loaders may use the group, in several threads
+
+    def number_of_new_loader(self) -> int:
+        """The number of one more loader that uses the group. Loaders begin in the same order on all ranks."""
+        with self._lock:
+            self._loaders += 1
+            return self._loaders
+
+    def roll_call(self, name: str, interrupt: Interrupt = _never, seconds: float = ROLL_CALL_SECONDS) -> list[int]:
+        """Waits until all ranks have come here; the ranks that have not after so many seconds.
+
+        Args:
+            name: of the place; each is for one roll call.
+            interrupt: called now and then.
+            seconds: how long to wait.
+
+        Raises:
+            RankError: the store of the job is gone.
+        """
+        try:
+            self._store.set(f"{name}/{self.rank}", "here")
+            if self._store.add(f"{name}/count", 1) == self.world_size:
+                self._store.set(f"{name}/complete", "yes")
+            deadline = time.monotonic() + seconds
+            while not self._wait_for_key(f"{name}/complete"):
+                interrupt()
+                if time.monotonic() > deadline:
+                    return [rank for rank in range(self.world_size) if not self._store.check([f"{name}/{rank}"])]
+        except distributed.DistNetworkError as error:
+            raise RankError(
+                f"the store of the process group does not answer, so its host has ended: {error}"
+            ) from error
+        return []
+
+    def announce(self, name: str, text: str) -> None:
+        """Leaves a text that each rank may look up."""
+        try:
+            self._store.set(name, text)
+        except RuntimeError:  # the job ends, and nobody is left to look
+            return
+
+    def announced(self, name: str) -> str | None:
+        """The text that a rank has left, if there is one."""
+        try:
+            return self._store.get(name).decode() if self._store.check([name]) else None
+        except RuntimeError:  # the host of the store may end before other ranks; they have all that they need
+            return None
+
+    def post(self, topic: str, numbers: Sequence[int] = (), interrupt: Interrupt = _never) -> Exchange:
+        """Begins an exchange of a few whole numbers, and does not wait for the others."""
+        assert len(numbers) <= MAX_NUMBERS, "an exchange has room for few numbers"
+        message = torch.zeros(1 + MAX_NUMBERS, dtype=torch.int64)
+        message[0] = crc32(topic.encode())
+        for place, number in enumerate(numbers, 1):
+            message[place] = number
+        with self._lock:
+            answers = [torch.zeros_like(message) for _ in range(self.world_size)]
+            work = self._connected(interrupt).allgather([answers], [message])
+        return Exchange(self, topic, len(numbers), work, answers)
+
+    def gather(self, topic: str, message: bytes, interrupt: Interrupt = _never) -> list[bytes]:
+        """The messages of all ranks, in order of rank.
+
+        Raises:
+            RankError: a rank does not answer, or is at another place.
+        """
+        with self._lock:
+            sizes = [size for (size,) in self.post(topic, [len(message)], interrupt).result(interrupt)]
+            padded = torch.zeros(max(*sizes, 1), dtype=torch.uint8)
+            padded[: len(message)] = _tensor(message)
+            answers = self.all_bytes(padded, interrupt)
+        return [_bytes(answer[:size]) for answer, size in zip(answers, sizes, strict=True)]
+
+    def broadcast(self, topic: str, message: bytes | None, interrupt: Interrupt = _never) -> bytes:
+        """The message of the first rank; the others give None.
+
+        Raises:
+            RankError: a rank does not answer, or is at another place.
+        """
+        with self._lock:
+            size = self.post(topic, [len(message or b"")], interrupt).result(interrupt)[0][0]
+            content = _tensor(message) if message else torch.zeros(size, dtype=torch.uint8)
+            if size:
+                self.wait(self._gloo.broadcast([content], distributed.BroadcastOptions()), interrupt)
+        return _bytes(content)
+
+    def all_bytes(self, content: torch.Tensor, interrupt: Interrupt) -> list[torch.Tensor]:
+        """The tensors of all ranks, which have one size."""
+        answers = [torch.zeros_like(content) for _ in range(self.world_size)]
+        self.wait(self._gloo.allgather([answers], [content]), interrupt)
+        return answers
+
+    def wait(self, work: Any, interrupt: Interrupt) -> None:
+        """Waits for an exchange.
+
+        Raises:
+            RankError: a rank has ended, or does not answer.
+        """
+        deadline = time.monotonic() + EXCHANGE_SECONDS
+        try:
+            while True:
+                try:
+                    work.wait(timedelta(seconds=POLL_SECONDS))
+                    return
+                except RuntimeError as error:
+                    interrupt()  # what a rank says of itself is better than what its connection says
+                    if work.is_completed():
+                        raise RankError("another rank has ended, or cannot be reached any more") from error
+                    if time.monotonic() > deadline:
+                        raise RankError(f"another rank has not answered for {EXCHANGE_SECONDS:.0f} seconds") from error
+        except BaseException:
+            self.disconnect()
+            raise
+
+    def disconnect(self) -> None:
+        """Gives up the connections; the next exchange makes new ones. After a failure, all ranks do so."""
+        with self._lock:
+            gloo, self._gloo = self._gloo, None
+            self._connections += gloo is not None
+        if gloo is not None:
+            _drop([gloo])
+
+    def _connected(self, interrupt: Interrupt) -> Any:
+        if self._gloo is None:
+            place = f"connection {self._connections}"
+            if missing := self.roll_call(place, interrupt):
+                raise RankError(
+                    f"{ranks_in_words(missing)} of {self.world_size} cannot be reached: not there after "
+                    f"{ROLL_CALL_SECONDS:.0f} seconds"
+                )
+            store = _c10d.PrefixStore(place, self._store)
+            timeout = timedelta(seconds=EXCHANGE_SECONDS)
+            self._gloo = _c10d.ProcessGroupGloo(store, self.rank, self.world_size, timeout=timeout)
+        return self._gloo
+
+    def _wait_for_key(self, key: str) -> bool:
+        try:
+            self._store.wait([key], timedelta(seconds=POLL_SECONDS))
+        except distributed.DistNetworkError:
+            raise
+        except RuntimeError:  # the time is over
+            return False
+        return True
+
+
+class Exchange:
+    """An exchange that has begun."""
+
+    def __init__(self, group: SideGroup, topic: str, count: int, work: Any, answers: list[torch.Tensor]) -> None:
+        self._group = group
+        self._topic = topic
+        self._count = count
+        self._work = work
+        self._answers = answers
+
+    def result(self, interrupt: Interrupt = _never) -> list[list[int]]:
+        """The numbers of all ranks, in order of rank.
+
+        Raises:
+            RankError: a rank has ended, does not answer, or is at another place.
+        """
+        self._group.wait(self._work, interrupt)
+        answers: list[list[int]] = torch.stack(self._answers).tolist()
+        if any(answer[0] != answers[0][0] for answer in answers):
+            self._raise_topics(interrupt)
+        return [answer[1 : 1 + self._count] for answer in answers]
+
+    def _raise_topics(self, interrupt: Interrupt) -> None:
+        """Says where each rank is. All ranks come here, because all have the same answers."""
+        topics = self._group.all_bytes(_tensor(self._topic.encode()[:MAX_TOPIC].ljust(MAX_TOPIC)), interrupt)
+        raise RankError(
+            "the ranks are not at the same place: "
+            + differences_in_words([_bytes(topic).decode(errors="replace").strip() for topic in topics])
+            + "; all ranks must iterate the same loaders in the same order, and take as many elements of each"
+        )
+
+
+class Members(NamedTuple):
+    """The ranks of a group, and which of them this process is; -1 if it is none."""
+
+    ranks: list[int]
+    rank: int
+
+
+def members(group: Group | None) -> Members:
+    """The ranks of a process group, of a device mesh of one dimension, or of the whole job."""
+    process_group = group.get_group() if isinstance(group, DeviceMesh) else group
+    if process_group is None:
+        return Members(list(range(distributed.get_world_size())), distributed.get_rank())
+    return Members(distributed.get_process_group_ranks(process_group), distributed.get_rank(process_group))
+
+
+_side_groups: dict[tuple[int, ...], SideGroup] = {}
+
+
+def side_group(group: Group | None = None) -> SideGroup | None:
+    """The side group of a process group, made once; None if the job has no store or torch has no gloo.
+
+    Args:
+        group: a group that this process belongs to; by default all ranks of the job.
+    """
+    store = _c10d._get_default_store()
+    if store is None or not distributed.is_gloo_available():
+        return None
+    ranks, rank = members(group)
+    kept = _side_groups.get(tuple(ranks))
+    if kept is None or kept.store is not store:  # the job may have ended one process group and made another
+        kept = _side_groups[tuple(ranks)] = SideGroup(store, ranks, rank)
+    return kept
+
+
+def ranks_in_words(ranks: Sequence[int]) -> str:
+    """`rank 3`, `ranks 0, 2`; of many, the first ones."""
+    shown = ", ".join(map(str, ranks[:8])) + (", ..." if len(ranks) > 8 else "")
+    return f"rank {shown}" if len(ranks) == 1 else f"ranks {shown}"
+
+
+def differences_in_words(texts: Sequence[str]) -> str:
+    """What each rank says, those that say the same together: `ranks 0, 2: epoch 1; rank 1: epoch 0`."""
+    by_text: dict[str, list[int]] = {}
+    for rank, text in enumerate(texts):
+        by_text.setdefault(text, []).append(rank)
+    return "; ".join(f"{ranks_in_words(ranks)}: {text}" for text, ranks in by_text.items())
+
+
+def _tensor(content: bytes) -> torch.Tensor:
+    return torch.frombuffer(bytearray(content), dtype=torch.uint8) if content else torch.zeros(0, dtype=torch.uint8)
+
+
+def _bytes(content: torch.Tensor) -> bytes:
+    return content.numpy().tobytes()
+
+
+def _drop(gloo: list[Any]) -> None:
+    """Drops a gloo group in a thread, because it waits for exchanges that others may never join."""
+    threading.Thread(target=gloo.clear, name="feedpipe: drop a gloo group", daemon=True).start()
+
+
+@atexit.register
+def _disconnect_all() -> None:
+    """A process that ends waits for no other."""
+    for group in _side_groups.values():
+        group.disconnect()
