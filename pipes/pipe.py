@@ -69,6 +69,8 @@ from .ops.zip_longest import zip_longest as _zip_longest
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from .compat.datasets import PipeIterableDataset, PipeMapDataset
+    from .loading.rank import Group
     from .services.base import ReadingService
 
 T_co = TypeVar("T_co", covariant=True)
@@ -225,6 +227,61 @@ class Pipe(Node, Generic[T_co]):
         """
         stage = self._stage()
         return collect_table(stage.blocks(START, Context()), stage.schema, check_bytes("limit", limit))
+
+    def as_iterable_dataset(
+        self,
+        *,
+        seed: int = 0,
+        rank: int | None = None,
+        world_size: int | None = None,
+        group: Group | None = None,
+        shards: int | None = None,
+    ) -> PipeIterableDataset[T_co]:
+        """Return the elements as an iterable dataset for torch's `DataLoader`; a `Loader` is faster, and needs none.
+
+        Each worker of each rank gives its own part, so no element comes twice. With `batch_size=None` the elements come
+        in the order of a `Loader`; those of a streamed pipe until its first shard has ended. Of an indexed pipe, all
+        ranks get as many; a streamed one leaves none out. The order is that of epoch 0 until the dataset's `set_epoch`
+        is called, as with `DistributedSampler`. torchdata's `StatefulDataLoader` resumes exactly.
+
+        Args:
+            seed: the key of all randomness.
+            rank, world_size, group: as for `Loader`.
+            shards: virtual shards of a streamed pipe, over all ranks and workers. The default is 8 for each rank if the
+                pipe shuffles, else 1, times what makes it a multiple of the workers.
+
+        Raises:
+            ArgumentError, ArgumentTypeError: an argument is out of its range or of the wrong type.
+
+        Example:
+            >>> import feedpipe as fp
+            >>> from torch.utils.data import DataLoader
+            >>> dataset = fp.from_sequence(range(6)).batch(2).as_iterable_dataset()
+            >>> list(DataLoader(dataset, batch_size=None, num_workers=2, multiprocessing_context="fork"))
+            [[0, 1], [2, 3], [4, 5]]
+        """
+        from .compat.datasets import iterable_dataset
+
+        return iterable_dataset(self, seed=seed, rank=rank, world_size=world_size, group=group, shards=shards)
+
+    def as_map_dataset(self, *, seed: int = 0) -> PipeMapDataset[T_co]:
+        """Return the elements of an indexed pipe as a map-style dataset for torch's `DataLoader` and its samplers.
+
+        `dataset[i]` is element i; batches are read at once, through `__getitems__`. Shuffles and random draws have the
+        key `seed`, and are those of epoch 0 until the dataset's `set_epoch` is called.
+
+        Raises:
+            ArgumentTypeError: the pipe is streamed.
+
+        Example:
+            >>> import feedpipe as fp
+            >>> dataset = fp.from_sequence("abcd").map(str.upper).as_map_dataset()
+            >>> dataset[2], len(dataset)
+            ('C', 4)
+        """
+        from .compat.datasets import PipeMapDataset
+
+        return PipeMapDataset(self, seed)
 
     def explain(self, *, world_size: int = 1, workers: int = 0, shards: int | None = None) -> None:
         """Print the plan: operators, lengths, where rows are divided among shards, what a resume runs again.

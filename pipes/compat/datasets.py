@@ -1,0 +1,189 @@
+"""The datasets that give the elements of a pipe to torch's `DataLoader`, and to torchdata's `StatefulDataLoader`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar, cast
+
+import numpy as np
+import torch
+from torch.utils.data import Dataset, IterableDataset, get_worker_info
+
+from ..core.checks import check_int
+from ..core.context import Context
+from ..engine.run import length_of
+from ..engine.stage import bind, resolve
+from ..errors import ArgumentError, ArgumentTypeError, RowError, shown_traceback, with_call_site
+from ..loader import Loader
+from ..loading.rank import Rank, RankSource
+from ..loading.state import State
+from ..pipe import Pipe
+from ..plan.sharding import reorders
+
+if TYPE_CHECKING:
+    from ..loading.rank import Group
+
+T_co = TypeVar("T_co", covariant=True)
+
+SHARDS_OF_RANK = 8
+"""If a streamed pipe shuffles, each rank has a multiple of so many shards: 1, 2, 4 and 8 workers give one order."""
+
+
+class _SharedEpoch:
+    """A number that the copies of a dataset in workers share with the dataset in the training process."""
+
+    def __init__(self) -> None:
+        self._value = torch.zeros((), dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
+
+    def get(self) -> int:
+        return int(self._value)
+
+    def set(self, epoch: int) -> None:
+        self._value.fill_(check_int("epoch", epoch, least=0))
+
+
+class PipeIterableDataset(IterableDataset[T_co]):
+    """What `Pipe.as_iterable_dataset` returns. Each worker of each rank gives its own part of the pipe.
+
+    Worker w of W on rank r of R is rank `r + R * w` of `R * W`. Since a `DataLoader` takes from its workers in turn,
+    it gives the elements of the rank in their order.
+    """
+
+    def __init__(self, pipe: Pipe[T_co], seed: int, ranks: RankSource, shards: int | None) -> None:
+        super().__init__()
+        self._pipe = pipe
+        self._seed = check_int("seed", seed, least=0)
+        self._ranks = ranks
+        self._shards = None if shards is None else check_int("shards", shards, least=1)
+        self._epoch = _SharedEpoch()
+        self._loader: Loader[T_co] | None = None  # of the process that iterates
+        self._part: Rank | None = None  # the rank for which it was made
+        self._resumes = False  # whether a state was loaded that stands within an epoch
+        ranks.certain()
+
+    def __iter__(self) -> Iterator[T_co]:
+        loader = self._own_loader()
+        if not self._resumes:
+            loader.set_epoch(self._epoch.get())
+        self._resumes = False
+        return iter(loader)
+
+    def __len__(self) -> int:
+        """Return how many elements this rank gives, over all workers; for indexed pipes.
+
+        Raises:
+            TypeError: the pipe is streamed, so the number depends on the workers.
+        """
+        if not self._pipe.indexed:
+            raise TypeError("a streamed pipe has no length as a dataset: it depends on the number of workers")
+        return len(self._pipe) // self._ranks.ask().world_size
+
+    def set_epoch(self, epoch: int) -> None:
+        """Make each later `iter` give the order of `epoch`, also in the workers of a loader that keeps them."""
+        self._epoch.set(epoch)
+
+    def state_dict(self) -> State:
+        """Return where this process stands. `StatefulDataLoader` calls it in each worker."""
+        return self._own_loader().state_dict()
+
+    def load_state_dict(self, state: State) -> None:
+        """Make the next `iter` in this process go on where `state` was taken.
+
+        Raises:
+            StateError: it is the state of another pipe, seed, rank or number of workers.
+        """
+        loader = self._own_loader()
+        loader.load_state_dict(state)
+        self._resumes = loader.step > 0
+
+    def _own_loader(self) -> Loader[T_co]:
+        """The loader of this process: a worker is a rank of its own."""
+        info = get_worker_info()
+        worker, workers = (0, 1) if info is None else (info.id, info.num_workers)
+        rank = self._ranks.ask()
+        part = Rank(rank.number + rank.world_size * worker, rank.world_size * workers)
+        if self._loader is None or self._part != part:
+            self._part = part
+            self._loader = Loader(
+                _even(self._pipe, rank.world_size),
+                seed=self._seed,
+                rank=part.number,
+                world_size=part.world_size,
+                shards=self._shards_of(rank, workers),
+                even=None,
+            )
+        return self._loader
+
+    def _shards_of(self, rank: Rank, workers: int) -> int | None:
+        if self._pipe.indexed or self._shards is not None:
+            return self._shards
+        return rank.world_size * math.lcm(SHARDS_OF_RANK if reorders(self._pipe) else 1, workers)
+
+    def __getstate__(self) -> dict[str, object]:
+        # A spawned worker has no process group, so it is told the rank. What has begun stays in this process.
+        ranks = RankSource(*self._ranks.ask(), None)
+        return {**self.__dict__, "_ranks": ranks, "_loader": None, "_part": None, "_resumes": False}
+
+
+class PipeMapDataset(Dataset[T_co]):
+    """What `Pipe.as_map_dataset` returns: the elements of an indexed pipe by number."""
+
+    def __init__(self, pipe: Pipe[T_co], seed: int) -> None:
+        if not pipe.indexed:
+            raise ArgumentTypeError(
+                with_call_site(
+                    "`as_map_dataset` needs an indexed pipe, and this one is streamed; use `as_iterable_dataset()`, or "
+                    "`.load()` before it"
+                )
+            )
+        self._pipe = pipe
+        self._seed = check_int("seed", seed, least=0)
+        self._stage = bind(resolve(pipe))
+        self._epoch = _SharedEpoch()
+
+    def __len__(self) -> int:
+        return length_of(self._stage)
+
+    def __getitem__(self, index: int) -> T_co:
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> Sequence[T_co]:
+        """Return the elements of a batch, which torch's `DataLoader` asks for at once."""
+        length = len(self)
+        positions = np.asarray(indices, np.int64)
+        if positions.size and not -length <= positions.min() <= positions.max() < length:
+            outside = next(index for index in indices if not -length <= index < length)
+            raise IndexError(f"index {outside} is out of range for a pipe of {length} elements")
+        try:
+            rows = self._stage.rows(positions % length, Context(seed=self._seed, epoch=self._epoch.get()))
+        except RowError as error:
+            raise error.with_traceback(shown_traceback(error)) from error.__cause__
+        return cast("Sequence[T_co]", list(rows))
+
+    def set_epoch(self, epoch: int) -> None:
+        """Make shuffles and random draws those of `epoch`, also in the workers of a loader that keeps them."""
+        self._epoch.set(epoch)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_stage": None}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+        self._stage = bind(resolve(self._pipe))
+
+
+def iterable_dataset(
+    pipe: Pipe[T_co], *, seed: int, rank: int | None, world_size: int | None, group: Group | None, shards: int | None
+) -> PipeIterableDataset[T_co]:
+    """The dataset of `Pipe.as_iterable_dataset`."""
+    if shards is not None and pipe.indexed:
+        raise ArgumentError(with_call_site("`shards` must be left out if the pipe is indexed, because it has none"))
+    return PipeIterableDataset(pipe, seed, RankSource(rank, world_size, group), shards)
+
+
+def _even(pipe: Pipe[T_co], world_size: int) -> Pipe[T_co]:
+    """The elements of an indexed pipe that all ranks together take if each takes as many."""
+    if world_size == 1 or not pipe.indexed:
+        return pipe
+    return pipe.take(len(pipe) // world_size * world_size)
