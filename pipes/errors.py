@@ -187,9 +187,9 @@ def with_call_site(message: str, where: CallSite | None = None) -> str:
     return f"{message}\n  at {where.file}:{where.line}" if where else message
 
 
-def warn(message: str, category: type[Warning]) -> None:
-    """Warns with the user's line: the innermost on the stack that is not feedpipe's own."""
-    where = call_site()
+def warn(message: str, category: type[Warning], where: CallSite | None = None) -> None:
+    """Warns with the user's line: by default the innermost on the stack that is not feedpipe's own."""
+    where = where or call_site()
     if where is None:
         warnings.warn(message, category, stacklevel=2)
     else:

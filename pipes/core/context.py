@@ -162,12 +162,14 @@ class ProcessContext:
         resources: what these shards share.
         dispatched: gives rows that another process reads; None if this process reads them.
         threads: False if everything must run in the calling thread.
+        rank_shards: how many shards all processes of this rank run.
     """
 
     shards: tuple[int, ...] = ()
     resources: ProcessResources = field(default_factory=ProcessResources)
     dispatched: Callable[[RowsRequest], Iterator[Block]] | None = None
     threads: bool = True
+    rank_shards: int = 1
 
 
 class Tracing(NamedTuple):

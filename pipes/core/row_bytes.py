@@ -1,4 +1,4 @@
-"""`nbytes`: about how many bytes rows hold."""
+"""`nbytes`: about how many bytes rows hold; `row_width`: how many a row of a schema has."""
 
 # pyright: reportPrivateUsage=false
 # Rows that are not gathered yet are not gathered for this.
@@ -6,8 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from .rows import BlockRows, Rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def nbytes(rows: BlockRows) -> int:
@@ -36,3 +40,28 @@ def _object_bytes(value: object, depth: int = 2) -> int:
     if depth and isinstance(value, (list, tuple)) and value:
         return 64 + len(value) * _object_bytes(value[0], depth - 1)
     return 32
+
+
+def row_width(schema: pa.Schema | None) -> int | None:
+    """The bytes of a row; None if there is no schema, or a column has values of different sizes."""
+    bits = 0
+    for kind in () if schema is None else schema.types:
+        width = _bits(kind)
+        if width is None:
+            return None
+        bits += width
+    return -(-bits // 8) or None
+
+
+def _bits(kind: pa.DataType) -> int | None:
+    import pyarrow as pa
+
+    if isinstance(kind, pa.BaseExtensionType):
+        kind = kind.storage_type
+    if isinstance(kind, pa.FixedSizeListType):
+        width = _bits(kind.value_type)
+        return None if width is None else width * kind.list_size
+    try:
+        return kind.bit_width
+    except ValueError:  # of a type without a fixed width
+        return None

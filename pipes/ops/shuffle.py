@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from ..core.block import Block, group_rows
+from ..core.block import Block
 from ..core.checks import check_bool, check_int
 from ..core.context import Context
 from ..core.cursor import Cursor
@@ -16,7 +16,7 @@ from ..core.rows import Indices
 from ..engine.permutation import Permutation
 from ..errors import PlanError, with_call_site
 from ._same_rows import Rearranged
-from ._window import Waiting, leave, leaves_at_once
+from ._window import Halves, Waiting, first_waiting, leave, warn_if_large
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -72,17 +72,17 @@ class Shuffle(Rearranged):
         keyed = context if self.each_epoch else context.every_epoch()
         generators = Generators(keyed.key(stage.name, seed=self.seed))
         row = at.row
-        halves = group_rows(stage.input.blocks(source, context), max(1, (self.window or 1) // 2))
+        size = max(1, (self.window or 1) // 2)
+        input_halves = Halves(stage.input.blocks(source, context), size)
         waiting: Waiting | None = None
         if number:
-            half = next(halves)
-            waiting = Waiting.of(half, ~leaves_at_once(generators.at(number - 1), half))
-            del half
-        while (half := next(halves, [])) or waiting is not None:
-            start = Cursor([number, (waiting.at if waiting is not None else half[0].at).plain], 0, row)
-            rows, origins, waiting = leave(waiting, half, generators.at(number))
-            del half  # the rows that have left belong to the consumer only
-            number += 1
+            waiting = first_waiting(input_halves.take_one(), generators.at(number - 1))
+        while (halves := input_halves.take(waiting)) or waiting is not None:
+            if waiting is None:
+                warn_if_large(stage, halves, self.window or 1, context)
+            start = Cursor([number, (waiting.at if waiting is not None else halves[0].at).plain], 0, row)
+            rows, origins, waiting, number = leave(waiting, halves, size, generators, number)
+            del halves  # the rows that have left belong to the consumer only
             row += len(rows)
             end = start.advance(len(rows)) if waiting is None else Cursor([number, waiting.at.plain], 0, row)
             output = [Block(rows, start, end, origins)]
@@ -108,7 +108,8 @@ def shuffle(
     most `window` rows are kept in memory, and a resume reads at most `window` rows again. State: a position.
 
     Each virtual shard has a window, and a batch is drawn among the rows of one shard's window: a rank keeps 8 windows
-    by default. If files are sorted by class, a batch has many classes only if the window spans many files.
+    by default, and a warning says if these hold more than a quarter of its memory. If files are sorted by class, a
+    batch has many classes only if the window spans many files.
 
     Args:
         window: number of rows to shuffle among; None shuffles all rows.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from ..core.graph import Node, node_code, reshuffles, walk
+from ..core.memory import bytes_text, large_windows
 from ..core.operator import Columns, Order
+from ..core.row_bytes import row_width
 from ..engine.run import unknown_length_reason
 from ..engine.stage import Stage
 from ..ops._slicing import SliceBase
@@ -98,14 +100,26 @@ def _resume(plan: Plan) -> str:
 
 
 def _windows(plan: Plan) -> list[str]:
-    """The rows that a rank holds in the windows of its shards."""
-    windows = plan.shards // plan.world_size
-    return [
-        f"memory: a rank holds up to {windows * rows} rows for `{node_code(node).lstrip('.')}`, "
-        f"{rows} in each of {windows} shard{'s' * (windows > 1)}"
-        for node in walk(plan.root)
-        if node.inputs and node.op.order is Order.REORDERS and not node.indexed and (rows := node.op.lookback())
-    ]
+    """The rows that a rank holds in the windows of its shards, and their bytes if rows have one size."""
+    lines: list[str] = []
+    shards = len(plan.rank_shards)
+    for node in walk(plan.root):
+        window = node.op.lookback()
+        if not node.inputs or node.op.order is not Order.REORDERS or node.indexed or not window:
+            continue
+        stage = plan.stage_of(node)
+        if stage.input.length is not None:
+            window = min(window, -(-stage.input.length // plan.shards))
+        line = (
+            f"memory: a rank holds up to {shards * window} rows for `{node_code(node).lstrip('.')}`, "
+            f"{window} in each of {shards} shard{'s' * (shards > 1)}"
+        )
+        width = row_width(stage.schema)
+        if width is not None:
+            size = shards * window * width
+            line = "; ".join(filter(None, [f"{line}, {bytes_text(size)} in all", large_windows(size)]))
+        lines.append(line)
+    return lines
 
 
 def _remarks(plan: Plan) -> list[str]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
 from ..core.checks import check_bytes, check_callable, check_choice, check_int, check_seconds
+from ..core.memory import memory_budget
 from ..core.unknown_arguments import methods_explain_unknown_arguments
 from .base import Executor
 
@@ -81,7 +80,7 @@ class MultiProcess:
 
         settings = PoolSettings(
             workers=self.workers,
-            memory=default_memory() if self.memory is None else check_bytes("memory", self.memory),
+            memory=memory_budget() // 4 if self.memory is None else check_bytes("memory", self.memory),
             start_method=self.start_method,
             prefetch=self.prefetch,
             init=self.init,
@@ -90,14 +89,3 @@ class MultiProcess:
             io_threads=self.io_threads,
         )
         return MultiProcessExecutor(settings, ordered=self.ordered)
-
-
-def default_memory() -> int:
-    """A quarter of the memory that this process may use, divided by the ranks of this machine."""
-    available = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        try:
-            available = min(available, int(Path(name).read_text()))
-        except (OSError, ValueError):  # there is no such control group, or it has no limit ("max")
-            continue
-    return available // 4 // max(1, int(os.environ.get("LOCAL_WORLD_SIZE", 1)))

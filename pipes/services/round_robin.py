@@ -79,7 +79,7 @@ def _context(
         epoch=epoch,
         shard=None if plan.indexed else part.shard,
         pacing=Pacing(mode.block_sizes),
-        process=ProcessContext(shards, resources, mode.dispatched, mode.threads),
+        process=ProcessContext(shards, resources, mode.dispatched, mode.threads, len(plan.rank_shards)),
         tracing=Tracing(origins=mode.tracer is not None, tracer=mode.tracer),
     )
 

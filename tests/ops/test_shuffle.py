@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections import Counter
 
 import numpy as np
@@ -9,9 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.core.context import Context
+from feedpipe.core import memory
+from feedpipe.core.context import Context, Pacing
+from feedpipe.core.cursor import START
 from feedpipe.engine.permutation import Permutation
-from feedpipe.errors import ArgumentError, ArgumentTypeError, PlanError
+from feedpipe.engine.stage import bind, resolve
+from feedpipe.errors import ArgumentError, ArgumentTypeError, PlanError, PlanWarning
 from feedpipe.testing import check_operator
 
 
@@ -132,3 +136,53 @@ def test_a_fixed_split_by_take_and_skip():
 def test_each_epoch_is_a_bool():
     with pytest.raises(ArgumentTypeError, match="`each_epoch` must be True or False but got: 0"):
         fp.from_sequence([1]).shuffle(each_epoch=0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("cuts", [[1], [3, 1], [1000], [7, 100, 400]])
+def test_small_halves_leave_together(cuts):
+    """Their rows, cursors and order are those of halves that leave one by one."""
+    rows = list(range(1000))
+    pipe = fp.from_sequence(rows).filter(lambda x: True).shuffle(window=16)
+
+    def cut(count: int) -> list[int]:
+        sizes = [size for _, size in zip(range(count), itertools.cycle(cuts))]
+        ends = [min(end, count) for end in itertools.accumulate(sizes)]
+        return [stop - start for start, stop in itertools.pairwise([0, *dict.fromkeys(ends)])]
+
+    stage = bind(resolve(pipe))
+    blocks = list(stage.blocks(START, Context(pacing=Pacing(cut=cut))))
+    assert [row for block in blocks for row in block.rows] == list(pipe)
+    for block in blocks[:: max(1, len(blocks) // 20)]:
+        rest = [row for each in stage.blocks(block.end, Context()) for row in each.rows]
+        assert rest == list(pipe)[1000 - len(rest) :] and len(rest) == 1000 - block.at.position - len(block)
+
+
+def test_halves_that_are_read_leave_in_one_block():
+    stage = bind(resolve(fp.from_sequence(range(20_000)).filter(lambda x: True).shuffle(window=16)))
+    assert max(len(block) for block in stage.blocks(START, Context())) > 256
+
+
+@pytest.fixture
+def small_memory(monkeypatch):
+    monkeypatch.setattr(memory, "memory_budget", lambda: 400_000)
+
+
+def test_windows_that_hold_much_memory_are_told_with_the_line(small_memory):
+    def arrays(pipe: fp.Pipe[int]) -> fp.Pipe[object]:
+        return pipe.map(lambda i: np.zeros(100))
+
+    source = fp.from_sequence(range(100)).filter(lambda i: True)
+    loader = fp.Loader(arrays(source).shuffle(window=20))
+    with pytest.warns(PlanWarning) as warnings:
+        rows = [len(list(loader)) for _ in range(2)]
+    assert rows == [100, 100]
+    (warning,) = warnings
+    assert str(warning.message) == (
+        "`shuffle(window=20)` holds about 125 KiB in 8 windows of a rank; this is more than a quarter of the 391 KiB "
+        "that a rank may use; give a smaller window or fewer shards, or shuffle before the operator that makes rows "
+        "large"
+    )
+    assert warning.filename == __file__
+    list(fp.Loader(arrays(source.shuffle(window=20))))
+    list(fp.Loader(arrays(source).shuffle(window=20), shards=1))
+    list(fp.Loader(arrays(source.take(5)).shuffle(window=10_000)))  # the window is not filled

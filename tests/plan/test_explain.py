@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 import feedpipe as fp
+from feedpipe.core import memory
 from feedpipe.core.operator import Operator, Order
 from feedpipe.engine.stage import resolve
 from feedpipe.ops._pass_through import PassThrough
@@ -54,17 +58,31 @@ def test_look_back_is_shown_whatever_the_order(op: Operator) -> None:
 
 
 def test_the_rows_that_windows_hold() -> None:
-    def memory(pipe: fp.Pipe[object], **options: int) -> list[str]:
+    def windows(pipe: fp.Pipe[object], **options: int) -> list[str]:
         return [line for line in lines(pipe, **options) if line.startswith("memory")]
 
     pipe = streamed().shuffle(window=10)
-    assert memory(pipe, world_size=2) == [
+    assert windows(pipe, world_size=2) == [
         "memory: a rank holds up to 80 rows for `shuffle(window=10)`, 10 in each of 8 shards"
     ]
-    assert memory(pipe, shards=1) == [
+    assert windows(pipe, shards=1) == [
         "memory: a rank holds up to 10 rows for `shuffle(window=10)`, 10 in each of 1 shard"
     ]
-    assert memory(streamed()) == memory(fp.from_sequence(range(20)).shuffle()) == []
+    assert windows(streamed()) == windows(fp.from_sequence(range(20)).shuffle()) == []
+
+
+def test_the_bytes_that_windows_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def line(table: pa.Table, window: int) -> str:
+        parquet.write_table(table, tmp_path / "x.parquet")
+        (shown,) = [x for x in lines(fp.read_parquet(tmp_path).shuffle(window=window)) if x.startswith("memory")]
+        return shown.partition("`, ")[2]
+
+    numbers = pa.table({"x": np.arange(400), "y": np.zeros(400, np.float32), "z": np.zeros(400, bool)})
+    assert line(numbers, 10) == "10 in each of 8 shards, 1.02 KiB in all"
+    assert line(numbers, 10_000) == "50 in each of 8 shards, 5.08 KiB in all"  # there are no more rows
+    assert line(numbers.append_column("s", pa.array(["a"] * 400)), 10) == "10 in each of 8 shards"
+    monkeypatch.setattr(memory, "memory_budget", lambda: 4096)
+    assert "1.02 KiB in all; this is more than a quarter of the 4 KiB that a rank may use" in line(numbers, 10)
 
 
 def test_an_indexed_pipe_runs_nothing_again() -> None:
