@@ -13,6 +13,7 @@ from .core.unknown_arguments import methods_explain_unknown_arguments
 from .engine.run import length_of
 from .errors import ArgumentError, ArgumentTypeError, LoaderError, with_call_site
 from .loading.epoch import Epoch, Info
+from .loading.history import KEPT_STEPS
 from .loading.rank import RankSource
 from .loading.runner import Runner
 from .loading.schedule import Even, Schedule
@@ -134,6 +135,30 @@ class Loader(Generic[T_co]):
         epoch = self._current
         return (self._begin() if epoch is None or epoch.over else epoch).peek()
 
+    def skip(self, count: int) -> None:
+        """Move on as if `count` elements of the epoch had been taken, in the running loop or before it begins.
+
+        An indexed pipe reads nothing for that. A stream of known length moves its cursors, and runs only the operators
+        that have to pass over the rows; a stream of unknown length takes the elements and drops them.
+
+        Raises:
+            LoaderError: the epoch has fewer elements left.
+
+        Example:
+            >>> import feedpipe as fp
+            >>> loader = fp.Loader(fp.from_sequence(range(6)))
+            >>> loader.skip(4)
+            >>> list(loader)
+            [4, 5]
+        """
+        check_int("count", count, least=0)
+        self._check_open()
+        epoch, requested = self._current, self._requested_epoch
+        chosen = requested is not None and epoch is not None and (epoch.iterated or requested != epoch.position().epoch)
+        if epoch is None or epoch.over or chosen:
+            epoch = self._begin()
+        epoch.skip(count)
+
     def __len__(self) -> int:
         """Return how many elements a whole epoch has on this rank, also after a resume.
 
@@ -187,13 +212,28 @@ class Loader(Generic[T_co]):
                 )
         self._requested_epoch = epoch
 
-    def state_dict(self) -> State:
+    def state_dict(self, *, step: int | None = None) -> State:
         """Return where the consumer stands: after the last element it took. Plain JSON; it reads no rows.
 
+        Args:
+            step: stand after this many elements of the epoch instead: one of its last 64 steps. Frameworks that take
+                elements ahead of training save the step that training has come to. After the end of an epoch, its
+                steps are kept until the next one begins.
+
         Raises:
+            ArgumentError: the loader does not keep `step`, or has not come to it.
             LoaderError: the service hands out elements in no order.
+
+        Example:
+            >>> import feedpipe as fp
+            >>> loader = fp.Loader(fp.from_sequence(range(6)))
+            >>> elements = iter(loader)
+            >>> ahead = [next(elements) for _ in range(4)]
+            >>> loader.load_state_dict(loader.state_dict(step=2))
+            >>> list(loader)
+            [2, 3, 4, 5]
         """
-        return self._schedule.state(self._position)
+        return self._schedule.state(self._position if step is None else self._position_at(step))
 
     def load_state_dict(self, state: Mapping[str, object], *, strict: bool = True) -> None:
         """Make the next `iter(loader)` continue where `state` was taken.
@@ -264,6 +304,21 @@ class Loader(Generic[T_co]):
     def _position(self) -> Progress:
         """Where the consumer stands."""
         return self._progress if self._current is None else self._current.position()
+
+    def _position_at(self, step: int) -> Progress:
+        """Where the consumer stood after `step` elements of the epoch."""
+        check_int("step", step, least=0)
+        epoch = self._current
+        kept = range(self._progress.step, self._progress.step + 1) if epoch is None else epoch.kept_steps
+        if step not in kept:
+            steps = f"from {kept[0]} to {kept[-1]}" if len(kept) > 1 else f"{kept[0]}"
+            raise ArgumentError(
+                with_call_site(
+                    f"`step` must be {steps} but got: {step}; a loader keeps the last {KEPT_STEPS} steps that it has "
+                    "given in an epoch"
+                )
+            )
+        return self._progress if epoch is None else epoch.position_at(step)
 
     @property
     def _following(self) -> Progress:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
+from feedpipe.errors import PlanError
+from feedpipe.loading.history import KEPT_STEPS
 from feedpipe.testing import check_operator, same
 
 from .soak import SOAK
@@ -175,7 +178,8 @@ def test_a_loader_resumes_exactly_anywhere(pipe, ranks, data):
         iterator = iter(other)
         for row in first[:taken]:
             assert same(next(iterator), row)
-        state = json.loads(json.dumps(other.state_dict()))
+        ahead = list(islice(iterator, data.draw(st.integers(0, KEPT_STEPS)) if first else 0))
+        state = json.loads(json.dumps(other.state_dict(step=taken) if ahead else other.state_dict()))
         resumed = loader()
         resumed.load_state_dict(state)
         rest = first[taken:] if taken < len(first) or not first else second
@@ -183,6 +187,35 @@ def test_a_loader_resumes_exactly_anywhere(pipe, ranks, data):
         if taken == len(first) and ranks > 1 and not got:  # other ranks may still be in the epoch, so it goes on empty
             got = list(resumed)
         assert len(got) == len(rest) and all(map(same, got, rest))
+
+
+@settings(quick, max_examples=60 * SOAK)
+@given(chains(), st.integers(1, 3), st.sampled_from([None, 1, 7, 40]), st.sampled_from([None, 3, 6]), st.data())
+def test_skipping_is_taking(pipe, ranks, steps, each, data):
+    rank = data.draw(st.integers(0, ranks - 1))
+
+    def loader() -> fp.Loader[Any]:
+        shards = None if each is None else each * ranks
+        return fp.Loader(pipe, rank=rank, world_size=ranks, even=None, steps=steps, shards=shards, seed=5)
+
+    reference = loader()
+    try:
+        first, second = list(reference), list(reference)
+    except PlanError:
+        reject()  # no element, where `steps` asks for some
+    taken = data.draw(st.integers(0, len(first)))
+    count = data.draw(st.integers(0, len(first) - taken))
+    skipping = loader()
+    elements = iter(skipping)
+    agree(list(islice(elements, taken)), first[:taken])
+    skipping.skip(count)
+    resumed = loader()
+    resumed.load_state_dict(json.loads(json.dumps(skipping.state_dict())))
+    agree(list(elements), first[taken + count :])
+    agree(list(skipping), second)
+    if taken + count < len(first):
+        agree(list(resumed), first[taken + count :])
+        agree(list(resumed), second)
 
 
 @quick

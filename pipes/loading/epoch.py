@@ -16,8 +16,10 @@ from ..engine.run import interrupted
 from ..errors import FeedpipeError, LoaderError, PlanError, RowError, StateError, shown_traceback
 from ..plan.plan import Position
 from ..services.base import Session, ShardEnd, Step
+from .history import History
 from .runner import Runner
 from .schedule import End, Schedule
+from .skipping import skipped, too_many
 from .state import Progress, State
 
 T_co = TypeVar("T_co", covariant=True)
@@ -69,10 +71,13 @@ class Epoch(Generic[T_co]):
 
     def __init__(self, runner: Runner, progress: Progress) -> None:
         self.iterated = False
-        self._run = EpochRun(runner, progress)
+        self._start(EpochRun(runner, progress))
+
+    def _start(self, run: EpochRun) -> None:
+        self._run = run
         # A generator admits one thread at a time, so an element and its place in the state belong together. It refers
         # to the run and the run not to the generator: a dropped epoch is freed at once.
-        self._elements: Generator[Any, Wish] = self._run.elements()
+        self._elements: Generator[Any, Wish] = run.elements()
         next(self._elements)
 
     def __iter__(self) -> Epoch[T_co]:
@@ -98,6 +103,23 @@ class Epoch(Generic[T_co]):
             return cast("T_co", self._ask(PEEK))
         except StopIteration:
             raise LoaderError("the epoch has no more elements to peek at") from None
+
+    def skip(self, count: int) -> None:
+        """Goes on as if the consumer had taken `count` elements.
+
+        Raises:
+            LoaderError: the epoch has fewer.
+        """
+        target = self._run.progress.step + count
+        run = self._run.skipping(count)
+        if run.progress.step > self._run.progress.step:
+            self.end("it goes on behind skipped elements")
+            self._start(run)
+        try:
+            while self._run.progress.step < target:
+                self._ask(None)
+        except StopIteration:
+            raise too_many(count, count - target + self._run.progress.step) from None
 
     def look(self) -> None:
         """Looks whether there is a next element; what that raises, `next` will raise."""
@@ -160,6 +182,15 @@ class Epoch(Generic[T_co]):
         """The progress; after the last element of all ranks, the beginning of the next epoch."""
         return self._run.position()
 
+    @property
+    def kept_steps(self) -> range:
+        """The steps of which it still has the position."""
+        return self._run.kept_steps
+
+    def position_at(self, step: int) -> Progress:
+        """The position after the first elements of the epoch, one of `kept_steps`."""
+        return self._run.position_at(step)
+
     def following(self) -> Progress:
         """Where a loader goes on that leaves this epoch: in this one if it has given no element, else in the next."""
         return self._run.next_epoch() if self.started else self._run.position()
@@ -170,6 +201,7 @@ class EpochRun:
 
     Attributes:
         progress: after the last element that the consumer took.
+        history: the steps that led there.
         start_step: the step at which it began.
         end: where it ends.
         schedule: the schedule that it runs by.
@@ -177,9 +209,10 @@ class EpochRun:
         stop: what ended it, and is raised by each later `next`; `trace` is its first traceback.
     """
 
-    def __init__(self, runner: Runner, progress: Progress) -> None:
+    def __init__(self, runner: Runner, progress: Progress, start_step: int | None = None) -> None:
         self.progress = progress.copy()
-        self.start_step = progress.step
+        self.history = History()
+        self.start_step = progress.step if start_step is None else start_step
         self.end = End(None, None)
         self._last: int | None = None  # the step at which this rank ends
         self.schedule: Schedule | None = None
@@ -204,10 +237,12 @@ class EpochRun:
                 while wish is PEEK:
                     wish = yield step.element
                 progress = self.progress
+                shard = step.shard
+                self.history.add((progress, shard, progress.cursors.get(shard), len(progress.ended)))
                 progress.step += 1
                 progress.taken += 1
                 if self._has_cursors:
-                    progress.cursors[step.shard] = step.cursor
+                    progress.cursors[shard] = step.cursor
                 self.element = step.element
                 del step
                 wish = yield self.element if wish is None else (self.element, self._info())
@@ -233,6 +268,22 @@ class EpochRun:
         over = isinstance(self.stop, StopIteration) or (last is not None and self.progress.step >= last)
         return self.next_epoch() if over else self.progress
 
+    @property
+    def kept_steps(self) -> range:
+        step = self.progress.step
+        return range(step - len(self.history), step + 1)
+
+    def position_at(self, step: int) -> Progress:
+        back = self.progress.step - step
+        return self.history.back(self.progress, back) if back else self.position()
+
+    def skipping(self, count: int) -> EpochRun:
+        """A run that begins behind up to `count` further elements, as many as lengths tell."""
+        schedule = self._runner.schedule(self.progress)
+        run = EpochRun(self._runner, skipped(self.progress, count, schedule), self.start_step)
+        run.schedule, run.end = schedule, schedule.end(run.progress)
+        return run
+
     def next_epoch(self) -> Progress:
         return self._schedule.next_epoch(self.progress)
 
@@ -245,7 +296,7 @@ class EpochRun:
 
     def _first(self) -> Step | None:
         self._begin()
-        resumed = self.progress.begun
+        resumed = self.progress.begun and self.progress.step == self.start_step  # else elements were skipped
         try:
             step = self._next()
         except FeedpipeError:
