@@ -10,7 +10,7 @@ warnings.simplefilter("ignore")  # torchdata 0.9 announces its own deprecation a
 
 from torchdata.datapipes.iter import IterableWrapper  # noqa: E402
 
-from .tasks import BATCH, WINDOW, described, keep, plus_one, timed  # noqa: E402
+from .tasks import BATCH, BUFFER, described, keep, plus_one, timed  # noqa: E402
 
 
 def build(rows: int, seed: int) -> Iterable[list[int]]:
@@ -18,7 +18,7 @@ def build(rows: int, seed: int) -> Iterable[list[int]]:
         IterableWrapper(range(rows), deepcopy=False)
         .map(plus_one)
         .filter(keep)
-        .shuffle(buffer_size=WINDOW)
+        .shuffle(buffer_size=BUFFER)
         .set_seed(seed)
         .batch(BATCH)
     )

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
-from .tasks import BATCH, WINDOW, described, keep, plus_one, timed
+from .tasks import BATCH, BUFFER, described, keep, plus_one, timed
 
 
 def plain(rows: int, seed: int) -> Iterator[list[int]]:
@@ -26,10 +26,10 @@ def plain(rows: int, seed: int) -> Iterator[list[int]]:
         generator = random.Random(seed)
         buffer: list[int] = []
         for x in source:
-            if len(buffer) < WINDOW:
+            if len(buffer) < BUFFER:
                 buffer.append(x)
                 continue
-            at = generator.randrange(WINDOW)
+            at = generator.randrange(BUFFER)
             yield buffer[at]
             buffer[at] = x
         generator.shuffle(buffer)
@@ -52,7 +52,7 @@ def tuned_rows(rows: int, seed: int) -> Iterator[int]:
     source = filter(keep, map(plus_one, range(rows)))
     generator = random.Random(seed)
     draw = generator.random
-    buffer = list(islice(source, WINDOW))
+    buffer = list(islice(source, BUFFER))
     size = len(buffer)
     for x in source:
         at = int(draw() * size)

@@ -13,7 +13,7 @@ from typing import Any
 
 from torchdata.nodes import BaseNode, Batcher, IterableWrapper, Loader, Mapper
 
-from .tasks import BATCH, WINDOW, described, keep, plus_one, timed
+from .tasks import BATCH, BUFFER, described, keep, plus_one, timed
 
 
 class Filter(BaseNode[int]):
@@ -81,7 +81,7 @@ class Shuffle(BaseNode[int]):
 
 def build(rows: int, seed: int) -> Iterable[list[int]]:
     source = Mapper(IterableWrapper(range(rows)), plus_one)
-    shuffled = Shuffle(Filter(source, keep), WINDOW, seed)
+    shuffled = Shuffle(Filter(source, keep), BUFFER, seed)
     loader: Iterable[list[int]] = Loader(Batcher(shuffled, BATCH, drop_last=False))
     return loader
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import webdataset as wds
 
-from .tasks import BATCH, WINDOW, described, keep, plus_one, timed
+from .tasks import BATCH, BUFFER, described, keep, plus_one, timed
 
 
 def build(rows: int, seed: int) -> Iterable[list[int]]:
@@ -19,7 +19,7 @@ def build(rows: int, seed: int) -> Iterable[list[int]]:
         source,
         wds.map(plus_one),
         wds.select(keep),
-        wds.shuffle(bufsize=WINDOW, initial=WINDOW, rng=random.Random(seed)),
+        wds.shuffle(bufsize=BUFFER, initial=BUFFER, rng=random.Random(seed)),
         wds.batched(BATCH, collation_fn=None, partial=True),
     )
     return pipeline

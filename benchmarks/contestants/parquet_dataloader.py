@@ -12,7 +12,7 @@ import torch
 from pyarrow import parquet
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from .parquet_tasks import BATCH, WINDOW, described, paced, paths, timed
+from .parquet_tasks import BATCH, BUFFER, WINDOW, described, paced, paths, timed
 
 
 def _mine(folder: str) -> Iterator[pa.Table]:
@@ -36,10 +36,10 @@ class Rows(IterableDataset[Any]):
         held: list[Any] = []
         for table in _mine(self.folder):
             for row in table.to_pylist():
-                if len(held) < WINDOW:
+                if len(held) < BUFFER:
                     held.append(row)
                     continue
-                at = random.randrange(WINDOW)
+                at = random.randrange(BUFFER)
                 yield held[at]
                 held[at] = row
         random.shuffle(held)

@@ -12,7 +12,7 @@ os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 from datasets import load_dataset
 from torch.utils.data import DataLoader
 
-from .parquet_tasks import BATCH, WINDOW, described, paced, paths
+from .parquet_tasks import BATCH, BUFFER, described, paced, paths
 
 
 def loader(folder: str, style: str) -> DataLoader[Any]:
@@ -22,7 +22,7 @@ def loader(folder: str, style: str) -> DataLoader[Any]:
         rows: Any = load_dataset("parquet", data_files=files, split="train", cache_dir=cache)
         return DataLoader(rows.with_format("torch"), batch_size=BATCH, shuffle=True, num_workers=2)
     rows = load_dataset("parquet", data_files=files, split="train", streaming=True)
-    return DataLoader(rows.shuffle(seed=0, buffer_size=WINDOW).with_format("torch"), batch_size=BATCH, num_workers=2)
+    return DataLoader(rows.shuffle(seed=0, buffer_size=BUFFER).with_format("torch"), batch_size=BATCH, num_workers=2)
 
 
 def measure(folder: str, rows: int, seconds: float, style: str) -> dict[str, Any]:

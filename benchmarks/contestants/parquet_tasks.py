@@ -15,6 +15,7 @@ import numpy as np
 
 BATCH = 4096
 WINDOW = 200_000
+BUFFER = WINDOW // 2  # of a reservoir, which shuffles as deeply: as many neighbours stay in one batch
 GROUP = 100_000
 FILES = 8
 PASSES = 3  # one alone takes about a second, which is little on a noisy machine
@@ -64,13 +65,16 @@ def paced(batches: Iterable[Mapping[str, Any]], seconds: float) -> dict[str, Any
 
 
 def described(batches: Iterable[Mapping[str, Any]], rows: int) -> dict[str, Any]:
-    """What comes first: how many rows are torn apart, come twice, and how far apart neighbours are."""
+    """What comes first: rows torn apart, rows that come twice, the share of rows in one batch with the next row of
+    the files, and how far apart rows are that come one after the other.
+    """
     parts: dict[str, list[np.ndarray]] = {name: [] for name in ("id", "label", "f0")}
-    count = 0
+    count = together = 0
     for batch in batches:
         for name, values in parts.items():
             values.append(np.array(batch[name]))
         count += len(batch["id"])
+        together += int((np.diff(np.sort(batch["id"])) == 1).sum())
         if count >= rows:
             break
     ids, labels, first = (np.concatenate(values) for values in parts.values())
@@ -79,5 +83,6 @@ def described(batches: Iterable[Mapping[str, Any]], rows: int) -> dict[str, Any]
         "rows": count,
         "torn": torn,
         "twice": count - len(np.unique(ids)),
+        "same_batch": together / count,
         "distance": float(np.abs(np.diff(ids)).mean()),
     }

@@ -1,6 +1,6 @@
 """The work that all contestants of `overhead` do, and how one pass is timed.
 
-    range(rows).map(plus_one).filter(keep).shuffle(10_000).batch(256)
+    range(rows).map(plus_one).filter(keep).shuffle(window=10_000).batch(256)
 
 A contestant hands in `build(rows, seed)`, which makes everything that can be made beforehand and
 returns what one pass iterates over.
@@ -14,6 +14,7 @@ from operator import eq
 from typing import Any
 
 WINDOW = 10_000
+BUFFER = WINDOW // 2  # of a reservoir, which shuffles as deeply: as many neighbours stay in one batch
 BATCH = 256
 WARM_UP = 20_000
 

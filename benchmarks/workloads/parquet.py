@@ -15,6 +15,7 @@ LIMIT = "the limit: pyarrow.dataset's scan, in order"
 MAP, STREAM = "Hugging Face datasets, map-style", "Hugging Face datasets, streamed"
 SHARE = 0.5
 TIMES = 100
+SAME_BATCH = 0.03  # the largest share of neighbours in one batch
 
 CONTESTANTS = (
     Contestant(OURS, "parquet_feedpipe:measure", arguments={"workers": 2}, ours=True),
@@ -36,7 +37,9 @@ def _check(found: Mapping[str, Any], arguments: Mapping[str, Any]) -> str | None
 def _judge(results: Results) -> list[Verdict]:
     if not results.have(OURS):
         return []
-    verdicts = []
+    together = results.summaries[OURS].checked["same_batch"]
+    share = f"at most {SAME_BATCH:.0%} of neighbours in one batch"
+    verdicts = [Verdict(share, f"{together:.1%}", round(together, 2) <= SAME_BATCH)]
     if results.have(LIMIT):
         shares = results.round_ratios(LIMIT, OURS)
         verdicts.append(Verdict.at_least(SHARE, f"at least {SHARE} of the raw scan", shares))
@@ -54,6 +57,7 @@ WORKLOAD = Workload(
     columns=(
         Column("rows a second", lambda each: f"{1 / each.median():,.0f}"),
         Column("of the limit", lambda each: f"{1 / each.ratio:.3f}" if each.ratios else "-"),
+        Column("same batch", lambda each: f"{each.checked['same_batch']:.1%}"),
         Column("neighbours apart", lambda each: f"{each.checked['distance']:,.0f}"),
     ),
     judge=_judge,
