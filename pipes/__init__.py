@@ -37,7 +37,7 @@ from . import errors as errors
 from .core.rows import Rows
 from .core.unknown_arguments import explains_unknown_arguments as _explains_unknown_arguments
 from .errors import FeedpipeError, RowError
-from .loader import Loader
+from .loader import Loader, gather_state
 from .pipe import Pipe
 from .services.inprocess import InProcess
 from .services.multiprocess import MultiProcess
@@ -66,6 +66,7 @@ __all__ = [
     # pipes, and where they run
     "Pipe",
     "Loader",
+    "gather_state",
     "InProcess",
     "MultiProcess",
     # sources of objects in memory

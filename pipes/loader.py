@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -13,12 +13,13 @@ from .core.unknown_arguments import methods_explain_unknown_arguments
 from .engine.run import length_of
 from .errors import ArgumentError, ArgumentTypeError, LoaderError, with_call_site
 from .loading.epoch import Epoch, Info
+from .loading.gather import gather
 from .loading.history import KEPT_STEPS
+from .loading.job_state import read_states, restore_job, shards_of_job
 from .loading.rank import RankSource
 from .loading.runner import Runner
 from .loading.schedule import Even, Schedule
-from .loading.state import Progress, State, compare, restore, resumed_shards
-from .loading.state_schema import validated
+from .loading.state import Progress, State, compare
 from .pipe import Pipe, warn_in_torch_worker
 from .services.base import ReadingService
 from .services.inprocess import InProcess
@@ -235,7 +236,9 @@ class Loader(Generic[T_co]):
         """
         return self._schedule.state(self._position if step is None else self._position_at(step))
 
-    def load_state_dict(self, state: Mapping[str, object], *, strict: bool = True) -> None:
+    def load_state_dict(
+        self, state: Mapping[str, object] | Sequence[Mapping[str, object]], *, strict: bool = True
+    ) -> None:
         """Make the next `iter(loader)` continue where `state` was taken.
 
         It runs nothing: `epoch`, `step` and `state_dict()` say what the state says. A state that was taken right after
@@ -243,7 +246,8 @@ class Loader(Generic[T_co]):
         the pipe is not known, the properties say so only after the first look for an element.
 
         Args:
-            state: what `state_dict()` returned; it may have gone through JSON.
+            state: what `state_dict()` returned, or `gather_state(loader)`, or a list of the states of all ranks; it
+                may have gone through JSON. The latter two serve any number of ranks.
             strict: False continues with another graph, seed or length if that is possible, and warns of each
                 difference.
 
@@ -251,11 +255,11 @@ class Loader(Generic[T_co]):
             StateError: the state is damaged, or of another pipe, seed or version; the message names what differs.
         """
         self._check_open()
-        saved = validated(state)
+        states = read_states(state)
         schedule = self._schedule
-        compare(saved, schedule.signature, strict=strict)
-        schedule = self._runner.resume(resumed_shards(saved, schedule.plan))
-        progress = schedule.after_end(restore(saved, schedule.plan))
+        compare(states[0], schedule.signature, strict=strict)
+        schedule = self._runner.resume(shards_of_job(states, schedule.plan))
+        progress = schedule.after_end(restore_job(states, schedule))
         # Nothing has changed up to here: a state that is refused ends no epoch.
         self._end_current("a state was loaded")
         self._runner.use(schedule)
@@ -358,6 +362,31 @@ class Loader(Generic[T_co]):
     def _check_open(self) -> None:
         if self._closed:
             raise LoaderError("this loader was closed; make a new one")
+
+
+def gather_state(loader: Loader[object], group: Group | None = None) -> State:
+    """Return one state of all ranks, the same dict on every rank. It loads on any number of ranks.
+
+    All ranks call it together; they communicate over a gloo group of their own. They need not have taken equally many
+    elements. Save it on one rank: for a streamed pipe it is as long as the states of all ranks together.
+
+    Args:
+        loader: the loader of this rank.
+        group: the ranks that share the data; by default those of the loader's `group=`, else all ranks of the job.
+
+    Raises:
+        LoaderError: there is no process group, or its ranks are not those of the loader.
+        StateError: the ranks do not run the same loader, or are in different epochs.
+        RankError: a rank does not answer.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> loader = fp.Loader(fp.from_sequence(range(6)).filter(lambda n: n % 2).batch(2))
+        >>> first = next(iter(loader))
+        >>> fp.gather_state(loader) == loader.state_dict()  # of one rank
+        True
+    """
+    return gather(loader.state_dict(), loader._runner.ranks, group)  # pyright: ignore[reportPrivateUsage]
 
 
 def _service_code(service: object) -> str:

@@ -53,6 +53,11 @@ class RankSource:
         self._group = group
 
     @property
+    def group(self) -> Group | None:
+        """The group that was given."""
+        return self._group
+
+    @property
     def given(self) -> bool:
         """Whether the arguments say it."""
         return self._arguments is not None

@@ -91,6 +91,8 @@ class Schedule:
         """
         if self.steps is not None:
             return End(self.steps, self.steps)
+        if progress.goal is not None:
+            return self._end(progress, [])
         lengths = self._lengths(progress)
         if len(lengths) > 1:
             known = [length for length in lengths if length is not None]
@@ -99,6 +101,25 @@ class Schedule:
             if progress.start == 0:  # else other ranks began the epoch: its rest need not be even
                 self._check_even(known, warns=warns)
         return self._end(progress, lengths)
+
+    def goal(self, step: int, left: Sequence[int] | None) -> int | None:
+        """The step at which the epoch ends for this rank, if the ranks have so many elements left; None if unknown.
+
+        For an epoch in which the number of ranks has changed: its plan does not say it.
+        """
+        if left is None or self.steps is not None:
+            return None
+        if self.even is None:
+            return step + left[self.plan.rank]
+        least, most = min(left), max(left)
+        dropped = sum(left) - least * len(left)
+        if self.even != "pad" and most - least > 1 and dropped > MAX_DROPPED * sum(left):
+            warn(
+                f"{dropped} of the {sum(left)} elements that are left of this epoch are left out, to make {len(left)} "
+                "ranks even after their number has changed",
+                PlanWarning,
+            )
+        return step + (most if self.even == "pad" else least)
 
     def after_end(self, progress: Progress) -> Progress:
         """`progress`, or the beginning of the next epoch if lengths show that no rank has an element of this one left.
@@ -121,6 +142,8 @@ class Schedule:
         return [plan.length(rank, progress.start, progress.data_epoch) for rank in ranks]
 
     def _end(self, progress: Progress, lengths: Sequence[int | None]) -> End:
+        if progress.goal is not None:
+            return End(progress.goal, None if self.ends_differ else progress.goal)
         known = [length for length in lengths if length is not None]
         if len(known) < len(lengths):
             return End(None, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -12,10 +12,13 @@ from ..engine.run import length_of
 from ..errors import StateError, StateWarning, warn
 from ..plan.fingerprint import Fingerprint, code_differences, differences
 from ..plan.plan import Plan, Position, ShardState
+from ..plan.shard_operators import take_left
 from .state_schema import (
     ALL_RANKS,
     NO_GOAL,
     VERSION,
+    IndexedPosition,
+    SavedPosition,
     SavedState,
     StreamedPosition,
     checksum,
@@ -39,9 +42,11 @@ class Progress:
         step: how many elements of the epoch this rank has taken.
         data_epoch: which pass over the data; the same as `epoch`, unless `steps` sets the length of an epoch.
         start: of an indexed pipe, how many elements of the pass all ranks together had taken when this rank began.
+        beyond: of an indexed pipe, those of them that were taken although one before them was not.
         taken: how many elements of the pass this rank has taken since.
         cursors: the plain cursors of the shards of a streamed pipe that have begun.
         ended: the shards that have ended, each with the plain cursor of its leftover rows.
+        goal: the step at which the epoch ends, if the plan does not say it: the number of ranks has changed in it.
     """
 
     epoch: int = 0
@@ -51,6 +56,8 @@ class Progress:
     taken: int = 0
     cursors: dict[int, Json] = field(default_factory=dict)
     ended: dict[int, Json] = field(default_factory=dict)
+    beyond: tuple[range, ...] = ()
+    goal: int | None = None
 
     @property
     def begun(self) -> bool:
@@ -73,7 +80,10 @@ class Progress:
     def position(self, plan: Plan) -> Position:
         """The place in the data, for a service that runs `plan`."""
         if plan.indexed:
-            return Position(self.start + self.taken * plan.world_size)
+            taken, beyond = self.start + self.taken * plan.world_size, self.beyond
+            if beyond:
+                taken, beyond = take_left(self.start, beyond, taken - self.start)
+            return Position(taken, beyond=beyond)
         shards = {shard: ShardState(cursor) for shard, cursor in self.cursors.items()}
         shards |= {shard: ShardState(None, True, leftover) for shard, leftover in self.ended.items()}
         return Position(0, shards)
@@ -143,7 +153,8 @@ def save(progress: Progress, plan: Plan, signature: Signature) -> State:
     if not progress.begun:
         position = "null"
     elif plan.indexed:
-        position = f'{{"consumed": {progress.start + progress.taken * plan.world_size}}}'
+        place = progress.position(plan)
+        position = indexed_text(IndexedPosition(place.start - sum(map(len, place.beyond)), place.beyond))
     else:
         cursors, ended = signature.cursors.text(progress.cursors), signature.ended.text(progress.ended)
         position = f'{{"cursors": {cursors}, "ended": {ended}}}'
@@ -152,8 +163,19 @@ def save(progress: Progress, plan: Plan, signature: Signature) -> State:
     state["step"] = progress.step
     state["data_epoch"] = progress.data_epoch
     state["position"] = position
-    state["checksum"] = checksum(signature.checksum, progress.epoch, progress.step, progress.data_epoch, position)
+    state["goal"] = NO_GOAL if progress.goal is None else progress.goal
+    state["checksum"] = checksum(signature.checksum, state)
     return state
+
+
+def indexed_text(position: SavedPosition) -> str:
+    """The JSON text of a position in an indexed pipe."""
+    if not isinstance(position, IndexedPosition):
+        return "null"
+    if not position.beyond:
+        return f'{{"consumed": {position.consumed}}}'
+    beyond = [[part.start, part.stop, part.step] for part in position.beyond]
+    return json.dumps({"consumed": position.consumed, "beyond": beyond})
 
 
 def compare(saved: SavedState, signature: Signature, *, strict: bool) -> None:
@@ -202,9 +224,19 @@ def resumed_shards(saved: SavedState, plan: Plan) -> int:
     if (saved.world_size, saved.rank) != (plan.world_size, plan.rank):
         raise StateError(
             f"this state is of rank {saved.rank} of {saved.world_size} in the middle of an epoch, and this "
-            f"is rank {plan.rank} of {plan.world_size}; a streamed pipe must go on with the same number of ranks, each "
-            "from its own state; at the end of an epoch any number will do"
+            f"is rank {plan.rank} of {plan.world_size}, where it says nothing of the other ranks; load the states of "
+            "all ranks as a list, or save and load `gather_state(loader)`; at the end of an epoch the state of any "
+            "rank will do"
         )
+    return checked_shards(saved, plan)
+
+
+def checked_shards(saved: SavedState, plan: Plan) -> int:
+    """The shards of a state of a streamed pipe.
+
+    Raises:
+        StateError: they are too many for this plan.
+    """
     if saved.shards > max(plan.shards, MAX_SHARDS_OF_RANK * plan.world_size):
         raise StateError(
             f"this state has {saved.shards} shards, and this loader {plan.shards}; if that is right, make the loader "
@@ -219,25 +251,35 @@ def restore(saved: SavedState, plan: Plan) -> Progress:
     Raises:
         StateError: the position lies outside the pipe, or no run of it comes there.
     """
+    position = saved.position
+    if not isinstance(position, IndexedPosition):
+        return restore_streamed(saved, plan)
     _check_step(saved, plan)
-    if saved.position is None:
-        return Progress(saved.epoch, saved.step, saved.data_epoch)
-    if isinstance(saved.position, StreamedPosition):
-        _check_turns(saved.position, plan)
-        cursors, ended = dict(saved.position.cursors), dict(saved.position.ended)
-        return Progress(saved.epoch, saved.step, saved.data_epoch, cursors=cursors, ended=ended)
-    consumed, length = saved.position, length_of(plan.unsharded)
-    if not 0 < consumed < length + saved.world_size:  # padding goes beyond the length
+    (consumed, beyond), length = position, length_of(plan.unsharded)
+    if not (consumed or beyond) or consumed >= length + saved.world_size:  # padding goes beyond the length
         raise damaged("position.consumed", f"must be from 1 to {length}, the length of the pipe, but is: {consumed}")
+    if any(part[-1] >= length + saved.world_size for part in beyond):
+        raise damaged("position.beyond", f"must have elements below {length}, the length of the pipe")
     step = saved.step
     if saved.world_size != plan.world_size:
         step = step * saved.world_size // plan.world_size
-    return Progress(saved.epoch, step, saved.data_epoch, start=consumed)
+    taken = consumed + sum(map(len, beyond))
+    return Progress(saved.epoch, step, saved.data_epoch, start=taken, beyond=beyond)
+
+
+def restore_streamed(saved: SavedState, plan: Plan) -> Progress:
+    """As `restore`, for a streamed pipe, or before the first element."""
+    _check_step(saved, plan)
+    progress = Progress(saved.epoch, saved.step, saved.data_epoch, goal=saved.goal)
+    if isinstance(saved.position, StreamedPosition):
+        _check_turns(saved.position, plan)
+        progress.cursors, progress.ended = dict(saved.position.cursors), dict(saved.position.ended)
+    return progress
 
 
 def _check_step(saved: SavedState, plan: Plan) -> None:
     """Checks that the epoch has so many elements; if `steps` set its length, the state does not say how many."""
-    if saved.epoch != saved.data_epoch:
+    if saved.epoch != saved.data_epoch or saved.goal is not None:
         return
     if plan.indexed:
         most: int | None = length_of(plan.unsharded) // saved.world_size + 1
@@ -247,6 +289,11 @@ def _check_step(saved: SavedState, plan: Plan) -> None:
             most = max(plan.length(rank, 0, saved.data_epoch) or 0 for rank in range(plan.world_size))
     if most is not None and saved.step > most:
         raise damaged("step", f"must be at most {most}, the elements of an epoch, but is: {saved.step}")
+
+
+def in_turn(given: Sequence[int]) -> bool:
+    """Whether shards that take turns can have given these numbers of elements."""
+    return not given or (list(given) == sorted(given, reverse=True) and given[0] - given[-1] <= 1)
 
 
 def _check_turns(position: StreamedPosition, plan: Plan) -> None:
@@ -259,7 +306,7 @@ def _check_turns(position: StreamedPosition, plan: Plan) -> None:
     if running and (plan.tail_shard in position.cursors or plan.tail_shard in position.ended):
         raise damaged("position", f"has groups of leftover rows, but shard {running[0]} has not ended")
     given = [position.given(shard) for shard in running]
-    if given and (given != sorted(given, reverse=True) or given[0] - given[-1] > 1):
+    if not in_turn(given):
         raise damaged(
             "position.cursors",
             f"says that one shard gave {max(given)} elements and another {min(given)}, but they give one each in turn",

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeAlias, cast
 from zlib import crc32
 
 from ..core.cursor import Cursor, Json
@@ -20,6 +20,8 @@ NO_GOAL = -1
 """The `goal` of a state whose epoch ends where the plan says."""
 
 MAX_COUNT = 2**63 - 1
+MAX_STRAGGLING = 2**24
+"""How many elements behind the others a rank of an indexed pipe may be."""
 
 _LEAST = {
     "feedpipe": VERSION,
@@ -41,6 +43,18 @@ _LEAST = {
 _SHARD = re.compile(r"0|[1-9][0-9]{0,17}")
 
 
+class IndexedPosition(NamedTuple):
+    """The place of a job in an indexed pipe.
+
+    Attributes:
+        consumed: all elements before this one are taken.
+        beyond: the elements behind it that are taken too, because ranks had taken different numbers of elements.
+    """
+
+    consumed: int
+    beyond: tuple[range, ...] = ()
+
+
 class StreamedPosition(NamedTuple):
     """The place of a rank in the data of a streamed pipe.
 
@@ -57,14 +71,33 @@ class StreamedPosition(NamedTuple):
         return Cursor.of(self.cursors.get(shard)).position
 
 
+class RankEntry(NamedTuple):
+    """What a gathered state has of one rank."""
+
+    step: int
+    data_epoch: int
+    goal: int | None
+    position: StreamedPosition | None
+
+
+class JobPosition(NamedTuple):
+    """The places of all ranks in a streamed pipe."""
+
+    ranks: tuple[RankEntry, ...]
+
+
+SavedPosition: TypeAlias = IndexedPosition | StreamedPosition | JobPosition | None
+
+
 @dataclass(frozen=True)
 class SavedState:
     """A valid state.
 
     Attributes:
         pipe, code: the fingerprint of the pipe and of its functions.
-        position: the number of elements that all ranks have taken, of an indexed pipe; else the place of a rank. None
-            before the first element of a pass over the data.
+        position: the place of all ranks in an indexed pipe, or of one rank in a streamed one; an entry for each rank if
+            the state was gathered. None before the first element of a pass over the data.
+        goal: the step at which the epoch ends; None if the plan says it.
     """
 
     seed: int
@@ -76,22 +109,24 @@ class SavedState:
     shards: int
     pipe: str
     code: str
-    position: int | StreamedPosition | None
+    position: SavedPosition
+    goal: int | None
 
     @property
     def indexed(self) -> bool:
-        return self.rank == ALL_RANKS
+        return not self.shards
 
 
 def signature_checksum(entries: Mapping[str, Json]) -> int:
     """The checksum of the entries that all states of a loader have in common."""
-    names = ("feedpipe", "seed", "rank", "world_size", "shards", "pipe", "code", "goal")
+    names = ("feedpipe", "seed", "rank", "world_size", "shards", "pipe", "code")
     return crc32(json.dumps([entries[name] for name in names]).encode())
 
 
-def checksum(signature: int, epoch: int, step: int, data_epoch: int, position: str) -> int:
+def checksum(signature: int, entries: Mapping[str, Json]) -> int:
     """The checksum of a state, from that of its signature."""
-    return crc32(f"{epoch} {step} {data_epoch} {position}".encode(), signature)
+    names = ("epoch", "step", "data_epoch", "goal", "position")
+    return crc32(" ".join([str(entries[name]) for name in names]).encode(), signature)
 
 
 def validated(state: object) -> SavedState:
@@ -112,20 +147,19 @@ def validated(state: object) -> SavedState:
     entries = cast("Mapping[str, Json]", state)
     numbers = {name: cast("int", entries[name]) for name, least in _LEAST.items() if least is not None}
     texts = {name: cast("str", entries[name]) for name, least in _LEAST.items() if least is None}
-    signature = signature_checksum(entries)
-    times = numbers["epoch"], numbers["step"], numbers["data_epoch"]
-    if numbers["checksum"] != checksum(signature, *times, texts["position"]):
+    if numbers["checksum"] != checksum(signature_checksum(entries), entries):
         raise StateError(
             "the state is damaged: its `checksum` does not fit its other entries; it was changed, or mixed from the "
-            "states of several ranks; load what `state_dict()` returned, on each rank its own"
+            "states of several ranks; load what `state_dict()` returned, on each rank its own, or save and load "
+            "`gather_state(loader)`, which is the same on all ranks"
         )
     rank, world_size, shards = numbers["rank"], numbers["world_size"], numbers["shards"]
     if rank >= world_size:
         raise damaged("rank", f"must be below `world_size`, which is {world_size}, but is: {rank}")
-    if (rank == ALL_RANKS) != (shards == 0) or shards % world_size:
+    needs_shards = rank != ALL_RANKS or numbers["goal"] != NO_GOAL
+    if (needs_shards and shards == 0) or (rank == ALL_RANKS and shards and world_size == 1) or shards % world_size:
         raise damaged("shards", f"does not fit `rank` {rank} of `world_size` {world_size}: {shards}")
-    if numbers["goal"] != NO_GOAL:
-        raise damaged("goal", f"must be {NO_GOAL} but is: {numbers['goal']}")
+    goal = _goal("goal", numbers["goal"], numbers["step"])
     return SavedState(
         seed=numbers["seed"],
         epoch=numbers["epoch"],
@@ -136,7 +170,8 @@ def validated(state: object) -> SavedState:
         shards=shards,
         pipe=texts["pipe"],
         code=texts["code"],
-        position=_position(texts["position"], indexed=rank == ALL_RANKS),
+        position=_position(texts["position"], rank, world_size, shards),
+        goal=goal,
     )
 
 
@@ -164,17 +199,62 @@ def _check_entry(name: str, value: object, least: int | None) -> None:
         raise damaged(name, f"must be < 2**63 but is: {_shown(value)}")
 
 
-def _position(text: str, *, indexed: bool) -> int | StreamedPosition | None:
+def _goal(place: str, goal: int, step: int) -> int | None:
+    if goal == NO_GOAL:
+        return None
+    if goal < step:
+        raise damaged(place, f"must be {NO_GOAL}, or at least the step, which is {step}, but is: {goal}")
+    return goal
+
+
+def _position(text: str, rank: int, world_size: int, shards: int) -> SavedPosition:
     position = _parsed(text, "position")
     if position is None:
         return None
-    if not isinstance(position, dict) or set(position) != ({"consumed"} if indexed else {"cursors", "ended"}):
-        raise damaged("position", f"is no place in {'an indexed' if indexed else 'a streamed'} pipe: {_shown(text)}")
-    if indexed:
-        consumed = position["consumed"]
-        if not _is_count(consumed):
-            raise damaged("position.consumed", f"must be a whole number >= 0 but is: {_shown(consumed)}")
-        return cast("int", consumed)
+    if not shards:
+        return _indexed(position, text)
+    if rank != ALL_RANKS:
+        return _streamed(position, text)
+    if not isinstance(position, dict) or set(position) != {"ranks"}:
+        raise damaged("position", f"is no place of all ranks in a streamed pipe: {_shown(text)}")
+    ranks = position["ranks"]
+    if not isinstance(ranks, list) or len(ranks) != world_size:
+        raise damaged("position.ranks", f"must have an entry for each of {world_size} ranks but is: {_shown(ranks)}")
+    return JobPosition(tuple(_rank_entry(f"position.ranks.{number}", entry) for number, entry in enumerate(ranks)))
+
+
+def _rank_entry(place: str, entry: Json) -> RankEntry:
+    if not isinstance(entry, list) or len(entry) != 4 or not all(map(_is_count, entry[:2])):
+        raise damaged(place, f"must be step, data epoch, goal and position but is: {_shown(entry)}")
+    step, data_epoch, goal, position = cast("tuple[int, int, Json, Json]", entry)
+    if type(goal) is not int:
+        raise damaged(place, f"must have a whole number as goal but has: {_shown(goal)}")
+    streamed = None if position is None else _streamed(position, json.dumps(position))
+    return RankEntry(step, data_epoch, _goal(place, goal, step), streamed)
+
+
+def _indexed(position: Json, text: str) -> IndexedPosition:
+    if not isinstance(position, dict) or set(position) not in ({"consumed"}, {"consumed", "beyond"}):
+        raise damaged("position", f"is no place in an indexed pipe: {_shown(text)}")
+    consumed, beyond = position["consumed"], position.get("beyond", [])
+    if not _is_count(consumed):
+        raise damaged("position.consumed", f"must be a whole number >= 0 but is: {_shown(consumed)}")
+    ranges = [_range(part, cast("int", consumed)) for part in (beyond if isinstance(beyond, list) else [beyond])]
+    return IndexedPosition(cast("int", consumed), tuple(ranges))
+
+
+def _range(part: Json, consumed: int) -> range:
+    if not isinstance(part, list) or len(part) != 3 or not all(map(_is_count, part)):
+        raise damaged("position.beyond", f"must have ranges of elements but has: {_shown(part)}")
+    start, stop, step = cast("tuple[int, int, int]", part)
+    if not consumed <= start < stop or not step or stop - start > MAX_STRAGGLING:
+        raise damaged("position.beyond", f"is no range of elements behind {consumed}: {_shown(part)}")
+    return range(start, stop, step)
+
+
+def _streamed(position: Json, text: str) -> StreamedPosition:
+    if not isinstance(position, dict) or set(position) != {"cursors", "ended"}:
+        raise damaged("position", f"is no place in a streamed pipe: {_shown(text)}")
     cursors, ended = (dict(_by_shard(name, position[name])) for name in ("cursors", "ended"))
     for shard, cursor in cursors.items():
         _check_cursor(f"position.cursors.{shard}", cursor)

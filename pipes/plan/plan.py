@@ -20,7 +20,7 @@ from ..engine.stage import Stage, bind
 from ..errors import PlanError
 from ..ops.concat import Concat
 from .lengths import Lengths, varies
-from .shard_operators import IndexedShard, Leftover
+from .shard_operators import IndexedShard, Leftover, RemainingShard
 from .sharding import Sharding, has_user_boundary, reorders
 from .unit_shards import SharedRead
 
@@ -38,12 +38,14 @@ class Position(NamedTuple):
 
     Attributes:
         start: of an indexed pipe, how many elements all ranks together have taken.
+        beyond: of an indexed pipe, those of them that are taken although one before them is not.
         shards: of a streamed pipe, the states of its shards; a shard without one has not begun. The groups that are
             made of leftover rows count as one more shard, `Plan.tail_shard`.
     """
 
     start: int = 0
     shards: Mapping[int, ShardState] = MappingProxyType({})
+    beyond: tuple[range, ...] = ()
 
     def of(self, shard: int) -> ShardState:
         return self.shards.get(shard, ShardState())
@@ -116,7 +118,7 @@ class Plan:
         """The runs that worker `worker` of `workers` of this rank has still to do, without the tail."""
         if self.indexed:
             part, parts = self.rank + self.world_size * worker, self.world_size * workers
-            return [ShardRun(worker, self.indexed_stage(part, parts, position.start), START)]
+            return [ShardRun(worker, self.indexed_stage(part, parts, position.start, position.beyond), START)]
         running = self.running(position, worker, workers)
         return [ShardRun(shard, self.shard_stage(shard), at) for shard, at in running.items()]
 
@@ -141,11 +143,15 @@ class Plan:
         stage = self._tail_stage([Leftover(s, cursor, rows.get(s)) for s, cursor in sorted(cursors.items())])
         return ShardRun(self.tail_shard, stage, Cursor.of(at))
 
-    def indexed_stage(self, part: int, parts: int, start: int = 0) -> Stage:
-        """Part `part` of `parts` of an indexed pipe: each `parts`-th element from `start + part` on."""
+    def indexed_stage(self, part: int, parts: int, start: int = 0, beyond: tuple[range, ...] = ()) -> Stage:
+        """Part `part` of `parts` of an indexed pipe: each `parts`-th element from `start + part` on.
+
+        If some elements are taken out of turn, each `parts`-th of those that are left.
+        """
         if parts == 1 and start == 0:
             return self.unsharded
-        node = Node(IndexedShard(parts, part, start), (self.root,))
+        op = RemainingShard(parts, part, start, beyond) if beyond else IndexedShard(parts, part, start)
+        node = Node(op, (self.root,))
         return bind(node, self.names, dict(self._stages))
 
     def shard_stage(self, shard: int) -> Stage:
@@ -161,6 +167,22 @@ class Plan:
             self._lengths = data_epoch, self._rank_lengths(data_epoch)
         lengths = self._lengths[1]
         return None if lengths is None else lengths[rank]
+
+    def lengths_left(self, position: Position, data_epoch: int) -> list[int] | None:
+        """How many elements each rank has left in a pass, where all shards stand at `position`; None if not known."""
+        lengths = Lengths(self._sharding, self.seed, data_epoch)
+        rows = lengths.of_shards(self._main)
+        if rows is None:
+            return None
+        states = [position.of(shard) for shard in range(self.shards)]
+        left = [0 if s.ended else n - Cursor.of(s.cursor).position for s, n in zip(states, rows.tolist(), strict=True)]
+        totals = np.array(left).reshape(-1, self.world_size).sum(0)
+        if self._tail is not None:
+            tails = self._tail_lengths(lengths)
+            if tails is None:
+                return None
+            totals = totals + tails
+        return cast("list[int]", totals.tolist())
 
     def _rank_lengths(self, data_epoch: int) -> list[int] | None:
         """The lengths of all ranks: of their shards, and of the groups of rows that these leave over."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar, cast
 
@@ -64,6 +65,60 @@ class IndexedShard(_PlacedShard):
                 first + indices.start * self.shards, first + indices.stop * self.shards, indices.step * self.shards
             )
         return first + indices * self.shards
+
+
+def elements_left(taken: int, beyond: Sequence[range]) -> tuple[npt.NDArray[np.int64], int]:
+    """The elements of an indexed pipe that are left if some are taken out of turn.
+
+    Args:
+        taken: how many are taken, these included.
+        beyond: the elements that are taken although one before them is not.
+
+    Returns:
+        The elements that are left before the last of `beyond`, and the first element behind it.
+    """
+    first = taken - sum(map(len, beyond))
+    stop = max((elements[-1] + 1 for elements in beyond), default=first)
+    left = np.ones(stop - first, np.bool_)
+    for elements in beyond:
+        left[elements.start - first : elements.stop - first : elements.step] = False
+    return np.flatnonzero(left) + first, stop
+
+
+def take_left(taken: int, beyond: Sequence[range], count: int) -> tuple[int, tuple[range, ...]]:
+    """`taken` and `beyond` after `count` more elements, in order."""
+    left, _ = elements_left(taken, beyond)
+    if count >= len(left):
+        return taken + count, ()
+    first = int(left[count])
+    later = (elements[bisect_left(elements, first) :] for elements in beyond)
+    return taken + count, tuple(elements for elements in later if elements)
+
+
+@dataclass(frozen=True)
+class RemainingShard(_PlacedShard):
+    """Each `shards`-th of the elements of an indexed input that are left, if some are taken out of turn.
+
+    Attributes:
+        taken, beyond: as `elements_left` describes them.
+    """
+
+    shards: int
+    shard: int
+    taken: int
+    beyond: tuple[range, ...]
+
+    def length(self, stage: StageView) -> int:
+        return len(range(self.taken + self.shard, _row_count(stage), self.shards))
+
+    def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
+        left, behind = cast("Stage", stage.input).memo(
+            ("left", self.taken, self.beyond), lambda: elements_left(self.taken, self.beyond)
+        )
+        numbers = self.shard + index_array(indices) * self.shards
+        if not len(left):
+            return numbers + behind
+        return np.where(numbers < len(left), left[np.minimum(numbers, len(left) - 1)], numbers - len(left) + behind)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 from ..core.cursor import START, Cursor
 from ..core.rows import BlockRows
 from ..plan.plan import Plan, Position, ShardRun, ShardState
+from ..plan.shard_operators import elements_left
 from .base import ShardEnd, Step
 from .round_robin import turn_order
 
@@ -46,8 +47,10 @@ class Assignment(NamedTuple):
     def next_element(self, plan: Plan) -> str:
         """Describes the element that the worker produces next."""
         if plan.indexed:
-            element = self.worker + self.delivered * self.workers
-            return f"element {self.position.start + plan.rank + plan.world_size * element} of the epoch"
+            element = plan.rank + plan.world_size * (self.worker + self.delivered * self.workers)
+            left, behind = elements_left(self.position.start, self.position.beyond)
+            place = left[element] if element < len(left) else behind + element - len(left)
+            return f"element {place} of the epoch"
         if self.in_tail:
             cursors = {plan.tail_shard: Cursor.of(self.position.of(plan.tail_shard).cursor)}
         else:
@@ -91,7 +94,7 @@ class Merge:
         self.leftovers: dict[int, BlockRows] = {}
         self._plan = plan
         self._workers = workers
-        self._start = position.start
+        self._start = position
         self._states = dict(position.shards)  # where the consumer stands
         self._delivered = [0] * workers
         self._in_tail = False
@@ -100,7 +103,7 @@ class Merge:
         """The items of all shards and then of the tail; in the order of the plan, or as they arrive."""
         owners = self._owners()
         yield from self._in_order(workers, owners) if ordered else self._as_received(workers, len(owners))
-        if self._plan.tail(Position(self._start, self._states)) is not None:
+        if self._plan.tail(self._start._replace(shards=self._states)) is not None:
             self._in_tail = True
             workers.start_tail()
             yield from self._in_order(workers, {self._plan.tail_shard: 0})
@@ -117,13 +120,13 @@ class Merge:
         for item in received:
             delivered += isinstance(item, Step)
             self._record(states, item)
-        return Assignment(Position(self._start, states), worker, self._workers, delivered, self._in_tail)
+        return Assignment(self._start._replace(shards=states), worker, self._workers, delivered, self._in_tail)
 
     def _owners(self) -> dict[int, int]:
         """The worker of each shard that still runs, in the order of their turns."""
         cursors: dict[int, Cursor] = {}
         owners: dict[int, int] = {}
-        position = Position(self._start, self._states)
+        position = self._start._replace(shards=self._states)
         for worker in range(self._workers):
             running = self._plan.running(position, worker, self._workers)
             cursors |= running

@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 import torch.distributed as distributed
 
+import feedpipe as fp
 from feedpipe.torch.ranks import side_group
 
 Check = Callable[[int], object]
@@ -56,6 +58,25 @@ def a_rank_that_does_not_come(rank: int) -> object:
     group = side_group()
     assert group is not None
     return group.roll_call("one comes", seconds=0) if rank == 1 else None
+
+
+def streamed() -> fp.Pipe[int]:
+    return fp.from_sequence(range(240)).shuffle(window=8)
+
+
+def indexed() -> fp.Pipe[int]:
+    return fp.from_sequence(range(240)).shuffle()
+
+
+@check
+def states_are_gathered(rank: int) -> object:
+    answers: list[object] = []
+    for pipe, count in ((streamed(), 4), (indexed(), 4), (indexed(), 2 + 3 * rank)):
+        loader = fp.Loader(pipe, seed=5)
+        taken = list(islice(iter(loader), count))
+        answers.append([taken, fp.gather_state(loader)])
+    alone = fp.Loader(indexed(), rank=0, world_size=2)
+    return [*answers, error_of(lambda: fp.gather_state(alone))]
 
 
 def main(rank: int, folder: Path) -> None:

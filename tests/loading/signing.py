@@ -9,5 +9,4 @@ from feedpipe.loading.state_schema import checksum, signature_checksum
 
 def signed(state: dict[str, Any]) -> dict[str, Any]:
     """`state` with the checksum that fits its other entries."""
-    times = state["epoch"], state["step"], state["data_epoch"]
-    return {**state, "checksum": checksum(signature_checksum(state), *times, state["position"])}
+    return {**state, "checksum": checksum(signature_checksum(state), state)}

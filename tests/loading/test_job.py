@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import feedpipe as fp
+
 pytest.importorskip("torch.distributed")
+
+from .job import indexed, streamed
 
 Answers = list[Any]
 """What each rank returned of one check."""
@@ -51,3 +56,16 @@ def test_ranks_at_different_places(answers: Answers) -> None:
 
 def test_a_rank_that_does_not_come(answers: Answers) -> None:
     assert answers == [None, [0, 2], None]
+
+
+def test_states_are_gathered(answers: Answers) -> None:
+    for place, pipe in enumerate((streamed(), indexed(), indexed())):
+        taken, states = zip(*(of_rank[place] for of_rank in answers), strict=True)
+        assert states[1:] == states[:-1]
+        for ranks in (2, 3, 4):
+            job = [fp.Loader(pipe, rank=rank, world_size=ranks, seed=5, even=None) for rank in range(ranks)]
+            for loader in job:
+                loader.load_state_dict(states[0])
+            assert sorted(chain(*taken, *job)) == list(range(240))
+    for rank, (*_, error) in enumerate(answers):
+        assert f"this loader is rank 0 of 2, and this process is rank {rank} of 3 in the process group" in error

@@ -1,0 +1,214 @@
+"""The states of all ranks of a job: gathered into one, checked together, and restored on any number of ranks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..errors import StateError
+from ..plan.plan import Plan
+from ..plan.shard_operators import elements_left
+from .schedule import Schedule
+from .state import Progress, State, checked_shards, in_turn, indexed_text, restore, resumed_shards
+from .state_schema import (
+    ALL_RANKS,
+    MAX_STRAGGLING,
+    NO_GOAL,
+    IndexedPosition,
+    JobPosition,
+    SavedState,
+    StreamedPosition,
+    checksum,
+    signature_checksum,
+    validated,
+)
+
+_NOT_IN_STEP = (
+    "the ranks of these states stand at different steps, or one of them at its last elements, and a streamed pipe goes "
+    "on from that only on the same number of ranks; give states of one step"
+)
+
+
+def gathered(states: Sequence[State]) -> State:
+    """One state of all ranks, made of the states of each of them.
+
+    Raises:
+        StateError: they are not the states of all ranks of one job.
+    """
+    saved = read_states(states)
+    state = dict(states[0])
+    if saved[0].indexed:
+        one = merged(saved)
+        state["step"], state["position"] = one.step, indexed_text(one.position)
+    elif len(saved) > 1:
+        by_rank = {one["rank"]: one for one in states}
+        ranks = [by_rank[rank] for rank in range(len(saved))]
+        entries = [[one["step"], one["data_epoch"], one["goal"], json.loads(str(one["position"]))] for one in ranks]
+        state |= {"rank": ALL_RANKS, "step": min(one.step for one in saved), "data_epoch": saved[0].data_epoch}
+        state |= {"goal": NO_GOAL, "position": json.dumps({"ranks": entries})}
+    state["checksum"] = checksum(signature_checksum(state), state)
+    return state
+
+
+def read_states(state: object) -> list[SavedState]:
+    """The states that `load_state_dict` was given, checked: that of one rank, or those of all ranks in their order.
+
+    Raises:
+        StateError: one of them is no state or damaged, or they are not the states of all ranks of one job.
+    """
+    if isinstance(state, Sequence) and not isinstance(state, (str, bytes)):
+        states = [_validated(place, one) for place, one in enumerate(state)]
+        _check_one_job(states)
+        return sorted(states, key=lambda one: one.rank)
+    saved = validated(state)
+    if saved.indexed or saved.rank != ALL_RANKS:
+        return [saved]
+    if not isinstance(saved.position, JobPosition):  # nothing of the epoch is taken
+        return [replace(saved, rank=rank) for rank in range(saved.world_size)]
+    return [replace(saved, rank=rank, **entry._asdict()) for rank, entry in enumerate(saved.position.ranks)]
+
+
+def shards_of_job(states: Sequence[SavedState], plan: Plan) -> int:
+    """How many virtual shards the loader of `plan` must have to go on from these states.
+
+    Raises:
+        StateError: they mean nothing for this plan.
+    """
+    if len(states) == 1 or plan.indexed or all(one.position is None for one in states):
+        return resumed_shards(states[0], plan)
+    if states[0].world_size == plan.world_size:
+        return resumed_shards(states[plan.rank], plan)
+    shards = checked_shards(states[0], plan)
+    if shards % plan.world_size:
+        fitting = ", ".join(str(count) for count in range(1, shards + 1) if shards % count == 0)
+        raise StateError(
+            f"these states have {shards} shards in the middle of an epoch, which go on only on {fitting} ranks, and "
+            f"this is {plan.rank} of {plan.world_size}; or save at the end of an epoch"
+        )
+    return shards
+
+
+def restore_job(states: Sequence[SavedState], schedule: Schedule) -> Progress:
+    """The progress that the states of a job mean for the rank of a schedule.
+
+    Raises:
+        StateError: a position lies outside the pipe, or no run of it comes there.
+    """
+    first, plan = states[0], schedule.plan
+    if first.indexed:
+        return restore(merged(states), plan)
+    if len(states) == 1 or first.world_size == plan.world_size:
+        return restore(first if len(states) == 1 else states[plan.rank], plan)
+    if all(one.position is None for one in states):
+        return restore(first, plan)
+    return _with_same_shards(states, schedule)
+
+
+def merged(states: Sequence[SavedState]) -> SavedState:
+    """The states of all ranks of an indexed pipe as one; of each rank, other elements may be taken."""
+    first = states[0]
+    world_size = first.world_size
+    if all(one.position == first.position and one.step == first.step for one in states):
+        return first
+    if any(isinstance(one.position, IndexedPosition) and one.position.beyond for one in states):
+        raise StateError(
+            "the ranks stand at different steps for the second time in this epoch, and a state keeps that only once; "
+            "give states of one step"
+        )
+    taken = [one.position.consumed if isinstance(one.position, IndexedPosition) else 0 for one in states]
+    consumed = min(taken)
+    if max(taken) - consumed > MAX_STRAGGLING:
+        raise StateError(f"one rank of this job is {(max(taken) - consumed) // world_size} elements behind another")
+    ranges = [range(consumed + rank, count + rank, world_size) for rank, count in enumerate(taken) if count > consumed]
+    step = sum(one.step for one in states) // world_size
+    return replace(first, step=step, position=_from_first_left(consumed, ranges))
+
+
+def _from_first_left(consumed: int, ranges: Sequence[range]) -> IndexedPosition:
+    """The position with as large a `consumed` as there is."""
+    taken = consumed + sum(map(len, ranges))
+    left, behind = elements_left(taken, ranges)
+    first = int(left[0]) if len(left) else behind
+    rest = (part[len(range(part.start, min(first, part.stop), part.step)) :] for part in ranges)
+    return IndexedPosition(first, tuple(part for part in rest if part))
+
+
+def _validated(place: int, state: object) -> SavedState:
+    try:
+        return validated(state)
+    except StateError as error:
+        raise StateError(f"state {place} of the list: {error}") from None
+
+
+def _check_one_job(states: Sequence[SavedState]) -> None:
+    """Checks that these are the states of all ranks of one job, at one place in it.
+
+    Raises:
+        StateError: a rank is missing, there twice, or of another job; the message names it.
+    """
+    if not states:
+        raise StateError("a list of states must have the state of each rank but is empty")
+    first = states[0]
+    for name in ("world_size", "shards", "seed", "pipe", "code", "epoch"):
+        _check_equal(states, name)
+    ranks = [one.rank for one in states]
+    if not first.indexed:
+        if ALL_RANKS in ranks:
+            raise StateError("a gathered state has the states of all ranks already; load it alone, not in a list")
+        missing = sorted(set(range(first.world_size)) - set(ranks))
+        doubled = sorted({rank for rank in ranks if ranks.count(rank) > 1})
+        if missing:
+            raise StateError(
+                f"the list has no state of {_ranks(missing)} of {first.world_size}; give that of each rank"
+            )
+        if doubled:
+            raise StateError(f"the list has more than one state of {_ranks(doubled)} of {first.world_size}")
+    if len(states) != first.world_size:
+        raise StateError(
+            f"the list has {len(states)} states of a job of {first.world_size} ranks; give that of each rank"
+        )
+    _check_equal(states, "data_epoch")
+
+
+def _check_equal(states: Sequence[SavedState], name: str) -> None:
+    by_value: dict[object, list[int]] = {}
+    for place, one in enumerate(states):
+        by_value.setdefault(getattr(one, name), []).append(place if one.rank == ALL_RANKS else one.rank)
+    if len(by_value) == 1:
+        return
+    (value, ranks), (other_value, other_ranks), *_ = by_value.items()
+    shown = "" if name in ("pipe", "code") else f": {value} and {other_value}"
+    raise StateError(
+        f"the states of {_ranks(ranks)} and {_ranks(other_ranks)} are not of one job, because their `{name}` "
+        f"differs{shown}"
+    )
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    shown = ", ".join(map(str, ranks[:8])) + (", ..." if len(ranks) > 8 else "")
+    return f"rank {shown}" if len(ranks) == 1 else f"ranks {shown}"
+
+
+def _with_same_shards(states: Sequence[SavedState], schedule: Schedule) -> Progress:
+    """The progress of a rank that takes over shards as they are."""
+    first, plan = states[0], schedule.plan
+    position = StreamedPosition({}, {})
+    for one in states:
+        if isinstance(one.position, StreamedPosition):
+            position.cursors.update(one.position.cursors)
+            position.ended.update(one.position.ended)
+    for rank in range(plan.world_size):
+        running = [shard for shard in range(rank, plan.shards, plan.world_size) if shard not in position.ended]
+        if not in_turn([position.given(shard) for shard in running]):
+            raise StateError(_NOT_IN_STEP)
+    if any(shard >= plan.shards for shard in (*position.cursors, *position.ended)):
+        raise StateError(_NOT_IN_STEP)
+    step = sum(one.step for one in states) // plan.world_size
+    own = plan.rank_shards
+    progress = Progress(first.epoch, step, first.data_epoch, cursors=position.cursors, ended=position.ended)
+    left = plan.lengths_left(progress.position(plan), first.data_epoch)
+    progress.cursors = {shard: cursor for shard, cursor in position.cursors.items() if shard in own}
+    progress.ended = {shard: leftover for shard, leftover in position.ended.items() if shard in own}
+    progress.goal = schedule.goal(step, left)
+    return progress
