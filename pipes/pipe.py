@@ -35,6 +35,7 @@ from .ops.load import load as _load
 from .ops.map import map as _map
 from .ops.map_batches import map_batches as _map_batches
 from .ops.map_columns import map_columns as _map_columns
+from .ops.mix import mix as _mix
 from .ops.pack import pack as _pack
 from .ops.pad_batch import pad_batch as _pad_batch
 from .ops.parsing.arrow import parse_arrow as _parse_arrow
@@ -47,6 +48,7 @@ from .ops.parsing.parquet import parse_parquet as _parse_parquet
 from .ops.parsing.tar import parse_tar as _parse_tar
 from .ops.prefetch import prefetch as _prefetch
 from .ops.repeat import repeat as _repeat
+from .ops.round_robin import round_robin as _round_robin
 from .ops.select import drop as _drop
 from .ops.select import rename as _rename
 from .ops.select import select as _select
@@ -323,6 +325,7 @@ class Pipe(Node, Generic[T_co]):
     map = _map
     map_batches = _map_batches
     map_columns = _map_columns
+    mix = _mix
     open_files = _open_files
     pack = _pack
     pad_batch = _pad_batch
@@ -336,6 +339,7 @@ class Pipe(Node, Generic[T_co]):
     prefetch = _prefetch
     rename = _rename
     repeat = _repeat
+    round_robin = _round_robin
     select = _select
     shard_by_rank = _shard_by_rank
     shuffle = _shuffle

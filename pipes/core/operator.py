@@ -253,7 +253,7 @@ class Operator:
         """Whether it draws another order, or other rows, in each epoch."""
         return self.order is Order.REORDERS
 
-    def remark(self) -> str | None:
+    def remark(self, stage: StageView) -> str | None:
         """What `explain` should say of it beside its traits."""
         return None
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, overload
 
 from ..core.checks import check_choice
 from ..core.code import value_code
+from ..core.operator import StageView
 from ..errors import ArgumentError, with_call_site
 from ._batch_map import BatchMap
 from .collating import rules
@@ -72,7 +73,7 @@ class Collate(BatchMap):
     def sent(self) -> Collate:
         return replace(self, function=tensor_data) if self.function is tensors else self
 
-    def remark(self) -> None:
+    def remark(self, stage: StageView) -> None:
         return None
 
     def call(self) -> str:

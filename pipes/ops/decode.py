@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from ..core.code import call_code
 from ..core.cursor import Json
-from ..core.operator import Operator
+from ..core.operator import Operator, StageView
 from ..formats.decoders import DecodeFunction, Decoder, Images, Mode
 from .map import Map
 
@@ -28,7 +28,7 @@ class Decode(Map):
     def identity(self) -> Json:
         return {"call": self.call()}
 
-    def remark(self) -> None:
+    def remark(self, stage: StageView) -> None:
         return None
 
 

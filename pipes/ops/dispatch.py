@@ -33,7 +33,7 @@ class Dispatch(SameRows):
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         return stage.input.blocks(at, context)
 
-    def remark(self) -> str:
+    def remark(self, stage: StageView) -> str:
         return "runs in one process for all workers of a rank"
 
 

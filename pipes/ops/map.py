@@ -52,7 +52,7 @@ class Map(Operator):
     def length(self, stage: StageView) -> int | None:
         return stage.input.length
 
-    def remark(self) -> str | None:
+    def remark(self, stage: StageView) -> str | None:
         if self.rng is not False or getattr(self.function, "__module__", None) in ("builtins", "math", "operator"):
             return None  # functions of these modules do not draw at random
         return "random draws of its own are not keyed, so they would differ after a resume; see `rng=`"

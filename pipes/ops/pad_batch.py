@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from ..core.checks import check_int
 from ..core.code import value_code
+from ..core.operator import StageView
 from ..errors import ArgumentError, ArgumentTypeError, with_call_site
 from ._batch_map import BatchMap
 from ._fill import check_fill
@@ -49,7 +50,7 @@ class PadBatch(BatchMap):
     def row_function(self) -> Callable[..., object]:
         return Padding(self.value, self.names, self.to, self.multiple_of, self.lengths).batch
 
-    def remark(self) -> None:
+    def remark(self, stage: StageView) -> None:
         return None
 
     def call(self) -> str:

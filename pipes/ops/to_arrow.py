@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from ..core.operator import StageView
 from ._batch_map import BatchMap
 from ._columns import as_rows
 
@@ -26,7 +27,7 @@ class ToArrow(BatchMap):
 
     function: Callable[..., object] = record_batch
 
-    def remark(self) -> None:
+    def remark(self, stage: StageView) -> None:
         return None
 
     def call(self) -> str:

@@ -126,7 +126,7 @@ def _remarks(plan: Plan) -> list[str]:
     """The remarks of operators, each once, with the calls that it is about."""
     calls: dict[str, list[str]] = {}
     for node in walk(plan.root):
-        remarks = [node.op.remark()]
+        remarks = [node.op.remark(plan.stage_of(node))]
         if isinstance(node.op, SliceBase) and reshuffles(node.inputs[0]):
             remarks.append(_OTHER_ROWS)
         for remark in remarks:

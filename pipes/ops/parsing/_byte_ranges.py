@@ -87,7 +87,7 @@ class ByteRanges(Units[TextFormat[Any], ByteRange]):
         begin, end = (part.start + length * slot // slots for slot in (first, stop))
         return part._replace(start=begin, stop=part.stop if stop == slots else end)
 
-    def remark(self) -> str | None:
+    def remark(self, stage: StageView) -> str | None:
         reason = self.format.why_not_split()
         if self.table is None or reason is None:
             return None

@@ -1,0 +1,235 @@
+"""`MixtureRun`: takes rows of several streamed inputs in turn."""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_left
+from collections.abc import Generator, Iterator, Sequence
+from typing import ClassVar, Protocol, cast
+
+import numpy as np
+
+from ..core.block import Block
+from ..core.context import Context
+from ..core.cursor import START, Cursor, Json
+from ..core.operator import StageView
+from ..core.rows import BlockRows, take_joined
+from ..errors import DataError, Origin, with_call_site
+from ._turns import FixedTurns, Turns
+
+WINDOW = 1024
+"""Turns that are computed at once."""
+
+log = logging.getLogger("feedpipe")
+
+
+class MixedRows(Protocol):
+    """What a run needs of its operator."""
+
+    kind: ClassVar[str]
+
+    @property
+    def stop(self) -> str: ...
+    @property
+    def columnar(self) -> bool: ...
+    @property
+    def leaves_out(self) -> bool: ...
+    @property
+    def repeats_inputs(self) -> bool: ...
+    def sources(self, stage: StageView, rounds: Sequence[int], first: int, epoch: int) -> list[int]: ...
+    def turns(self, stage: StageView, sources: Sequence[int], epoch: int) -> FixedTurns: ...
+    def random_turns(self, stage: StageView, turns: Turns, context: Context, end: int | None = None) -> Turns: ...
+    def empty_input(self, number: int) -> str: ...
+
+
+class MixtureRun:
+    """One run.
+
+    A token is [position among the turns, input from which their order begins, how often each input has ended, cursors].
+    A block of an input is read when the input has a turn and no rows are left of its last block. What comes out is as
+    many rows as the blocks at hand give.
+    """
+
+    def __init__(self, op: MixedRows, stage: StageView, at: Cursor, context: Context) -> None:
+        count = len(stage.inputs)
+        token = at.token or [0, 0, [0] * count, [None] * count]
+        self._position, self._first, rounds, cursors = cast("tuple[int, int, list[int], list[Json]]", token)
+        self._op = op
+        self._stage = stage
+        self._context = context
+        self._row = at.row
+        self._rounds = list(rounds)
+        self._cursors = list(cursors)
+        self._readers = [self._reader(source) for source in range(count)]
+        self._rows_given = [0] * count
+        self._block_size = context.block_size()
+
+    def blocks(self) -> Iterator[Block]:
+        op, stage, epoch = self._op, self._stage, self._context.epoch
+        try:
+            while sources := op.sources(stage, self._rounds, self._first, epoch):
+                turns = op.random_turns(stage, op.turns(stage, sources, epoch), self._context)
+                ended = yield from self._until_an_end(sources, turns)
+                if not self._goes_on_after(ended, sources):
+                    return
+        finally:
+            self._report()
+
+    def _goes_on_after(self, ended: int, sources: Sequence[int]) -> bool:
+        """Whether there are rows after the end of an input."""
+        self._rounds[ended] += 1
+        if self._op.leaves_out:
+            self._cursors[ended] = None
+            self._position, self._first = 0, ended + 1
+            return True
+        if not self._op.repeats_inputs or all(self._rounds[source] for source in sources):
+            return False
+        if self._readers[ended].is_empty:
+            raise DataError(with_call_site(self._op.empty_input(ended), self._stage.call_site))
+        self._cursors[ended] = None
+        self._readers[ended] = self._reader(ended)
+        return True
+
+    def _reader(self, source: int) -> _MixedInput:
+        context = self._context.round(self._rounds[source]) if self._op.repeats_inputs else self._context
+        at = Cursor.of(self._cursors[source])
+        return _MixedInput(self._stage.inputs[source].blocks(at, context), at)
+
+    def _until_an_end(self, sources: Sequence[int], turns: Turns) -> Generator[Block, None, int]:
+        """The rows up to the turn of an input that has ended. Returns the number of that input."""
+        while True:
+            window = _Window(sources, turns, self._position)
+            while window.place < WINDOW:
+                source = int(window.sources[window.place])
+                reader = self._readers[source]
+                if not reader.rows_left and not reader.read():
+                    return source
+                output = [self._mixed(window, window.stop(self._readers, self._block_size.rows()))]
+                self._block_size.produced(output[0].rows)
+                yield output.pop()
+
+    def _mixed(self, window: _Window, stop: int) -> Block:
+        """The rows of the turns up to `stop` of the window."""
+        at = Cursor(self._token(), 0, self._row)
+        parts: list[BlockRows] = []
+        origins: list[Origin | None] = []
+        for source, count in window.counts(stop):
+            part = self._readers[source].take(count)
+            parts.append(part.rows if self._op.columnar else list(part.rows))
+            origins += part.origins or ()
+            self._cursors[source] = self._readers[source].cursor.plain
+            self._rows_given[source] += count
+        places = window.merge(stop)
+        self._position += len(places)
+        self._row += len(places)
+        rows = parts[0] if len(parts) == 1 else take_joined(parts, places)[0]
+        return Block(
+            rows, at, Cursor(self._token(), 0, self._row), [origins[place] for place in places] if origins else None
+        )
+
+    def _token(self) -> Json:
+        return [self._position, self._first, list(self._rounds), list(self._cursors)]
+
+    def _report(self) -> None:
+        """Adds the rows that were taken of each input to those of the other shards of this process."""
+        key = "mixture", self._stage.name, self._context.epoch
+        resources = self._context.process.resources
+        rows = resources.get(key, lambda: RowsTaken(self._op.kind, self._context.epoch, len(self._rows_given)))
+        rows.add(self._rows_given)
+
+
+class _Window:
+    """The next turns, from a multiple of `WINDOW` on.
+
+    Attributes:
+        sources: the input of each turn.
+        place: the next of them.
+    """
+
+    def __init__(self, sources: Sequence[int], turns: Turns, position: int) -> None:
+        first = position - position % WINDOW
+        numbers, _ = turns.at(np.arange(first, first + WINDOW, dtype=np.int64))
+        self.sources = np.array(sources)[numbers]
+        self.place = position - first
+        places = {source: np.flatnonzero(self.sources == source).tolist() for source in sorted(sources)}
+        self._places = {source: own for source, own in places.items() if own}
+        self._taken = {source: bisect_left(own, self.place) for source, own in self._places.items()}
+
+    def stop(self, readers: Sequence[_MixedInput], limit: int) -> int:
+        """Where the rows at hand end, or `limit` rows."""
+        stop = min(self.place + limit, WINDOW)
+        for source, places in self._places.items():
+            end = self._taken[source] + readers[source].rows_left
+            if end < len(places) and places[end] < stop:
+                stop = places[end]
+        return stop
+
+    def counts(self, stop: int) -> Iterator[tuple[int, int]]:
+        """How many turns up to `stop` each input has, of those that have one."""
+        for source, places in self._places.items():
+            end = bisect_left(places, stop)
+            count, self._taken[source] = end - self._taken[source], end
+            if count:
+                yield source, count
+
+    def merge(self, stop: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        """For each turn up to `stop`, where its row is if those of each input stand together. Goes on to `stop`."""
+        sources = self.sources[self.place : stop]
+        self.place = stop
+        places = np.empty(len(sources), np.int64)
+        places[np.argsort(sources, kind="stable")] = np.arange(len(sources))
+        return places
+
+
+class _MixedInput:
+    """Reads one input.
+
+    Attributes:
+        cursor: of the next row.
+        rows_left: how many rows are left of the block that was read last.
+        is_empty: whether it was read from the start and gave no rows.
+    """
+
+    def __init__(self, blocks: Iterator[Block], at: Cursor) -> None:
+        self.cursor = at
+        self.rows_left = 0
+        self.is_empty = at == START
+        self._blocks = blocks
+        self._block: Block | None = None
+
+    def read(self) -> bool:
+        """Reads the next block; False if there is none."""
+        self._block = next(self._blocks, None)
+        if self._block is None:
+            return False
+        self.rows_left = len(self._block)
+        self.is_empty = False
+        return True
+
+    def take(self, count: int) -> Block:
+        """The next `count` rows, which are in one block."""
+        block = self._block
+        assert block is not None, "only rows at hand are taken"
+        start = len(block) - self.rows_left
+        part = block.slice(start, start + count)
+        self.cursor = part.end
+        self.rows_left -= count
+        if not self.rows_left:
+            self._block = None
+        return part
+
+
+class RowsTaken:
+    """The rows that the shards of one process have taken of each input in one epoch; logged at its end."""
+
+    def __init__(self, kind: str, epoch: int, inputs: int) -> None:
+        self._kind = kind
+        self._epoch = epoch
+        self._rows = [0] * inputs
+
+    def add(self, rows: Sequence[int]) -> None:
+        self._rows = [total + more for total, more in zip(self._rows, rows, strict=True)]
+
+    def close(self) -> None:
+        rows = ", ".join(map(str, self._rows))
+        log.info("epoch %d: `%s` has taken %s rows of its inputs", self._epoch, self._kind, rows)

@@ -1,0 +1,222 @@
+"""`Turns`: which input of a mixture gives the row at each position, in closed form."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Protocol, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from ..core.randomness import Key, generator
+from ..errors import ArgumentError, ArgumentTypeError, with_call_site
+
+Ints = npt.NDArray[np.int64]
+N = TypeVar("N", int, Ints)
+
+MAX_TOTAL = 2**30
+"""Weights are rounded so that their sum is about this at most: products of two such numbers fit in 64 bits."""
+SHUFFLED_TURNS = 1024
+"""Random turns are those of the fixed order, permuted within blocks of this length."""
+
+
+class Turns(Protocol):
+    """An endless order of the turns of inputs, which are numbered from 0."""
+
+    def at(self, positions: Ints) -> tuple[Ints, Ints]:
+        """The input whose turn it is at each position, and the number of turns that it had before."""
+        ...
+
+
+class FixedTurns(Turns, Protocol):
+    """Turns in an order that is not random."""
+
+    def position(self, source: int, turn: int) -> int:
+        """The position of turn number `turn` of an input; the first turn is number 0."""
+        ...
+
+    def counts(self, position: int) -> list[int]:
+        """How many turns each input has before `position`."""
+        ...
+
+
+@dataclass(frozen=True)
+class EqualTurns:
+    """One turn of each of `count` inputs after the other."""
+
+    count: int
+
+    def at(self, positions: Ints) -> tuple[Ints, Ints]:
+        turns, sources = np.divmod(positions, self.count)
+        return sources, turns
+
+    def position(self, source: int, turn: int) -> int:
+        return turn * self.count + source
+
+    def counts(self, position: int) -> list[int]:
+        return [(position - source + self.count - 1) // self.count for source in range(self.count)]
+
+
+class WeightedTurns:
+    """Turns in proportion to weights.
+
+    The inputs are the leaves of a binary tree. Each inner node shares its turns between its two sides: of its first i
+    turns, the left side has i times its part of the weight, rounded to the nearest. So the turns at any position follow
+    from a few divisions. The tree is that of Huffman's code, in which a node weighs at most half as much as the parent
+    of its parent. The errors of rounding therefore add up to less than two turns, for any weights and at any position.
+
+    Source: D. A. Huffman, "A Method for the Construction of Minimum-Redundancy Codes" (1952).
+    """
+
+    def __init__(self, weights: Sequence[float]) -> None:
+        heap = [(weight, number, _Leaf(number)) for number, weight in enumerate(whole_weights(weights))]
+        self._root: _Leaf | _Fork = heap[0][2]
+        nodes: list[tuple[int, int, _Leaf | _Fork]] = list(heap)
+        heapq.heapify(nodes)
+        while len(nodes) > 1:
+            light, heavy = heapq.heappop(nodes), heapq.heappop(nodes)
+            left, right = sorted([light, heavy], key=lambda node: (-node[0], node[1]))
+            total = light[0] + heavy[0]
+            self._root = _Fork(left[2], right[2], left[0], total)
+            heapq.heappush(nodes, (total, min(light[1], heavy[1]), self._root))
+        self._ways: dict[int, list[tuple[_Fork, bool]]] = {}  # from each leaf up to the root
+        self._find_ways(self._root, [])
+
+    def _find_ways(self, node: _Leaf | _Fork, way: list[tuple[_Fork, bool]]) -> None:
+        if isinstance(node, _Leaf):
+            self._ways[node.source] = way[::-1]
+            return
+        self._find_ways(node.left, [*way, (node, True)])
+        self._find_ways(node.right, [*way, (node, False)])
+
+    def at(self, positions: Ints) -> tuple[Ints, Ints]:
+        sources, turns = np.empty_like(positions), np.empty_like(positions)
+        parts: list[tuple[_Leaf | _Fork, Ints | slice, Ints]] = [(self._root, slice(None), positions)]
+        while parts:
+            node, places, own = parts.pop()
+            if isinstance(node, _Leaf):
+                sources[places], turns[places] = node.source, own
+                continue
+            before, is_left = node.left_turns(own)
+            for child, chosen, turn in ((node.left, is_left, before), (node.right, ~is_left, own - before)):
+                inside = np.flatnonzero(chosen)
+                parts.append((child, inside if isinstance(places, slice) else places[inside], turn[inside]))
+        return sources, turns
+
+    def position(self, source: int, turn: int) -> int:
+        for fork, is_left in self._ways[source]:
+            turn = fork.position(turn, is_left=is_left)
+        return turn
+
+    def counts(self, position: int) -> list[int]:
+        counts: dict[int, int] = {}
+        nodes: list[tuple[_Leaf | _Fork, int]] = [(self._root, position)]
+        while nodes:
+            node, count = nodes.pop()
+            if isinstance(node, _Leaf):
+                counts[node.source] = count
+            else:
+                left, _ = node.left_turns(count)
+                nodes += (node.left, left), (node.right, count - left)
+        return [counts[source] for source in range(len(counts))]
+
+
+@dataclass(frozen=True)
+class _Leaf:
+    source: int
+
+
+@dataclass(frozen=True)
+class _Fork:
+    """An inner node: `weight` of `total` is that of the left side."""
+
+    left: _Leaf | _Fork
+    right: _Leaf | _Fork
+    weight: int
+    total: int
+
+    def left_turns(self, turns: N) -> tuple[N, npt.NDArray[np.bool_]]:
+        """For each turn of this node, how many turns the left side had before, and whether it has this one."""
+        whole = turns // self.total  # a remainder keeps the products small, and NumPy's own is slow
+        doubled = (turns - whole * self.total) * (2 * self.weight) + self.total
+        nearest = doubled // (2 * self.total)
+        is_left = doubled - nearest * (2 * self.total) >= 2 * (self.total - self.weight)
+        return whole * self.weight + nearest, np.asarray(is_left)
+
+    def position(self, turn: int, *, is_left: bool) -> int:
+        """Which turn of this node is turn `turn` of one of its sides."""
+        if is_left:
+            return -((2 * turn + 1) * self.total // (-2 * self.weight)) - 1
+        return (2 * turn + 1) * self.total // (2 * (self.total - self.weight))
+
+
+class ShuffledTurns:
+    """The turns of another order, permuted at random within blocks of `SHUFFLED_TURNS`.
+
+    Attributes:
+        end: no turn from here on is used; the last block ends here.
+    """
+
+    def __init__(self, turns: Turns, key: Key, end: float = math.inf) -> None:
+        self.end = end
+        self._turns = turns
+        self._key = key
+        self._last: tuple[int, Ints, Ints] | None = None  # the block that was computed last
+
+    def at(self, positions: Ints) -> tuple[Ints, Ints]:
+        sources, turns = np.empty_like(positions), np.empty_like(positions)
+        blocks, places = np.divmod(positions, SHUFFLED_TURNS)
+        for block in np.unique(blocks).tolist():
+            inside = np.flatnonzero(blocks == block)
+            _, block_sources, block_turns = self._block(block)
+            sources[inside] = block_sources[places[inside]]
+            turns[inside] = block_turns[places[inside]]
+        return sources, turns
+
+    def _block(self, block: int) -> tuple[int, Ints, Ints]:
+        last = self._last
+        if last is not None and last[0] == block:
+            return last
+        start = block * SHUFFLED_TURNS
+        sources, turns = self._turns.at(np.arange(start, min(start + SHUFFLED_TURNS, self.end), dtype=np.int64))
+        shuffled = generator(self._key, block).permutation(sources)
+        shuffled_turns = np.empty_like(turns)
+        # The turns of each input come in their order.
+        shuffled_turns[np.argsort(shuffled, kind="stable")] = turns[np.argsort(sources, kind="stable")]
+        self._last = block, shuffled, shuffled_turns
+        return self._last
+
+
+def check_weights(weights: object, count: int) -> tuple[float, ...]:
+    """A weight for each of `count` pipes."""
+    try:
+        values = cast("Sequence[float]", weights)
+        numbers = tuple(value if isinstance(value, int) else float(value) for value in values)
+    except (TypeError, ValueError):
+        raise ArgumentTypeError(
+            with_call_site(f"`weights` must be numbers, or a function of the epoch, but got: {weights!r:.80}")
+        ) from None
+    if len(numbers) != count:
+        raise ArgumentError(
+            with_call_site(
+                f"`weights` must have a number for each of the {count} pipes, this one first, but has {len(numbers)}"
+            )
+        )
+    if not all(math.isfinite(number) and number >= 0 for number in numbers) or not sum(numbers):
+        raise ArgumentError(with_call_site(f"`weights` must be >= 0, and one of them > 0, but got: {list(numbers)}"))
+    return numbers
+
+
+def whole_weights(weights: Sequence[float]) -> list[int]:
+    """Whole numbers > 0 in the proportion of the weights, as a decimal shows them: 0.7 and 0.3 are 7 and 3."""
+    exact = [Fraction(repr(float(weight))) for weight in weights]
+    scale = math.lcm(*(weight.denominator for weight in exact))
+    whole = [int(weight * scale) for weight in exact]
+    divisor = math.gcd(*whole)
+    whole = [weight // divisor for weight in whole]
+    total = sum(whole)
+    return whole if total <= MAX_TOTAL else [max(1, round(weight * MAX_TOTAL / total)) for weight in whole]
