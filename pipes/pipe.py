@@ -49,6 +49,7 @@ from .ops.parsing.tar import parse_tar as _parse_tar
 from .ops.prefetch import prefetch as _prefetch
 from .ops.repeat import repeat as _repeat
 from .ops.round_robin import round_robin as _round_robin
+from .ops.route import route as _route
 from .ops.select import drop as _drop
 from .ops.select import rename as _rename
 from .ops.select import select as _select
@@ -59,11 +60,13 @@ from .ops.slice import skip as _skip
 from .ops.slice import slice as _slice
 from .ops.slice import take as _take
 from .ops.sliding import sliding as _sliding
+from .ops.split import split as _split
 from .ops.take_while import skip_while as _skip_while
 from .ops.take_while import take_while as _take_while
 from .ops.to_arrow import to_arrow as _to_arrow
 from .ops.unbatch import unbatch as _unbatch
 from .ops.unnest import unnest as _unnest
+from .ops.unzip import unzip as _unzip
 from .ops.with_columns import with_columns as _with_columns
 from .ops.zip import zip as _zip
 from .ops.zip_longest import zip_longest as _zip_longest
@@ -340,6 +343,7 @@ class Pipe(Node, Generic[T_co]):
     rename = _rename
     repeat = _repeat
     round_robin = _round_robin
+    route = _route
     select = _select
     shard_by_rank = _shard_by_rank
     shuffle = _shuffle
@@ -347,11 +351,13 @@ class Pipe(Node, Generic[T_co]):
     skip_while = _skip_while
     slice = _slice
     sliding = _sliding
+    split = _split
     take = _take
     take_while = _take_while
     to_arrow = _to_arrow
     unbatch = _unbatch
     unnest = _unnest
+    unzip = _unzip
     with_columns = _with_columns
     zip = _zip
     zip_longest = _zip_longest

@@ -54,6 +54,14 @@ def streamed(pipe: Chain) -> Chain:
     return pipe.filter(lambda row: True)
 
 
+def part(pipe: Chain, seed: int) -> Chain:
+    """A part of the rows; the whole pipe if it cannot be split, such as behind `batch`."""
+    try:
+        return pipe.split({"rest": 0.3, "most": 0.7}, seed=seed)["most"]
+    except PlanError:
+        return pipe
+
+
 counts = st.integers(0, 60)
 small = st.integers(1, 9)
 
@@ -95,6 +103,9 @@ def chains(draw_: st.DrawFn, steps: int = 4, *, local: bool = False) -> Chain:
             lambda p, n=size: p.prefetch(n),
             lambda p: p.shuffle() if p.indexed else p.load().shuffle(),
             lambda p, n=size: p.shuffle(window=n, each_epoch=False),
+            lambda p, n=size: part(p, seed=n),
+            lambda p: p.route(lambda row: weight(row) % 2, 2)[1],
+            lambda p: p.map(lambda row: (weight(row), row)).unzip(2)[1],
             lambda p, n=size: p.take(5 * n),
             lambda p, n=size: p.skip(n),
             lambda p, n=size: p.slice(1, None, n),

@@ -43,12 +43,13 @@ def step_code(op: Link, others: Sequence[str] = (), *, source: bool) -> str:
         source: whether it has no input.
     """
     if type(op).__module__.partition(".")[0] == PACKAGE:
-        name, rest = (op.call() or call_code(op))[:-1].split("(", 1)
-        arguments = [*others, *([rest] if rest else [])]
+        call = op.call() or call_code(op)
+        if others:
+            name, rest = call.split("(", 1)
+            call = f"{name}({', '.join(others)}{rest if rest.startswith(')') else ', ' + rest}"
     else:
-        name = "Pipe.source" if source else "then"
-        arguments = [constructor_code(op), *others]
-    return f"{'' if source else '.'}{name}({', '.join(arguments)})"
+        call = f"{'Pipe.source' if source else 'then'}({', '.join([constructor_code(op), *others])})"
+    return call if source else f".{call}"
 
 
 def _arguments(value: object) -> str:

@@ -64,16 +64,16 @@ def walk(root: Node) -> Iterator[Node]:
             stack.extend((child, False) for child in reversed(node.inputs))
 
 
-def reshuffles(root: Node) -> bool:
-    """Whether the rows of `root` come in another order, or are others, in each epoch."""
+def find_reshuffle(root: Node) -> Node | None:
+    """A node because of which the rows of `root` come in another order, or are others, in each epoch."""
     stack = [root]
     while stack:
         node = stack.pop()
         if node.inputs and node.op.reshuffles():
-            return True
+            return node
         if node.op.boundary is not Boundary.EACH_PROCESS:  # that reads its input once, for all epochs
             stack += node.inputs
-    return False
+    return None
 
 
 def names(root: Node) -> dict[Node, str]:

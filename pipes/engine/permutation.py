@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ..core.randomness import Key, generator
+from ..core.randomness import Key, generator, mixed
 from ..core.rows import Indices, index_array
 
 MAX_DRAWN_LENGTH = 2**20  # takes 20 ms; a longer draw takes each process longer than computing its part
@@ -44,13 +44,6 @@ class Permutation:
         wide, narrow = self._widths
         left, right = values >> np.uint64(narrow), values & np.uint64((1 << narrow) - 1)
         for key in self._keys:
-            left, right = right, left ^ (_mixed(right + key) & np.uint64((1 << wide) - 1))
+            left, right = right, left ^ (mixed(right + key) & np.uint64((1 << wide) - 1))
             wide, narrow = narrow, wide
         return (left << np.uint64(narrow)) | right
-
-
-def _mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """The finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA'14)."""
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))

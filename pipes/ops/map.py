@@ -46,21 +46,23 @@ class Map(Operator):
 
     @property
     def row_function(self) -> Callable[..., object]:
-        """The function to call with each row."""
         return self.function
+
+    def row_error(self, error: Exception) -> Exception:
+        return error  # `unzip` raises another one
 
     def length(self, stage: StageView) -> int | None:
         return stage.input.length
 
     def remark(self, stage: StageView) -> str | None:
-        if self.rng is not False or getattr(self.function, "__module__", None) in ("builtins", "math", "operator"):
+        if self.rng or getattr(self.function, "__module__", None) in ("builtins", "math", "operator"):
             return None  # functions of these modules do not draw at random
         return "random draws of its own are not keyed, so they would differ after a resume; see `rng=`"
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         rows, error = self._apply(stage, stage.input.rows(indices, context), indices, context)
         if error is not None:
-            raise stage.failed_at(error, int(indices[len(rows)]), context)
+            raise self.row_error(stage.failed_at(error, int(indices[len(rows)]), context))
         return rows
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
@@ -73,7 +75,7 @@ class Map(Operator):
             if output:
                 yield output.pop()
             if error is not None:
-                raise stage.failed(error, end, context)
+                raise self.row_error(stage.failed(error, end, context))
 
     def _apply(
         self, stage: StageView, rows: BlockRows, positions: Indices, context: Context

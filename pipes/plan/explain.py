@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core.graph import Node, node_code, reshuffles, walk
+from ..core.graph import Node, find_reshuffle, node_code, walk
 from ..core.memory import bytes_text, large_windows
 from ..core.operator import Columns, Order
 from ..core.row_bytes import row_width
@@ -127,7 +127,7 @@ def _remarks(plan: Plan) -> list[str]:
     calls: dict[str, list[str]] = {}
     for node in walk(plan.root):
         remarks = [node.op.remark(plan.stage_of(node))]
-        if isinstance(node.op, SliceBase) and reshuffles(node.inputs[0]):
+        if isinstance(node.op, SliceBase) and find_reshuffle(node.inputs[0]) is not None:
             remarks.append(_OTHER_ROWS)
         for remark in remarks:
             if remark is not None:
