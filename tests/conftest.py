@@ -7,7 +7,7 @@ import gc
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 from hypothesis import settings
@@ -47,6 +47,19 @@ def one_process_job(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run each test as rank 0 of 1, whatever the shell that started it says."""
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
+
+
+class _SameEnvironment:
+    """Gives all tests one environment, so that their loaders share a fork server."""
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_pyfunc_call(self) -> Generator[None, object, object]:
+        os.environ.pop("PYTEST_CURRENT_TEST", None)
+        return (yield)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    session.config.pluginmanager.register(_SameEnvironment())
 
 
 @pytest.fixture

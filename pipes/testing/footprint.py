@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from ..services.processes.server_handle import kept_server
+
 MAX_WAIT_SECONDS = 60.0
 """A thread that was told to end must end within this time."""
 
@@ -22,7 +24,10 @@ class Process(NamedTuple):
 
 
 class Footprint(NamedTuple):
-    """The threads of this process, how many files it has open, and its descendants (if there is `/proc`)."""
+    """The threads of this process, how many files it has open, and its descendants (if there is `/proc`).
+
+    The fork server belongs to the process and not to a loader. So it does not count, nor does the connection to it.
+    """
 
     threads: frozenset[threading.Thread]
     files: int
@@ -30,8 +35,10 @@ class Footprint(NamedTuple):
 
     @staticmethod
     def now() -> Footprint:
+        server = kept_server()
         files = len(os.listdir("/dev/fd")) if os.path.isdir("/dev/fd") else 0
-        return Footprint(frozenset(threading.enumerate()), files, frozenset(_descendants()))
+        processes = frozenset(process for process in _descendants() if server is None or process.pid != server.pid)
+        return Footprint(frozenset(threading.enumerate()), files - (server is not None), processes)
 
     def beyond(self, before: Footprint, seen: Iterable[Process]) -> list[str]:
         """What is there now and was not `before`; processes that were `seen` meanwhile count without a parent, too."""

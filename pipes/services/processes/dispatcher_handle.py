@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import pickle
 import socket
-from collections.abc import Generator
 
+from .child import Death
+from .connection import open_connection
 from .protocol import DispatchRequest
-from .start_methods import Death, Starter
+from .start_methods import Starter
 
 
 class DispatcherHandle:
@@ -65,17 +66,3 @@ class DispatcherHandle:
     def _send(self, request: DispatchRequest | None, *fds: int) -> None:
         with contextlib.suppress(ConnectionError):  # a poll finds a process that has died
             socket.send_fds(self._open, [pickle.dumps(request)], fds)
-
-
-@contextlib.contextmanager
-def open_connection(
-    kind: socket.SocketKind = socket.SOCK_STREAM,
-) -> Generator[tuple[socket.socket, socket.socket]]:
-    """A connection to a new process: our end, which stays open unless an error occurs, and theirs, which is closed."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
-    with theirs:
-        try:
-            yield ours, theirs
-        except BaseException:
-            ours.close()
-            raise

@@ -1,188 +1,179 @@
 """The fork server: a process without threads that has imported what all workers need, and forks them.
 
-When the other end of its socket is closed, it ends its workers and itself: nothing outlives the process that started
-it.
+One server serves all pools of a process. It receives a connection for each pool through its root connection. When the
+other end of a connection is closed, the server ends the processes of that pool; when the other end of the root is
+closed, it ends all of them and itself. So nothing outlives the process that started it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
 import importlib
 import os
 import pickle
+import select
 import signal
 import socket
 import sys
 import time
-import traceback
-from collections.abc import Callable, Sequence
-from typing import Literal, NoReturn, TypeAlias
+from collections.abc import Sequence
+from typing import TypeAlias, cast
 
-from .dispatch_server import dispatch
-from .worker import serve
+from .child import GRACE_SECONDS, Role, die_with_parent, flush, ignore_interrupts, run
 
-Role: TypeAlias = Literal["worker", "dispatcher"]
-_ROLES: dict[Role, Callable[..., None]] = {"worker": serve, "dispatcher": dispatch}
+Order: TypeAlias = tuple[Role, list[str]] | int
+"""The role of a process to start and the modules to import before, or the number of a process to end."""
+Request: TypeAlias = tuple[int, Order]
+"""The number of the request, and the order."""
+Answer: TypeAlias = tuple[int, int | OSError | tuple[int | None, int]]
+"""The number of the request; the process that was started, or why none was, or how one has ended."""
 
-INTERRUPTS = signal.SIGINT, signal.SIGUSR1
-
-GRACE_SECONDS = 1.0
-"""A worker has this time to end by itself."""
-
-KEPT_BYTES = 64 << 20
-"""A worker keeps so much freed memory for its next batch: getting it from the system again, page by page, takes a tenth
-of the time of decoding images."""
-_MMAP_THRESHOLD_BYTES = 32 << 20  # malloc's maximum, which it reaches by itself as large blocks are freed
-_MALLOC_VARIABLES = {"MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"}
+TICK_MILLISECONDS = 2
+"""The server looks at the processes that it ends at this interval."""
 
 
 def main(fd: int) -> None:
-    """Serves requests that come through `fd`: to start a process, or to end one and report how it ended."""
+    """Serves the pools of the process at the other end of `fd`, until that is closed."""
     ignore_interrupts()
     # If the program ignores SIGCHLD, this process has inherited that, and could not learn how a child has ended.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     _preload([])
-    with socket.socket(fileno=fd) as control:
-        wait_or_kill(_serve(control))
+    with socket.socket(fileno=fd) as root:
+        _Server(root).run()
+    flush()
+    os._exit(0)  # nothing is left to do, and an interpreter takes long to end
 
 
-def _serve(control: socket.socket) -> set[int]:
-    """Serves until the other end is closed; returns the children that are left."""
-    children: set[int] = set()
-    while True:
-        try:
-            data, fds, _, _ = socket.recv_fds(control, 4096, 8)
-        except ConnectionError:  # the other end was closed before it had read an answer
-            return children
-        if not data:
-            return children
-        number, request = pickle.loads(data)
-        answer: object
-        if isinstance(request, int):
-            children.discard(request)
-            answer = kill_and_wait(request)
+class _Connection:
+    """The connection of a pool, and the processes that were started for it.
+
+    Attributes:
+        pids: processes that have not been waited for.
+        ending: those of them that the pool ends, each with the number of the request.
+        deadline: when the processes are killed, once the pool is gone.
+    """
+
+    def __init__(self, control: socket.socket) -> None:
+        self.control = control
+        self.pids: set[int] = set()
+        self.ending: dict[int, int] = {}
+        self.deadline: float | None = None
+
+    def leave(self) -> None:
+        """The pool is gone. Its processes know that, and have some time to end by themselves."""
+        self.deadline = time.monotonic() + GRACE_SECONDS
+
+    def end(self, number: int, pid: int) -> None:
+        """Kills a process; the answer comes when it has ended."""
+        if pid in self.pids:
+            os.kill(pid, signal.SIGKILL)  # has no effect on a child that has ended already
+            self.ending[pid] = number
         else:
-            role, preload = request
+            self.answer((number, (None, 0)))
+
+    def wait(self) -> None:
+        """Answers for the processes that have ended, and kills those whose time is over."""
+        for pid in list(self.ending if self.deadline is None else self.pids):
+            ended, status, usage = os.wait4(pid, os.WNOHANG)
+            if ended:
+                self.pids.remove(pid)
+                if (number := self.ending.pop(pid, None)) is not None:
+                    self.answer((number, (os.waitstatus_to_exitcode(status), usage.ru_maxrss * 1024)))
+            elif self.deadline is not None and time.monotonic() > self.deadline:
+                os.kill(pid, signal.SIGKILL)
+
+    def answer(self, answer: Answer) -> None:
+        with contextlib.suppress(ConnectionError):
+            self.control.send(pickle.dumps(answer))
+
+
+class _Server:
+    """All connections of the fork server. It waits for no single process, which would hold up the other pools."""
+
+    def __init__(self, root: socket.socket) -> None:
+        self._root = root
+        self._connections: dict[int, _Connection] = {}
+        self._ends = False
+
+    def run(self) -> None:
+        """Serves until the root is closed and all processes have ended."""
+        while self._connections or not self._ends:
+            for fd in self._ready():
+                if fd == self._root.fileno():
+                    self._receive_connection()
+                else:
+                    self._receive_request(self._connections[fd])
+            for fd, connection in list(self._connections.items()):
+                connection.wait()
+                if connection.deadline is not None and not connection.pids:
+                    connection.control.close()
+                    del self._connections[fd]
+
+    def _ready(self) -> list[int]:
+        """Waits for messages; returns the descriptors that have some. Returns soon if processes have to end."""
+        poll = select.poll()
+        timeout = None
+        if not self._ends:
+            poll.register(self._root, select.POLLIN)
+        for connection in self._connections.values():
+            if connection.deadline is None:
+                poll.register(connection.control, select.POLLIN)
+            if connection.deadline is not None or connection.ending:
+                timeout = TICK_MILLISECONDS
+        return [fd for fd, _ in poll.poll(timeout)]
+
+    def _receive_connection(self) -> None:
+        data, fds, _, _ = socket.recv_fds(self._root, 1, 1)
+        for fd in fds:
+            self._connections[fd] = _Connection(socket.socket(fileno=fd))
+        if not data:
+            self._ends = True
+            for connection in self._connections.values():
+                connection.leave()
+
+    def _receive_request(self, connection: _Connection) -> None:
+        try:
+            data, fds, _, _ = socket.recv_fds(connection.control, 4096, 8)
+        except ConnectionError:  # the other end was closed before it had read an answer
+            data, fds = b"", []
+        if not data:
+            connection.leave()
+            return
+        number, order = cast("Request", pickle.loads(data))
+        if isinstance(order, int):
+            connection.end(number, order)
+            return
+        role, preload = order
+        try:
             if not sys.modules.keys() >= set(preload):
                 _preload(preload)
-            answer = _fork(control, role, fds)
-            children.add(answer)
+            pid = self._fork(role, fds)
+            connection.pids.add(pid)
+            connection.answer((number, pid))
+        except OSError as error:
+            connection.answer((number, error))
         for fd in fds:
             os.close(fd)
-        with contextlib.suppress(ConnectionError):
-            control.send(pickle.dumps((number, answer)))
+
+    def _fork(self, role: Role, fds: Sequence[int]) -> int:
+        server = os.getpid()
+        pid = os.fork()
+        if pid:
+            return pid
+        try:
+            self._root.close()
+            for connection in self._connections.values():
+                connection.control.close()
+            die_with_parent(server)
+            run(role, fds)
+        finally:  # the copy never returns into the server
+            os._exit(1)
 
 
 def _preload(names: Sequence[str]) -> None:
     for name in names:
-        with contextlib.suppress(ImportError):
+        with contextlib.suppress(Exception):  # a worker that needs the module raises the error
             importlib.import_module(name)
     gc.collect()
     gc.freeze()  # else a worker's garbage collector would write to the shared pages, and so copy them
-
-
-def run_alone(role: Role, fds: Sequence[int], parent: int) -> NoReturn:
-    """Runs a process that is an interpreter of its own."""
-    ignore_interrupts()
-    die_with_parent(parent)
-    run(role, fds)
-
-
-def kill_and_wait(pid: int) -> tuple[int | None, int]:
-    """Ends a child.
-
-    Returns:
-        Its exit status, negative for a signal, and the most bytes of memory it had in use. The status is None if the
-        program has taken it by waiting for any child or by ignoring SIGCHLD.
-    """
-    try:
-        os.kill(pid, signal.SIGKILL)  # has no effect on a child that has ended already
-        _, status, usage = os.wait4(pid, 0)
-    except (ProcessLookupError, ChildProcessError):
-        return None, 0
-    return os.waitstatus_to_exitcode(status), usage.ru_maxrss * 1024
-
-
-def wait_or_kill(pids: set[int]) -> None:
-    """Waits for children that have been told to end, and kills those that take too long."""
-    deadline = time.monotonic() + GRACE_SECONDS
-    while pids and time.monotonic() < deadline:
-        pids = {pid for pid in pids if not _has_ended(pid)}
-        if pids:
-            time.sleep(0.002)
-    for pid in pids:
-        kill_and_wait(pid)
-
-
-def _has_ended(pid: int) -> bool:
-    try:
-        return os.waitpid(pid, os.WNOHANG)[0] != 0
-    except ChildProcessError:
-        return True
-
-
-def ignore_interrupts() -> None:
-    """Ignores Ctrl-C, which goes to all processes of a terminal: the program decides what it means.
-
-    SIGUSR1 asks a worker for its stack, and may arrive before the worker can answer.
-    """
-    for interrupt in INTERRUPTS:
-        signal.signal(interrupt, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, INTERRUPTS)
-
-
-def _fork(control: socket.socket, role: Role, fds: Sequence[int]) -> int:
-    server = os.getpid()
-    pid = os.fork()
-    if pid:
-        return pid
-    control.close()
-    die_with_parent(server)
-    run(role, fds)
-
-
-def run(role: Role, fds: Sequence[int]) -> NoReturn:
-    """Runs a process from its descriptors to its end."""
-    code = 1
-    try:
-        keep_freed_memory()
-        for fd in fds:
-            os.set_inheritable(fd, False)  # a process that a user's function starts must not keep them open
-        _ROLES[role](*fds)
-        code = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        flush()
-        os._exit(code)  # skips the exit handlers of the program that was forked
-
-
-def keep_freed_memory() -> None:
-    """Has malloc keep up to `KEPT_BYTES` of freed memory, unless the user has configured malloc."""
-    if not _MALLOC_VARIABLES.isdisjoint(os.environ):
-        return
-    with contextlib.suppress(OSError, AttributeError):  # only glibc has `mallopt`
-        trim_threshold, mmap_threshold = -1, -3
-        option = ctypes.CDLL(None).mallopt
-        option(trim_threshold, KEPT_BYTES)
-        option(mmap_threshold, _MMAP_THRESHOLD_BYTES)
-
-
-def flush() -> None:
-    """Writes buffered output."""
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):  # the stream may be closed or None
-            stream.flush()
-
-
-def die_with_parent(parent: int) -> None:
-    """Has the system kill this process when its parent dies; 0 stands for a parent that the process may outlive."""
-    if not parent:
-        return
-    with contextlib.suppress(OSError, AttributeError):  # macOS has no `prctl`
-        set_death_signal = 1
-        ctypes.CDLL(None).prctl(set_death_signal, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)

@@ -2,52 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pickle
-import select
-import signal
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Generator, Sequence
-from typing import NamedTuple, Protocol, cast
+from collections.abc import Callable, Sequence
+from typing import Protocol, cast
 
 from ...errors import WorkerError
-from .fork_server import (
-    GRACE_SECONDS,
-    INTERRUPTS,
-    Role,
-    die_with_parent,
-    flush,
-    ignore_interrupts,
-    kill_and_wait,
-    run,
-    wait_or_kill,
-)
-
-
-class Death(NamedTuple):
-    """How a process ended.
-
-    Attributes:
-        code: its exit status, or the negative number of the signal that killed it; None if it is not known.
-        peak: the most bytes of memory that it had in use.
-    """
-
-    code: int | None
-    peak: int
-
-    def __str__(self) -> str:
-        if self.code is None:
-            return "has ended"
-        how = f"exited with status {self.code}"
-        if self.code < 0:
-            how = f"was killed by {signal.Signals(-self.code).name}"
-            if self.code == -signal.SIGKILL:
-                how += " (by the system, if it was out of memory)"
-        return f"{how} and had used up to {self.peak / 2**20:.0f} MiB of memory"
+from .child import Death, Role, die_with_parent, flush, ignore_interrupts, kill_and_wait, run, wait_or_kill
+from .connection import hang_up
+from .fork_server import Answer, Order
+from .interpreter import interrupts_blocked, start_interpreter, thread_variables
+from .server_handle import ServerHandle, shared_server
 
 
 class Starter(Protocol):
@@ -69,7 +38,7 @@ class Starter(Protocol):
 
 
 class ForkServer:
-    """Has workers forked by a process that has no threads and has imported what they need.
+    """Has workers forked by the server of this process, which has no threads and has imported what they need.
 
     Args:
         threads: threads of numeric libraries in each worker.
@@ -77,10 +46,8 @@ class ForkServer:
     """
 
     def __init__(self, threads: int, io_threads: int) -> None:
-        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            command = f"from feedpipe.services.processes.fork_server import main; main({theirs.fileno()})"
-            self._server = _interpreter(command, [theirs.fileno()], threads, io_threads)
+        self._server: ServerHandle | None = shared_server(threads, io_threads)
+        self._control = self._server.connect()
         self._requests = 0
 
     def start(self, role: Role, fds: Sequence[int], own: int) -> int:
@@ -92,32 +59,28 @@ class ForkServer:
         return Death(*cast("tuple[int | None, int]", self._send(pid, ())))
 
     def close(self) -> None:
-        with self._control:
-            self._control.shutdown(socket.SHUT_WR)
-            # The server closes its end when it ends. `Popen.wait` with a timeout would check at intervals.
-            end = select.poll()
-            end.register(self._control, select.POLLIN)
-            if not end.poll(GRACE_SECONDS * 3000):
-                self._server.kill()
-        self._server.wait()
+        hang_up(self._control)  # the server kills processes that do not end
+        self._server = None
 
     def disown(self) -> None:
         self._control.close()
-        self._server.returncode = 0  # not a child of this process
+        self._server = None
 
-    def _send(self, request: tuple[Role, list[str]] | int, fds: Sequence[int]) -> object:
-        """Sends a request, and waits for its answer."""
+    def _send(self, order: Order, fds: Sequence[int]) -> object:
+        """Sends an order, and waits for the answer."""
+        assert self._server is not None, "a pool that was closed starts no process"
         self._requests += 1
         try:
-            socket.send_fds(self._control, [pickle.dumps((self._requests, request))], fds)
-            while answer := self._control.recv(4096):
-                number, result = pickle.loads(answer)
+            socket.send_fds(self._control, [pickle.dumps((self._requests, order))], fds)
+            while message := self._control.recv(4096):
+                number, answer = cast("Answer", pickle.loads(message))
                 if number == self._requests:  # else it answers a request that an interrupt has cut short
-                    return result
+                    if isinstance(answer, OSError):
+                        raise WorkerError(f"no process can be started for a worker: {answer}") from answer
+                    return answer
         except ConnectionError:
             pass
-        code = self._server.wait()
-        raise WorkerError(f"the process that starts workers has ended by itself, with status {code}")
+        raise self._server.error()
 
 
 class Spawn:
@@ -129,8 +92,8 @@ class Spawn:
 
     def start(self, role: Role, fds: Sequence[int], own: int) -> int:
         call = f"run_alone({role!r}, {list(fds)!r}, {_parent_to_die_with()})"
-        command = f"from feedpipe.services.processes.fork_server import run_alone; {call}"
-        process = _interpreter(command, fds, *self._threads)
+        command = f"from feedpipe.services.processes.child import run_alone; {call}"
+        process = start_interpreter(command, fds, *self._threads)
         self._processes[process.pid] = process
         return process.pid
 
@@ -159,7 +122,7 @@ class Fork:
     def start(self, role: Role, fds: Sequence[int], own: int) -> int:
         parent = _parent_to_die_with()
         flush()  # else the copy would write buffered output as well
-        with _interrupts_blocked():
+        with interrupts_blocked():
             pid = os.fork()
             if not pid:
                 try:
@@ -192,38 +155,9 @@ def _parent_to_die_with() -> int:
     return os.getpid() if threading.current_thread() is threading.main_thread() else 0
 
 
-def _interpreter(command: str, fds: Sequence[int], threads: int, io_threads: int) -> subprocess.Popen[bytes]:
-    """Runs `command` in a new interpreter that has the `sys.path` of this one."""
-    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    path = [entry for entry in cast("list[object]", sys.path) if isinstance(entry, str)]  # Python skips the others, too
-    code = f"import sys; sys.path[:] = {path!r}; {command}"
-    with _interrupts_blocked():
-        return subprocess.Popen(
-            [sys.executable, *flags, "-c", code],
-            pass_fds=fds,
-            stdin=subprocess.DEVNULL,
-            env=os.environ | _thread_variables(threads, io_threads),
-        )
-
-
-@contextlib.contextmanager
-def _interrupts_blocked() -> Generator[None]:
-    """Delays Ctrl-C meanwhile; a process that starts here inherits that until it ignores Ctrl-C."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTS)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _thread_variables(threads: int, io_threads: int) -> dict[str, str]:
-    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
-    return dict.fromkeys(names, str(threads)) | {"ARROW_IO_THREADS": str(io_threads)}
-
-
 def _limit_threads(threads: int, io_threads: int) -> None:
     """Limits the threads of a copy of this process, which has loaded its libraries already."""
-    os.environ.update(_thread_variables(threads, io_threads))
+    os.environ.update(thread_variables(threads, io_threads))
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(threads)
     if arrow := sys.modules.get("pyarrow"):

@@ -17,9 +17,11 @@ from ..transport.arena import Window
 from ..transport.channel import Channel, Message
 from ..transport.packing import unpack
 from ..transport.shared_memory import create_shared_memory
-from .dispatcher_handle import DispatcherHandle, open_connection
+from .child import Death
+from .connection import open_connection
+from .dispatcher_handle import DispatcherHandle
 from .protocol import ArenaPlace, ItemHead, RunRequest, WorkerSettings, unpack_error, unpack_message
-from .start_methods import Death, Starter
+from .start_methods import Starter
 
 MIN_NOTICE_SECONDS = 0.0005
 """Elements that are taken within this time are reported to their worker in one message."""

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import pytest
 
 from feedpipe.errors import WorkerWarning
+from feedpipe.services.processes.server_handle import kept_server
 
 from ...servers.process import await_end
 
@@ -69,7 +70,7 @@ def ended(processes: Iterable[Process]) -> None:
 
 
 def below(pid: int | None = None, *, zombies: bool = False) -> list[Process]:
-    """All descendants of a process, by default of this one, in the order of their birth."""
+    """All descendants of a process, in the order of their birth. By default of this one, without its fork server."""
     parents: dict[int, list[Process]] = {}
     for process, stat in _all(zombies=zombies):
         parents.setdefault(stat.parent, []).append(process)
@@ -79,7 +80,15 @@ def below(pid: int | None = None, *, zombies: bool = False) -> list[Process]:
         children = parents.get(pids.pop(), [])
         descendants += children
         pids += [child.pid for child in children]
-    return sorted(descendants, key=lambda process: (process.born, process.pid))
+    server = server_pid() if pid is None else 0
+    left = [process for process in descendants if process.pid != server]
+    return sorted(left, key=lambda process: (process.born, process.pid))
+
+
+def server_pid() -> int:
+    """The fork server of this process, which is kept for the next loader; 0 if there is none."""
+    server = kept_server()
+    return 0 if server is None else server.pid
 
 
 def workers() -> list[Process]:
@@ -92,7 +101,10 @@ def workers() -> list[Process]:
 def descriptors() -> list[str]:
     """Open descriptors of this process that may belong to a worker: sockets, pipes, shared memory."""
     targets = []
+    server = kept_server()
     for name in os.listdir("/proc/self/fd"):
+        if server is not None and int(name) == server.fileno():
+            continue
         try:
             target = os.readlink(f"/proc/self/fd/{name}")
         except FileNotFoundError:  # the descriptor of the listing itself
@@ -126,11 +138,20 @@ def kill(processes: list[Process]) -> None:
     ended(processes)
 
 
+def kill_server() -> None:
+    """Kills the fork server of this process, if there is one."""
+    if pid := server_pid():
+        os.kill(pid, signal.SIGKILL)
+        await_end(pid, HANG_SECONDS)
+
+
 class Processes(NamedTuple):
     """The functions above, for tests."""
 
     ended: Callable[[Iterable[Process]], None] = ended
     below: Callable[..., list[Process]] = below
+    server_pid: Callable[[], int] = server_pid
+    kill_server: Callable[[], None] = kill_server
     workers: Callable[[], list[Process]] = workers
     kill: Callable[[list[Process]], None] = kill
     descriptors: Callable[[], list[str]] = descriptors
@@ -149,7 +170,10 @@ def _deaths():
 
 @pytest.fixture(autouse=True)
 def nothing_left() -> Iterator[None]:
-    """Fails a test that leaves a process, a zombie, an open descriptor or shared memory behind."""
+    """Fails a test that leaves a process, a zombie, an open descriptor or shared memory behind.
+
+    The fork server stays: it belongs to this process.
+    """
     gc.collect()
     before = set(below(zombies=True)), len(descriptors()), mapped()
     yield

@@ -12,7 +12,6 @@ import pytest
 
 import feedpipe as fp
 from feedpipe.engine.stage import resolve
-from feedpipe.errors import WorkerError
 from feedpipe.extensions import Plan, Position, Step
 
 from ...soak import SOAK
@@ -202,21 +201,6 @@ def test_killed_with_each_start_method(start_method, processes, deaths):
             if row == 20:
                 kill_some(processes, random.Random(0))
         assert got == list(range(60))
-
-
-def test_without_the_fork_server_there_is_an_error_and_no_hang(processes):
-    with fp.Loader(numbers(40), workers=2) as loader:
-        iterator = iter(loader)
-        assert next(iterator) == 0
-        workers = processes.workers()
-        (server,) = set(processes.below()) - set(workers)
-        processes.kill([server])
-        processes.ended(workers)  # it takes them with it
-        with pytest.raises(WorkerError, match="starts workers has ended by itself, with status -9"):
-            list(iterator)
-        with pytest.raises(WorkerError, match="starts workers"):
-            list(loader)
-    assert not processes.below()
 
 
 def test_a_worker_that_dies_while_the_warning_is_an_error(processes):

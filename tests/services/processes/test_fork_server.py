@@ -1,0 +1,278 @@
+"""The loaders of a process share a fork server, which the process keeps until it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+
+import pytest
+
+import feedpipe as fp
+from feedpipe.errors import WorkerError
+from feedpipe.services.processes.fork_server import _Server
+from feedpipe.services.processes.start_methods import ForkServer
+
+SERVICE = fp.MultiProcess(1)
+
+
+def parent(row):
+    """The process that has started the worker."""
+    return os.getppid()
+
+
+def started(count=1, service=SERVICE, function=parent):
+    """So many loaders that run, and the first element of each."""
+    loaders = [fp.Loader(fp.from_sequence(range(50)).map(function), service) for _ in range(count)]
+    iterators = [iter(loader) for loader in loaders]
+    return loaders, iterators, [next(iterator) for iterator in iterators]
+
+
+def server_of(service=SERVICE):
+    """The server that a loader of its own uses."""
+    (loader,), _, (server,) = started(service=service)
+    loader.close()
+    return server
+
+
+def close(loaders):
+    for loader in loaders:
+        loader.close()
+
+
+def test_loaders_at_once_share_it(processes):
+    loaders, _, servers = started(5)
+    assert set(servers) == {processes.server_pid()}
+    assert len(processes.below()) == 5
+    close(loaders)
+
+
+def test_loaders_one_after_the_other_share_it(processes):
+    assert {server_of() for _ in range(5)} == {processes.server_pid()}
+    assert not processes.below(zombies=True)
+
+
+def test_loaders_that_start_in_several_threads_share_it(processes):
+    processes.kill_server()
+    barrier, servers = threading.Barrier(6), []
+
+    def start():
+        barrier.wait()
+        servers.append(server_of())
+
+    threads = [threading.Thread(target=start) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(servers) == 6 and set(servers) == {processes.server_pid()}
+
+
+@contextlib.contextmanager
+def output_in(path):
+    """Sends the standard output to a file."""
+    before = os.dup(1)
+    with open(path, "w") as file:
+        os.dup2(file.fileno(), 1)
+    yield
+    os.dup2(before, 1)
+    os.close(before)
+
+
+CHANGES = {
+    "environment": lambda monkeypatch, folder, stack: monkeypatch.setenv("SOME_VARIABLE", "1"),
+    "output": lambda monkeypatch, folder, stack: stack.enter_context(output_in(folder / "output")),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+def test_other_surroundings_have_another_one(change, processes, monkeypatch, tmp_path):
+    loaders, iterators, (server,) = started()
+    with contextlib.ExitStack() as stack:
+        change(monkeypatch, tmp_path, stack)
+        more, _, (other,) = started()
+        assert other == processes.server_pid() != server
+    assert set(iterators[0]) == {server}  # the first loader goes on
+    close([*loaders, *more])
+    assert not processes.below(zombies=True)  # its server has ended with it; the last one is kept
+
+
+def test_workers_have_the_surroundings_of_their_loader(monkeypatch, tmp_path):
+    def surroundings(row):
+        return os.environ.get("SOME_VARIABLE"), os.getcwd(), sys.path[0], os.environ["OMP_NUM_THREADS"]
+
+    for k in range(2):
+        folder = tmp_path / str(k)
+        folder.mkdir()
+        monkeypatch.setenv("SOME_VARIABLE", str(k))
+        monkeypatch.chdir(folder)
+        monkeypatch.syspath_prepend(folder)
+        (loader,), _, (row,) = started(service=fp.MultiProcess(1, threads=k + 1), function=surroundings)
+        loader.close()
+        assert row == (str(k), str(folder), str(folder), str(k + 1))
+
+
+def test_kinds_of_loaders_in_turn_have_one_each(processes):
+    services = [SERVICE, fp.MultiProcess(1, threads=2)]
+    pairs = [started(service=service) for service in services * 3]
+    servers = [server for _, _, (server,) in pairs]
+    assert servers == servers[:2] * 3 and servers[0] != servers[1]
+    for loaders, _, _ in pairs:
+        close(loaders)
+    assert not processes.below(zombies=True)
+
+
+def test_a_loader_that_ends_takes_only_its_own_workers():
+    loaders, iterators, _ = started(3, function=lambda row: os.getpid())
+    pids = [next(iterator) for iterator in iterators]
+    loaders[1].close()
+    assert [set(iterators[k]) for k in (0, 2)] == [{pids[0]}, {pids[2]}]
+    close(loaders)
+
+
+def test_a_server_that_is_killed_is_an_error_of_each_loader_and_the_next_starts_another(processes):
+    loaders, iterators, (server, _) = started(2)
+    workers = processes.below()
+    processes.kill_server()
+    processes.ended(workers)  # it takes them with it
+    for loader, iterator in zip(loaders, iterators, strict=True):
+        for run in (iterator, loader):
+            with pytest.raises(WorkerError, match="that starts workers was killed by SIGKILL.*a new loader starts"):
+                list(run)
+    assert server_of() == processes.server_pid() != server
+    close(loaders)
+
+
+def test_an_idle_server_that_is_killed_is_replaced(processes):
+    server = server_of()
+    processes.kill_server()
+    assert server_of() == processes.server_pid() != server
+
+
+class RootOfThread:
+    """The handle of a server that runs in a thread."""
+
+    def __init__(self, root):
+        self.root = root
+
+    def connect(self):
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            socket.send_fds(self.root, [b"+"], [theirs.fileno()])
+        return ours
+
+
+@pytest.fixture
+def starters(monkeypatch):
+    """Makes starters of two pools, which a server in a thread serves."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    monkeypatch.setattr("feedpipe.services.processes.start_methods.shared_server", lambda *_: RootOfThread(ours))
+    thread = threading.Thread(target=_Server(theirs).run)
+    thread.start()
+    with theirs:
+        yield ForkServer(1, 1), ForkServer(1, 1)
+        ours.close()
+        thread.join()
+
+
+def test_a_process_that_cannot_be_started_is_an_error_of_its_loader(starters, monkeypatch):
+    def fork():
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fork", fork)
+        for starter in (*starters, *starters):
+            with pytest.raises(WorkerError, match="no process can be started.*temporarily unavailable"):
+                starter.start("worker", [], -1)
+    for starter in starters:
+        starter.close()
+
+
+def test_a_process_that_does_not_end_holds_up_no_other_loader(starters, monkeypatch):
+    monkeypatch.setattr("feedpipe.services.processes.fork_server.GRACE_SECONDS", 10**6)
+    monkeypatch.setattr(_Server, "_fork", lambda *_: os.posix_spawn("/bin/sleep", ["sleep", "1000"], {}))
+    one, other = starters
+    stuck, pid = one.start("worker", [], -1), other.start("worker", [], -1)
+    one._control.shutdown(socket.SHUT_WR)
+    assert other.end(pid).code == -signal.SIGKILL
+    assert other.end(pid).code is None  # it is gone
+    end = select.poll()
+    end.register(one._control, select.POLLIN)
+    assert not end.poll(0)  # the server still waits for the first
+    os.kill(stuck, signal.SIGKILL)
+    assert end.poll()
+    one.close()
+    other.close()
+
+
+PROGRAM = """
+import os, signal, sys, threading
+import feedpipe as fp
+
+def server():
+    with fp.Loader(fp.from_sequence(range(9)).map(lambda row: os.getppid()), workers=1) as loader:
+        (pid,) = set(loader)
+    return pid
+"""
+
+
+def test_it_ends_with_the_program(script):
+    assert script.said(script.command("-X", "dev", "-c", PROGRAM + "server()")) == ""
+
+
+def test_it_ends_if_the_program_is_killed(script, processes):
+    process = script.start(PROGRAM + "print(server(), flush=True); signal.pause()")
+    server = int(process.stdout.readline())
+    (idle,) = processes.below(process.pid)
+    assert idle.pid == server
+    process.kill()
+    process.communicate()
+    processes.ended([idle])
+
+
+def test_a_forked_child_has_its_own(script):
+    source = """
+mine = server()
+pid = os.fork()
+if not pid:
+    assert server() not in (mine, os.getppid())
+    sys.exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+assert server() == mine
+"""
+    assert script.said(script.command("-X", "dev", "-c", PROGRAM + source)) == ""
+
+
+def test_it_ends_with_the_program_while_a_forked_child_lives_on(script, processes):
+    source = """
+server()
+if not os.fork():
+    print(os.getpid(), flush=True)
+    signal.pause()
+signal.pause()
+"""
+    process = script.start(PROGRAM + source)
+    child = int(process.stdout.readline())
+    (server,) = [one for one in processes.below(process.pid) if one.pid != child]
+    process.kill()
+    process.wait()
+    try:
+        processes.ended([server])
+    finally:
+        os.kill(child, signal.SIGKILL)
+        process.communicate()
+
+
+def test_the_program_ends_with_loaders_that_were_not_closed(script):
+    source = """
+iterators = []
+for threads in (1, 2, 1):
+    iterator = iter(fp.Loader(fp.from_sequence(range(99)), fp.MultiProcess(1, threads=threads)))
+    next(iterator)
+    iterators.append(iterator)
+"""
+    assert script.said(script.command("-X", "dev", "-c", PROGRAM + source)) == ""
