@@ -97,6 +97,7 @@ def chains(draw_: st.DrawFn, steps: int = 4, *, local: bool = False) -> Chain:
         size = draw_(small)
         steps_: list[Callable[[Chain], Chain]] = [
             lambda p: p.map(lambda row: row),
+            lambda p, n=size: p.map(lambda row: row, concurrency=n),
             lambda p: p.filter(lambda row: weight(row) % 3 != 0),
             lambda p: p.flat_map(few),
             lambda p, n=size: p.shuffle(window=n * 3),
@@ -117,6 +118,7 @@ def chains(draw_: st.DrawFn, steps: int = 4, *, local: bool = False) -> Chain:
             lambda p: p.repeat(2),
             lambda p: p.dispatch(),
             lambda p, n=size: p.map_batches(list, n),
+            lambda p, n=size: p.map_batches(list, n, concurrency=2),
         ]
         if pipe.schema is not None:
             steps_ += columns_steps(pipe.schema.names)

@@ -48,6 +48,11 @@ class Block:
         count = len(rows)
         return Block(rows, self.at, self.at.advance(count), self.origins and self.origins[:count])
 
+    def with_row(self, index: int, row: object) -> Block:
+        """The block of row `index` alone, with `row` in its place."""
+        end = self.end if index + 1 == len(self.rows) else self.at.advance(index + 1)
+        return Block([row], self.at.advance(index), end, self.origins and self.origins[index : index + 1])
+
     def numbered(self, number: int, row: int) -> Block:
         """This block of part `number` with tokens that `Cursor.numbered` reads; its first row is row `row` of all."""
         at, end = Cursor([number, self.at.plain], 0, row), Cursor([number, self.end.plain], 0, row + len(self.rows))

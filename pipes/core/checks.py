@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import operator
 import re
 from collections.abc import Callable
+from typing import cast
 
 from ..errors import ArgumentError, ArgumentTypeError, with_call_site
+from .plain_values import class_attribute
 
 _DECIMAL = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS = _DECIMAL | {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
@@ -39,9 +43,23 @@ def check_seconds(name: str, value: object) -> None:
         raise ArgumentError(with_call_site(f"`{name}` must be > 0 but got: {value!r}"))
 
 
-def check_callable(name: str, value: object) -> None:
+def check_callable(name: str, value: object, *, coroutines: bool = False) -> None:
     if not isinstance(value, Callable):  # type: ignore[arg-type]
         raise ArgumentTypeError(with_call_site(f"`{name}` must be callable but got: {value!r}"))
+    if not coroutines and is_coroutine_function(value):
+        raise ArgumentTypeError(
+            with_call_site(
+                f"`{name}` must be a plain function but is a coroutine function, and only `map` awaits those; put "
+                "`.map(function, concurrency=n)` before"
+            )
+        )
+
+
+def is_coroutine_function(value: object) -> bool:
+    """Whether a function, a `partial` of one, or a callable object is declared with `async def`."""
+    while isinstance(value, functools.partial):
+        value = cast("functools.partial[object]", value).func
+    return inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(class_attribute(type(value), "__call__"))
 
 
 def check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:

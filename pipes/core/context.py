@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field, replace
 from threading import Lock, Thread
-from typing import NamedTuple, Protocol, TypeVar, cast
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -47,6 +47,9 @@ class Tracer(Protocol):
 class Closing(Protocol):
     def close(self) -> None: ...
 
+
+StartedKey: TypeAlias = "tuple[object, int, tuple[int, ...]]"
+"""A row: its stage, its position there, and the rounds of the `repeat`s around."""
 
 C = TypeVar("C", bound=Closing)
 N = TypeVar("N", int, npt.NDArray[np.int64])
@@ -200,7 +203,7 @@ class Context:
         pacing: how long blocks are.
         process: the process that the run is in.
         tracing: what the run records beside its rows.
-        started: work that was started for the next row, by stage and position; see `take_started`.
+        started: work that was started for the next row; see `take_started`.
     """
 
     seed: int = 0
@@ -211,7 +214,7 @@ class Context:
     pacing: Pacing = field(default_factory=Pacing)
     process: ProcessContext = field(default_factory=ProcessContext)
     tracing: Tracing = _NO_TRACING
-    started: dict[tuple[object, int], Work] = field(default_factory=dict)
+    started: dict[StartedKey, Work] = field(default_factory=dict)
 
     def block_size(self) -> BlockSize:
         """The size of the blocks of one producer."""
@@ -223,9 +226,13 @@ class Context:
         digest = hashlib.blake2b(json.dumps(words).encode(), digest_size=16).digest()
         return np.frombuffer(digest, np.uint64)
 
-    def take_started(self, stage: object, indices: Indices) -> Work | None:
-        """The work that `start_reading` returned for the only row at `indices`. The caller must use its result."""
-        return self.started.pop((stage, int(indices[0])), None) if len(indices) == 1 else None
+    def started_key(self, stage: object, index: int) -> StartedKey:
+        """The key in `started` of row `index` of a stage."""
+        return stage, index, self.rounds
+
+    def take_started(self, stage: object, index: int) -> Work | None:
+        """The work that was started for row `index` of a stage. The caller must use its result."""
+        return self.started.pop((stage, index, self.rounds), None) if self.started else None
 
     def every_epoch(self) -> Context:
         """For draws that are the same in each epoch, and in each round of a `repeat`."""

@@ -233,6 +233,17 @@ class Operator:
         """
         return None
 
+    def calls_ahead(self) -> int:
+        """For how many rows of an indexed output `start_calls` is asked before `rows` is."""
+        return 0
+
+    def start_calls(self, stage: StageView, indices: Indices, context: Context) -> Sequence[Work]:
+        """Calls of a function to begin before the rows at `indices` of an indexed output are asked for, one a row.
+
+        For functions that run several at a time. `rows` gets them back by `context.take_started`.
+        """
+        return []
+
     def identity(self) -> Json:
         """What the fingerprint of a state adds to the call: lengths, types, a digest of the units; plain and small."""
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from types import CoroutineType
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -22,6 +23,8 @@ def map_until_error(
         results.extend(map(function, rows))
     except Exception as error:
         return results, error
+    if results and (coroutine_error := forgotten_coroutine_error(results[0], user_function or function)):
+        return [], coroutine_error
     # `map` takes a StopIteration of the function for the end of the rows.
     return results, None if len(results) == len(rows) else stop_iteration_error(user_function or function)
 
@@ -33,6 +36,15 @@ def extend_until_error(items: Iterable[T], into: list[T]) -> Exception | None:
     except Exception as error:
         return error
     return None
+
+
+def forgotten_coroutine_error(result: object, function: object) -> Exception | None:
+    """The error of a plain function that returned a coroutine, which nobody would await."""
+    if type(result) is not CoroutineType:
+        return None
+    result.close()
+    name = getattr(function, "__qualname__", repr(function))
+    return TypeError(f"{name} returned a coroutine, which is not awaited; give `map` the `async def` function itself")
 
 
 def stop_iteration_error(function: object) -> Exception:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import NamedTuple, Protocol, TypeVar, cast
 
 from ..core.block import Block
-from ..core.context import Context, Work
+from ..core.context import Context, StartedKey, Work
 from ..core.operator import Input, Operator, StageView
 
 FIRST_ITEMS_AHEAD, MAX_ITEMS_AHEAD = 8, 16
@@ -101,12 +101,11 @@ class _RowWork(NamedTuple):
 
     Attributes:
         row: its position.
-        works: by stage and position there.
         some_local: whether some stages read the row from local storage.
     """
 
     row: int
-    works: WorkGroup[tuple[object, int], Work]
+    works: WorkGroup[StartedKey, Work]
     some_local: bool
 
 
@@ -132,18 +131,16 @@ def rows_ahead(
 
 
 def _row_work(stage: _Readable, index: int, context: Context) -> _RowWork:
-    works: dict[tuple[object, int], Work | None] = {}
+    works: dict[StartedKey, Work | None] = {}
     with suppress(Exception):  # `rows` raises it in its turn
         _start_reading(stage, index, context, works)
     remote = WorkGroup({place: work for place, work in works.items() if work is not None})
     return _RowWork(index, remote, None in works.values())
 
 
-def _start_reading(
-    stage: _Readable, index: int, context: Context, works: dict[tuple[object, int], Work | None]
-) -> None:
+def _start_reading(stage: _Readable, index: int, context: Context, works: dict[StartedKey, Work | None]) -> None:
     if type(stage.op).start_reading is not Operator.start_reading:
-        works[stage, index] = stage.op.start_reading(stage, index, context)
+        works[context.started_key(stage, index)] = stage.op.start_reading(stage, index, context)
     elif stage.reads_ahead and type(stage.op).origin is Operator.origin:
         for source, row, inner in stage.op.trace(stage, index, context):
             _start_reading(cast("_Readable", source), row, inner, works)

@@ -14,6 +14,7 @@ from ..core.graph import Node, names, node_code, walk
 from ..core.operator import Boundary, Operator, Order, Weights
 from ..core.rows import BlockRows, Indices, concat
 from ..errors import CallSite, FeedpipeError, Origin, PlanError, RowError, text_of, with_call_site
+from .calls_ahead import call_ahead
 from .prefetch import in_thread
 from .readahead import rows_ahead
 
@@ -39,6 +40,7 @@ class Stage:
         inputs: the stages it reads from.
         indexed: whether `rows` answers.
         reads_ahead: whether its rows, made one at a time by `rows`, may mostly wait for storage.
+        calls_ahead: how many calls, of its function or an input's, may begin before `rows` asks for their results.
         main_thread: whether it, or an input, must run in the consumer's thread.
     """
 
@@ -56,6 +58,8 @@ class Stage:
         self.reads_ahead: bool = type(op).start_reading is not Operator.start_reading or (
             one_by_one and any(stage.reads_ahead for stage in inputs)
         )
+        traced = [stage.calls_ahead for stage in inputs if op.boundary is not Boundary.EACH_PROCESS]
+        self.calls_ahead: int = max([op.calls_ahead(), *traced]) if self.indexed else 0
         self._buffer: int = max([op.buffer, *(stage._buffer for stage in inputs if self.indexed)])
         self._length: object = _UNASKED
         self._schema: object = _UNASKED
@@ -181,6 +185,11 @@ class Stage:
         assert length is not None, "an indexed pipe knows its length"
         block_size = context.block_size()
         start = at.position
+        if self.calls_ahead and context.process.threads:
+            yield from call_ahead(
+                self, range(start, length), context, lambda index, inner: self._block(index, index + 1, inner)
+            )
+            return
         reads_ahead = self.reads_ahead and context.process.threads
         while start < length:
             if reads_ahead and start > at.position:  # a run of one row reads nothing ahead

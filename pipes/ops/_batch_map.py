@@ -13,7 +13,7 @@ from ..core.operator import Columns, StageView
 from ..core.rows import BlockRows, Indices
 from ..errors import RowError
 from ._data_error import data_error
-from .map import Map
+from ._map import Map
 
 _IN_BATCH = "in the batch that begins at"
 

@@ -2,36 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import ClassVar, Literal, cast
+from typing import ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
 
 from ..core.block import Block, cursor_at, group_rows, join_blocks
 from ..core.checks import check_choice, check_int
-from ..core.context import Context
+from ..core.context import Context, Work
 from ..core.cursor import Cursor
 from ..core.gather import gather
 from ..core.operator import Columns, StageView
-from ..core.rows import BlockRows, Indices, concat, take
+from ..core.rows import BlockRows, Indices, concat, index_array, take
+from ..engine.call_pool import AheadLimit
 from ..errors import UnfitError
+from ._concurrent_map import ConcurrentMap
 from ._data_error import data_error
-from .map import Map
 from .map_columns import FORMATS
 
 _IN_GROUP = "in the group that begins at"
 
 
+class _BegunGroup(NamedTuple):
+    """The call for group `number`, begun before the rows of the group are asked for."""
+
+    future: Future[object]
+    number: int
+
+    def start(self) -> None:
+        pass
+
+    def cancel(self) -> None:
+        self.future.cancel()
+
+
 @dataclass(frozen=True)
-class GroupedMap(Map):
+class GroupedMap(ConcurrentMap):
     """Calls the function with groups of rows; which rows form a group does not matter, as long as nothing is drawn.
 
-    Draws are keyed by the number of the group. Each group then has the rows from a multiple of `size` on.
+    Draws are keyed by the number of the group. Each group then has the rows from a multiple of `size` on. So it has if
+    calls run at the same time, because a group is begun before its rows are asked for.
     """
 
     kind: ClassVar[str] = "map_batches"
+    awaits: ClassVar[bool] = False
 
     size: int = field(kw_only=True)
     format: Literal["rows", "numpy", "arrow", "torch"] = field(default="rows", kw_only=True)
@@ -50,14 +67,31 @@ class GroupedMap(Map):
         convert = _on_rows if self.format == "rows" else FORMATS[self.format]
         return partial(_checked, partial(convert, self.function))
 
+    def calls_ahead(self) -> int:
+        return self.size * super().calls_ahead()
+
     def lookback(self) -> int:
         return self.size
+
+    def start_calls(self, stage: StageView, indices: Indices, context: Context) -> Sequence[Work]:
+        numbers: list[int] = (index_array(indices) // self.size).tolist()
+        groups: dict[int, _BegunGroup] = {}
+        for number in dict.fromkeys(numbers):
+            begin = partial(self._begin, stage, number, context)
+            # Kept, because a later call of this method may ask for the other rows of a group.
+            group = stage.memo(("begun", context.key(stage.name).tobytes(), number), begin)
+            groups[number] = begin() if group.future.cancelled() else group
+        return [groups[number] for number in numbers]
+
+    def _begin(self, stage: StageView, number: int, context: Context) -> _BegunGroup:
+        rows = stage.input.rows(self._range(stage, number), context)
+        return _BegunGroup(self._pool(stage, context).submit(self._call, stage, rows, number, context), number)
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         if not len(indices):  # the function need not return columns without rows
             first = range(1 if stage.input.length and self.format != "rows" else 0)
             return take(self.rows(stage, first, context), range(0)) if first else []
-        if self.rng is False:
+        if self.rng is False and not self.calls_ahead():
             results, error = self._call(stage, stage.input.rows(indices, context), 0, context)
             if error is not None:
                 failing = int(indices[self.size * len(results)])
@@ -65,41 +99,73 @@ class GroupedMap(Map):
             return concat(results)
         length = stage.input.length or 0
         bounds = stage.memo("bounds", lambda: np.append(np.arange(0, length, self.size, dtype=np.int64), length))
-        return gather(indices, bounds, lambda number, places: take(self._group(stage, number, context), places))
+        begun: dict[int, _BegunGroup] = {}
+        for index in index_array(indices).tolist() if context.started else ():
+            if (group := cast("_BegunGroup | None", context.take_started(stage, index))) is not None:
+                begun[group.number] = group
+        return gather(
+            indices, bounds, lambda number, places: take(self._group(stage, number, begun.get(number), context), places)
+        )
 
-    def _group(self, stage: StageView, number: int, context: Context) -> BlockRows:
+    def _group(self, stage: StageView, number: int, begun: _BegunGroup | None, context: Context) -> BlockRows:
         def make() -> BlockRows:
-            start = number * self.size
-            indices = range(start, min(start + self.size, stage.input.length or 0))
-            results, error = self._call(stage, stage.input.rows(indices, context), number, context)
+            ahead = self.calls_ahead() and context.process.threads
+            call = self._begin(stage, number, context) if begun is None and ahead else begun
+            if call is None:
+                results, error = self._call(
+                    stage, stage.input.rows(self._range(stage, number), context), number, context
+                )
+            else:
+                results, error = self._result(stage, call.future, context)
             if error is not None:
-                raise data_error(self, stage.failed_at(error, start, context), _IN_GROUP)
+                raise data_error(self, stage.failed_at(error, number * self.size, context), _IN_GROUP)
             return results[0]
 
         return stage.memo((context.key(stage.name).tobytes(), number), make)
 
+    def _range(self, stage: StageView, number: int) -> range:
+        return range(number * self.size, min((number + 1) * self.size, stage.input.length or 0))
+
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         skip = at.skip % self.size  # of the first group, which is made again
         row = at.position - skip
-        for group in group_rows(stage.input.blocks(Cursor.of(at.token).advance(at.skip - skip), context), self.size):
-            rows, origins = join_blocks(group)
-            results, error = self._call(stage, rows, row // self.size, context)
+        groups = group_rows(stage.input.blocks(Cursor.of(at.token).advance(at.skip - skip), context), self.size)
+        for group, whole, results, error in self._called(stage, _joined(groups, row), context):
             if error is not None and self.rng is False and not isinstance(error, UnfitError):
                 # Search the row that fails. If none fails again, it counts as the first.
-                singles, again = replace(self, size=1)._call(stage, rows, 0, context)
+                singles, again = replace(self, size=1)._call(stage, whole.rows, 0, context)
                 results, error = (singles, again) if again is not None else (results, error)
-            start = Cursor(group[0].at.plain, 0, row)
-            row += len(rows)
-            whole = Block(rows, start, Cursor(group[-1].end.plain, 0, row), origins)
             converted = concat(results) if results else []
             failing = cursor_at(group, len(converted)) if error is not None else None
             output = [whole.with_rows(converted).slice(skip, len(converted))] if len(converted) > skip else []
             skip = 0
-            del group, rows, whole, results, converted  # only the consumer holds them now
+            del group, whole, results, converted  # only the consumer holds them now
             if output:
                 yield output.pop()
             if error is not None and failing is not None:
                 raise data_error(self, stage.failed(error, failing, context), _IN_GROUP)
+
+    def _called(
+        self, stage: StageView, groups: Iterator[tuple[list[Block], Block]], context: Context
+    ) -> Iterator[tuple[list[Block], Block, list[BlockRows], Exception | None]]:
+        """Each group, as blocks and as one block, with its results and the error that ended them."""
+        calls = ((pair, (stage, pair[1].rows, pair[1].at.row // self.size, context)) for pair in groups)
+        if not self.calls_ahead() or not context.process.threads:
+            for (group, whole), arguments in calls:
+                yield group, whole, *self._call(*arguments)
+            return
+        limit = AheadLimit(self.calls_ahead() // self.size, context)
+        for (group, whole), future in self._pool(stage, context).in_order(self._call, calls, limit):
+            results, error = self._result(stage, future, context)
+            for rows in results:
+                limit.measure(rows, 1)
+            yield group, whole, results, error
+
+    def _result(
+        self, stage: StageView, call: Future[object], context: Context
+    ) -> tuple[list[BlockRows], Exception | None]:
+        result, failed = self._pool(stage, context).result(call)
+        return cast("tuple[list[BlockRows], Exception | None]", result) if failed is None else ([], failed)
 
     def _call(
         self, stage: StageView, rows: BlockRows, number: int, context: Context
@@ -109,6 +175,17 @@ class GroupedMap(Map):
         groups: list[object] = [take(rows, range(start, min(start + self.size, len(rows)))) for start in starts]
         results, error = self._apply(stage, groups, range(number, number + len(groups)), context)
         return cast("list[BlockRows]", results), error
+
+
+def _joined(groups: Iterable[list[Block]], row: int) -> Iterator[tuple[list[Block], Block]]:
+    """Each group, also as one block; the first of them begins at row `row` of the output."""
+    for group in groups:
+        rows, origins = join_blocks(group)
+        whole = Block(rows, Cursor(group[0].at.plain, 0, row), Cursor(group[-1].end.plain, 0, row + len(rows)), origins)
+        row += len(rows)
+        del rows
+        yield group, whole
+        del group, whole  # only the consumer holds them now
 
 
 def _checked(convert: Callable[..., BlockRows], group: BlockRows, *rng: object) -> BlockRows:

@@ -10,23 +10,26 @@ from ..core.code import call_code
 from ..core.cursor import Json
 from ..core.operator import Operator, StageView
 from ..formats.decoders import DecodeFunction, Decoder, Images, Mode
-from .map import Map
+from ._concurrent_map import ConcurrentMap
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
 
 
 @dataclass(frozen=True)
-class Decode(Map):
+class Decode(ConcurrentMap):
     """A `map` whose function is a `Decoder`; the fields of that are the arguments."""
 
     kind: ClassVar[str] = "decode"
 
     def call(self) -> str:
-        return call_code(cast("Operator", self.function))
+        code = call_code(cast("Operator", self.function))
+        if self.concurrency == 1:
+            return code
+        return f"{code[:-1]}{'' if code.endswith('()') else ', '}concurrency={self.concurrency})"
 
     def identity(self) -> Json:
-        return {"call": self.call()}
+        return {"call": call_code(cast("Operator", self.function))}
 
     def remark(self, stage: StageView) -> None:
         return None
@@ -39,6 +42,7 @@ def decode(
     images: Images = "numpy",
     mode: Mode = "RGB",
     decoders: Mapping[str, DecodeFunction] | None = None,
+    concurrency: int = 1,
 ) -> Pipe[dict[str, object]]:
     """Replace the bytes in each row with the images, text and numbers that they encode, by extension.
 
@@ -63,12 +67,13 @@ def decode(
         mode: what images are converted to: "RGB", "L" (grey, one channel) or "RGBA".
         decoders: functions of bytes by extension in lower case, such as "wav" or "seg.png"; they replace the decoders
             above.
+        concurrency: how many rows are decoded at the same time, in threads; see `map`.
 
     Raises:
         RowError: a value cannot be decoded: an image is truncated, has more pixels than `PIL.Image.MAX_IMAGE_PIXELS` or
             more than 8 bits a channel; text is not UTF-8; JSON is malformed; a function in `decoders` fails. The error
             names the row, the extension and the reason, and comes after the rows before it.
-        ArgumentError: `images` or `mode` is none of the values above.
+        ArgumentError: `images` or `mode` is none of the values above, or `concurrency` is below 1.
         ArgumentTypeError: `decoders` is not a dict of functions by extension.
 
     Example:
@@ -77,4 +82,4 @@ def decode(
         >>> list(rows.decode(decoders={"wav": len}))
         [{'__key__': '7', 'cls': 3, 'json': [1, 2], 'wav': 3}]
     """
-    return pipe.then(Decode(Decoder(images, mode, decoders)))
+    return pipe.then(Decode(Decoder(images, mode, decoders), concurrency=concurrency))

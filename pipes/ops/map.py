@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar, overload
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 
-from ..core.block import Block
-from ..core.checks import check_callable, check_choice
-from ..core.context import Context
-from ..core.cursor import Cursor
-from ..core.operator import Columns, Operator, Order, StageView
-from ..core.randomness import Generators
-from ..core.rows import BlockRows, Indices
-from ..engine.apply import map_until_error
-from ..engine.global_seeds import global_generators
+from ._concurrent_map import ConcurrentMap
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -25,80 +16,16 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
-@dataclass(frozen=True)
-class Map(Operator):
-    kind: ClassVar[str] = "map"
-    order: ClassVar[Order] = Order.ROW_LOCAL
-    columns: ClassVar[Columns] = Columns.LOSES
-    seeks: ClassVar[bool] = True
-
-    function: Callable[..., object]
-    rng: Literal[False, True, "global"] = False
-    name: str | None = None
-
-    def __post_init__(self) -> None:
-        check_callable("function", self.function)
-        check_choice("rng", self.rng, (False, True, "global"))
-
-    @property
-    def main_thread(self) -> bool:  # type: ignore[override]
-        return self.rng == "global"
-
-    @property
-    def row_function(self) -> Callable[..., object]:
-        return self.function
-
-    def row_error(self, error: Exception) -> Exception:
-        return error  # `unzip` raises another one
-
-    def length(self, stage: StageView) -> int | None:
-        return stage.input.length
-
-    def remark(self, stage: StageView) -> str | None:
-        if self.rng or getattr(self.function, "__module__", None) in ("builtins", "math", "operator"):
-            return None  # functions of these modules do not draw at random
-        return "random draws of its own are not keyed, so they would differ after a resume; see `rng=`"
-
-    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
-        rows, error = self._apply(stage, stage.input.rows(indices, context), indices, context)
-        if error is not None:
-            raise self.row_error(stage.failed_at(error, int(indices[len(rows)]), context))
-        return rows
-
-    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
-        for block in stage.input.blocks(at, context):
-            start = block.at.position
-            rows, error = self._apply(stage, block.rows, range(start, start + len(block)), context)
-            end = block.at.advance(len(rows))
-            output = [block.with_rows(rows)] if rows else []
-            del block, rows  # only the consumer holds them now
-            if output:
-                yield output.pop()
-            if error is not None:
-                raise self.row_error(stage.failed(error, end, context))
-
-    def _apply(
-        self, stage: StageView, rows: BlockRows, positions: Indices, context: Context
-    ) -> tuple[list[object], Exception | None]:
-        """The results for the rows at `positions`, up to the first that fails, and its error."""
-        function = self.row_function
-        if self.rng is False:
-            return map_until_error(function, rows, user_function=self.function)
-        remaining = iter(positions if isinstance(positions, range) else positions.tolist())
-        generators = Generators(context.key(stage.name))
-        if self.rng is True:
-            return map_until_error(
-                lambda row: function(row, generators.at(next(remaining))), rows, user_function=self.function
-            )
-        with global_generators() as seed:
-
-            def seed_and_call(row: object) -> object:
-                seed(int(generators.at(next(remaining)).integers(2**32)))
-                return function(row)
-
-            return map_until_error(seed_and_call, rows, user_function=self.function)
-
-
+@overload
+def map(
+    pipe: Pipe[T],
+    /,
+    function: Callable[[T, np.random.Generator], Awaitable[U]],
+    *,
+    rng: Literal[True],
+    concurrency: int = 1,
+    name: str | None = None,
+) -> Pipe[U]: ...
 @overload
 def map(
     pipe: Pipe[T],
@@ -106,6 +33,17 @@ def map(
     function: Callable[[T, np.random.Generator], U],
     *,
     rng: Literal[True],
+    concurrency: int = 1,
+    name: str | None = None,
+) -> Pipe[U]: ...
+@overload
+def map(
+    pipe: Pipe[T],
+    /,
+    function: Callable[[T], Awaitable[U]],
+    *,
+    rng: Literal[False] = False,
+    concurrency: int = 1,
     name: str | None = None,
 ) -> Pipe[U]: ...
 @overload
@@ -115,28 +53,38 @@ def map(
     function: Callable[[T], U],
     *,
     rng: Literal[False, "global"] = False,
+    concurrency: int = 1,
     name: str | None = None,
 ) -> Pipe[U]: ...
 def map(
     pipe: Pipe[T],
     /,
-    function: Callable[..., U],
+    function: Callable[..., object],
     *,
     rng: Literal[False, True, "global"] = False,
+    concurrency: int = 1,
     name: str | None = None,
-) -> Pipe[U]:
+) -> Pipe[Any]:
     """Replace each row with `function(row)`.
 
     Element: what `function` returns. Order and length are the input's. Indexed if the input is. State: none.
 
     Args:
-        function: called once for each row; its errors come with file, line and row (`RowError`).
+        function: called once for each row; its errors come with file, line and row (`RowError`). Of an `async def`
+            function the result is awaited, on an event loop that a thread of this process runs.
         rng: how `function` gets random numbers. True calls `function(row, rng)`, where `rng` is a NumPy generator keyed
             by the seed, the epoch, the shard and the row's position. So the draws are the same after a resume and on
             any number of workers; in an indexed pipe, and in a streamed one with fixed `shards=`, also on any number of
             ranks. "global" is for functions that draw from Python's `random`, or from the global generators of NumPy or
             torch: it seeds these from the same key before each call of `function(row)` and restores them afterwards.
+        concurrency: how many calls run at the same time in each process, in threads or on the event loop. For functions
+            that wait, such as for a server, or that let other threads run, such as most of NumPy. Rows keep their
+            order. Up to four times as many rows are called ahead of the one that is used, fewer if they hold more than
+            256 MiB; a resume calls them again.
         name: identifies the operator in that key, in place of its kind and count.
+
+    Raises:
+        ArgumentError: `concurrency` is below 1; or `rng="global"` stands beside calls that run at the same time.
 
     Example:
         >>> import feedpipe as fp
@@ -145,5 +93,9 @@ def map(
         >>> pipe = fp.from_sequence([1, 2, 3]).map(lambda x, rng: x + rng.random(), rng=True)
         >>> list(pipe) == list(pipe)
         True
+        >>> async def fetch(x):
+        ...     return 10 * x
+        >>> list(fp.from_sequence([1, 2, 3]).map(fetch, concurrency=100))
+        [10, 20, 30]
     """
-    return pipe.then(Map(function, rng, name))
+    return pipe.then(ConcurrentMap(function, rng, name, concurrency=concurrency))

@@ -30,6 +30,7 @@ def map_batches(
     *,
     format: Literal["rows"] = "rows",
     rng: Literal[False, "global"] = False,
+    concurrency: int = 1,
     name: str | None = None,
 ) -> Pipe[U]: ...
 @overload
@@ -41,6 +42,7 @@ def map_batches(
     *,
     format: Literal["rows"] = "rows",
     rng: Literal[True],
+    concurrency: int = 1,
     name: str | None = None,
 ) -> Pipe[U]: ...
 @overload
@@ -52,6 +54,7 @@ def map_batches(
     *,
     format: Literal["numpy"],
     rng: Literal[False, "global"] = False,
+    concurrency: int = 1,
     name: str | None = None,
 ) -> Pipe[Row]: ...
 @overload
@@ -63,6 +66,7 @@ def map_batches(
     *,
     format: Literal["arrow"],
     rng: Literal[False, "global"] = False,
+    concurrency: int = 1,
     name: str | None = None,
 ) -> Pipe[Row]: ...
 @overload
@@ -74,6 +78,7 @@ def map_batches(
     *,
     format: Literal["torch"],
     rng: Literal[False, "global"] = False,
+    concurrency: int = 1,
     name: str | None = None,
 ) -> Pipe[Row]: ...
 @overload
@@ -85,6 +90,7 @@ def map_batches(
     *,
     format: Literal["numpy", "arrow", "torch"],
     rng: Literal[True],
+    concurrency: int = 1,
     name: str | None = None,
 ) -> Pipe[Row]: ...
 def map_batches(
@@ -95,6 +101,7 @@ def map_batches(
     *,
     format: Literal["rows", "numpy", "arrow", "torch"] = "rows",
     rng: Literal[False, True, "global"] = False,
+    concurrency: int = 1,
     name: str | None = None,
 ) -> Pipe[Any]:
     """Replace each row with a row that `function` returns for it, calling it with many rows at once.
@@ -114,9 +121,11 @@ def map_batches(
             "torch" for columns, as in `map_columns`, given and returned.
         rng, name: as in `map`; with `rng=True` the call is `function(rows, rng)`. The generator is keyed by the number
             of the group, so each group then begins at a multiple of `size`, and is made as a whole for any row of it.
+        concurrency: how many calls run at the same time in each process, in threads; see `map`. Groups then are made as
+            with `rng=True`.
 
     Raises:
-        ArgumentError: `size` is below 1.
+        ArgumentError: `size` or `concurrency` is below 1.
         DataError: `function` returned another number of rows, or rows cannot form columns.
 
     Example:
@@ -127,4 +136,4 @@ def map_batches(
         >>> list(table.map_batches(lambda columns: {"y": columns["x"] + 1}, 1000, format="numpy"))
         [{'y': 1}, {'y': 2}, {'y': 3}]
     """
-    return pipe.then(GroupedMap(function, rng, name, size=size, format=format))
+    return pipe.then(GroupedMap(function, rng, name, size=size, format=format, concurrency=concurrency))

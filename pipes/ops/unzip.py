@@ -11,7 +11,7 @@ from ..core.cursor import Json
 from ..core.operator import StageView
 from ..errors import UnfitError
 from ._data_error import data_error
-from .map import Map
+from ._map import Map
 
 if TYPE_CHECKING:
     from ..pipe import Pipe

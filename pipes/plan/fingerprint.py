@@ -161,9 +161,9 @@ def _call(node: Node) -> str:
 
 
 def _arguments(op: Operator) -> Iterator[tuple[str, object, bool]]:
-    """Each argument: its name, its value, and whether that is the default."""
+    """Each argument that rows depend on: its name, its value, and whether that is the default."""
     for field in dataclasses.fields(op):  # type: ignore[arg-type]
-        if field.init and field.repr:
+        if field.init and field.repr and field.compare:
             value = getattr(op, field.name)
             default = field.default
             yield field.name, value, value is default or (is_plain(default) and digest(value) == digest(default))

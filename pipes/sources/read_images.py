@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import re
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
-from ..core.checks import check_choice
+from ..core.checks import check_choice, check_int
 from ..core.code import call_code
-from ..core.context import Context
+from ..core.context import Context, Work
 from ..core.cursor import Json
 from ..core.operator import Columns, Operator, StageView
 from ..core.rows import BlockRows, Indices, Row, index_array
 from ..engine.apply import map_until_error
+from ..engine.call_pool import CALLS_AHEAD, BegunCall, CallPool, begun_calls, call_pool
 from ..errors import ArgumentTypeError, DataError, Origin, SourceError, redacted, with_call_site
 from ..formats import images
 from ..formats.decoders import Mode
@@ -43,10 +45,15 @@ class ReadImages(Operator):
     filesystem: object = field(default=None, repr=False)
     listing: Listing | None = field(default=None, repr=False)
     classes: tuple[str, ...] = field(default=(), repr=False)
+    concurrency: int = field(default=1, kw_only=True, compare=False)
 
     def __post_init__(self) -> None:
         check_choice("label", self.label, ("folder", None))
         check_choice("mode", self.mode, images.MODES)
+        object.__setattr__(self, "concurrency", check_int("concurrency", self.concurrency, least=1))
+
+    def calls_ahead(self) -> int:
+        return CALLS_AHEAD * self.concurrency if self.concurrency > 1 else 0
 
     def call(self) -> str:
         options = call_code(self).removeprefix(f"{self.kind}(")
@@ -73,19 +80,37 @@ class ReadImages(Operator):
         (file,) = self._files(range(index, index + 1))
         return None if file.is_local() else OpenTask(file)
 
+    def start_calls(self, stage: StageView, indices: Indices, context: Context) -> Sequence[Work]:
+        pool = self._pool(stage, context)
+        data = read_whole_files(self._files(indices), threads=True)
+        return [BegunCall(pool.submit(images.decode_array, encoded, self.mode)) for encoded in data]
+
+    def _pool(self, stage: StageView, context: Context) -> CallPool:
+        return call_pool(stage.name, images.decode_array, self.concurrency, context)
+
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
-        opened = cast("OpenTask | None", context.take_started(stage, indices))
-        files = self._files(indices) if opened is None else [opened.file]
+        files = self._files(indices)
         try:
-            data = list(read_whole_files(files, opened, threads=context.process.threads))
+            arrays, failure = self._arrays(stage, indices, files, context)
         except (SourceError, DataError) as error:
             raise at_call_site(error, stage) from error
-        arrays, failure = map_until_error(partial(images.decode_array, mode=self.mode), data)
         if failure is not None:
             failing = len(arrays)
             number = int(index_array(indices)[failing]) + 1
             raise stage.failed_on(failure, Origin(files[failing].path, number, "image"))
         return [self._row(image, file.path) for image, file in zip(arrays, files, strict=True)]
+
+    def _arrays(
+        self, stage: StageView, indices: Indices, files: Sequence[File], context: Context
+    ) -> tuple[Sequence[object], Exception | None]:
+        """The images before the first one that cannot be decoded, and its error."""
+        if self.calls_ahead() and context.process.threads:
+            positions: list[int] = index_array(indices).tolist()
+            calls = begun_calls(lambda missing: self.start_calls(stage, missing, context), stage, positions, context)
+            return self._pool(stage, context).results(calls)
+        opened = cast("OpenTask | None", context.take_started(stage, int(indices[0])) if len(indices) == 1 else None)
+        data = list(read_whole_files(files, opened, threads=context.process.threads))
+        return map_until_error(partial(images.decode_array, mode=self.mode), data)
 
     def _files(self, indices: Indices) -> list[File]:
         positions: Any = index_array(indices)
@@ -152,6 +177,7 @@ def read_images(
     label: Literal["folder"] | None = "folder",
     mode: Mode = "RGB",
     filesystem: object = None,
+    concurrency: int = 1,
 ) -> Pipe[Row]:
     """Begin a pipe with the images in the folders of `root`, which are their classes, as in torchvision's ImageFolder.
 
@@ -169,6 +195,7 @@ def read_images(
         label: "folder"; None leaves out `label` and `label_name`, and then `root` needs no folders.
         mode: converts images to "RGB", "L" (grey, one channel) or "RGBA".
         filesystem: a pyarrow or fsspec file system for `root`; without it, `root` is a local path or a URL.
+        concurrency: how many images are decoded at the same time in each process, in threads; see `map`.
 
     Raises:
         SourceError: `root` is missing or holds no image; an image is in `root` itself; a file cannot be read; or a
@@ -188,4 +215,4 @@ def read_images(
     """
     if not isinstance(root, (str, os.PathLike)):
         raise ArgumentTypeError(with_call_site(f"`root` must be the path of a folder but got: {root!r}"))
-    return cast("Pipe[Row]", Pipe.source(ReadImages(os.fspath(root), label, mode, filesystem)))
+    return cast("Pipe[Row]", Pipe.source(ReadImages(os.fspath(root), label, mode, filesystem, concurrency=concurrency)))

@@ -93,7 +93,9 @@ class ReadNumpy(Operator):
         return self._columns().start_reading(index)
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
-        started = cast("StartedRanges | None", context.take_started(stage, indices))
+        started = cast(
+            "StartedRanges | None", context.take_started(stage, int(indices[0])) if len(indices) == 1 else None
+        )
         try:
             rows = self._columns().rows(indices, started or {}, threads=context.process.threads)
         except (SourceError, DataError) as error:

@@ -226,7 +226,7 @@ class Remote(Digits):
         return None if index in self.fails else Fetch(index)
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
-        work = context.take_started(stage, indices)
+        work = context.take_started(stage, int(indices[0])) if len(indices) == 1 else None
         if work is None:
             return [(int(index), False) for index in indices]
         assert isinstance(work, Fetch)

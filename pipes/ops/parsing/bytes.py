@@ -41,7 +41,7 @@ class ParseBytes(Operator):
         return None if file.is_local() else OpenTask(file)
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
-        opened = cast("OpenTask | None", context.take_started(stage, indices))
+        opened = cast("OpenTask | None", context.take_started(stage, int(indices[0])) if len(indices) == 1 else None)
         values: Sequence[object] = stage.input.rows(indices, context) if opened is None else [opened.file]
         return list[object](self._read(stage, values, opened, context))
 

@@ -1,0 +1,233 @@
+"""Calls of a user's function at the same time: in threads, or as coroutines on an event loop in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import weakref
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from threading import Thread
+from typing import Any, NamedTuple, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from ..core.checks import is_coroutine_function
+from ..core.context import Context, Work
+from ..core.row_bytes import nbytes
+from ..core.rows import BlockRows
+from ..errors import LoaderError
+from .apply import forgotten_coroutine_error, stop_iteration_error
+
+U = TypeVar("U")
+
+CALLS_AHEAD = 4
+"""For each call that may run at a time, so many are begun, or finished, before their results are asked for."""
+MAX_BYTES_AHEAD = 2**28
+"""Fewer calls are begun ahead if their results are longer than that together."""
+
+
+class CallPool(ABC):
+    """Makes up to `concurrency` calls at a time."""
+
+    def __init__(self) -> None:
+        self._process = os.getpid()
+
+    @abstractmethod
+    def submit(self, function: Callable[..., object], *arguments: object) -> Future[object]:
+        """Begins a call as soon as fewer than `concurrency` run."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Begins no more calls, and cancels coroutines. Nothing is waited for: the garbage collector may call this."""
+
+    def result(self, call: Future[object]) -> tuple[object, Exception | None]:
+        """What a call returned, or its error; waits for it."""
+        if os.getpid() != self._process:
+            raise LoaderError(
+                "the threads of `concurrency=` belong to the process that started them; begin a new iterator here"
+            )
+        try:
+            return call.result(), None
+        except Exception as error:
+            return None, error
+
+    def results(self, calls: Sequence[BegunCall]) -> tuple[list[object], Exception | None]:
+        """What the calls returned up to the first failure, and that failure; the later ones are cancelled."""
+        results: list[object] = []
+        for call in calls:
+            result, error = self.result(call.future)
+            if error is not None:
+                for later in calls[len(results) + 1 :]:
+                    later.cancel()
+                return results, error
+            results.append(result)
+        return results, None
+
+    def in_order(
+        self, function: Callable[..., object], calls: Iterator[tuple[U, Sequence[object]]], limit: AheadLimit
+    ) -> Iterator[tuple[U, Future[object]]]:
+        """Begins calls ahead of the consumer, and gives them in order.
+
+        Args:
+            function: to call.
+            calls: for each call a name, which comes back with it, and the arguments. An error is raised in its turn.
+            limit: how many calls are begun before their results are asked for.
+        """
+        waiting: deque[tuple[U, Future[object]]] = deque()
+        failure: BaseException | None = None
+        try:
+            while True:
+                begun = False  # the next arguments may take long, so a result that is ready comes first
+                while failure is None and len(waiting) < limit.calls and not (begun and waiting[0][1].done()):
+                    try:
+                        name, arguments = next(calls)
+                    except BaseException as error:
+                        failure = error
+                        break
+                    waiting.append((name, self.submit(function, *arguments)))
+                    begun = True
+                if not waiting:
+                    break
+                yield waiting.popleft()
+            if failure is not None and not isinstance(failure, StopIteration):
+                raise failure
+        finally:
+            for _, call in waiting:
+                call.cancel()
+
+
+def call_pool(name: str, function: Callable[..., object], concurrency: int, context: Context) -> CallPool:
+    """The pool of operator `name`, which the shards of this process share."""
+    resources = context.process.resources
+    make = CoroutinePool if is_coroutine_function(function) else ThreadPool
+    return resources.get(("calls", name), lambda: make(concurrency, resources.threads))
+
+
+class AheadLimit:
+    """How many calls one shard begins ahead. The shards of a process share a number of calls, and their bytes.
+
+    Attributes:
+        calls: the limit now; at least 1.
+    """
+
+    def __init__(self, calls: int, context: Context) -> None:
+        self._shards = max(1, len(context.process.shards))
+        self._most = calls
+        self.calls = max(1, calls // self._shards)
+
+    def measure(self, rows: BlockRows, calls: int) -> None:
+        """Adapts the limit to the size of the results of so many calls."""
+        fitting = MAX_BYTES_AHEAD * calls // max(1, nbytes(rows))
+        self.calls = max(1, min(self._most, fitting) // self._shards)
+
+
+class BegunCall(NamedTuple):
+    """A call that was begun before its row is asked for."""
+
+    future: Future[object]
+
+    def start(self) -> None:
+        pass
+
+    def cancel(self) -> None:
+        self.future.cancel()
+
+
+def begun_calls(
+    begin: Callable[[npt.NDArray[np.int64]], Sequence[Work]], stage: object, positions: Sequence[int], context: Context
+) -> list[BegunCall]:
+    """The calls for the rows at `positions` of a stage: those begun ahead, and those that `begin` begins now."""
+    calls = [cast("BegunCall | None", context.take_started(stage, position)) for position in positions]
+    missing = [position for position, call in zip(positions, calls, strict=True) if call is None]
+    others = iter(cast("Sequence[BegunCall]", begin(np.array(missing))) if missing else ())
+    return [next(others) if call is None else call for call in calls]
+
+
+class ThreadPool(CallPool):
+    """Calls functions in threads.
+
+    Args:
+        concurrency: how many threads.
+        threads: gets the threads, for the session to join.
+    """
+
+    def __init__(self, concurrency: int, threads: list[Thread]) -> None:
+        super().__init__()
+        self._pool = ThreadPoolExecutor(
+            concurrency, "feedpipe-call", initializer=lambda: threads.append(threading.current_thread())
+        )
+
+    def submit(self, function: Callable[..., object], *arguments: object) -> Future[object]:
+        return self._pool.submit(_call, function, *arguments)
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _call(function: Callable[..., object], *arguments: object) -> object:
+    try:
+        result = function(*arguments)
+    except StopIteration as error:  # raised again by `result`, it would mean the end of the rows
+        raise stop_iteration_error(function) from error
+    if (coroutine_error := forgotten_coroutine_error(result, function)) is not None:
+        raise coroutine_error
+    return result
+
+
+class CoroutinePool(CallPool):
+    """Awaits coroutine functions on an event loop of its own.
+
+    Args:
+        concurrency: how many of them run at a time.
+        threads: gets the thread of the loop, for the session to join.
+    """
+
+    def __init__(self, concurrency: int, threads: list[Thread]) -> None:
+        super().__init__()
+        self._loop = asyncio.new_event_loop()
+        self._room = asyncio.Semaphore(concurrency)
+        self._stop = weakref.finalize(self, _stop, self._loop)
+        thread = Thread(target=_run, args=(self._loop,), name="feedpipe-calls", daemon=True)
+        threads.append(thread)
+        thread.start()
+
+    def submit(self, function: Callable[..., object], *arguments: object) -> Future[object]:
+        call = cast("Callable[..., Coroutine[Any, Any, object]]", function)
+        return asyncio.run_coroutine_threadsafe(_await(self._room, call, arguments), self._loop)
+
+    def close(self) -> None:
+        self._stop()
+
+
+async def _await(
+    room: asyncio.Semaphore, function: Callable[..., Coroutine[Any, Any, object]], arguments: Sequence[object]
+) -> object:
+    async with room:
+        try:
+            return await function(*arguments)
+        except (KeyboardInterrupt, SystemExit) as error:  # either would end the loop
+            raise RuntimeError(f"the coroutine raised {type(error).__name__}") from error
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+        tasks = asyncio.all_tasks(loop)
+        for task in tasks:
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+    finally:
+        loop.close()
+
+
+def _stop(loop: asyncio.AbstractEventLoop) -> None:
+    with suppress(RuntimeError):  # the loop is closed
+        loop.call_soon_threadsafe(loop.stop)

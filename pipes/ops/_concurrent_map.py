@@ -1,0 +1,108 @@
+"""`ConcurrentMap`: a `map` whose function runs for several rows at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar, TypeAlias, cast
+
+from ..core.block import Block
+from ..core.checks import check_int, is_coroutine_function
+from ..core.context import Context, Work
+from ..core.cursor import Cursor
+from ..core.operator import StageView
+from ..core.randomness import generator
+from ..core.rows import BlockRows, Indices, index_array
+from ..engine.call_pool import CALLS_AHEAD, AheadLimit, BegunCall, CallPool, begun_calls, call_pool
+from ..errors import ArgumentError, with_call_site
+from ._map import Map
+
+CoroutineFunction: TypeAlias = "Callable[..., Coroutine[Any, Any, object]]"
+
+
+@dataclass(frozen=True)
+class ConcurrentMap(Map):
+    """Calls the function for up to `concurrency` rows at a time; results keep the order of the rows.
+
+    Functions run in threads, coroutine functions on one event loop. Only they do: rows are read, and results handed
+    out, by the thread that runs the pipe.
+    """
+
+    awaits: ClassVar[bool] = True
+
+    concurrency: int = field(default=1, kw_only=True, compare=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "concurrency", check_int("concurrency", self.concurrency, least=1))
+        if self.rng == "global" and self.calls_ahead():
+            raise ArgumentError(
+                with_call_site(
+                    '`rng="global"` needs `concurrency=1` and no coroutine, because all threads share the global '
+                    "generators; `rng=True` gives each call a generator of its own"
+                )
+            )
+
+    def calls_ahead(self) -> int:
+        return CALLS_AHEAD * self.concurrency if self.concurrency > 1 or is_coroutine_function(self.function) else 0
+
+    @property
+    def row_function(self) -> Callable[..., object]:
+        return (
+            partial(_complete, cast("CoroutineFunction", self.function))
+            if is_coroutine_function(self.function)
+            else self.function
+        )
+
+    def start_calls(self, stage: StageView, indices: Indices, context: Context) -> Sequence[Work]:
+        pool = self._pool(stage, context)
+        rows = stage.input.rows(indices, context)
+        calls = zip(rows, index_array(indices).tolist(), strict=True)
+        return [BegunCall(pool.submit(self.function, *self._arguments(stage, *call, context))) for call in calls]
+
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        if not self.calls_ahead() or not context.process.threads:
+            return super().rows(stage, indices, context)
+        positions: list[int] = index_array(indices).tolist()
+        begun = begun_calls(lambda missing: self.start_calls(stage, missing, context), stage, positions, context)
+        results, error = self._pool(stage, context).results(begun)
+        if error is not None:
+            raise stage.failed_at(error, positions[len(results)], context)
+        return results
+
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
+        if not self.calls_ahead() or not context.process.threads:
+            return super().blocks(stage, at, context)
+        return self._called_ahead(stage, at, context)
+
+    def _called_ahead(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
+        calls = (
+            ((block, index), self._arguments(stage, row, block.at.position + index, context))
+            for block in stage.input.blocks(at, context)
+            for index, row in enumerate(block.rows)
+        )
+        limit = AheadLimit(self.calls_ahead(), context)
+        pool = self._pool(stage, context)
+        for (block, index), call in pool.in_order(self.function, calls, limit):
+            result, error = pool.result(call)
+            limit.measure([result], 1)
+            if error is not None:
+                raise stage.failed(error, block.at.advance(index), context)
+            output = [block.with_row(index, result)]
+            del block, result, call  # only the consumer holds them now
+            yield output.pop()
+
+    def _pool(self, stage: StageView, context: Context) -> CallPool:
+        return call_pool(stage.name, self.function, self.concurrency, context)
+
+    def _arguments(self, stage: StageView, row: object, position: int, context: Context) -> tuple[object, ...]:
+        return (row,) if self.rng is False else (row, generator(context.key(stage.name), position))
+
+
+def _complete(function: CoroutineFunction, *arguments: object) -> object:
+    """What a coroutine function returns. It runs in a thread, for this one may be that of an event loop."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(lambda: asyncio.run(function(*arguments))).result()
