@@ -1,1 +1,5 @@
-"""The doors to torch's `DataLoader`: a look-alike of it, and datasets that give it the elements of a pipe."""
+"""The doors to torch's `DataLoader`: `DataLoader`, which stands in for it, and datasets that give it pipes."""
+
+from .dataloader import DataLoader as DataLoader
+
+__all__ = ["DataLoader"]

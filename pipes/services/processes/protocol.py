@@ -3,6 +3,8 @@
     owner to worker                          worker to owner
     WorkerSettings(...)        once          ("ready",) or ("broken", doing, sizes)         the worker can run, or not
     RunRequest(...)            each run      ("step", run, shard, cursor, places, sizes)    an element
+    FetchRequest(...)          each run      as for a RunRequest, but an error does not end the run
+    ("fetch", run, number, key)  an element  ("step", run, worker, position, places, sizes) or "ended" or "failed"
     ("took", count, offsets)   go on         ("ended", run, shard, leftover, (), sizes)     the end of a shard
     ("stop",)                  end the run   ("failed", run, sizes)                         an error ends the run
 
@@ -34,6 +36,10 @@ ItemHead: TypeAlias = tuple[Literal["step", "ended"], int, int, Json, Sequence[A
 """An element or the end of a shard: kind, run, shard, cursor (or the leftover's), places, sizes."""
 TakenHead: TypeAlias = tuple[Literal["took"], int, list[int]]
 """What the consumer has taken: kind, number of elements, offsets of regions that are free again."""
+
+
+FetchHead: TypeAlias = tuple[Literal["fetch"], int, int, object]
+"""A request for an element: kind, run, number of the element, its key."""
 
 
 class WorkerSettings(NamedTuple):
@@ -97,6 +103,25 @@ class RunRequest(NamedTuple):
     waiting: int
     leftovers: dict[int, PackedBody]
     careful: bool
+
+
+class FetchRequest(NamedTuple):
+    """Begins a run in which the owner sends a key for each element.
+
+    Attributes:
+        run: its number, which each answer repeats.
+        worker, workers: the number of the worker, and how many there are.
+        seed: of the run.
+        position: where the worker stands, as its fetcher said it; None at the beginning.
+        waiting: elements that an earlier process has sent and the consumer has not taken.
+    """
+
+    run: int
+    worker: int
+    workers: int
+    seed: int
+    position: Json
+    waiting: int
 
 
 def unpack_message(message: Message) -> object:

@@ -37,6 +37,9 @@ class Starter(Protocol):
         ...
 
 
+_PRELOADED = "pyarrow", "pyarrow.fs", "feedpipe.compat.fetchers"  # the last imports torch
+
+
 class ForkServer:
     """Has workers forked by the server of this process, which has no threads and has imported what they need.
 
@@ -52,7 +55,7 @@ class ForkServer:
 
     def start(self, role: Role, fds: Sequence[int], own: int) -> int:
         # The server imports once what this process has imported for its pipes.
-        preload: list[str] = [name for name in ("pyarrow", "pyarrow.fs") if name in sys.modules]
+        preload: list[str] = [name for name in _PRELOADED if name in sys.modules]
         return cast("int", self._send((role, preload), fds))
 
     def end(self, pid: int) -> Death:

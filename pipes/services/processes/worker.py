@@ -8,6 +8,7 @@ import hashlib
 import os
 import signal
 import socket
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import cast
@@ -30,9 +31,10 @@ from ..transport.packing import PackedElement, Packer, unpack_body
 from ..transport.remote_error import pack_error
 from .crash_note import CrashNote
 from .dispatch_client import DispatchClient
+from .fetching import FetchEnd, Fetcher, FetchSource
 from .parent_watch import exit_with_owner
 from .prefetch_limit import PrefetchLimit
-from .protocol import ArenaPlace, PlanArguments, RunRequest, TakenHead, WorkerSettings
+from .protocol import ArenaPlace, FetchHead, FetchRequest, PlanArguments, RunRequest, TakenHead, WorkerSettings
 
 Init = Callable[[int], object]
 
@@ -73,7 +75,9 @@ class Worker:
         self._dispatch = None if dispatcher is None else DispatchClient(dispatcher)
         self._graph_file = graph_file
         self._packer = Packer()
-        self._request: RunRequest | None = None
+        self._request: RunRequest | FetchRequest | None = None
+        self._keys: deque[FetchHead] = deque()
+        self._fetcher: Fetcher | None = None
         self._limit = PrefetchLimit(self._settings.prefetch)
         self._plan: tuple[PlanArguments, Plan] | None = None
 
@@ -98,6 +102,8 @@ class Worker:
             try:
                 if request is None:
                     self._listen(wait=True)
+                elif isinstance(request, FetchRequest):
+                    self._fetch(request)
                 else:
                     self._run(request)
             except _StopError:
@@ -105,7 +111,7 @@ class Worker:
             except GoneError:
                 raise
             except BaseException as error:
-                self._send_error(("failed", cast("RunRequest", request).run), error)
+                self._send_error(("failed", cast("RunRequest | FetchRequest", request).run), error)
 
     def _run(self, request: RunRequest) -> None:
         plan = self._plan_of(request)
@@ -132,6 +138,30 @@ class Worker:
             resources.close()
             resources.join()
 
+    def _fetch(self, request: FetchRequest) -> None:
+        fetcher: Fetcher | None = None
+        while True:
+            self._listen_all()
+            while not self._keys:
+                self._listen(wait=True)
+            _, run, number, key = self._keys.popleft()
+            try:
+                if fetcher is None:
+                    fetcher = self._begin_fetching(request)
+                self._send(run, Step(fetcher.fetch(number, key), request.worker, fetcher.position()))
+            except FetchEnd:
+                self._send(run, ShardEnd(request.worker))
+            except (_StopError, GoneError):
+                raise
+            except Exception as error:
+                self._send_error(("failed", run), error)
+
+    def _begin_fetching(self, request: FetchRequest) -> Fetcher:
+        if self._fetcher is None:
+            self._fetcher = cast("FetchSource", self._root.op).fetcher(request)
+        self._fetcher.begin(request)
+        return self._fetcher
+
     def _plan_of(self, request: RunRequest) -> Plan:
         if self._plan is None or self._plan[0] != request.arguments:
             self._plan = request.arguments, request.arguments.plan(sent(self._root))
@@ -148,11 +178,15 @@ class Worker:
         if message is None:
             return False
         head = message.head
-        if isinstance(head, RunRequest):
+        if isinstance(head, (RunRequest, FetchRequest)):
+            self._keys.clear()
             self._request, self._limit.waiting = head, head.waiting
             raise _StopError
         if head[0] == "stop":
             raise _StopError
+        if head[0] == "fetch":
+            self._keys.append(cast("FetchHead", head))
+            return True
         _, count, offsets = cast("TakenHead", head)
         self._limit.remove(count)
         for offset in offsets:

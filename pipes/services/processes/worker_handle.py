@@ -14,13 +14,13 @@ from typing import cast
 from ...errors import WorkerError
 from ..base import ShardEnd, Step
 from ..transport.arena import Window
-from ..transport.channel import Channel, Message
+from ..transport.channel import Channel, Head, Message
 from ..transport.packing import unpack
 from ..transport.shared_memory import create_shared_memory
 from .child import Death
 from .connection import open_connection
 from .dispatcher_handle import DispatcherHandle
-from .protocol import ArenaPlace, ItemHead, RunRequest, WorkerSettings, unpack_error, unpack_message
+from .protocol import ArenaPlace, FetchRequest, ItemHead, RunRequest, WorkerSettings, unpack_error, unpack_message
 from .start_methods import Starter
 
 MIN_NOTICE_SECONDS = 0.0005
@@ -104,10 +104,14 @@ class WorkerHandle:
         self.deaths = 0
         self._run = run
 
-    def request(self, request: RunRequest) -> None:
+    def request(self, request: RunRequest | FetchRequest) -> None:
         """Asks the worker for a part of the run."""
         self._taken = 0
         self._open.post(request)
+
+    def post(self, head: Head) -> None:
+        """Sends a message without waiting."""
+        self._open.post(head)
 
     def cancel(self) -> None:
         """Ends the run, for this side and for the worker."""

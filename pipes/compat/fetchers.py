@@ -1,0 +1,187 @@
+"""How a process makes the batches of a dataset: of a map-style one from indices, of an iterable one in order."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, ClassVar, cast
+
+import numpy as np
+import torch
+from torch.utils.data import default_collate
+from torch.utils.data._utils import worker
+
+from ..core.cursor import Json
+from ..ops.collate import tensor_data
+from ..services.processes.fetching import FetchEnd, Fetcher, FetchSource
+from ..services.processes.protocol import FetchRequest
+
+_torch_worker: Any = worker  # which torch has no public way to fill in
+CollateFunction = Callable[[Any], object]
+
+
+@dataclass(frozen=True)
+class DatasetSource(FetchSource):
+    """The batches of a dataset, as a `DataLoader` makes them.
+
+    Attributes:
+        dataset: a map-style or an iterable dataset.
+        iterable: whether it is iterable.
+        batch_size: rows of a batch of an iterable dataset; None if its rows are not batched.
+        batched: whether a key is a list of indices, of which `collate` gets a list of rows.
+        drop_last: whether an incomplete last batch is left out.
+        collate: makes an element of the rows.
+        worker_init: called with the number of each worker process before it reads anything.
+    """
+
+    kind: ClassVar[str] = "DataLoader"
+
+    dataset: Any
+    iterable: bool
+    batch_size: int | None
+    batched: bool
+    drop_last: bool
+    collate: CollateFunction
+    worker_init: Callable[[int], object] | None
+
+    def fetcher(self, request: FetchRequest) -> Fetcher:
+        """The fetcher of a worker process, which it makes known to torch's `get_worker_info`."""
+        seed_worker(request)
+        seed = request.seed + request.worker
+        _torch_worker._worker_info = _torch_worker.WorkerInfo(
+            id=request.worker, num_workers=request.workers, seed=seed, dataset=self.dataset
+        )
+        if self.worker_init is not None:
+            self.worker_init(request.worker)
+        # A user who seeds the generators in each worker has them run on from there; else each batch has its own draws.
+        return self.local_fetcher(seeds=self.worker_init is None, collate=packed_collate(self.collate))
+
+    def local_fetcher(self, *, seeds: bool = False, collate: CollateFunction | None = None) -> Fetcher:
+        """A fetcher that runs in this process as it is."""
+        collate = collate or self.collate
+        return (StreamFetcher if self.iterable else MapFetcher)(self, collate, seeds=seeds)
+
+
+class MapFetcher:
+    """Makes the elements of a map-style dataset."""
+
+    def __init__(self, source: DatasetSource, collate: CollateFunction, *, seeds: bool) -> None:
+        self._seeds = seeds
+        self._seed = 0
+        self._collate = collate
+        self._rows = source.dataset.__getitem__ if not source.batched else _rows_of(source, collate)
+
+    def begin(self, request: FetchRequest) -> None:
+        self._seed = request.seed
+
+    def fetch(self, number: int, key: object) -> object:
+        if self._seeds:
+            seed_batch(self._seed, number)
+        try:
+            return self._collate(self._rows(key))
+        except StopIteration as error:
+            raise RuntimeError("the dataset raised StopIteration for an index; raise IndexError or KeyError") from error
+
+    def position(self) -> Json:
+        return None
+
+
+class StreamFetcher:
+    """Makes the elements of an iterable dataset, of which each worker iterates a copy.
+
+    Its position is how many elements it has made, and the state of the iterator or the dataset, if one has any. With
+    that it goes on at once; else it iterates from the start, and leaves out the rows of the elements before.
+    """
+
+    def __init__(self, source: DatasetSource, collate: CollateFunction, *, seeds: bool) -> None:
+        self._source = source
+        self._size = source.batch_size or 1
+        self._collate = collate
+        self._seeds = seeds
+        self._seed = self._worker = self._made = 0
+        self._ended = False
+        self._rows: Iterator[object] = iter(())
+        self._stateful: Any = None
+
+    def begin(self, request: FetchRequest) -> None:
+        made, state = cast("list[Any]", request.position or [0, None])
+        dataset = self._source.dataset
+        self._seed, self._worker = request.seed, request.worker
+        self._made, self._ended = -1, False
+        self._seed_next()
+        if state is not None and _has_state(dataset):
+            dataset.load_state_dict(state)
+        self._rows = iter(dataset)
+        self._stateful = next((each for each in (self._rows, dataset) if _has_state(each)), None)
+        if state is not None and self._stateful is not dataset:
+            self._stateful.load_state_dict(state)
+        self._made = made if state is not None else 0
+        while self._made < made:
+            self._next_rows()
+
+    def fetch(self, number: int, key: object) -> object:
+        rows = self._next_rows()
+        return self._collate(rows if self._source.batch_size else rows[0])
+
+    def position(self) -> Json:
+        return [self._made, None if self._stateful is None else self._stateful.state_dict()]
+
+    def _next_rows(self) -> list[object]:
+        self._seed_next()
+        rows = [] if self._ended else [*islice(self._rows, self._size)]
+        self._ended = len(rows) < self._size
+        if not rows or (self._ended and self._source.drop_last):
+            raise FetchEnd
+        self._made += 1
+        return rows
+
+    def _seed_next(self) -> None:
+        if self._seeds:
+            seed_batch(self._seed, self._worker, self._made)
+
+
+def packed_collate(collate: CollateFunction) -> CollateFunction:
+    """`collate` as a worker runs it: the default rules stack arrays right in the memory that the consumer shares."""
+    return collate_in_worker if collate is default_collate else collate
+
+
+def collate_in_worker(rows: Sequence[object]) -> object:
+    """As `default_collate`, without torch's own shared memory."""
+    try:
+        return tensor_data(rows)
+    except Exception:
+        return default_collate(rows)  # type: ignore[arg-type]  # torch's own error, or what only torch can collate
+
+
+def _rows_of(source: DatasetSource, collate: CollateFunction) -> Callable[[Any], object]:
+    """The function that gives the rows of a list of indices."""
+    dataset = source.dataset
+    get_items = getattr(dataset, "__getitems__", None)
+    if get_items:
+        return cast("Callable[[Any], object]", get_items)
+    get_item = dataset.__getitem__
+    return lambda indices: [*map(get_item, indices)]
+
+
+def _has_state(value: object) -> bool:
+    return hasattr(value, "state_dict") and hasattr(value, "load_state_dict")
+
+
+def seed_worker(request: FetchRequest) -> None:
+    """Seeds the generators of a worker process as torch does."""
+    seed = request.seed + request.worker
+    torch.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(_torch_worker._generate_state(request.seed, request.worker))
+
+
+def seed_batch(*words: int) -> None:
+    """Seeds the generators of Python, NumPy and torch for one batch."""
+    digest = hashlib.blake2b(repr(words).encode(), digest_size=8).digest()
+    number = int.from_bytes(digest, "little")
+    random.seed(number)
+    np.random.seed(number & 0xFFFFFFFF)
+    torch.default_generator.manual_seed(number)

@@ -1,0 +1,173 @@
+"""Elements on their way to a device: pinned, and copied one element ahead on a stream of their own."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, MutableSequence, Sequence
+from typing import Any, Protocol, TypeVar
+
+import torch
+
+I = TypeVar("I")  # noqa: E741 - an item that carries an element
+
+
+class Backend(Protocol):
+    """What a kind of device can do. The stage knows only this, so its logic is tested without a device."""
+
+    def pin(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor in memory that a device reads without the processor; or as it is."""
+        ...
+
+    def copy(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor on the device. The copy may still be under way, on a stream of its own."""
+        ...
+
+    def record(self) -> object:
+        """An event that comes after the copies so far."""
+        ...
+
+    def wait(self, event: object, tensors: Sequence[torch.Tensor]) -> None:
+        """Has the consumer's stream wait for the event, and keep the memory of `tensors` as long as it uses them."""
+        ...
+
+
+class PlainBackend:
+    """Copies at once: for devices without streams, or without a device for pinning alone."""
+
+    def __init__(self, device: torch.device | None, *, pin_memory: bool) -> None:
+        self._device = device
+        self._pin_memory = pin_memory
+
+    def pin(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.pin_memory() if self._pin_memory else tensor
+
+    def copy(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor if self._device is None else tensor.to(self._device)
+
+    def record(self) -> object:
+        return None
+
+    def wait(self, event: object, tensors: Sequence[torch.Tensor]) -> None:
+        pass
+
+
+class CudaBackend:
+    """Copies from pinned memory, on a stream of its own."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+    def pin(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.pin_memory()
+
+    def copy(self, tensor: torch.Tensor) -> torch.Tensor:
+        with torch.cuda.stream(self._stream):
+            return tensor.to(self._device, non_blocking=True)
+
+    def record(self) -> object:
+        return self._stream.record_event()
+
+    def wait(self, event: object, tensors: Sequence[torch.Tensor]) -> None:
+        current = torch.cuda.current_stream(self._device)
+        current.wait_event(event)  # type: ignore[arg-type]
+        for tensor in tensors:
+            tensor.record_stream(current)
+
+
+class DeviceStage:
+    """Moves the elements of one run to a device, one element ahead of the consumer."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    def items(self, items: Iterator[I], moved: Callable[[I, Callable[[object], object]], I]) -> Iterator[I]:
+        """The items, with their elements on the device.
+
+        Args:
+            items: what carries the elements.
+            moved: applies a function to the element of an item, if it has one.
+        """
+        backend = self._backend
+        waiting: list[tuple[I, object, list[torch.Tensor]]] = []
+        for item in items:
+            tensors: list[torch.Tensor] = []
+
+            def move(tensor: torch.Tensor, tensors: list[torch.Tensor] = tensors) -> torch.Tensor:
+                tensors.append(backend.copy(backend.pin(tensor)))
+                return tensors[-1]
+
+            on_device = moved(item, lambda element, move=move: map_tensors(element, move))  # type: ignore[misc]
+            del item
+            waiting.append((on_device, backend.record(), tensors))
+            del on_device, tensors, move
+            if len(waiting) > 1:
+                yield self._ready(waiting)
+        while waiting:
+            yield self._ready(waiting)
+
+    def _ready(self, waiting: list[tuple[I, object, list[torch.Tensor]]]) -> I:
+        item, event, tensors = waiting.pop(0)
+        self._backend.wait(event, tensors)
+        return item
+
+
+def backend_for(device: torch.device | str | int | None, *, pin_memory: bool) -> Backend:
+    """The backend for a device; without one, tensors are at most pinned."""
+    target = None if device is None else torch.device(device)
+    if target is not None and target.type == "cuda":
+        return CudaBackend(target)
+    return PlainBackend(target, pin_memory=pin_memory)
+
+
+def pinned(element: object) -> object:
+    """The element with its tensors in pinned memory; objects with a `pin_memory` of their own pin themselves."""
+    return map_tensors(element, torch.Tensor.pin_memory)
+
+
+def map_tensors(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """`value` with `function(tensor)` in place of each tensor in mappings and sequences; of other objects, as it is.
+
+    Containers keep their type, as in torch's own pinning.
+    """
+    if isinstance(value, torch.Tensor):
+        return function(value)
+    if function is torch.Tensor.pin_memory and hasattr(value, "pin_memory"):
+        return value.pin_memory()
+    if isinstance(value, (str, bytes)):
+        return value
+    if isinstance(value, Mapping):
+        return _map_mapping(value, {name: map_tensors(part, function) for name, part in value.items()})
+    if isinstance(value, Sequence):
+        return _map_sequence(value, [map_tensors(part, function) for part in value])
+    return value
+
+
+def _map_mapping(value: Mapping[Any, Any], parts: dict[Any, Any]) -> object:
+    if type(value) is dict:
+        return parts
+    try:
+        if not isinstance(value, MutableMapping):
+            return type(value)(parts)  # type: ignore[call-arg]
+        clone = copy.copy(value)  # it may have more than its items
+        clone.update(parts)
+        return clone
+    except TypeError:
+        return parts
+
+
+def _map_sequence(value: Sequence[Any], parts: list[Any]) -> object:
+    cls: Any = type(value)
+    if cls is list:
+        return parts
+    try:
+        if isinstance(value, tuple):
+            return cls(*parts) if hasattr(value, "_fields") else cls(parts)
+        if not isinstance(value, MutableSequence):
+            return cls(parts)
+        clone: MutableSequence[Any] = copy.copy(value)
+        for place, part in enumerate(parts):
+            clone[place] = part
+        return clone
+    except TypeError:
+        return parts
