@@ -389,6 +389,17 @@ def gather_state(loader: Loader[object], group: Group | None = None) -> State:
     return gather(loader.state_dict(), loader._runner.ranks, group)  # pyright: ignore[reportPrivateUsage]
 
 
+def state_before(loader: Loader[object], count: int) -> State:
+    """The state before the last `count` elements, which a framework has taken ahead of training."""
+    epoch = loader._current  # pyright: ignore[reportPrivateUsage]
+    return loader.state_dict(step=None if count == 0 or epoch is None else epoch.kept_steps[-1] - count)
+
+
+def gathered(loader: Loader[object], state: State) -> State:
+    """One state of all ranks, as `gather_state`, of a state of each that may be an earlier one."""
+    return gather(state, loader._runner.ranks, None)  # pyright: ignore[reportPrivateUsage]
+
+
 def _service_code(service: object) -> str:
     return constructor_code(service) if is_dataclass(service) else repr(service)
 

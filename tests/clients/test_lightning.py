@@ -1,0 +1,162 @@
+"""Lightning on one process: which rows training sees, of which it counts each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+import pytest
+import torch
+from lightning.pytorch.callbacks import ModelCheckpoint
+
+import feedpipe as fp
+
+from .lightning_job import BATCH, ROWS, STEPS, Model, indexed, streamed, trainer_of
+
+PIPES = {"indexed": indexed, "streamed": streamed}
+
+
+def epochs_of(pipe: Callable[[], fp.Pipe[Any]], **options: Any) -> dict[int, list[int]]:
+    """The rows of two epochs, as a plain loop sees them."""
+    loader = fp.Loader(pipe(), seed=1, **options)
+    return {epoch: [int(x) for batch in loader for x in batch] for epoch in range(2)}
+
+
+def fit(folder: Path, pipe: Callable[[], fp.Pipe[Any]], *callbacks: pl.Callback, **options: Any) -> Model:
+    """Fit a new model to a new loader."""
+    model = options.pop("model", None) or Model()
+    loader = fp.Loader(pipe(), seed=1, workers=options.pop("workers", 0), steps=options.pop("steps", None))
+    validation = options.pop("validation", None)
+    checkpoint = options.pop("ckpt_path", None)
+    try:
+        trainer_of(folder, *callbacks, **options).fit(model, loader, validation, ckpt_path=checkpoint)
+    finally:
+        loader.close()
+    return model
+
+
+@pytest.fixture(params=PIPES, ids=str)
+def pipe(request: pytest.FixtureRequest) -> Callable[[], fp.Pipe[Any]]:
+    return PIPES[request.param]
+
+
+def test_fit(tmp_path: Path, pipe: Callable[[], fp.Pipe[Any]]) -> None:
+    assert fit(tmp_path, pipe).trained == epochs_of(pipe)
+
+
+def test_sanity_check_and_validation_in_mid_epoch(tmp_path: Path, pipe: Callable[[], fp.Pipe[Any]]) -> None:
+    validation = fp.Loader(fp.from_sequence(range(6)).batch(2).collate())
+    model = fit(tmp_path, pipe, validation=validation, num_sanity_val_steps=2, val_check_interval=8)
+    assert model.trained == epochs_of(pipe)
+    assert model.validated == [0, 1, 2, 3] + 2 * 2 * list(range(6))
+
+
+def test_limits(tmp_path: Path, pipe: Callable[[], fp.Pipe[Any]]) -> None:
+    validation = fp.Loader(fp.from_sequence(range(6)).batch(2).collate())
+    model = fit(tmp_path, pipe, validation=validation, limit_train_batches=5, limit_val_batches=1)
+    assert model.trained == {epoch: rows[: 5 * BATCH] for epoch, rows in epochs_of(pipe).items()}
+    assert model.validated == 2 * [0, 1]
+
+
+def saved_at(folder: Path, step: int) -> Path:
+    (path,) = folder.glob(f"step={step}.ckpt")
+    return path
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "accumulation": {"accumulate_grad_batches": 2},
+    "validation": {"val_check_interval": 6},
+    "max_steps": {"max_epochs": -1, "max_steps": 2 * STEPS},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_resume_loses_and_repeats_nothing(tmp_path: Path, pipe: Callable[[], fp.Pipe[Any]], case: str) -> None:
+    options = dict(CASES[case])
+    accumulated = options.get("accumulate_grad_batches", 1)
+    if "val_check_interval" in options:
+        options["validation"] = fp.Loader(fp.from_sequence(range(6)).batch(2).collate())
+    saves = ModelCheckpoint(tmp_path, save_top_k=-1, every_n_train_steps=2, filename="{step}")
+    whole = fit(tmp_path, pipe, saves, **options)
+    expected = epochs_of(pipe)
+    assert whole.trained == expected
+    batches = [rows[place : place + BATCH] for rows in expected.values() for place in range(0, ROWS, BATCH)]
+    # In mid-epoch, at its last batch, and in the second epoch; `step` counts steps of the optimiser.
+    for step in (4, STEPS // accumulated, 14 if accumulated == 1 else 8, STEPS // accumulated + 4):
+        resumed = fit(tmp_path, pipe, ckpt_path=saved_at(tmp_path, step), **options)
+        assert [x for rows in resumed.trained.values() for x in rows] == sum(batches[step * accumulated :], [])
+
+
+def test_resume_after_an_epoch(tmp_path: Path, pipe: Callable[[], fp.Pipe[Any]]) -> None:
+    saves = ModelCheckpoint(tmp_path, save_top_k=-1, every_n_epochs=1, filename="{step}")
+    fit(tmp_path, pipe, saves)
+    resumed = fit(tmp_path, pipe, ckpt_path=saved_at(tmp_path, STEPS))
+    assert resumed.trained == {1: epochs_of(pipe)[1]}
+    assert fit(tmp_path, pipe, ckpt_path=saved_at(tmp_path, 2 * STEPS)).trained == {}
+
+
+@pytest.mark.parametrize("moment", [{"every_n_epochs": 1}, {"every_n_train_steps": 5}], ids=["epoch", "batch"])
+def test_resume_at_a_limit(tmp_path: Path, pipe: Callable[[], fp.Pipe[Any]], moment: dict[str, int]) -> None:
+    fit(tmp_path, pipe, ModelCheckpoint(tmp_path, save_top_k=-1, filename="{step}", **moment), limit_train_batches=5)
+    resumed = fit(tmp_path, pipe, ckpt_path=saved_at(tmp_path, 5), limit_train_batches=5)
+    assert resumed.trained == {1: epochs_of(pipe)[1][: 5 * BATCH]}
+
+
+def test_resume_after_a_failure_in_mid_epoch(tmp_path: Path, pipe: Callable[[], fp.Pipe[Any]]) -> None:
+    from lightning.pytorch.callbacks import OnExceptionCheckpoint
+
+    model = Model()
+    model.fail_at = 9
+    with pytest.raises(RuntimeError, match="stopped on purpose"):
+        fit(tmp_path, pipe, OnExceptionCheckpoint(tmp_path, "failed"), model=model)
+    resumed = fit(tmp_path, pipe, ckpt_path=tmp_path / "failed.ckpt")
+    assert {e: model.trained.get(e, []) + resumed.trained[e] for e in (0, 1)} == epochs_of(pipe)
+
+
+def test_resume_after_the_end_of_fit(tmp_path: Path, pipe: Callable[[], fp.Pipe[Any]]) -> None:
+    """Lightning counts the epoch that `max_steps` ended as complete; its rest is trained in the next one."""
+    model, trainer = Model(), trainer_of(tmp_path, max_steps=5)
+    trainer.fit(model, fp.Loader(pipe(), seed=1))
+    trainer.save_checkpoint(tmp_path / "end.ckpt")
+    resumed = fit(tmp_path, pipe, ckpt_path=tmp_path / "end.ckpt", max_epochs=3)
+    first, second = epochs_of(pipe).values()
+    assert model.trained[0] + resumed.trained[1] == first
+    assert resumed.trained[2] == second
+
+
+def test_resume_of_epochs_by_steps_with_workers(tmp_path: Path) -> None:
+    saves = ModelCheckpoint(tmp_path, save_top_k=-1, every_n_train_steps=2, filename="{step}")
+    whole = fit(tmp_path, streamed, saves, steps=13)
+    resumed = fit(tmp_path, streamed, ckpt_path=saved_at(tmp_path, 16), steps=13, workers=2)
+    assert resumed.trained == {1: whole.trained[1][3 * BATCH :]}
+
+
+def test_two_loaders(tmp_path: Path) -> None:
+    """Of two loaders, the state of each is saved at its own step."""
+
+    class Both(Model):
+        def training_step(self, batch: dict[str, torch.Tensor], index: int) -> torch.Tensor:
+            return super().training_step(torch.cat([batch["a"], batch["b"]]), index)
+
+    def loaders() -> dict[str, fp.Loader[Any]]:
+        return {"a": fp.Loader(streamed(), seed=1), "b": fp.Loader(indexed(), seed=2)}
+
+    saves = ModelCheckpoint(tmp_path, save_top_k=-1, every_n_train_steps=2, filename="{step}")
+    whole, resumed = Both(), Both()
+    trainer_of(tmp_path, saves).fit(whole, loaders())
+    trainer_of(tmp_path).fit(resumed, loaders(), ckpt_path=saved_at(tmp_path, 14))
+    assert resumed.trained == {0: whole.trained[0][14 * 2 * BATCH :], 1: whole.trained[1]}
+
+
+def test_validating_from_a_checkpoint_leaves_nothing_behind(tmp_path: Path) -> None:
+    saves = ModelCheckpoint(tmp_path, save_top_k=-1, every_n_train_steps=2, filename="{step}")
+    fit(tmp_path, streamed, saves, max_epochs=1)
+    validation = fp.Loader(fp.from_sequence(range(6)).batch(2).collate())
+    trainer, model = trainer_of(tmp_path, max_epochs=1), Model()
+    trainer.validate(model, validation, ckpt_path=saved_at(tmp_path, 4))
+    assert model.validated == list(range(6))
+    trainer.fit(model, fp.Loader(streamed(), seed=1))
+    assert model.trained == {0: epochs_of(streamed)[0]}
