@@ -71,7 +71,7 @@ def trainer_of(folder: Path, *callbacks: pl.Callback, **options: Any) -> pl.Trai
 # Made at the top of the script: in `ddp_fork` by the process that forks the ranks, and before any process group.
 LOADERS = {
     "indexed": [fp.Loader(indexed(), seed=1) for _ in range(2)],
-    "streamed": [fp.Loader(streamed(), seed=1, even=None) for _ in range(2)],
+    "streamed": [fp.Loader(streamed(), seed=1, shards=4, even=None) for _ in range(2)],
 }
 
 
