@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import operator
 from collections import ChainMap
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from ..core.block import Block, skip_rows
@@ -285,11 +286,12 @@ def bind(
     return stages[root]
 
 
-def resolve(root: Node) -> Node:
+def resolve(root: Node, resolved_ops: Mapping[Node, Operator] = MappingProxyType({})) -> Node:
     """The graph with everything fixed that must be so before the first row: listings, column names and types.
 
     Each node keeps what was made of it. So a pipe looks at its files once, at its first use; all loaders of the pipe,
-    and all pipes that are chained to it, then see the same files.
+    and all pipes that are chained to it, then see the same files. `resolved_ops` has operators that another rank has
+    resolved.
     """
     stages: dict[Node, Stage] = {}
     resolved: dict[Node, Node] = {}
@@ -302,7 +304,7 @@ def resolve(root: Node) -> Node:
         kept_key, kept = node.resolved
         if kept_key != key or (node if kept is None else kept).inputs != inputs:
             same = node if inputs == node.inputs else Node(node.op, inputs, node.call_site)
-            op = node.op.resolve(Stage(same, all_names[node], input_stages))
+            op = resolved_ops.get(node) or node.op.resolve(Stage(same, all_names[node], input_stages))
             kept = same if op is node.op else Node(op, inputs, node.call_site)
             kept = None if kept is node else kept  # a node that held itself would not be freed at once
             object.__setattr__(node, "resolved", (key, kept))

@@ -7,13 +7,11 @@ import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.checks import check_int
-from ..errors import ArgumentError, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, PlanWarning, warn, with_call_site
 
 if TYPE_CHECKING:
-    from torch.distributed import ProcessGroup
-    from torch.distributed.device_mesh import DeviceMesh
-
-    Group = ProcessGroup | DeviceMesh
+    from ..torch.ranks import Group as Group
+    from ..torch.ranks import SideGroup
 
 
 class Rank(NamedTuple):
@@ -32,8 +30,11 @@ class RankSource:
     The arguments say it, else `group`, else the initialised process group, else `RANK` and `WORLD_SIZE`; else it is
     rank 0 of 1. A loader may be made before the process group exists, so the answer may change until it is needed.
 
+    Ranks of a process group communicate; those that the arguments or the environment alone say never do.
+
     Raises:
-        ArgumentError, ArgumentTypeError: the arguments are no rank and world size.
+        ArgumentError, ArgumentTypeError: the arguments are no rank and world size, or no group that this process
+            belongs to.
     """
 
     def __init__(self, rank: int | None, world_size: int | None, group: Group | None) -> None:
@@ -51,6 +52,8 @@ class RankSource:
         if rank is not None and world_size is not None:
             self._arguments = _checked(check_int("rank", rank, least=0), check_int("world_size", world_size, least=1))
         self._group = group
+        if group is not None:
+            self.ask()
 
     @property
     def group(self) -> Group | None:
@@ -84,6 +87,28 @@ class RankSource:
             return _of_group(self._group)
         return _process_group() or _from_environment()
 
+    def side_group(self) -> SideGroup | None:
+        """What this rank says messages to the others with; None if they do not communicate."""
+        if self.given or (self._group is None and _process_group() is None):
+            return None
+        from ..torch.ranks import side_group
+
+        return side_group(self._group)
+
+    def check_mesh(self) -> None:
+        """Warns if some ranks of this job may need the same rows, and `group` does not say which."""
+        if self._group is not None or self.given or _process_group() is None:
+            return
+        from ..torch.ranks import mesh_dimensions
+
+        if names := mesh_dimensions():
+            warn(
+                f"this job has a device mesh with the dimensions {', '.join(names)}, and without `group` each of its "
+                'ranks gets rows of its own; give `group=mesh["dp"]` with the dimension of data parallelism, or '
+                "`group=torch.distributed.group.WORLD` if that is meant",
+                PlanWarning,
+            )
+
 
 def _checked(number: int, world_size: int) -> Rank:
     if number >= world_size:
@@ -100,18 +125,10 @@ def _process_group() -> Rank | None:
 
 
 def _of_group(group: Group) -> Rank:
-    from torch import distributed
-    from torch.distributed.device_mesh import DeviceMesh
+    from ..torch.ranks import members
 
-    if not isinstance(group, DeviceMesh):
-        return _checked(distributed.get_rank(group), distributed.get_world_size(group))
-    if group.ndim != 1:
-        raise ArgumentError(
-            with_call_site(
-                f'`group` must be a mesh of one dimension but has {group.ndim}; give one of them, such as `mesh["dp"]`'
-            )
-        )
-    return _checked(group.get_local_rank(), group.size())
+    ranks, rank = members(group)
+    return Rank(rank, len(ranks))
 
 
 def _from_environment() -> Rank:

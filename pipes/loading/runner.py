@@ -8,7 +8,9 @@ from ..engine.stage import bind, resolve
 from ..errors import ArgumentError, LoaderError, PlanWarning, warn
 from ..plan.plan import Plan, Position
 from ..services.base import Executor, ReadingService, Session
+from .job import Job, Standing
 from .rank import Rank, RankSource
+from .resolution import files_digest, packed_fields, resolved_operators
 from .schedule import End, Even, Schedule, unknown_length_error
 from .state import Progress
 
@@ -47,6 +49,7 @@ class Runner:
         self._even: Even = even
         self._schedule: Schedule | None = None
         self._executor: Executor | None = None
+        self._job: Job | None = None
 
     def check_ranks(self) -> None:
         """Checks what is certain about the ranks already, and reads nothing for that.
@@ -58,9 +61,15 @@ class Runner:
         rank = self.ranks.certain()
         if rank is None or rank.world_size == 1:
             return
+        self.ranks.check_mesh()
         if not any(_reads_in_plan(node.op) for node in walk(self.pipe)):
             self.schedule(Progress()).end(Progress())
-        elif self._even is not None and self.steps is None and _has_unknown_length(self.pipe):
+        elif (
+            self._even is not None
+            and self.steps is None
+            and _has_unknown_length(self.pipe)
+            and self.ranks.side_group() is None
+        ):
             raise unknown_length_error(bind(self.pipe), rank.world_size)
 
     def schedule(self, progress: Progress) -> Schedule:
@@ -73,14 +82,27 @@ class Runner:
             return self._schedule
         return self._schedule_of_now(progress)
 
-    def begin(self, progress: Progress) -> tuple[Schedule, End]:
+    def job(self) -> Job | None:
+        """The ranks of an epoch that begins now; None if there is only one, or they do not communicate."""
+        if self._job is None and self.ranks.ask().world_size > 1:
+            group = self.ranks.side_group()
+            self._job = None if group is None else Job(group)
+        return self._job
+
+    def begin(self, progress: Progress, job: Job | None) -> tuple[Schedule, End]:
         """The schedule of an epoch that begins now, and where it ends. The first epoch starts the service.
 
         Raises:
             LoaderError: the rank has changed since the first epoch began, or in the middle of an epoch.
-            PlanError: the ranks cannot be made even.
+            PlanError: the ranks cannot be made even, or do not begin alike.
+            RankError: another rank has failed, or has not begun.
         """
+        if job is not None:
+            job.begin()
+            self._resolve_once(job)
         schedule = self._schedule_of_now(progress)
+        if job is not None:
+            job.compare(schedule.standing(progress))
         end = schedule.end(progress, warns=True)
         if self._executor is None:
             self._executor = self.service.start()
@@ -145,12 +167,18 @@ class Runner:
             processes = read.readers(rank.world_size, workers)
             if read.repeated(rank.world_size, workers) > 0.1:
                 warn(f"{processes} processes read the same data: {read.reason}", PlanWarning)
-        return Schedule(plan, self.steps, self._even, ordered=self.service.ordered)
+        communicates = rank.world_size > 1 and self.ranks.side_group() is not None
+        return Schedule(plan, self.steps, self._even, ordered=self.service.ordered, communicates=communicates)
 
 
 def _reads_in_plan(op: Operator) -> bool:
     """Whether a plan may read something for this operator: a listing, headers, or all rows to count them."""
     return type(op).resolve is not Operator.resolve or op.boundary is Boundary.EACH_PROCESS
+
+
+def _looks_at_files(node: Node) -> bool:
+    """Whether `resolve` may fix something for this operator."""
+    return type(node.op).resolve is not Operator.resolve
 
 
 def _has_unknown_length(root: Node) -> bool:

@@ -11,6 +11,7 @@ from ..engine.run import length_of, unknown_length_reason, unknown_length_stage
 from ..engine.stage import Stage
 from ..errors import LoaderError, PlanError, PlanWarning, warn, with_call_site
 from ..plan.plan import Plan
+from .job import Standing
 from .rank import Rank
 from .state import Progress, Signature, State, save
 
@@ -43,10 +44,13 @@ class Schedule:
         steps: how many steps make an epoch, if the user set it.
         even: how all ranks come to take the same number of steps.
         ordered: whether elements come in the order of the plan; else there is no position to save.
+        communicates: whether ranks can agree on what is not known beforehand.
         signature: the entries that all states of the plan have in common.
     """
 
-    def __init__(self, plan: Plan, steps: int | None, even: Even, *, ordered: bool) -> None:
+    def __init__(
+        self, plan: Plan, steps: int | None, even: Even, *, ordered: bool, communicates: bool = False
+    ) -> None:
         if steps is not None and plan.indexed and not ordered:
             raise PlanError(
                 "with `steps` an epoch goes on where the last one stopped, and `ordered=False` leaves no such place in "
@@ -57,6 +61,7 @@ class Schedule:
         self.steps = steps
         self.even = even
         self.ordered = ordered
+        self.communicates = communicates
         self.signature = Signature(plan)
         self._has_warned = False  # that elements are left out
 
@@ -96,9 +101,9 @@ class Schedule:
         lengths = self._lengths(progress)
         if len(lengths) > 1:
             known = [length for length in lengths if length is not None]
-            if len(known) < len(lengths):
+            if len(known) < len(lengths) and not self.communicates:
                 raise unknown_length_error(self.plan.unsharded, len(lengths))
-            if progress.start == 0:  # else other ranks began the epoch: its rest need not be even
+            if len(known) == len(lengths) and progress.start == 0:  # else other ranks began the epoch: its rest need not be even
                 self._check_even(known, warns=warns)
         return self._end(progress, lengths)
 
@@ -129,6 +134,27 @@ class Schedule:
         end = End(self.steps, self.steps) if self.steps is not None else self._end(progress, self._lengths(progress))
         over = progress.begun and end.of_all is not None and progress.step >= end.of_all
         return self.next_epoch(progress) if over else progress
+
+    def agrees(self, end: End) -> bool:
+        """Whether the ranks must agree, while they run, on where an epoch ends."""
+        return end.of_rank is None and self.communicates and self.even is not None
+
+    def standing(self, progress: Progress) -> Standing:
+        """Where this rank begins an epoch, for a comparison with other ranks."""
+        facts: dict[str, object] = {
+            "`seed`": self.plan.seed,
+            "`even`": self.even,
+            "`steps`": self.steps,
+            "the number of shards": self.plan.shards,
+            "the epoch": progress.epoch,
+        }
+        if self.even is not None:
+            facts["the step"] = progress.step
+        if self.plan.indexed:
+            common = progress if self.steps is None else self._at(progress, rank=0)
+            facts["the pass over the data"] = common.data_epoch
+            facts["the elements that all ranks have taken"] = common.position(self.plan).start
+        return Standing(str(self.signature.entries["pipe"]), facts)
 
     @property
     def ends_differ(self) -> bool:

@@ -15,7 +15,7 @@ from torch import distributed
 from torch.distributed import ProcessGroup
 from torch.distributed.device_mesh import DeviceMesh
 
-from ..errors import RankError
+from ..errors import ArgumentError, ArgumentTypeError, RankError, with_call_site
 
 Group: TypeAlias = "ProcessGroup | DeviceMesh"
 _c10d: Any = distributed.distributed_c10d  # its stores and the class of gloo groups have no public types
@@ -107,10 +107,12 @@ class SideGroup:
         except RuntimeError:  # the job ends, and nobody is left to look
             return
 
-    def announced(self, name: str) -> str | None:
-        """The text that a rank has left, if there is one."""
+    def announced(self, name: str, *, wait: bool = False) -> str | None:
+        """The text that a rank has left, if there is one. `wait` waits for it, as long as for a roll call."""
+        seconds = ROLL_CALL_SECONDS if wait else 0.0
         try:
-            return self._store.get(name).decode() if self._store.check([name]) else None
+            there = self._wait_for_key(name, seconds) if wait else self._store.check([name])
+            return self._store.get(name).decode() if there else None
         except RuntimeError:  # the host of the store may end before other ranks; they have all that they need
             return None
 
@@ -201,9 +203,9 @@ class SideGroup:
             self._gloo = _c10d.ProcessGroupGloo(store, self.rank, self.world_size, timeout=timeout)
         return self._gloo
 
-    def _wait_for_key(self, key: str) -> bool:
+    def _wait_for_key(self, key: str, seconds: float = POLL_SECONDS) -> bool:
         try:
-            self._store.wait([key], timedelta(seconds=POLL_SECONDS))
+            self._store.wait([key], timedelta(seconds=seconds))
         except distributed.DistNetworkError:
             raise
         except RuntimeError:  # the time is over
@@ -244,18 +246,67 @@ class Exchange:
 
 
 class Members(NamedTuple):
-    """The ranks of a group, and which of them this process is; -1 if it is none."""
+    """The ranks of a group, and the number of this process among them."""
 
     ranks: list[int]
     rank: int
 
 
 def members(group: Group | None) -> Members:
-    """The ranks of a process group, of a device mesh of one dimension, or of the whole job."""
-    process_group = group.get_group() if isinstance(group, DeviceMesh) else group
-    if process_group is None:
-        return Members(list(range(distributed.get_world_size())), distributed.get_rank())
-    return Members(distributed.get_process_group_ranks(process_group), distributed.get_rank(process_group))
+    """The ranks of a process group, of a device mesh of one dimension, or of the whole job.
+
+    Raises:
+        ArgumentTypeError: `group` is neither.
+        ArgumentError: it is a mesh of several dimensions, this process does not belong to it, or it has ended.
+    """
+    if isinstance(group, DeviceMesh) and group.ndim != 1:
+        raise ArgumentError(
+            with_call_site(
+                f'`group` must be a mesh of one dimension but has {group.ndim}; give one of them, such as `mesh["dp"]`'
+            )
+        )
+    try:
+        process_group = _process_group(group)
+        if process_group is None:
+            raise _no_member()
+        ranks, rank = distributed.get_process_group_ranks(process_group), distributed.get_rank(process_group)
+    except (ArgumentError, ArgumentTypeError):
+        raise
+    except (ValueError, RuntimeError, KeyError) as error:
+        raise ArgumentError(
+            with_call_site("`group` must be a group of this job, but torch knows it no more: it was destroyed")
+        ) from error
+    if rank < 0:
+        raise _no_member()
+    return Members(ranks, rank)
+
+
+def _process_group(group: Group | None) -> ProcessGroup | None:
+    """The process group; None if this process does not belong to it."""
+    if isinstance(group, DeviceMesh):
+        return None if group.get_coordinate() is None else group.get_group()
+    process_group: object = distributed.group.WORLD if group is None else group
+    if process_group is distributed.GroupMember.NON_GROUP_MEMBER:
+        return None
+    if not isinstance(process_group, ProcessGroup):
+        raise ArgumentTypeError(with_call_site(f"`group` must be a process group or a device mesh but got: {group!r}"))
+    return process_group
+
+
+def _no_member() -> ArgumentError:
+    return ArgumentError(
+        with_call_site(
+            "`group` must have this process as a member, because the loader takes its rank from it; make the loader on "
+            "the members only, or give the group of this process"
+        )
+    )
+
+
+def mesh_dimensions() -> list[str]:
+    """The dimensions of the device mesh of this job, if it has several."""
+    groups: list[ProcessGroup] = list(_c10d._world.pg_map)
+    names = {name for group in groups if (name := group.group_desc).startswith("mesh_") and 1 < group.size()}
+    return sorted(name.removeprefix("mesh_").removeprefix("dim_") for name in names) if len(names) > 1 else []
 
 
 _side_groups: dict[tuple[int, ...], SideGroup] = {}

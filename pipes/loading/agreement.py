@@ -1,0 +1,208 @@
+"""`AgreedItems`: the items of a rank up to a step at which all ranks end, if lengths are not known beforehand."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..core.row_bytes import nbytes
+from ..core.signals import raised_by_signal_handler
+from ..errors import PlanError, PlanWarning, warn
+from ..services.base import ShardEnd, Step
+from .job import Job, ranks_in_words
+
+if TYPE_CHECKING:
+    from ..torch.ranks import Exchange
+    from .schedule import Even
+
+MAX_SEGMENT = 4096
+"""The most steps that the ranks agree on at once."""
+SEGMENT_SECONDS = 0.5
+"""Segments grow until they take so long. An exchange then takes less than a hundredth of the time."""
+
+log = logging.getLogger("feedpipe")
+
+
+class Supply(NamedTuple):
+    """What a rank says of itself.
+
+    Attributes:
+        steps: the elements that it holds.
+        ended: it has no further ones of its own.
+        failed: to make the next one has failed.
+    """
+
+    steps: int
+    ended: bool
+    failed: bool
+
+    @property
+    def is_empty(self) -> bool:
+        return self.ended and not self.steps
+
+
+class AgreedItems(Iterator["Step | ShardEnd"]):
+    """The items of a session, as many as all ranks have.
+
+    The ranks agree on *segments* of steps, each before its first step is handed out. So each rank holds a segment of
+    elements that exist for certain; it makes the next segment while it hands out this one, and the ranks exchange the
+    number of its elements while the training loop has control. A segment begins with one step, and doubles.
+
+    Nothing that it does depends on time but the length of segments, and that changes neither elements nor their end.
+
+    Args:
+        items: those of this rank.
+        job: the ranks.
+        even: how they come to take the same number of steps.
+        padding: begins this rank's padding elements, without end.
+        step: the step at which this rank stands.
+        fresh: whether the epoch has no steps before.
+        memory: bytes of elements to hold.
+    """
+
+    def __init__(
+        self,
+        items: Iterator[Step | ShardEnd],
+        job: Job,
+        even: Even,
+        padding: Callable[[], Iterator[Step]],
+        *,
+        step: int,
+        fresh: bool,
+        memory: int,
+    ) -> None:
+        self._items = items
+        self._job = job
+        self._even = even
+        self._padding = padding
+        self._padded: Iterator[Step] | None = None
+        self._memory = memory
+        self._step = step
+        self._fresh = fresh
+        self._ready: deque[Step | ShardEnd] = deque()
+        self._held = 0  # steps in `_ready`
+        self._agreed = 0  # steps that may be handed out
+        self._segment = 1  # the steps of the next segment, as far as this rank decides it
+        self._largest = 1  # bytes of an element
+        self._began = time.monotonic()
+        self._ended = False
+        self._error: Exception | None = None
+        self._exchange: Exchange | None = None
+
+    def __next__(self) -> Step | ShardEnd:
+        while not self._agreed:
+            if self._ready and isinstance(self._ready[0], ShardEnd):
+                return self._ready.popleft()
+            self._agree()
+        if self._held:
+            item = self._ready.popleft()
+            if isinstance(item, ShardEnd):
+                return item
+            self._held -= 1
+        else:
+            if self._padded is None:
+                self._padded = self._padding()
+            item = next(self._padded)
+        self._agreed -= 1
+        self._step += 1
+        missing = self._segment - (self._held - self._agreed)
+        self._fill(-(-missing // (self._agreed + 1)))
+        if not self._agreed:
+            self._exchange = self._post()
+        return item
+
+    def _agree(self) -> None:
+        """Agrees on the next segment.
+
+        Raises:
+            StopIteration: the epoch has no further step.
+            PlanError: a rank has no element at all, or has more than another and must not.
+            RankError: another rank has failed.
+        """
+        if self._exchange is None:
+            self._fill(self._segment - self._held)
+            self._exchange = self._post()
+        supplies = [Supply(n, bool(ended), bool(failed)) for n, ended, failed in self._job.result(self._exchange)]
+        self._exchange = None
+        self._agreed = agreed_steps(supplies, pad=self._even == "pad")
+        if not self._agreed:
+            self._stop(supplies)
+        self._set_segment()
+        self._fresh = False
+
+    def _post(self) -> Exchange:
+        name = f"elements after step {self._step}"
+        return self._job.exchange(name, self._held, self._ended, self._error is not None)
+
+    def _fill(self, count: int) -> None:
+        """Makes so many elements, as long as there are any."""
+        item = None
+        while count > 0 and not self._ended and self._error is None:
+            try:
+                item = next(self._items, None)
+            except Exception as error:
+                if raised_by_signal_handler(error):
+                    raise
+                self._error = error
+                return
+            if item is None:
+                self._ended = True
+                return
+            self._ready.append(item)
+            if isinstance(item, Step):
+                self._held += 1
+                count -= 1
+
+    def _set_segment(self) -> None:
+        """Doubles the segment while it takes little time, within the memory."""
+        now = time.monotonic()
+        seconds, self._began = now - self._began, now
+        last = self._ready[-1] if self._ready else None
+        if isinstance(last, Step):
+            self._largest = max(self._largest, nbytes([last.element]))
+        most = min(MAX_SEGMENT, self._memory // self._largest // 2)  # this segment and the next one are held
+        if seconds < SEGMENT_SECONDS:
+            self._segment *= 2
+        self._segment = max(1, min(self._segment, most))
+
+    def _stop(self, supplies: Sequence[Supply]) -> None:
+        """Ends the epoch: some rank has nothing left."""
+        for rank, supply in enumerate(supplies):
+            if supply.failed and not supply.steps and rank != self._job.rank:
+                self._job.hear_from(rank)
+        if self._error is not None and not self._held:
+            raise self._error
+        empty = [rank for rank, supply in enumerate(supplies) if supply.is_empty]
+        others = max(supply.steps for supply in supplies)
+        if others and self._fresh:
+            raise PlanError(
+                f"{ranks_in_words(empty)} of {len(supplies)} has no element at all, and others have; use fewer ranks, or "
+                "divide the data more finely"
+            )
+        if others and self._even == "error":
+            raise PlanError(
+                f"the ranks have different numbers of elements, and `even` is 'error': {ranks_in_words(empty)} has "
+                f'{self._step}, and another rank has more; use "drop" or "pad"'
+            )
+        if others:
+            self._tell_of_dropped(empty, others)
+        raise StopIteration
+
+    def _tell_of_dropped(self, empty: list[int], others: int) -> None:
+        message = (
+            f"the epoch ends after step {self._step}, because {ranks_in_words(empty)} has no more elements, so at least "
+            f"{others} of another rank are left out"
+        )
+        if others > 0.01 * self._step:
+            warn(message, PlanWarning)
+        else:
+            log.info(message)
+
+
+def agreed_steps(supplies: Sequence[Supply], *, pad: bool) -> int:
+    """The steps that all ranks can take; with `pad`, those whose elements have ended repeat some."""
+    limits = [supply.steps for supply in supplies if not pad or supply.failed or not supply.ended]
+    return min(limits) if limits else max(supply.steps for supply in supplies)
