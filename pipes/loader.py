@@ -46,15 +46,15 @@ class Loader(Generic[T_co]):
         service: where the pipe runs; by default `MultiProcess(workers)`, or `InProcess()` without workers.
         workers: processes to read with; 0 runs the pipe in this process.
         seed: the key of all randomness.
-        rank, world_size: the number of this rank, and of all ranks; by default those of `group`, else of the
-            initialised process group, else `RANK` and `WORLD_SIZE`, else 0 of 1.
+        rank, world_size: this rank, and how many there are; by default those of `group`, else of the initialised
+            process group, else `RANK` and `WORLD_SIZE`, else 0 of 1.
         group: a process group, or a one-dimensional device mesh.
         shards: virtual shards of a streamed pipe, over all ranks; the order of its elements depends on their number. If
             the pipe shuffles, the default is 8 for each rank, or as many as there are workers, if that is more; else it
             is one for each worker.
         even: how all ranks come to take the same number of steps: "drop" leaves out what goes beyond the shortest rank,
             "pad" repeats elements (`info.valid` tells which are padding), "error" raises, None does nothing. "auto" is
-            "drop" if lengths are known; if they are not, several ranks need None or `steps`.
+            "drop". If lengths are not known, the ranks must have a process group, or None or `steps` is needed.
         steps: the number of elements of an epoch, on every rank; the next epoch goes on where the last one stopped.
 
     Raises:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
+from ..core.rank_texts import ranks_in_words
 from ..core.row_bytes import nbytes
 from ..core.signals import raised_by_signal_handler
 from ..errors import PlanError, PlanWarning, warn
 from ..services.base import ShardEnd, Step
-from .job import Job, ranks_in_words
+from .job import Job
 
 if TYPE_CHECKING:
     from ..torch.ranks import Exchange
@@ -22,6 +23,9 @@ MAX_SEGMENT = 4096
 """The most steps that the ranks agree on at once."""
 SEGMENT_SECONDS = 0.5
 """Segments grow until they take so long. An exchange then takes less than a hundredth of the time."""
+
+PADDING: Final = "padding"
+"""Stands for a step of a rank that has no further element and repeats one."""
 
 log = logging.getLogger("feedpipe")
 
@@ -44,8 +48,8 @@ class Supply(NamedTuple):
         return self.ended and not self.steps
 
 
-class AgreedItems(Iterator["Step | ShardEnd"]):
-    """The items of a session, as many as all ranks have.
+class AgreedItems(Iterator["Step | ShardEnd | Literal['padding']"]):
+    """The items of a session, as many as all ranks have; with `even="pad"`, `PADDING` in place of those that lack.
 
     The ranks agree on *segments* of steps, each before its first step is handed out. So each rank holds a segment of
     elements that exist for certain; it makes the next segment while it hands out this one, and the ranks exchange the
@@ -57,31 +61,17 @@ class AgreedItems(Iterator["Step | ShardEnd"]):
         items: those of this rank.
         job: the ranks.
         even: how they come to take the same number of steps.
-        padding: begins this rank's padding elements, without end.
         step: the step at which this rank stands.
-        fresh: whether the epoch has no steps before.
         memory: bytes of elements to hold.
     """
 
-    def __init__(
-        self,
-        items: Iterator[Step | ShardEnd],
-        job: Job,
-        even: Even,
-        padding: Callable[[], Iterator[Step]],
-        *,
-        step: int,
-        fresh: bool,
-        memory: int,
-    ) -> None:
+    def __init__(self, items: Iterator[Step | ShardEnd], job: Job, even: Even, step: int, memory: int) -> None:
         self._items = items
         self._job = job
         self._even = even
-        self._padding = padding
-        self._padded: Iterator[Step] | None = None
-        self._memory = memory
         self._step = step
-        self._fresh = fresh
+        self._memory = memory
+        self._fresh = step == 0  # a rank may have no element at all
         self._ready: deque[Step | ShardEnd] = deque()
         self._held = 0  # steps in `_ready`
         self._agreed = 0  # steps that may be handed out
@@ -92,20 +82,15 @@ class AgreedItems(Iterator["Step | ShardEnd"]):
         self._error: Exception | None = None
         self._exchange: Exchange | None = None
 
-    def __next__(self) -> Step | ShardEnd:
+    def __next__(self) -> Step | ShardEnd | Literal["padding"]:
         while not self._agreed:
             if self._ready and isinstance(self._ready[0], ShardEnd):
                 return self._ready.popleft()
             self._agree()
-        if self._held:
-            item = self._ready.popleft()
-            if isinstance(item, ShardEnd):
-                return item
-            self._held -= 1
-        else:
-            if self._padded is None:
-                self._padded = self._padding()
-            item = next(self._padded)
+        item: Step | ShardEnd | Literal["padding"] = self._ready.popleft() if self._ready else PADDING
+        if isinstance(item, ShardEnd):
+            return item
+        self._held -= item is not PADDING
         self._agreed -= 1
         self._step += 1
         missing = self._segment - (self._held - self._agreed)
@@ -119,7 +104,7 @@ class AgreedItems(Iterator["Step | ShardEnd"]):
 
         Raises:
             StopIteration: the epoch has no further step.
-            PlanError: a rank has no element at all, or has more than another and must not.
+            PlanError: a rank has no element at all, or has fewer than another and must not.
             RankError: another rank has failed.
         """
         if self._exchange is None:
@@ -127,6 +112,8 @@ class AgreedItems(Iterator["Step | ShardEnd"]):
             self._exchange = self._post()
         supplies = [Supply(n, bool(ended), bool(failed)) for n, ended, failed in self._job.result(self._exchange)]
         self._exchange = None
+        if self._fresh:
+            self._check_first(supplies)
         self._agreed = agreed_steps(supplies, pad=self._even == "pad")
         if not self._agreed:
             self._stop(supplies)
@@ -168,6 +155,14 @@ class AgreedItems(Iterator["Step | ShardEnd"]):
             self._segment *= 2
         self._segment = max(1, min(self._segment, most))
 
+    def _check_first(self, supplies: Sequence[Supply]) -> None:
+        empty = [rank for rank, supply in enumerate(supplies) if supply.is_empty]
+        if empty and any(supply.steps for supply in supplies):
+            raise PlanError(
+                f"{ranks_in_words(empty)} of {len(supplies)} has no element at all, and others have some; use fewer "
+                "ranks, or divide the data more finely"
+            )
+
     def _stop(self, supplies: Sequence[Supply]) -> None:
         """Ends the epoch: some rank has nothing left."""
         for rank, supply in enumerate(supplies):
@@ -177,11 +172,6 @@ class AgreedItems(Iterator["Step | ShardEnd"]):
             raise self._error
         empty = [rank for rank, supply in enumerate(supplies) if supply.is_empty]
         others = max(supply.steps for supply in supplies)
-        if others and self._fresh:
-            raise PlanError(
-                f"{ranks_in_words(empty)} of {len(supplies)} has no element at all, and others have; use fewer ranks, or "
-                "divide the data more finely"
-            )
         if others and self._even == "error":
             raise PlanError(
                 f"the ranks have different numbers of elements, and `even` is 'error': {ranks_in_words(empty)} has "
@@ -193,7 +183,7 @@ class AgreedItems(Iterator["Step | ShardEnd"]):
 
     def _tell_of_dropped(self, empty: list[int], others: int) -> None:
         message = (
-            f"the epoch ends after step {self._step}, because {ranks_in_words(empty)} has no more elements, so at least "
+            f"the epoch ends after step {self._step}, where {ranks_in_words(empty)} has no more elements; at least "
             f"{others} of another rank are left out"
         )
         if others > 0.01 * self._step:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator, Iterator, Mapping, Sized
+from collections.abc import Generator, Iterator
 from itertools import repeat
 from types import TracebackType
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
@@ -13,14 +13,18 @@ import numpy.typing as npt
 
 from ..core.signals import raised_by_signal_handler
 from ..engine.run import interrupted
-from ..errors import FeedpipeError, LoaderError, PlanError, RowError, StateError, shown_traceback
+from ..errors import FeedpipeError, LoaderError, PlanError, RankError, RowError, StateError, shown_traceback
 from ..plan.plan import Position
 from ..services.base import Session, ShardEnd, Step
+from .agreement import PADDING, AgreedItems
 from .history import History
+from .info import Info as Info
+from .info import row_shape
+from .job import Job
 from .runner import Runner
 from .schedule import End, Schedule
 from .skipping import skipped, too_many
-from .state import Progress, State
+from .state import Progress
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -31,27 +35,6 @@ _ONE_THREAD = (
     "only one thread at a time may use an iterator of a loader, because its state counts what one consumer took, and "
     "another thread waits for an element now; take elements in one thread and hand them on, or use a lock"
 )
-
-
-class Info:
-    """What `with_info()` says of one element. It stays right if the consumer takes further elements.
-
-    Attributes:
-        epoch: the epoch of the element.
-        step: how many elements of the epoch this rank had taken, this one included.
-        valid: a bool for each row of the element, False if the row is padding; one bool for an element without rows.
-    """
-
-    def __init__(self, schedule: Schedule, progress: Progress, after: Progress, valid: npt.NDArray[np.bool_]) -> None:
-        self._schedule = schedule
-        self._after = after
-        self.epoch = progress.epoch
-        self.step = progress.step
-        self.valid = valid
-
-    def state_dict(self) -> State:
-        """The state of the loader right after this element."""
-        return self._schedule.state(self._after)
 
 
 Wish: TypeAlias = Literal["info", "peek"] | None
@@ -220,10 +203,13 @@ class EpochRun:
         self.stop: Exception | None = None
         self.trace: TracebackType | None = None
         self._runner = runner
+        self._job: Job | None = None  # the other ranks, if they communicate
+        self._agrees = False  # whether the ranks agree on the end while they run
         self._padding = False
+        self._padding_items: Iterator[Step | ShardEnd] = iter(())
         self._has_cursors = False  # an indexed pipe and padding need only the number of elements
         self._session: Session | None = None
-        self._items: Iterator[Step | ShardEnd] = iter(())
+        self._items: Iterator[Step | ShardEnd | Literal["padding"]] = iter(())
 
     def elements(self) -> Generator[object, Wish]:
         """The elements, as the consumer wishes them; first comes a None for the first wish.
@@ -249,9 +235,13 @@ class EpochRun:
                 if wish is not PEEK:
                     self.element = _NOTHING  # the last reference here, before the next element is made
                 step = self._next()
+            if self._job is not None:
+                self._job.hear()  # the end of an epoch hides no failure
         except GeneratorExit:
             raise
         except BaseException as error:
+            if self._job is not None:
+                self._job.fail(error)
             self.finish(_on_rank(error if isinstance(error, Exception) else interrupted(error), self.schedule))
             raise
         self.finish(StopIteration())
@@ -289,7 +279,7 @@ class EpochRun:
 
     def mask(self) -> npt.NDArray[np.bool_]:
         """A bool for each row of the element that was taken last."""
-        return np.full(_rows(self.element), not self._padding)
+        return np.full(row_shape(self.element), not self._padding)
 
     def _info(self) -> Info:
         return Info(self._schedule, self.progress.copy(), self.position().copy(), self.mask())
@@ -306,9 +296,9 @@ class EpochRun:
                 raise
             # A function of the user fails with a `FeedpipeError`, so this is a cursor that does not fit the pipe.
             raise StateError(f"`position` of the state does not fit this pipe: {error!r}") from error
-        if step is not None or not resumed or self._schedule.plan.world_size > 1:
+        if step is not None or not resumed or (self._schedule.plan.world_size > 1 and not self._agrees):
             return step
-        # A state after the last element means the next epoch. Several ranks begin that together.
+        # A state after the last element means the next epoch. Several ranks begin that together, so they must agree.
         self.progress = self.next_epoch()
         self.start_step = 0
         self._begin()
@@ -316,11 +306,15 @@ class EpochRun:
 
     def _next(self) -> Step | None:
         """The next element, or None after the last one."""
+        if self._job is not None and not self._agrees:
+            self._job.look()
         restarted = False
         while (last := self._last) is None or self.progress.step < last:
             item = next(self._items, None)
             if isinstance(item, Step):
                 return item
+            if item == PADDING:
+                return self._padding_step()
             if isinstance(item, ShardEnd):
                 if self._has_cursors:
                     self.progress.ended[item.shard] = item.leftover
@@ -329,7 +323,7 @@ class EpochRun:
                     raise PlanError("this pipe has no elements for this rank, so an epoch of `steps` cannot be filled")
                 restarted = True
                 self.progress = self._schedule.next_pass(self.progress)
-                self._open(self.progress.position(self._schedule.plan))
+                self._items = self._open(self.progress.position(self._schedule.plan))
             elif self._schedule.even == "pad" and last is not None:
                 if self._padding:
                     raise PlanError("this rank has no element that could be repeated as padding")
@@ -344,10 +338,16 @@ class EpochRun:
         return self.schedule
 
     def _begin(self) -> None:
-        self.schedule, self.end = self._runner.begin(self.progress)
+        self._job = job = self._runner.job()
+        self.schedule, self.end = self._runner.begin(self.progress, job)
         self._last = self.end.of_rank
         self._has_cursors = not self._schedule.plan.indexed
-        self._open(self.progress.position(self._schedule.plan))
+        items = self._open(self.progress.position(self._schedule.plan))
+        self._agrees = job is not None and self._schedule.agrees(self.end)
+        if job is None or not self._agrees:
+            self._items = items
+        else:
+            self._items = AgreedItems(items, job, self._schedule.even, self.progress.step, self._runner.memory)
 
     def _pad(self) -> None:
         """Goes on with the elements of this rank from the beginning, after those that are used as padding already."""
@@ -355,19 +355,30 @@ class EpochRun:
         own = plan.length(plan.rank, self.progress.start, self.progress.data_epoch) or 0
         if plan.indexed:
             own += self.progress.step - self.progress.taken
-        self._open(Position())
+        self._items = self._open(Position())
         used = self.progress.step - own
         while used > 0 and isinstance(item := next(self._items, None), (Step, ShardEnd)):
             used -= isinstance(item, Step)
         self._padding = True
         self._has_cursors = False
 
-    def _open(self, position: Position) -> None:
+    def _padding_step(self) -> Step:
+        """An element of this rank as padding: its elements from the beginning, and again when they are used up."""
+        for _ in range(2):
+            while (item := next(self._padding_items, None)) is not None:
+                if isinstance(item, Step):
+                    return item
+            self._padding = True
+            self._has_cursors = False
+            self._padding_items = self._open(Position())
+        raise PlanError("this rank has no element that could be repeated as padding")
+
+    def _open(self, position: Position) -> Iterator[Step | ShardEnd]:
         """Runs the plan from here on."""
         if self._session is not None:
             self._session.close()
         self._session = self._runner.open(self._schedule.plan, position, self.progress.data_epoch)
-        self._items = iter(self._session)
+        return iter(self._session)
 
 
 def _is_executing(error: ValueError) -> bool:
@@ -376,20 +387,8 @@ def _is_executing(error: ValueError) -> bool:
 
 
 def _on_rank(error: Exception, schedule: Schedule | None) -> Exception:
-    if schedule is not None and schedule.rank.world_size > 1 and isinstance(error, FeedpipeError):
+    if schedule is None or schedule.rank.world_size == 1 or isinstance(error, RankError):
+        return error
+    if isinstance(error, FeedpipeError):
         error.args = (f"{error}\n  on {schedule.rank}",)
     return error
-
-
-def _rows(element: object) -> int | tuple[()]:
-    """How many rows an element has; () if it is one row."""
-    if isinstance(element, Mapping):
-        element = next(iter(element.values()), ())
-    elif isinstance(element, (list, tuple)) and element and hasattr(element[0], "shape"):
-        element = element[0]  # the columns of collated pairs
-    elif isinstance(element, tuple):
-        return ()
-    shape = getattr(element, "shape", None)
-    if shape is not None:
-        return int(shape[0]) if len(shape) else ()
-    return len(element) if isinstance(element, Sized) and not isinstance(element, (str, bytes)) else ()

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
+from ..core.rank_texts import differences_in_words, ranks_in_words
 from ..errors import PlanError, RankError, text_of
 from ..plan.fingerprint import differences
 
@@ -65,12 +66,12 @@ class Job:
             return
         self.hear()
         if missing := self._group.roll_call(f"{self._place}/ranks", self.hear):
-            from ..torch.ranks import ROLL_CALL_SECONDS, ranks_in_words
+            from ..torch.ranks import ROLL_CALL_SECONDS
 
             raise RankError(
-                f"{ranks_in_words(missing)} of {self.world_size} had not asked for an element of this loader after "
-                f"{ROLL_CALL_SECONDS:.0f} seconds; all ranks must iterate it, or give it `rank=0, world_size=1` if only "
-                "one rank does"
+                f"{ranks_in_words(missing)} of {self.world_size} had asked for no element of this loader after "
+                f"{ROLL_CALL_SECONDS:.0f} seconds; all ranks must iterate it; if only one does, make it with "
+                "`rank=0, world_size=1`"
             )
         self.hear()
         self._has_met = True
@@ -89,8 +90,8 @@ class Job:
         Raises:
             RankError: a rank has failed or does not answer.
         """
-        digest = int.from_bytes(blake2b(message, digest_size=7).digest())
-        return len({number for (number,) in self.exchange(name, digest).result(self.hear)}) == 1
+        digest = int.from_bytes(blake2b(message, digest_size=7).digest(), "big")
+        return len({number for (number,) in self.result(self.exchange(name, digest))}) == 1
 
     def compare(self, standing: Standing) -> None:
         """Checks that all ranks begin the same epoch of the same pipe at the same step.
@@ -102,9 +103,9 @@ class Job:
         message = json.dumps([standing.pipe, standing.facts]).encode()
         if self.all_equal("beginning of an epoch", message):
             return
-        from ..torch.ranks import differences_in_words
-
-        standings = [Standing(*json.loads(text)) for text in self._group.gather(f"{self._name}: facts", message, self.hear)]
+        standings = [
+            Standing(*json.loads(text)) for text in self._group.gather(f"{self._name}: facts", message, self.hear)
+        ]
         lines: list[str] = []
         for name in standing.facts:
             values = [str(other.facts.get(name)) for other in standings]
@@ -190,4 +191,5 @@ def reason_of(error: BaseException) -> str:
 
 def failure_message(rank: int, world_size: int, reason: str) -> str:
     """What the other ranks raise when a rank has failed."""
-    return f"rank {rank} of {world_size} has failed, so this rank stops too\n  its error was {reason}"
+    indented = reason.replace("\n", "\n  ")
+    return f"rank {rank} of {world_size} has failed, so all ranks stop\n  its error was {indented}"

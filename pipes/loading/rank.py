@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.checks import check_int
-from ..errors import ArgumentError, ArgumentTypeError, PlanWarning, warn, with_call_site
+from ..errors import ArgumentError, PlanWarning, warn, with_call_site
 
 if TYPE_CHECKING:
     from ..torch.ranks import Group as Group

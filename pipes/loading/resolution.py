@@ -7,7 +7,7 @@ import pickle
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from hashlib import blake2b
-from typing import Any
+from typing import Any, cast
 
 from ..core.graph import Node, walk
 from ..core.operator import Operator
@@ -47,7 +47,11 @@ def resolved_operators(root: Node, packed: bytes) -> Mapping[Node, Operator]:
     """The operators of the graph `root` that another rank has resolved."""
     nodes = list(walk(root))
     contents: dict[int, bytes] = pickle.loads(packed)
-    return {nodes[n]: replace(nodes[n].op, **pickle.loads(content)) for n, content in contents.items()}
+    return {nodes[n]: _with_fields(nodes[n].op, pickle.loads(content)) for n, content in contents.items()}
+
+
+def _with_fields(op: Any, changed: dict[str, object]) -> Operator:
+    return cast("Operator", replace(op, **changed))
 
 
 def _operators(root: Node) -> Iterator[tuple[int, Any]]:

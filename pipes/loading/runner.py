@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from ..core.checks import check_bytes
 from ..core.graph import Node, walk
+from ..core.memory import memory_budget
 from ..core.operator import Boundary, Operator
 from ..engine.stage import bind, resolve
 from ..errors import ArgumentError, LoaderError, PlanWarning, warn
 from ..plan.plan import Plan, Position
 from ..services.base import Executor, ReadingService, Session
-from .job import Job, Standing
+from .job import Job
 from .rank import Rank, RankSource
 from .resolution import files_digest, packed_fields, resolved_operators
 from .schedule import End, Even, Schedule, unknown_length_error
@@ -82,6 +84,12 @@ class Runner:
             return self._schedule
         return self._schedule_of_now(progress)
 
+    @property
+    def memory(self) -> int:
+        """The bytes of elements that a rank may hold: those of its service, or the default of services."""
+        memory = getattr(self.service, "memory", None)
+        return memory_budget() // 4 if memory is None else check_bytes("memory", memory)
+
     def job(self) -> Job | None:
         """The ranks of an epoch that begins now; None if there is only one, or they do not communicate."""
         if self._job is None and self.ranks.ask().world_size > 1:
@@ -137,7 +145,16 @@ class Runner:
             self._executor.close()
 
     def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_schedule": None, "_executor": None}
+        return {**self.__dict__, "_schedule": None, "_executor": None, "_job": None}
+
+    def _resolve_once(self, job: Job) -> None:
+        """Fixes listings and types before the first epoch: the first rank looks at the files, and tells the others."""
+        if self._executor is not None or not any(_looks_at_files(node.op) for node in walk(self.pipe)):
+            return
+        if not job.all_equal("files", files_digest(self.pipe)):
+            return
+        packed = job.share("listing", packed_fields(self.pipe, resolve(self.pipe)) if job.rank == 0 else None)
+        resolve(self.pipe, resolved_operators(self.pipe, packed))  # the pipe keeps it
 
     def _schedule_of_now(self, progress: Progress) -> Schedule:
         """The schedule of the rank that this process has now."""
@@ -173,12 +190,12 @@ class Runner:
 
 def _reads_in_plan(op: Operator) -> bool:
     """Whether a plan may read something for this operator: a listing, headers, or all rows to count them."""
-    return type(op).resolve is not Operator.resolve or op.boundary is Boundary.EACH_PROCESS
+    return _looks_at_files(op) or op.boundary is Boundary.EACH_PROCESS
 
 
-def _looks_at_files(node: Node) -> bool:
+def _looks_at_files(op: Operator) -> bool:
     """Whether `resolve` may fix something for this operator."""
-    return type(node.op).resolve is not Operator.resolve
+    return type(op).resolve is not Operator.resolve
 
 
 def _has_unknown_length(root: Node) -> bool:

@@ -48,9 +48,7 @@ class Schedule:
         signature: the entries that all states of the plan have in common.
     """
 
-    def __init__(
-        self, plan: Plan, steps: int | None, even: Even, *, ordered: bool, communicates: bool = False
-    ) -> None:
+    def __init__(self, plan: Plan, steps: int | None, even: Even, *, ordered: bool, communicates: bool = False) -> None:
         if steps is not None and plan.indexed and not ordered:
             raise PlanError(
                 "with `steps` an epoch goes on where the last one stopped, and `ordered=False` leaves no such place in "
@@ -59,7 +57,7 @@ class Schedule:
         self.plan = plan
         self.rank = Rank(plan.rank, plan.world_size)
         self.steps = steps
-        self.even = even
+        self.even: Even = even
         self.ordered = ordered
         self.communicates = communicates
         self.signature = Signature(plan)
@@ -103,7 +101,9 @@ class Schedule:
             known = [length for length in lengths if length is not None]
             if len(known) < len(lengths) and not self.communicates:
                 raise unknown_length_error(self.plan.unsharded, len(lengths))
-            if len(known) == len(lengths) and progress.start == 0:  # else other ranks began the epoch: its rest need not be even
+            if (
+                len(known) == len(lengths) and progress.start == 0
+            ):  # else other ranks began the epoch: its rest need not be even
                 self._check_even(known, warns=warns)
         return self._end(progress, lengths)
 

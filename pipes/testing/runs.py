@@ -9,7 +9,7 @@ from typing import NamedTuple, cast
 
 from ..errors import RowError
 from ..loader import Loader
-from ..loading.epoch import Info
+from ..loading.info import Info
 from ..loading.schedule import Even
 from ..loading.state import State
 from ..services.base import ReadingService

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import ctypes
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -15,6 +16,7 @@ from torch import distributed
 from torch.distributed import ProcessGroup
 from torch.distributed.device_mesh import DeviceMesh
 
+from ..core.rank_texts import differences_in_words, ranks_in_words
 from ..errors import ArgumentError, ArgumentTypeError, RankError, with_call_site
 
 Group: TypeAlias = "ProcessGroup | DeviceMesh"
@@ -74,13 +76,12 @@ class SideGroup:
             self._loaders += 1
             return self._loaders
 
-    def roll_call(self, name: str, interrupt: Interrupt = _never, seconds: float = ROLL_CALL_SECONDS) -> list[int]:
-        """Waits until all ranks have come here; the ranks that have not after so many seconds.
+    def roll_call(self, name: str, interrupt: Interrupt = _never) -> list[int]:
+        """Waits until all ranks have come here; the ranks that have not after a minute.
 
         Args:
             name: of the place; each is for one roll call.
             interrupt: called now and then.
-            seconds: how long to wait.
 
         Raises:
             RankError: the store of the job is gone.
@@ -89,7 +90,7 @@ class SideGroup:
             self._store.set(f"{name}/{self.rank}", "here")
             if self._store.add(f"{name}/count", 1) == self.world_size:
                 self._store.set(f"{name}/complete", "yes")
-            deadline = time.monotonic() + seconds
+            deadline = time.monotonic() + ROLL_CALL_SECONDS
             while not self._wait_for_key(f"{name}/complete"):
                 interrupt()
                 if time.monotonic() > deadline:
@@ -185,10 +186,11 @@ class SideGroup:
     def disconnect(self) -> None:
         """Gives up the connections; the next exchange makes new ones. After a failure, all ranks do so."""
         with self._lock:
-            gloo, self._gloo = self._gloo, None
-            self._connections += gloo is not None
-        if gloo is not None:
-            _drop([gloo])
+            if self._gloo is not None:
+                # Its end would wait for exchanges that others may never join, so it lasts as long as the process.
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._gloo))
+                self._connections += 1
+            self._gloo = None
 
     def _connected(self, interrupt: Interrupt) -> Any:
         if self._gloo is None:
@@ -286,7 +288,7 @@ def _process_group(group: Group | None) -> ProcessGroup | None:
     if isinstance(group, DeviceMesh):
         return None if group.get_coordinate() is None else group.get_group()
     process_group: object = distributed.group.WORLD if group is None else group
-    if process_group is distributed.GroupMember.NON_GROUP_MEMBER:
+    if process_group == _c10d.GroupMember.NON_GROUP_MEMBER:  # what `new_group` gives to those who are left out
         return None
     if not isinstance(process_group, ProcessGroup):
         raise ArgumentTypeError(with_call_site(f"`group` must be a process group or a device mesh but got: {group!r}"))
@@ -305,7 +307,7 @@ def _no_member() -> ArgumentError:
 def mesh_dimensions() -> list[str]:
     """The dimensions of the device mesh of this job, if it has several."""
     groups: list[ProcessGroup] = list(_c10d._world.pg_map)
-    names = {name for group in groups if (name := group.group_desc).startswith("mesh_") and 1 < group.size()}
+    names = {name for group in groups if (name := group.group_desc).startswith("mesh_") and group.size() > 1}
     return sorted(name.removeprefix("mesh_").removeprefix("dim_") for name in names) if len(names) > 1 else []
 
 
@@ -328,31 +330,12 @@ def side_group(group: Group | None = None) -> SideGroup | None:
     return kept
 
 
-def ranks_in_words(ranks: Sequence[int]) -> str:
-    """`rank 3`, `ranks 0, 2`; of many, the first ones."""
-    shown = ", ".join(map(str, ranks[:8])) + (", ..." if len(ranks) > 8 else "")
-    return f"rank {shown}" if len(ranks) == 1 else f"ranks {shown}"
-
-
-def differences_in_words(texts: Sequence[str]) -> str:
-    """What each rank says, those that say the same together: `ranks 0, 2: epoch 1; rank 1: epoch 0`."""
-    by_text: dict[str, list[int]] = {}
-    for rank, text in enumerate(texts):
-        by_text.setdefault(text, []).append(rank)
-    return "; ".join(f"{ranks_in_words(ranks)}: {text}" for text, ranks in by_text.items())
-
-
 def _tensor(content: bytes) -> torch.Tensor:
     return torch.frombuffer(bytearray(content), dtype=torch.uint8) if content else torch.zeros(0, dtype=torch.uint8)
 
 
 def _bytes(content: torch.Tensor) -> bytes:
     return content.numpy().tobytes()
-
-
-def _drop(gloo: list[Any]) -> None:
-    """Drops a gloo group in a thread, because it waits for exchanges that others may never join."""
-    threading.Thread(target=gloo.clear, name="feedpipe: drop a gloo group", daemon=True).start()
 
 
 @atexit.register

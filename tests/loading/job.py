@@ -1,25 +1,45 @@
-"""Three processes of one job: each runs all checks of this module in turn, so torch is started once for all of them.
+"""Four processes of one job: each runs all checks of this module in turn, so torch is started once for all of them.
 
 A check is a function of the rank. What it returns, or its error as text, goes to `test_job.py`.
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
+import os
 import sys
+import warnings
+from collections import deque
 from collections.abc import Callable
-from itertools import islice
+from functools import partial
 from pathlib import Path
+from unittest import mock
 
+import torch
 import torch.distributed as distributed
+from torch.distributed.device_mesh import init_device_mesh
 
 import feedpipe as fp
+from feedpipe.sources.list_files import ListFiles
+from feedpipe.torch import ranks
 from feedpipe.torch.ranks import side_group
 
 Check = Callable[[int], object]
 CHECKS: dict[str, Check] = {}
 
-WORLD_SIZE = 3
+WORLD_SIZE = 4
+
+
+def seventh_is_missing(number: int) -> bool:
+    return number % 7 != 0 or number in (0, 14)
+
+
+def fails_at_50(number: int) -> int:
+    if number == 50:
+        raise ValueError("no fifty")
+    return number
 
 
 def check(function: Check) -> Check:
@@ -54,10 +74,130 @@ def ranks_at_different_places(rank: int) -> object:
 
 
 @check
-def a_rank_that_does_not_come(rank: int) -> object:
-    group = side_group()
-    assert group is not None
-    return group.roll_call("one comes", seconds=0) if rank == 1 else None
+def uneven_ranks(rank: int) -> object:
+    """What each rank takes in an epoch, by `even`, and whether it is padding."""
+    pipe = fp.from_sequence(range(100)).filter(seventh_is_missing)
+    results: dict[str, object] = {}
+    for even in ("drop", "pad", "error"):
+        loader = fp.Loader(pipe, even=even)
+        taken: list[object] = []
+        rows = ((number, bool(info.valid)) for number, info in loader.with_info())
+        results[even] = [error_of(partial(taken.extend, rows)), taken, loader.epoch, loader.step]
+    return results
+
+
+@check
+def workers_and_breaks(rank: int) -> object:
+    """Three epochs from two processes, left after 5 steps, after 11, and not at all."""
+    pipe = fp.from_sequence(range(100)).shuffle().filter(seventh_is_missing)
+    with fp.Loader(pipe, workers=2) as loader:
+        return [list(itertools.islice(loader, steps)) for steps in (5, 11, None)]
+
+
+@check
+def metric(rank: int) -> object:
+    """The mean over all ranks, with padding masked, and the mean on one."""
+    pipe = fp.from_sequence(range(1000)).filter(seventh_is_missing).batch(16).collate()
+    total = torch.zeros(2, dtype=torch.float64)
+    loader = fp.Loader(pipe, even="pad")
+    for batch in loader:
+        total += torch.tensor([batch[loader.valid].sum(), loader.valid.sum()])
+    distributed.all_reduce(total)
+    alone = torch.cat(list(fp.Loader(pipe, rank=0, world_size=1)))
+    return [total.tolist(), [float(alone.sum()), len(alone)]]
+
+
+@check
+def states(rank: int) -> object:
+    """Each rank's elements before a state in mid-epoch, and those of a new loader after it."""
+    pipe = fp.from_sequence(range(100)).filter(seventh_is_missing)
+    loader = fp.Loader(pipe)
+    before = list(itertools.islice(loader, 7))
+    resumed = fp.Loader(pipe)
+    resumed.load_state_dict(loader.state_dict())
+    after = list(resumed)
+    last = fp.Loader(pipe, even="pad")
+    steps = [info for _, info in last.with_info()]
+    resumed_at_end = fp.Loader(pipe, even="pad")
+    resumed_at_end.load_state_dict(steps[-1].state_dict())
+    return [before, after, len(steps), [len(list(resumed_at_end)), resumed_at_end.epoch]]
+
+
+@check
+def a_rank_without_elements(rank: int) -> object:
+    pipe = fp.from_sequence(range(4)).filter(lambda number: number != 2)
+    return [error_of(partial(list, fp.Loader(pipe, even=even))) for even in ("drop", "pad")]
+
+
+@check
+def a_rank_that_fails(rank: int) -> object:
+    """How many steps each rank takes before row 50 fails, and its error: lengths are not known."""
+    taken: list[int] = []
+    pipe = fp.from_sequence(range(100)).filter(seventh_is_missing).map(fails_at_50)
+    error = error_of(lambda: taken.extend(fp.Loader(pipe)))
+    error_again = error_of(lambda: taken.extend(fp.Loader(pipe)))
+    return [len(taken), error, error == error_again]
+
+
+@check
+def a_rank_that_fails_while_others_run(rank: int) -> object:
+    """Lengths are known, so ranks run apart; the others go on until they hear of it."""
+    pipe = fp.from_sequence([0, 1, 50, 3]).map(fails_at_50)
+    return error_of(lambda: deque(fp.Loader(pipe, steps=10**9), maxlen=0))
+
+
+@check
+def ranks_that_disagree(rank: int) -> object:
+    numbers = fp.from_sequence(range(20)).shuffle()
+    advanced = fp.Loader(numbers)
+    deque(itertools.islice(advanced, 1 + rank // 3), maxlen=0)
+    behind = fp.Loader(numbers)
+    behind.load_state_dict(advanced.state_dict())
+    return [
+        error_of(lambda: next(iter(fp.Loader(numbers, seed=rank // 2)))),
+        error_of(lambda: next(iter(fp.Loader(numbers.batch(1 + rank // 3))))),
+        error_of(lambda: next(iter(behind))),
+        error_of(lambda: next(iter(fp.Loader(numbers)))),
+    ]
+
+
+@check
+def a_rank_that_does_not_ask(rank: int) -> object:
+    loader = fp.Loader(fp.from_sequence(range(20)))
+    with mock.patch.object(ranks, "ROLL_CALL_SECONDS", 0.0):
+        first = error_of(lambda: next(iter(loader))) if rank != 2 else ""
+    distributed.barrier()
+    return [first, error_of(lambda: next(iter(loader))) if rank == 2 else "", error_of(lambda: list(loader))]
+
+
+@check
+def files_are_listed_once(rank: int) -> object:
+    """Only rank 0 may look at files."""
+    pipe = fp.read_csv("*.csv")
+    refused = mock.patch.object(ListFiles, "resolve", side_effect=AssertionError("this rank has listed files"))
+    with refused if rank else contextlib.nullcontext():
+        rows = [row["x"] for row in fp.Loader(pipe, even=None)]
+        missing = error_of(lambda: next(iter(fp.Loader(fp.read_csv("missing/*.csv")))))
+    return [rows, missing]
+
+
+@check
+def dimensions_of_a_mesh(rank: int) -> object:
+    """Two data-parallel groups of two tensor-parallel ranks each."""
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+    pipe = fp.from_sequence(range(30)).filter(seventh_is_missing)
+    three = distributed.new_group([0, 1, 2])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fp.Loader(pipe)
+        fp.Loader(pipe, group=distributed.group.WORLD)
+    return {
+        "dp": list(fp.Loader(pipe, group=mesh["dp"])),
+        "mesh": error_of(lambda: fp.Loader(pipe, group=mesh)),
+        "three": error_of(lambda: list(fp.Loader(pipe, group=three))),
+        "text": error_of(lambda: fp.Loader(pipe, group="dp")),
+        "warnings": [str(warning.message) for warning in caught],
+    }
 
 
 def streamed() -> fp.Pipe[int]:
@@ -73,7 +213,7 @@ def states_are_gathered(rank: int) -> object:
     answers: list[object] = []
     for pipe, count in ((streamed(), 4), (indexed(), 4), (indexed(), 2 + 3 * rank)):
         loader = fp.Loader(pipe, seed=5)
-        taken = list(islice(iter(loader), count))
+        taken = list(itertools.islice(iter(loader), count))
         answers.append([taken, fp.gather_state(loader)])
     alone = fp.Loader(indexed(), rank=0, world_size=2)
     return [*answers, error_of(lambda: fp.gather_state(alone))]
@@ -81,6 +221,10 @@ def states_are_gathered(rank: int) -> object:
 
 def main(rank: int, folder: Path) -> None:
     distributed.init_process_group("gloo", f"file://{folder}/store", rank=rank, world_size=WORLD_SIZE)
+    os.chdir(folder)
+    if rank == 0:
+        for number in range(8):
+            Path(f"{number}.csv").write_text(f"x\n{number}\n{number + 10}\n")
     results: dict[str, object] = {}
     for name, function in CHECKS.items():
         try:

@@ -1,11 +1,11 @@
-"""What three ranks of one job say to each other, in real processes; `job.py` has what they run."""
+"""What four ranks of one job say to each other, in real processes; `job.py` has what they run."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +27,15 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("job")
     command = [sys.executable, str(Path(__file__).with_name("job.py"))]
     ranks = [
-        subprocess.Popen([*command, str(rank), str(folder)], stderr=subprocess.PIPE, text=True) for rank in range(3)
+        subprocess.Popen([*command, str(rank), str(folder)], stderr=subprocess.PIPE, text=True) for rank in range(4)
     ]
     try:
-        errors = [rank.communicate(timeout=50)[1] for rank in ranks]
+        errors = [rank.communicate(timeout=55)[1] for rank in ranks]
     finally:
         for rank in ranks:
             rank.kill()
-    assert [rank.returncode for rank in ranks] == [0, 0, 0], errors
-    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(3)]
+    assert [rank.returncode for rank in ranks] == [0] * 4, errors
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(4)]
 
 
 @pytest.fixture
@@ -45,27 +45,117 @@ def answers(results: list[dict[str, Any]], request: pytest.FixtureRequest) -> An
 
 
 def test_messages(answers: Answers) -> None:
-    assert answers == [["", "a", "ab", "of rank 0", [[0, 2**40], [1, 2**40], [2, 2**40]]]] * 3
+    assert answers == [["", "a", "ab", "abc", "of rank 0", [[rank, 2**40] for rank in range(4)]]] * 4
 
 
 def test_ranks_at_different_places(answers: Answers) -> None:
     error, members = answers[0]
-    assert error.startswith("RankError: the ranks are not at the same place: ranks 0, 1: epoch 0; rank 2: epoch 1;")
-    assert members == 3 and answers == [answers[0]] * 3
+    assert error.startswith("RankError: the ranks are not at the same place: ranks 0, 1: epoch 0; ranks 2, 3: epoch 1;")
+    assert members == 4 and answers == [answers[0]] * 4
 
 
-def test_a_rank_that_does_not_come(answers: Answers) -> None:
-    assert answers == [None, [0, 2], None]
+NUMBERS = [number for number in range(100) if number % 7 or number in (0, 14)]
+
+
+def test_uneven_ranks(answers: Answers) -> None:
+    own = [[number for number, valid in of_rank["pad"][1] if valid] for of_rank in answers]
+    lengths = list(map(len, own))
+    assert sorted(itertools.chain(*own)) == NUMBERS and min(lengths) < max(lengths)
+    for rank, of_rank in enumerate(answers):
+        repeated = [number for number, valid in of_rank["pad"][1] if not valid]
+        assert len(of_rank["pad"][1]) == max(lengths) and repeated == own[rank][: len(repeated)]
+        assert [number for number, _ in of_rank["drop"][1]] == own[rank][: min(lengths)]
+        assert of_rank["drop"][2:] == of_rank["pad"][2:] == [1, 0]
+        error, taken = of_rank["error"][:2]
+        assert error.startswith("PlanError: the ranks have different numbers of elements, and `even` is 'error': ")
+        assert len(taken) == min(lengths)
+
+
+def test_workers_and_breaks(answers: Answers) -> None:
+    epochs = list(zip(*answers, strict=True))
+    assert {len(part) for part in epochs[0]} == {5} and {len(part) for part in epochs[1]} == {11}
+    assert len({len(part) for part in epochs[2]}) == 1
+    rows = list(itertools.chain(*epochs[2]))
+    assert len(rows) == len(set(rows)) > 60 and set(rows) <= set(NUMBERS)
+
+
+def test_metric(answers: Answers) -> None:
+    for over_ranks, alone in answers:
+        assert over_ranks == alone
+
+
+def test_states(answers: Answers) -> None:
+    taken = [before + after for before, after, *_ in answers]
+    assert len({len(part) for part in taken}) == 1
+    rows = list(itertools.chain(*taken))
+    assert len(rows) == len(set(rows)) > 70 and set(rows) <= set(NUMBERS)
+    # A state after the last step of all ranks is the beginning of the next epoch.
+    assert all(resumed == [steps, 2] for _, _, steps, resumed in answers)
+
+
+def test_a_rank_without_elements(answers: Answers) -> None:
+    for errors in answers:
+        for error in errors:
+            assert error.startswith("PlanError: rank 2 of 4 has no element at all, and others have some;")
+
+
+def test_a_rank_that_fails(answers: Answers) -> None:
+    (failing,) = (rank for rank, (_, error, _) in enumerate(answers) if error.startswith("RowError"))
+    assert len({steps for steps, _, _ in answers}) == 1, "all ranks stop at the same step"
+    for rank, (_, error, fails_again) in enumerate(answers):
+        assert fails_again and "ValueError: no fifty\n" in error and "from_sequence, row 51" in error
+        if rank != failing:
+            assert error.startswith(f"RankError: rank {failing} of 4 has failed, so all ranks stop\n")
+
+
+def test_a_rank_that_fails_while_others_run(answers: Answers) -> None:
+    for rank, error in enumerate(answers):
+        assert error.startswith("RowError" if rank == 2 else "RankError: rank 2 of 4 has failed, so all ranks stop\n")
+        assert "ValueError: no fifty" in error
+
+
+def test_ranks_that_disagree(answers: Answers) -> None:
+    seeds, pipes, states, taken = zip(*answers, strict=True)
+    assert {error.split("\n")[1].strip() for error in seeds} == {"`seed`: ranks 0, 1: 0; ranks 2, 3: 1"}
+    assert len(set(pipes)) == 1 and "rank 3 has another pipe or other data than rank 0: `batch(1)`" in pipes[0]
+    assert len(set(states)) == 1 and "the step: ranks 0, 1, 2: 1; rank 3: 2" in states[0]
+    assert len(set(taken)) == 4, "afterwards the ranks go on together"
+
+
+def test_a_rank_that_does_not_ask(answers: Answers) -> None:
+    waiting = [first for first, _, _ in answers]
+    assert all("rank 2 of 4 had asked for no element of this loader" in waiting[rank] for rank in (0, 1, 3))
+    assert "has failed, so all ranks stop" in answers[2][1], "it hears of it when it comes"
+    assert sorted(sum((json.loads(rows) for _, _, rows in answers), [])) == list(range(20))
+
+
+def test_files_are_listed_once(answers: Answers) -> None:
+    assert sorted(itertools.chain(*(rows for rows, _ in answers))) == [*range(8), *range(10, 18)]
+    assert answers[0][1].startswith("MissingError: missing/*.csv is not there")
+    for _, error in answers[1:]:
+        assert error.startswith("RankError: rank 0 of 4 has failed") and "MissingError: missing/*.csv" in error
+
+
+def test_dimensions_of_a_mesh(answers: Answers) -> None:
+    parts = [of_rank["dp"] for of_rank in answers]
+    assert parts[0] == parts[1] and parts[2] == parts[3] and not {*parts[0]} & {*parts[2]}
+    for of_rank in answers:
+        assert of_rank["mesh"].startswith("ArgumentError: `group` must be a mesh of one dimension but has 2;")
+        assert of_rank["text"].startswith("ArgumentTypeError: `group` must be a process group or a device mesh")
+        (warning,) = of_rank["warnings"]
+        assert warning.startswith("this job has a device mesh with the dimensions dp, tp, and without `group`")
+    assert answers[3]["three"].startswith("ArgumentError: `group` must have this process as a member")
+    assert len({len(json.loads(of_rank["three"])) for of_rank in answers[:3]}) == 1
 
 
 def test_states_are_gathered(answers: Answers) -> None:
     for place, pipe in enumerate((streamed(), indexed(), indexed())):
         taken, states = zip(*(of_rank[place] for of_rank in answers), strict=True)
         assert states[1:] == states[:-1]
-        for ranks in (2, 3, 4):
+        for ranks in (2, 4, 8):
             job = [fp.Loader(pipe, rank=rank, world_size=ranks, seed=5, even=None) for rank in range(ranks)]
             for loader in job:
                 loader.load_state_dict(states[0])
-            assert sorted(chain(*taken, *job)) == list(range(240))
+            assert sorted(itertools.chain(*taken, *job)) == list(range(240))
     for rank, (*_, error) in enumerate(answers):
-        assert f"this loader is rank 0 of 2, and this process is rank {rank} of 3 in the process group" in error
+        assert f"this loader is rank 0 of 2, and this process is rank {rank} of 4 in the process group" in error
