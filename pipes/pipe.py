@@ -30,6 +30,7 @@ from .ops.distinct import distinct as _distinct
 from .ops.enumerate import enumerate as _enumerate
 from .ops.filter import filter as _filter
 from .ops.flat_map import flat_map as _flat_map
+from .ops.fork import fork as _fork
 from .ops.group_by import group_by as _group_by
 from .ops.load import load as _load
 from .ops.map import map as _map
@@ -48,8 +49,10 @@ from .ops.parsing.parquet import parse_parquet as _parse_parquet
 from .ops.parsing.tar import parse_tar as _parse_tar
 from .ops.prefetch import prefetch as _prefetch
 from .ops.repeat import repeat as _repeat
+from .ops.resample import resample as _resample
 from .ops.round_robin import round_robin as _round_robin
 from .ops.route import route as _route
+from .ops.sample import sample as _sample
 from .ops.select import drop as _drop
 from .ops.select import rename as _rename
 from .ops.select import select as _select
@@ -323,6 +326,7 @@ class Pipe(Node, Generic[T_co]):
     enumerate = _enumerate
     filter = _filter
     flat_map = _flat_map
+    fork = _fork
     group_by = _group_by
     load = _load
     map = _map
@@ -342,8 +346,10 @@ class Pipe(Node, Generic[T_co]):
     prefetch = _prefetch
     rename = _rename
     repeat = _repeat
+    resample = _resample
     round_robin = _round_robin
     route = _route
+    sample = _sample
     select = _select
     shard_by_rank = _shard_by_rank
     shuffle = _shuffle

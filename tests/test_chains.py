@@ -62,6 +62,11 @@ def part(pipe: Chain, seed: int) -> Chain:
         return pipe
 
 
+def zipped(one: Chain, other: Chain) -> Chain:
+    """Two branches of a fork together again."""
+    return one.map(weight).zip(other)
+
+
 counts = st.integers(0, 60)
 small = st.integers(1, 9)
 
@@ -129,6 +134,9 @@ def chains(draw_: st.DrawFn, steps: int = 4, *, local: bool = False) -> Chain:
                 lambda p, n=size: p.distinct(weight, last=2 * n),
                 lambda p, n=size: p.map_batches(lambda rows, rng: [draw(row, rng) for row in rows], n, rng=True),
                 lambda p: p.map(draw, rng=True),
+                lambda p: zipped(*p.fork()),
+                lambda p, n=size: p.sample(n, replacement=True) if p.indexed and p.length else p,
+                lambda p: p.resample(lambda row: weight(row) % 2, target="uniform", source={0: 0.3, 1: 0.7}),
                 lambda p: p.enumerate(),
                 lambda p: p.zip(fp.from_sequence(range(50))),
                 lambda p: streamed(p).zip(streamed(p)),

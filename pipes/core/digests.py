@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from ..errors import UnfitError
 from .randomness import mixed
-from .rows import Column, scalars
+from .rows import Column, Rows, scalars
 
 Digests: TypeAlias = npt.NDArray[np.uint64]
 
@@ -53,7 +53,7 @@ def digest_of(value: object) -> int:
         return _of_array(value)
     if isinstance(value, np.generic):
         return digest_of(value.item())
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, (list, tuple, Rows)):
         result = _LIST + len(value)
         for item in cast("Sequence[object]", value):
             result = _mixed(result + digest_of(item))

@@ -38,6 +38,7 @@ class Stage:
 
     Attributes:
         node, op, name: the node, its operator, and its name for keys of randomness.
+        root: the end of the graph in which the node was bound first.
         inputs: the stages it reads from.
         indexed: whether `rows` answers.
         reads_ahead: whether its rows, made one at a time by `rows`, may mostly wait for storage.
@@ -45,9 +46,10 @@ class Stage:
         main_thread: whether it, or an input, must run in the consumer's thread.
     """
 
-    def __init__(self, node: Node, name: str, inputs: tuple[Stage, ...]) -> None:
+    def __init__(self, node: Node, name: str, inputs: tuple[Stage, ...], root: Node | None = None) -> None:
         op = node.op
         self.node = node
+        self.root = node if root is None else root
         self.op = op
         self.name = name
         self.inputs = inputs
@@ -282,7 +284,7 @@ def bind(
         if node not in stages:
             if node.indexed and type(node.op).length is Operator.length:
                 raise _no_length(node)
-            stages[node] = Stage(node, all_names[node], tuple(stages[child] for child in node.inputs))
+            stages[node] = Stage(node, all_names[node], tuple(stages[child] for child in node.inputs), root)
     return stages[root]
 
 

@@ -86,7 +86,7 @@ def check_operator(
 
     Unless the last operator is `Order.GLOBAL`, 2 and 3 shards of the pipe together must give the same rows, in any
     order. The rows of `Order.REGROUPS` are those of its groups. If the operator draws at random by key, or leaves out
-    rows, only their number must be the same.
+    rows, only their number must be the same; nothing if it draws which rows come (`reshuffles`).
 
     Args:
         pipe: ends with the operator to check; its rows must be the same in each run.

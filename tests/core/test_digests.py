@@ -93,6 +93,11 @@ def test_columns(column: Any) -> None:
     assert digests_of_column(column).tolist() == [digest_of(row["x"]) for row in rows]
 
 
+def test_a_batch_counts_as_a_list_of_its_rows() -> None:
+    batch = Rows({"x": np.arange(2), "y": np.zeros(2)})
+    assert digest_of(batch) == digest_of(list(batch)) == digest_of([{"y": 0.0, "x": 0}, {"y": 0.0, "x": 1}])
+
+
 def test_arrays_count_by_shape_type_and_values() -> None:
     array = np.arange(6, dtype=np.int32)
     others = [array.reshape(2, 3), array.astype(np.int64), array + 1, array[::-1]]
