@@ -101,13 +101,13 @@ def type_name(kind: type) -> str:
     return f"{type.__getattribute__(kind, '__module__')}.{type.__getattribute__(kind, '__qualname__')}"
 
 
-def class_attribute(kind: type, name: str) -> object:
-    """What a class or its bases define under `name`, without a call of a descriptor; None if they do not."""
+def class_attribute(kind: type, name: str, default: object = None) -> object:
+    """What a class or its bases define under `name`, without a call of a descriptor; else `default`."""
     for base in type.__getattribute__(kind, "__mro__"):
         members = type.__getattribute__(base, "__dict__")
         if name in members:
             return members[name]
-    return None
+    return default
 
 
 def attributes(value: object) -> dict[str, object]:
@@ -115,13 +115,13 @@ def attributes(value: object) -> dict[str, object]:
     members: dict[str, object] = {}
     for base in type.__getattribute__(type(value), "__mro__"):
         for name, member in type.__getattribute__(base, "__dict__").items():
-            if isinstance(member, MemberDescriptorType):
+            if isinstance(member, MemberDescriptorType) and name != "__dict__":
                 try:
                     members.setdefault(name, member.__get__(value))
                 except AttributeError:  # the slot is empty
                     continue
     descriptor = class_attribute(type(value), "__dict__")
-    if isinstance(descriptor, GetSetDescriptorType):
+    if isinstance(descriptor, (GetSetDescriptorType, MemberDescriptorType)):  # the latter in a `SimpleNamespace`
         members.update(descriptor.__get__(value))
     return members
 

@@ -7,7 +7,7 @@ import functools
 import hashlib
 import operator
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, MethodWrapperType, ModuleType
 from typing import NamedTuple, cast
 
@@ -34,6 +34,7 @@ _NAMED = (FunctionType, BuiltinFunctionType, MethodType)
 _BUILTIN = (BuiltinFunctionType, MethodWrapperType)
 _ATTRIBUTE_CALLS = (operator.attrgetter, operator.itemgetter, operator.methodcaller)
 _GLOBAL_READS = ("LOAD_GLOBAL", "LOAD_NAME")
+_ATTRIBUTE_READS = ("LOAD_ATTR", "LOAD_METHOD")
 _STORES = ("STORE_ATTR", "STORE_DEREF", "STORE_GLOBAL")
 _MAX_SHOWN = 60
 _MAX_DEPTH = 10
@@ -222,7 +223,7 @@ class _Uses(NamedTuple):
         names: all of them.
         sets: attributes that it sets.
         rebinds: variables of outer functions that it assigns.
-        reads: globals that it reads and does not assign.
+        reads: globals that it reads and does not assign, each with the attributes that it reads of it: `config.depth`.
     """
 
     names: frozenset[str]
@@ -232,18 +233,18 @@ class _Uses(NamedTuple):
 
 
 def global_reads(function: FunctionType) -> frozenset[str]:
-    """The globals that a function reads and does not assign; names of builtins are among them."""
+    """The globals that a function reads and does not assign, as `config.depth`; names of builtins are among them."""
     return _uses(function.__code__).reads
 
 
 @functools.lru_cache(maxsize=1024)
 def _uses(code: CodeType) -> _Uses:
-    by_operation: dict[str, set[str]] = {name: set() for name in (*_GLOBAL_READS, *_STORES)}
+    by_operation: dict[str, set[str]] = {name: set() for name in _STORES}
     for instruction in dis.get_instructions(code):
         if instruction.opname in by_operation:
             by_operation[instruction.opname].add(instruction.argval)
     sets, rebinds, assigned = (by_operation[name] for name in _STORES)
-    reads = set[str]().union(*(by_operation[name] for name in _GLOBAL_READS))
+    reads = set(_global_paths(code))
     names = set(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
@@ -252,7 +253,20 @@ def _uses(code: CodeType) -> _Uses:
             sets |= inner.sets
             rebinds |= inner.rebinds
             reads |= inner.reads
-    return _Uses(frozenset(names), frozenset(sets), frozenset(rebinds), frozenset(reads - assigned))
+    reads = {path for path in reads if path.split(".")[0] not in assigned and path.rpartition(".")[2] not in sets}
+    return _Uses(frozenset(names), frozenset(sets), frozenset(rebinds), frozenset(reads))
+
+
+def _global_paths(code: CodeType) -> Iterator[str]:
+    """Each global that code reads, with the attributes that it reads of it at once."""
+    path = ""
+    for instruction in dis.get_instructions(code):
+        if path and instruction.opname in _ATTRIBUTE_READS:
+            path += f".{instruction.argval}"
+        elif instruction.opname != "EXTENDED_ARG":
+            if path:
+                yield path
+            path = instruction.argval if instruction.opname in _GLOBAL_READS else ""
 
 
 def _function_of(member: object) -> FunctionType | None:

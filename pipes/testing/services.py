@@ -133,7 +133,8 @@ def _check_runs(case: Case, others: Sequence[ReadingService]) -> list[Taken]:
         for epoch, place, own_state, state_here in states:
             for target in (loader, here, *more):
                 _check_rest(case, target, own_state, epochs, epoch, place)
-            _check_rest(case, loader, state_here, epochs, epoch, place)
+            if state_here != own_state:
+                _check_rest(case, loader, state_here, epochs, epoch, place)
             if place < len(epochs[epoch]):
                 loader.load_state_dict(own_state)
                 _, info = next(loader.with_info())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -37,6 +38,40 @@ def test_a_loader_is_an_argument_of_spawn(tmp_path):
     script.write_text(SPAWNED)
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=55, check=False)
     assert sorted(done.stdout.split("\n")[:2]) == ["0 [0, 2, 4, 6]", "1 [1, 3, 5, 7]"], done.stderr
+
+
+LAUNCHED = """
+import sys
+import feedpipe as fp
+
+loader = fp.Loader(fp.from_sequence(range(8)), workers=1)
+length = len(loader), loader.state_dict()["step"]
+
+import torch.distributed as distributed
+
+distributed.init_process_group("gloo")
+with loader:
+    rows = list(loader)
+assert (len(rows), 0) == length
+# One write, for the ranks share the output.
+sys.stdout.write(f"{distributed.get_rank()} {rows}\\n")
+sys.stdout.flush()
+distributed.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+def test_a_loader_is_made_before_the_process_group_under_torchrun(tmp_path):
+    import torch.distributed  # noqa: F401, the script needs it
+
+    script = tmp_path / "script.py"
+    script.write_text(LAUNCHED)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}  # without it, torchrun prints a warning
+    command = [*torchrun, str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=55, check=False, env=environment)
+    assert sorted(done.stdout.splitlines()) == ["0 [0, 2, 4, 6]", "1 [1, 3, 5, 7]"], done.stderr
+    assert done.returncode == 0
 
 
 def test_the_rank_is_asked_for_at_the_first_element(monkeypatch):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -157,6 +158,7 @@ class TestValues:
             (lambda n: above(n).__call__, "__call__.limit", (3, 4)),
             (lambda n: above(Settings(n)), "<lambda>.limit.low", (3, 4)),
             (lambda n: (lambda limits: lambda x: x > limits.low)(Limits(n)), "<lambda>.limits.low", (3, 4)),
+            (lambda n: (lambda at: lambda x: x > at.low)(SimpleNamespace(low=n)), "<lambda>.at.low", (3, 4)),
             (lambda n: above([1, (n, None)]), "<lambda>.limit", ("has changed",)),
             (lambda n: above([1, n]), "<lambda>.limit", ([1, 3], [1, 4])),
             (lambda n: above({"a": n}), "<lambda>.limit", ("has changed",)),

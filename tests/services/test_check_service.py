@@ -14,6 +14,7 @@ import feedpipe as fp
 from feedpipe.errors import RowError
 from feedpipe.services.base import Step
 from feedpipe.testing import check_service
+from feedpipe.testing.services import check_part
 
 Items = Iterator[Any]
 
@@ -138,24 +139,24 @@ kept: list[Any] = []
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "part", "words"),
     [
-        (without_the_first, "epoch 0: element 0 is"),
-        (swapped, "element 0 is"),
-        (twice, "element 3 is"),
-        (with_cursors_before, "what follows element"),
-        (without_leftovers, "what follows element 9 of epoch 0"),
-        (as_lists, "element 0 is"),
-        (with_quiet_errors, "a pipe that must fail gave all"),
-        (with_other_words, "the error is RowError('failed"),
-        (without_cause, "should have the cause SampleError"),
-        (with_errors_first, "gave 0 elements"),
-        (with_a_file, "open files"),
+        (without_the_first, "indexed", "epoch 0: element 0 is"),
+        (swapped, "indexed", "element 0 is"),
+        (twice, "indexed", "element 3 is"),
+        (with_cursors_before, "streamed", "what follows element"),
+        (without_leftovers, "streamed", "what follows element 9 of epoch 0"),
+        (as_lists, "indexed", "element 0 is"),
+        (with_quiet_errors, "failing", "a pipe that must fail gave all"),
+        (with_other_words, "failing", "the error is RowError('failed"),
+        (without_cause, "failing", "should have the cause SampleError"),
+        (with_errors_first, "failing", "gave 0 elements"),
+        (with_a_file, "epochs", "open files"),
     ],
 )
-def test_faults_are_found(change, words):
+def test_faults_are_found(change, part, words):
     with pytest.raises(AssertionError) as caught:
-        check_service(Broken(change))
+        check_part(part, Broken(change))
     assert words in str(caught.value)
     while kept:
         kept.pop().close()
@@ -165,8 +166,15 @@ def test_faults_are_found(change, words):
 def test_a_thread_that_stays_is_found(monkeypatch):
     monkeypatch.setattr("feedpipe.testing.footprint.MAX_WAIT_SECONDS", 0.001)
     with pytest.raises(AssertionError, match="thread"):
-        check_service(Broken(with_a_thread))
+        check_part("epochs", Broken(with_a_thread))
     stop.set()
+
+
+def test_each_part_is_checked(monkeypatch):
+    checked = []
+    monkeypatch.setattr("feedpipe.testing.services.check_part", lambda part, *_: checked.append(part))
+    check_service(Broken(whole))
+    assert checked == ["indexed", "streamed", "files", "failing", "epochs"]
 
 
 @pytest.mark.slow

@@ -32,8 +32,9 @@ def test_this_process():
 
 
 @pytest.mark.slow
-def test_without_order():
-    check_service(fp.MultiProcess(3, ordered=False))
+@pytest.mark.parametrize("part", PARTS)
+def test_without_order(part):
+    check_part(part, fp.MultiProcess(3, ordered=False))
 
 
 @pytest.mark.parametrize("streamed", [False, True])

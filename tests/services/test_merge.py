@@ -15,7 +15,7 @@ from feedpipe.plan.plan import Plan, Position, ShardRun
 from feedpipe.services.base import ShardEnd, Step
 from feedpipe.services.merge import Merge
 from feedpipe.services.round_robin import DEFAULT, run_shards
-from feedpipe.testing import check_service
+from feedpipe.testing.services import PARTS, check_part
 
 Item = Step | ShardEnd
 INBOX_ITEMS = 3
@@ -140,11 +140,12 @@ class ThreadsRun:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize(
     "service", [Threads(1), Threads(3), Threads(2, lifetime=4), Threads(3, ordered=False)], ids=str
 )
-def test_a_service_that_stands_on_merge(service):
-    check_service(service)
+def test_a_service_that_stands_on_merge(service, part):
+    check_part(part, service)
 
 
 @pytest.mark.parametrize("lifetime", [None, 1, 4])

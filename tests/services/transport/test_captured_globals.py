@@ -12,7 +12,7 @@ from feedpipe.errors import WorkerWarning
 from feedpipe.services.transport.captured_globals import CapturedGlobals
 
 SCRIPT = """
-import functools, math
+import functools, math, types
 class Scale:
     def __call__(self, row):
         return row * FACTOR
@@ -25,13 +25,23 @@ def helper(row):
 def keep(row):
     return helper(row) > LIMITS["low"] and [other for other in ITEMS] and MODEL
 def times(factor, row):
-    return row * factor * FACTOR
+    return row * factor * FACTOR + config.depth + package.config.width + Settings.height + bare.length
+def set_depth(row):
+    config.calls = config.calls + 1
+    return row
+class Settings:
+    height = 4
+    @property
+    def length(self): raise AssertionError
 def count(row):
     global counter
     counter += 1
     return math.floor(row)
+config, package, bare = types.ModuleType("config"), types.SimpleNamespace(), Settings()
+package.config = types.SimpleNamespace(width=2, other=3)
+config.depth, config.calls = 1, 0
 FACTOR, SHIFT, LIMITS, ITEMS, MODEL, counter = 2, 1, {"low": 3}, [1, 2], Loud(), 0
-pipe = (fp.from_sequence([1, 2]).filter(keep).map(Scale()).map(functools.partial(times, 2)).map(count)
+pipe = (fp.from_sequence([1, 2]).filter(keep).map(Scale()).map(functools.partial(times, 2)).map(count).map(set_depth)
         .map(lambda row: row + OFFSET if UNREAD is None else row))
 OFFSET, UNREAD = 1.5, None
 """
@@ -61,6 +71,15 @@ def test_nothing_changes_by_itself():
         ("del SHIFT", "SHIFT", "helper"),
         ("SHIFT = Loud()", "SHIFT", "helper"),
         ("counter = 5", None, None),  # `count` assigns it
+        ("config.depth = 2", "config.depth", "times"),
+        ("config = types.SimpleNamespace(depth=1, calls=0)", None, None),
+        ("config = None", "config.depth", "times"),
+        ("del config.depth", "config.depth", "times"),
+        ("config.calls = 2", None, None),  # `set_depth` assigns it
+        ("package.config.width = 3", "package.config.width", "times"),
+        ("package.config.other = 4", None, None),  # no function reads it
+        ("Settings.height = 5", "Settings.height", "times"),
+        ("bare.length_of = 5", None, None),
     ],
 )
 def test_a_change_is_seen_once(change, name, reader):
