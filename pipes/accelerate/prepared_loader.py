@@ -1,0 +1,112 @@
+"""`PreparedLoader`: a loader that Accelerate can skip in, save and load."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
+from typing import Generic, TypeVar
+
+from ..errors import ArgumentTypeError, with_call_site
+from ..loader import Loader, gather_state
+from ..loading.state import State
+
+T = TypeVar("T")
+
+
+class PreparedLoader(Generic[T]):
+    """What `accelerator.prepare` makes of torch's DataLoader, for a feedpipe loader: each rank gets its own elements.
+
+    - `skip_first_batches` moves on by `loader.skip`, so it reads nothing that an indexed pipe need not read.
+    - `accelerator.register_for_checkpointing` saves the states of all ranks with `save_state`, and `load_state` goes on
+      from there, on any number of ranks.
+    - The Trainer of Transformers takes it from `get_train_dataloader`, and resumes from its checkpoints.
+
+    The loader must not be iterated beside it. Its elements stay where they are: move them with
+    `accelerate.utils.send_to_device`, as the Trainer does by itself.
+
+    Args:
+        loader: the loader of this rank; `even` and `steps` are its affair.
+
+    Raises:
+        ArgumentTypeError: `loader` is no Loader.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> from feedpipe.accelerate import PreparedLoader
+        >>> prepared = PreparedLoader(fp.Loader(fp.from_sequence(range(6)).batch(2)))
+        >>> list(prepared)
+        [[0, 1], [2, 3], [4, 5]]
+    """
+
+    sampler = None
+    prefetch_factor = None
+
+    def __init__(self, loader: Loader[T]) -> None:
+        if not isinstance(loader, Loader):
+            raise ArgumentTypeError(with_call_site(f"`loader` must be a feedpipe.Loader but got: {loader!r}"))
+        self.loader = loader
+        self.dataset = _Elements(loader)
+        self.batch_sampler = _Steps(self.dataset)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.loader)
+
+    def __len__(self) -> int:
+        """Return how many elements an epoch has on this rank."""
+        return len(self.loader)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Make the next iteration begin epoch `epoch`."""
+        self.loader.set_epoch(epoch)
+
+    def state_dict(self) -> State:
+        """Return one state of all ranks, which all ranks ask for together."""
+        return gather_state(self.loader)
+
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
+        """Go on from a state, on any number of ranks."""
+        self.loader.load_state_dict(state)
+
+    @staticmethod
+    def collate_fn(element: T) -> T:
+        """Return the element, which the pipe has collated."""
+        return element
+
+
+class _Elements(Generic[T]):
+    """The elements of an epoch as torch's DataLoader asks a dataset for them: by the number of their step."""
+
+    def __init__(self, loader: Loader[T]) -> None:
+        self.loader = loader
+        self._elements: Iterator[T] | None = None
+
+    def begin(self) -> None:
+        """An epoch begins with the next element."""
+        self._elements = None
+
+    def __getitems__(self, steps: Sequence[int]) -> T:
+        """The next element. If it is the first, elements before its step are skipped."""
+        (step,) = steps
+        if self._elements is None:
+            self._elements = iter(self.loader)
+            self.loader.skip(max(0, step - self.loader.step))
+        return next(self._elements)  # its `StopIteration` ends the DataLoader
+
+
+class _Steps(Generic[T]):
+    """The numbers of steps, as a sampler of batches whose first numbers `skip_first_batches` leaves out."""
+
+    def __init__(self, elements: _Elements[T]) -> None:
+        self._elements = elements
+
+    def __iter__(self) -> Iterator[list[int]]:
+        self._elements.begin()
+        for step in count():
+            yield [step]
+
+    def __len__(self) -> int:
+        return len(self._elements.loader)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Called by the Trainer of Transformers for an epoch in which it skips."""
+        self._elements.loader.set_epoch(epoch)

@@ -1,0 +1,99 @@
+"""Accelerate and Fabric on one process: skipping, saving and loading, of which they count the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from accelerate import Accelerator, skip_first_batches
+from accelerate.utils import send_to_device
+from lightning.fabric import Fabric
+
+import feedpipe as fp
+from feedpipe.accelerate import PreparedLoader
+from feedpipe.errors import ArgumentTypeError, LoaderError
+
+from .lightning_job import indexed, streamed
+
+PIPES = {"indexed": indexed, "streamed": streamed}
+
+
+@pytest.fixture(params=PIPES, ids=str)
+def loader(request: pytest.FixtureRequest) -> fp.Loader[Any]:
+    return fp.Loader(PIPES[request.param](), seed=1)
+
+
+def rows(batches: Iterator[Any]) -> list[int]:
+    return [x for batch in batches for x in batch.tolist()]
+
+
+def epochs_of(loader: fp.Loader[Any]) -> list[list[int]]:
+    reference = fp.Loader(loader.dataset, seed=1)
+    return [rows(iter(reference)) for _ in range(3)]
+
+
+def test_prepare_leaves_it_as_it_is(loader: fp.Loader[Any]) -> None:
+    accelerator = Accelerator(cpu=True)
+    prepared = accelerator.prepare(PreparedLoader(loader))
+    assert isinstance(prepared, PreparedLoader)
+    batches = (send_to_device(batch, accelerator.device) for batch in prepared)
+    assert rows(batches) == epochs_of(loader)[0]
+
+
+def test_skip_first_batches(loader: fp.Loader[Any]) -> None:
+    Accelerator(cpu=True)
+    first, second, third = epochs_of(loader)
+    prepared = PreparedLoader(loader)
+    assert rows(iter(skip_first_batches(prepared, 7))) == first[14:]
+    assert rows(iter(prepared)) == second
+    prepared.set_epoch(1)
+    assert rows(iter(skip_first_batches(prepared, 3))) == second[6:]
+    assert rows(iter(skip_first_batches(prepared, 0))) == third
+
+
+def test_skipping_reads_nothing_of_an_indexed_pipe() -> None:
+    Accelerator(cpu=True)
+    calls: list[int] = []
+    pipe = fp.from_sequence(range(1000)).map(lambda x: calls.append(x) or x)
+    assert list(skip_first_batches(PreparedLoader(fp.Loader(pipe)), 990)) == calls == list(range(990, 1000))
+
+
+def test_skipping_beyond_the_epoch_is_an_error(loader: fp.Loader[Any]) -> None:
+    Accelerator(cpu=True)
+    with pytest.raises(LoaderError, match="beyond the end of the epoch, which has 20 elements left"):
+        next(iter(skip_first_batches(PreparedLoader(loader), 21)))
+
+
+def test_save_state_and_load_state(tmp_path: Path, loader: fp.Loader[Any]) -> None:
+    first, second, _ = epochs_of(loader)
+    accelerator = Accelerator(cpu=True)
+    prepared = PreparedLoader(loader)
+    accelerator.register_for_checkpointing(prepared)
+    assert rows(islice(prepared, 4)) == first[:8]
+    accelerator.save_state(str(tmp_path))
+    assert rows(islice(prepared, 2)) != first[8:12]  # an epoch that is left before the end is over
+    accelerator.load_state(str(tmp_path))
+    assert rows(iter(prepared)) == first[8:]
+    assert rows(iter(prepared)) == second
+    accelerator.load_state(str(tmp_path))
+    assert rows(iter(skip_first_batches(prepared, 4))) == first[8:]  # a step is skipped once
+
+
+def test_what_is_no_loader_is_refused() -> None:
+    with pytest.raises(ArgumentTypeError, match=r"`loader` must be a feedpipe.Loader but got: \[1\]"):
+        PreparedLoader([1])  # type: ignore[arg-type]
+
+
+def test_fabric_saves_and_loads_a_loader(tmp_path: Path, loader: fp.Loader[Any]) -> None:
+    fabric = Fabric(accelerator="cpu", devices=1)
+    fabric.launch()
+    first, second, _ = epochs_of(loader)
+    assert rows(fabric.to_device(batch) for batch in islice(loader, 4)) == first[:8]
+    fabric.save(tmp_path / "state.ckpt", {"loader": loader})
+    resumed = fp.Loader(loader.dataset, seed=1)
+    fabric.load(tmp_path / "state.ckpt", {"loader": resumed})
+    assert rows(iter(resumed)) == first[8:]
+    assert rows(iter(resumed)) == second

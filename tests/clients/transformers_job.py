@@ -1,0 +1,93 @@
+"""A training script for the Trainer of Transformers; with torchrun, it trains on two processes:
+transformers_job.py FOLDER."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import distributed
+from transformers import Trainer, TrainingArguments
+
+import feedpipe as fp
+from feedpipe.accelerate import PreparedLoader
+
+ROWS = 40
+BATCH = 2
+
+
+def indexed() -> fp.Pipe[Any]:
+    return fp.from_arrays({"x": torch.arange(ROWS).numpy()}).shuffle().batch(BATCH).collate()
+
+
+def streamed() -> fp.Pipe[Any]:
+    """A shuffled stream of unknown length; the Trainer needs `steps=` to count its epochs."""
+    rows = fp.from_sequence([{"x": x} for x in range(ROWS)]).filter(lambda row: row["x"] >= 0)
+    return rows.shuffle(window=7).batch(BATCH).collate()
+
+
+class Model(torch.nn.Module):
+    """Notes the rows of each batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(1, 1)
+        self.seen: list[int] = []
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        self.seen.extend(x.tolist())
+        return {"loss": self.layer(x[:, None].float()).mean()}
+
+
+class FeedTrainer(Trainer):
+    """The recipe of `docs/trainers.md`."""
+
+    loader: fp.Loader[Any]
+
+    def get_train_dataloader(self) -> Any:
+        return PreparedLoader(self.loader)
+
+
+def train(folder: Path, loader: fp.Loader[Any], resume: Path | None = None, **options: Any) -> list[int]:
+    """Train for two epochs, and return the rows that this rank saw."""
+    model = Model()
+    arguments = TrainingArguments(
+        str(folder),
+        num_train_epochs=2,
+        save_steps=2,
+        use_cpu=True,
+        report_to=[],
+        disable_tqdm=True,
+        logging_strategy="no",
+        remove_unused_columns=False,
+        **options,
+    )
+    trainer = FeedTrainer(model, arguments)
+    trainer.loader = loader
+    trainer.train(resume_from_checkpoint=None if resume is None else str(resume))
+    return model.seen
+
+
+# Made before there is a process group.
+LOADERS = {
+    "indexed": [fp.Loader(indexed(), seed=1) for _ in range(2)],
+    "streamed": [fp.Loader(streamed(), seed=1, shards=4, steps=10) for _ in range(2)],
+}
+
+
+def main(folder: Path) -> None:
+    """Train, and again from the checkpoint of step 6; each rank reports the rows that it saw."""
+    torch.set_num_threads(1)
+    for name, (first, second) in LOADERS.items():
+        whole = train(folder / name, first, ddp_backend="gloo")
+        resumed = train(folder / name, second, folder / name / "checkpoint-6", ddp_backend="gloo")
+        report = {"whole": whole, "resumed": resumed}
+        (folder / f"{name}.{distributed.get_rank()}").write_text(json.dumps(report))
+    distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
