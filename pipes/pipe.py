@@ -32,6 +32,8 @@ from .ops.filter import filter as _filter
 from .ops.flat_map import flat_map as _flat_map
 from .ops.fork import fork as _fork
 from .ops.group_by import group_by as _group_by
+from .ops.interleave import interleave as _interleave
+from .ops.join import join as _join
 from .ops.load import load as _load
 from .ops.map import map as _map
 from .ops.map_batches import map_batches as _map_batches
@@ -72,6 +74,7 @@ from .ops.unnest import unnest as _unnest
 from .ops.unzip import unzip as _unzip
 from .ops.with_columns import with_columns as _with_columns
 from .ops.zip import zip as _zip
+from .ops.zip_by_key import zip_by_key as _zip_by_key
 from .ops.zip_longest import zip_longest as _zip_longest
 
 if TYPE_CHECKING:
@@ -328,6 +331,8 @@ class Pipe(Node, Generic[T_co]):
     flat_map = _flat_map
     fork = _fork
     group_by = _group_by
+    interleave = _interleave
+    join = _join
     load = _load
     map = _map
     map_batches = _map_batches
@@ -366,6 +371,7 @@ class Pipe(Node, Generic[T_co]):
     unzip = _unzip
     with_columns = _with_columns
     zip = _zip
+    zip_by_key = _zip_by_key
     zip_longest = _zip_longest
 
 

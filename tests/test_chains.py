@@ -90,6 +90,10 @@ def columns_steps(names: list[str]) -> list[Callable[[Chain], Chain]]:
         lambda p: p.filter(pc.bit_wise_and(pc.field(number), 3) != 0),
         lambda p: p.cast({number: "int32"}).cast({number: "int64"}),
         lambda p: p.map_batches(lambda columns: {**columns, number: columns[number] * 2}, 3, format="numpy"),
+        lambda p: p.join({k: {"even": k % 2 == 0} for k in range(0, 50, 3)}, on=number, how="left"),
+        lambda p: p.join(
+            pa.table({"key": [1, 2, 2, 5, 8], "n": [1, 2, 3, 4, 5]}), on=number, other_on="key", multiple="all"
+        ),
     ]
 
 
@@ -105,6 +109,7 @@ def chains(draw_: st.DrawFn, steps: int = 4, *, local: bool = False) -> Chain:
             lambda p, n=size: p.map(lambda row: row, concurrency=n),
             lambda p: p.filter(lambda row: weight(row) % 3 != 0),
             lambda p: p.flat_map(few),
+            lambda p, n=size: p.interleave(few, cycle=n, block=2),
             lambda p, n=size: p.shuffle(window=n * 3),
             lambda p, n=size: p.prefetch(n),
             lambda p: p.shuffle() if p.indexed else p.load().shuffle(),
@@ -142,6 +147,7 @@ def chains(draw_: st.DrawFn, steps: int = 4, *, local: bool = False) -> Chain:
                 lambda p: streamed(p).zip(streamed(p)),
                 lambda p, n=size: p.mix(fp.from_sequence(range(n)), weights=[3, 2], random=True, stop="first"),
                 lambda p: p.concat(fp.from_sequence("x")).round_robin(fp.from_sequence(range(9)), stop="all"),
+                lambda p, n=size: p.zip_by_key(streamed(p).skip(1), key=weight, window=2 * n, unmatched="drop"),
                 lambda p: p.zip_longest(fp.from_sequence(range(9)), fill=0),
                 lambda p, n=size: p.batch(n),
                 lambda p, n=size: p.batch(n, drop_last=True),

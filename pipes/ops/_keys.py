@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias, cast
 
-from ..core.operator import Operator, StageView
+from ..core.operator import Input, Operator, StageView
 from ..core.rows import BlockRows, Rows, column_names, scalars, select_columns
 from ..engine.apply import map_until_error
 from ..errors import ArgumentTypeError, UnfitError, with_call_site
@@ -31,9 +31,9 @@ def check_key(argument: str, key: object) -> tuple[str, ...] | Callable[[Any], H
     return tuple(check_names(argument, [key] if isinstance(key, str) else key) or ())
 
 
-def check_named_key(op: Operator, stage: StageView, key: object) -> None:
-    """Raise a `PlanError` if `key` names a column that the input of `op` is known not to have."""
-    schema = stage.input.schema
+def check_named_key(op: Operator, stage: StageView, key: object, source: Input | None = None) -> None:
+    """Raise a `PlanError` if `key` names a column that `source`, by default the only input, is known not to have."""
+    schema = (source or stage.input).schema
     if schema is not None and isinstance(key, tuple):
         try:
             existing_columns(cast("tuple[str, ...]", key), schema.names)
