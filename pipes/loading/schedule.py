@@ -232,6 +232,7 @@ def unknown_length_error(stage: Stage, ranks: int) -> PlanError:
     unknown = unknown_length_stage(stage)
     message = (
         f"the length of this pipe is not known before a run{unknown_length_reason(stage)}, so its {ranks} ranks cannot "
-        "be made even; give `steps=`, or `even=None` if your training loop accepts ranks of different length"
+        "be made even without a process group; call `init_process_group` before the first element, or "
+        "give `steps=`, or `even=None` if your training loop accepts ranks of different length"
     )
     return PlanError(message if unknown is None else with_call_site(message, unknown.call_site))
