@@ -15,7 +15,7 @@ DEBIAN_FASHION_MNIST := /usr/share/datasets/fashion-mnist
 DATA = $(or $(FASHION_MNIST),$(shell test -d $(DEBIAN_FASHION_MNIST) && echo $(DEBIAN_FASHION_MNIST)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dataset test test-clients test-python soak check format bench clean
+.PHONY: help setup demo dataset test test-clients test-gpu test-python soak check format bench clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*##/make \1\t/p' $(MAKEFILE_LIST)
@@ -45,13 +45,16 @@ dataset:
 	fi
 
 # A test that takes longer than a minute ends its process, with the stacks of all threads; pytest-xdist starts another.
-test test-clients test-python: export PYTEST_ADDOPTS += -o faulthandler_timeout=60 -o faulthandler_exit_on_timeout=true
+test test-clients test-gpu test-python: export PYTEST_ADDOPTS += -o faulthandler_timeout=60 -o faulthandler_exit_on_timeout=true
 
 test: $(READY)  ## run every test
 	$(BIN)/pytest -n auto --durations=30
 
 test-clients: $(READY)  ## run the tests in real trainers, in an environment of their own
 	.ci/test_clients
+
+test-gpu: $(READY)  ## run the tests that need a CUDA GPU, and a build of torch for it
+	FEEDPIPE_TEST_GPU=1 $(BIN)/pytest tests/gpu
 
 test-python: $(READY)  ## run the tests on other Pythons of this machine, without torch and servers
 	.ci/test_python 3.13 3.12 3.10

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import is_dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from .core.checks import check_choice, check_int
-from .core.code import constructor_code
 from .core.unknown_arguments import methods_explain_unknown_arguments
 from .engine.run import length_of
 from .errors import ArgumentError, ArgumentTypeError, LoaderError, with_call_site
@@ -19,15 +17,15 @@ from .loading.job_state import read_states, restore_job, shards_of_job
 from .loading.rank import RankSource
 from .loading.runner import Runner
 from .loading.schedule import Even, Schedule
+from .loading.service import chain_in_one_line, reading_service, service_code
 from .loading.state import Progress, State, compare
 from .pipe import Pipe, warn_in_torch_worker
 from .services.base import ReadingService
-from .services.inprocess import InProcess
-from .services.multiprocess import MultiProcess
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+    import torch
 
     from .loading.rank import Group
 
@@ -56,6 +54,8 @@ class Loader(Generic[T_co]):
             "pad" repeats elements (`info.valid` tells which are padding), "error" raises, None does nothing. "auto" is
             "drop". If lengths are not known, the ranks must have a process group, or None or `steps` is needed.
         steps: the number of elements of an epoch, on every rank; the next epoch goes on where the last one stopped.
+        device: where the tensors of elements are copied to, one element ahead and on a stream of its own.
+        pin_memory: pin the tensors; those on their way to a CUDA device always are.
 
     Raises:
         ArgumentError, ArgumentTypeError: an argument is out of its range or of the wrong type.
@@ -85,21 +85,16 @@ class Loader(Generic[T_co]):
         shards: int | None = None,
         even: Even = "auto",
         steps: int | None = None,
+        device: torch.device | str | int | None = None,
+        pin_memory: bool = False,
     ) -> None:
         if not isinstance(pipe, Pipe):
             raise ArgumentTypeError(with_call_site(f"`pipe` must be a Pipe but got: {pipe!r}"))
-        check_int("workers", workers, least=0)
-        if service is not None and workers:
-            raise ArgumentError(
-                with_call_site(
-                    f"`workers` and `service` must not be given together; give `workers` to {type(service).__name__}"
-                )
-            )
         check_choice("even", even, ("drop", "pad", "error", "auto", None))
         self._pipe = pipe
         self._runner = Runner(
             pipe,
-            service or (MultiProcess(workers) if workers else InProcess()),
+            reading_service(service, workers, device, pin_memory=pin_memory),
             RankSource(rank, world_size, group),
             seed=check_int("seed", seed, least=0),
             shards=None if shards is None else check_int("shards", shards, least=1),
@@ -284,7 +279,7 @@ class Loader(Generic[T_co]):
         """Show the chain, the service and the position, as far as they are known without running or reading."""
         position = self._position
         goal = self._runner.steps or (None if self._current is None else self._current.goal)
-        parts = [_one_line(repr(self._pipe)), _service_code(self._runner.service)]
+        parts = [chain_in_one_line(self._pipe), service_code(self._runner.service)]
         parts += self._runner.rank_code()
         parts.append(f"epoch {position.epoch}")
         parts.append(f"step {position.step}" + (f" of {goal}" if goal is not None else ""))
@@ -398,14 +393,3 @@ def state_before(loader: Loader[object], count: int) -> State:
 def gathered(loader: Loader[object], state: State) -> State:
     """One state of all ranks, as `gather_state`, of a state of each that may be an earlier one."""
     return gather(state, loader._runner.ranks, None)  # pyright: ignore[reportPrivateUsage]
-
-
-def _service_code(service: object) -> str:
-    return constructor_code(service) if is_dataclass(service) else repr(service)
-
-
-def _one_line(code: str) -> str:
-    """The code of a chain in one line: of a long one, the source and the last call."""
-    calls = [line.strip() for line in code.splitlines() if line.startswith(("    fp.", "    ."))] or [code]
-    first, last = (call if len(call) <= 60 else f"{call[:56]}...)" for call in (calls[0], calls[-1]))
-    return first if len(calls) == 1 else f"{first} ... {last}"

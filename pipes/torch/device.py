@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import copy
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, MutableSequence, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import torch
 
+from ..errors import ArgumentError, PlanWarning, warn, with_call_site
+
 I = TypeVar("I")  # noqa: E741 - an item that carries an element
+Move: TypeAlias = Callable[[object], object]
+"""Moves the tensors of an element to a device."""
 
 
 class Backend(Protocol):
@@ -75,48 +80,76 @@ class CudaBackend:
             tensor.record_stream(current)
 
 
-class DeviceStage:
-    """Moves the elements of one run to a device, one element ahead of the consumer."""
+def on_device(items: Iterator[I], backend: Backend, moved: Callable[[I, Move], I]) -> Iterator[I]:
+    """The items with their elements on a device. The next one is copied before the consumer gets this one.
 
-    def __init__(self, backend: Backend) -> None:
+    An error comes after the items before it.
+
+    Args:
+        items: what carries the elements.
+        backend: copies tensors.
+        moved: the item with the function applied to its element, if it has one.
+    """
+    ready: deque[tuple[I, object, list[torch.Tensor]]] = deque()
+    failure: Exception | None = None
+    while failure is None:
+        try:
+            item = next(items)
+        except StopIteration:
+            break
+        except Exception as error:
+            failure = error
+            break
+        tensors: list[torch.Tensor] = []
+        item = moved(item, _Mover(backend, tensors))
+        ready.append((item, backend.record(), tensors))
+        del item, tensors  # only the consumer holds what it gets
+        if len(ready) > 1:
+            yield _next_ready(ready, backend)
+    while ready:
+        yield _next_ready(ready, backend)
+    if failure is not None:
+        raise failure
+
+
+class _Mover:
+    """Copies the tensors of an element, and keeps a list of them."""
+
+    def __init__(self, backend: Backend, tensors: list[torch.Tensor]) -> None:
         self._backend = backend
+        self._tensors = tensors
 
-    def items(self, items: Iterator[I], moved: Callable[[I, Callable[[object], object]], I]) -> Iterator[I]:
-        """The items, with their elements on the device.
+    def __call__(self, element: object) -> object:
+        return map_tensors(element, self._copy)
 
-        Args:
-            items: what carries the elements.
-            moved: applies a function to the element of an item, if it has one.
-        """
-        backend = self._backend
-        waiting: list[tuple[I, object, list[torch.Tensor]]] = []
-        for item in items:
-            tensors: list[torch.Tensor] = []
+    def _copy(self, tensor: torch.Tensor) -> torch.Tensor:
+        copy = self._backend.copy(self._backend.pin(tensor))
+        self._tensors.append(copy)
+        return copy
 
-            def move(tensor: torch.Tensor, tensors: list[torch.Tensor] = tensors) -> torch.Tensor:
-                tensors.append(backend.copy(backend.pin(tensor)))
-                return tensors[-1]
 
-            on_device = moved(item, lambda element, move=move: map_tensors(element, move))  # type: ignore[misc]
-            del item
-            waiting.append((on_device, backend.record(), tensors))
-            del on_device, tensors, move
-            if len(waiting) > 1:
-                yield self._ready(waiting)
-        while waiting:
-            yield self._ready(waiting)
+def _next_ready(ready: deque[tuple[I, object, list[torch.Tensor]]], backend: Backend) -> I:
+    item, event, tensors = ready.popleft()
+    backend.wait(event, tensors)
+    return item
 
-    def _ready(self, waiting: list[tuple[I, object, list[torch.Tensor]]]) -> I:
-        item, event, tensors = waiting.pop(0)
-        self._backend.wait(event, tensors)
-        return item
+
+def checked_device(device: torch.device | str | int) -> torch.device:
+    """The device that the user named."""
+    try:
+        return torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise ArgumentError(with_call_site(f"`device` must be a device of torch but got: {device!r}")) from error
 
 
 def backend_for(device: torch.device | str | int | None, *, pin_memory: bool) -> Backend:
     """The backend for a device; without one, tensors are at most pinned."""
-    target = None if device is None else torch.device(device)
+    target = None if device is None else checked_device(device)
     if target is not None and target.type == "cuda":
         return CudaBackend(target)
+    if pin_memory and not torch.cuda.is_available():
+        warn("`pin_memory` is True, but there is no GPU, so nothing is pinned", PlanWarning)
+        pin_memory = False
     return PlainBackend(target, pin_memory=pin_memory)
 
 

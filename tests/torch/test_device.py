@@ -1,0 +1,141 @@
+"""Elements on their way to a device, with a backend that records what a device would do."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict, namedtuple
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import feedpipe as fp
+from feedpipe.errors import ArgumentError, PlanWarning, RowError
+from feedpipe.torch import device as module
+from feedpipe.torch.device import map_tensors, on_device
+
+
+class Recorder:
+    """A device whose copies are numbered."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+
+    def pin(self, tensor: torch.Tensor) -> torch.Tensor:
+        self.log.append(f"pin {int(tensor)}")
+        return tensor + 100
+
+    def copy(self, tensor: torch.Tensor) -> torch.Tensor:
+        self.log.append(f"copy {int(tensor)}")
+        return tensor + 1000
+
+    def record(self) -> object:
+        self.log.append("record")
+        return len(self.log)
+
+    def wait(self, event: object, tensors: Sequence[torch.Tensor]) -> None:
+        self.log.append(f"wait for {event} with {[int(tensor) for tensor in tensors]}")
+
+
+def tensors(*numbers: int) -> list[torch.Tensor]:
+    return [torch.tensor(number) for number in numbers]
+
+
+def run(items: Iterator[Any], recorder: Recorder) -> Iterator[Any]:
+    return on_device(items, recorder, lambda item, move: move(item))
+
+
+def test_the_next_element_is_copied_before_this_one_is_given() -> None:
+    recorder = Recorder()
+    elements = run(iter(tensors(1, 2, 3)), recorder)
+    assert recorder.log == []
+    assert int(next(elements)) == 1101
+    assert recorder.log == ["pin 1", "copy 101", "record", "pin 2", "copy 102", "record", "wait for 3 with [1101]"]
+    assert [int(element) for element in elements] == [1102, 1103]
+    assert recorder.log[-1] == "wait for 10 with [1103]"
+
+
+def test_an_error_comes_after_the_elements_before_it() -> None:
+    def items() -> Iterator[torch.Tensor]:
+        yield from tensors(1, 2)
+        raise OSError("gone")
+
+    elements = run(items(), Recorder())
+    assert [int(next(elements)) for _ in range(2)] == [1101, 1102]
+    with pytest.raises(OSError, match="gone"):
+        next(elements)
+
+
+Pair = namedtuple("Pair", ["x", "y"])
+
+
+def test_containers_keep_their_types_and_other_objects_pass() -> None:
+    one, two = tensors(1, 2)
+    marker = object()
+    counts = defaultdict(list, a=one)
+    value = {
+        "a": [one, "text"],
+        "b": Pair(two, marker),
+        "c": (one,),
+        "d": OrderedDict(e=two),
+        "f": counts,
+        "g": range(2),
+    }
+    mapped = map_tensors(value, lambda tensor: tensor * 10)
+    assert mapped["a"] == [torch.tensor(10), "text"]
+    assert mapped["b"] == Pair(torch.tensor(20), marker)
+    assert mapped["c"] == (torch.tensor(10),)
+    assert type(mapped["d"]) is OrderedDict
+    assert mapped["f"].default_factory is list
+    assert list(mapped["g"]) == [0, 1]
+    assert int(counts["a"]) == 1
+
+
+def test_a_loader_moves_its_elements_and_keeps_its_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = Recorder()
+    monkeypatch.setattr(module, "backend_for", lambda device, pin_memory: recorder)
+    pipe = fp.from_sequence(range(6)).map(torch.tensor)
+    plain = fp.Loader(pipe)
+    loader = fp.Loader(pipe, device="cpu")
+    for (element, info), (other, plain_info) in zip(loader.with_info(), plain.with_info(), strict=True):
+        assert int(element) == int(other) + 1100
+        assert info.state_dict() == plain_info.state_dict()
+    state = None
+    for element in loader:
+        if int(element) == 1102:
+            state = loader.state_dict()
+            break
+    resumed = fp.Loader(pipe, device="cpu")
+    assert state is not None
+    resumed.load_state_dict(state)
+    assert [int(element) for element in resumed] == [1103, 1104, 1105]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_device_without_streams(workers: int) -> None:
+    pipe = fp.from_arrays({"x": np.arange(10)}).batch(4).collate()
+    with fp.Loader(pipe, workers=workers, device="cpu") as loader:
+        assert [batch["x"].tolist() for batch in loader] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+        assert len(loader) == 3
+    with fp.Loader(pipe.map(lambda batch: batch["x"]), device="meta") as loader:
+        assert {element.device.type for element in loader} == {"meta"}
+
+
+def test_rows_before_a_failing_one_come_first() -> None:
+    loader = fp.Loader(fp.from_sequence([1, 2, 0]).map(lambda x: torch.tensor(1 // x)), device="cpu")
+    elements = iter(loader)
+    assert [int(next(elements)) for _ in range(2)] == [1, 0]
+    with pytest.raises(RowError, match="by zero"):
+        next(elements)
+
+
+def test_bad_arguments() -> None:
+    pipe = fp.from_sequence([1])
+    with pytest.raises(ArgumentError, match="`device` must be a device of torch but got: 'gpu'"):
+        fp.Loader(pipe, device="gpu")
+    with pytest.raises(ArgumentError, match="`pin_memory` must be one of True, False but got: 1"):
+        fp.Loader(pipe, pin_memory=1)  # type: ignore[arg-type]
+    if not torch.cuda.is_available():
+        with pytest.warns(PlanWarning, match="nothing is pinned"):
+            assert list(fp.Loader(pipe, pin_memory=True)) == [1]
