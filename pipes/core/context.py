@@ -16,6 +16,7 @@ from ..errors import CallSite, Origin
 from .block import Block
 from .block_size import AdaptiveBlockSize, BlockSize, Clock, OneRow
 from .cursor import Json
+from .meter import Meter
 from .randomness import Key
 from .rows import Indices
 
@@ -203,6 +204,7 @@ class Context:
         pacing: how long blocks are.
         process: the process that the run is in.
         tracing: what the run records beside its rows.
+        meter: notes how far the run opens what is divided among shards; None if nobody asks.
         started: work that was started for the next row; see `take_started`.
     """
 
@@ -214,6 +216,7 @@ class Context:
     pacing: Pacing = field(default_factory=Pacing)
     process: ProcessContext = field(default_factory=ProcessContext)
     tracing: Tracing = _NO_TRACING
+    meter: Meter | None = None
     started: dict[StartedKey, Work] = field(default_factory=dict)
 
     def block_size(self) -> BlockSize:
@@ -248,7 +251,7 @@ class Context:
 
     def in_shard(self, shard: int) -> Context:
         """As the only shard of its process."""
-        return replace(self, shard=shard, process=replace(self.process, shards=(shard,)))
+        return replace(self, shard=shard, meter=None, process=replace(self.process, shards=(shard,)))
 
     def with_clock(self, clock: Clock) -> Context:
         """In another thread, or at another consumer's pace."""
@@ -263,6 +266,7 @@ class Context:
         return replace(
             self,
             leftovers={},
+            meter=None,
             pacing=replace(self.pacing, block_sizes=OneRow),
             process=replace(self.process, threads=False, resources=ProcessResources()),
             tracing=self.tracing._replace(origins=True),

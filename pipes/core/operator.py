@@ -165,6 +165,8 @@ class Operator:
     """Whether rows are divided here, or which processes run all of it."""
     transparent: ClassVar[bool] = False
     """Whether it hands on its input without looking at it: it may be added or removed between a state and its use."""
+    hands_out: ClassVar[bool] = False
+    """Whether its rows are units of work: its blocks are short, so that units are opened shortly before their turn."""
     repeats: ClassVar[bool] = False
     """Whether it runs its input several times: what a round leaves over belongs to that round."""
     main_thread: bool = False

@@ -27,6 +27,9 @@ T = TypeVar("T")
 MAX_MEMOS = 4
 """Values that a stage remembers for its operator."""
 
+MAX_PART_HANDED_OUT = 8
+"""A block of units of work has at most this part of those that are left."""
+
 _UNASKED = object()
 
 
@@ -201,7 +204,10 @@ class Stage:
                 )
                 if start == length:
                     return
-            stop = min(start + block_size.rows(), length)
+            rows = block_size.rows()
+            if self.op.hands_out:
+                rows = min(rows, 1 + (length - start) // MAX_PART_HANDED_OUT)
+            stop = min(start + rows, length)
             try:
                 block = [self._block(start, stop, context)]
             except Exception as error:

@@ -9,8 +9,9 @@ from dataclasses import replace
 from ..errors import StateError
 from ..plan.plan import Plan
 from ..plan.shard_operators import elements_left
+from .resume import resumed_elsewhere
 from .schedule import Schedule
-from .state import Progress, State, checked_shards, in_turn, indexed_text, restore, resumed_shards
+from .state import Progress, State, checked_shards, indexed_text, restore, resumed_shards
 from .state_schema import (
     ALL_RANKS,
     MAX_STRAGGLING,
@@ -22,11 +23,6 @@ from .state_schema import (
     checksum,
     signature_checksum,
     validated,
-)
-
-_NOT_IN_STEP = (
-    "the ranks of these states stand at different steps, or one of them at its last elements, and a streamed pipe goes "
-    "on from that only on the same number of ranks; give states of one step"
 )
 
 
@@ -75,18 +71,10 @@ def shards_of_job(states: Sequence[SavedState], plan: Plan) -> int:
     Raises:
         StateError: they mean nothing for this plan.
     """
-    if len(states) == 1 or plan.indexed or all(one.position is None for one in states):
-        return resumed_shards(states[0], plan)
-    if states[0].world_size == plan.world_size:
-        return resumed_shards(states[plan.rank], plan)
+    if (one := _serving(states, plan)) is not None:
+        return resumed_shards(one, plan)
     shards = checked_shards(states[0], plan)
-    if shards % plan.world_size:
-        fitting = ", ".join(str(count) for count in range(1, shards + 1) if shards % count == 0)
-        raise StateError(
-            f"these states have {shards} shards in the middle of an epoch, which go on only on {fitting} ranks, and "
-            f"this is {plan.rank} of {plan.world_size}; or save at the end of an epoch"
-        )
-    return shards
+    return plan.shards if shards % plan.world_size else shards
 
 
 def restore_job(states: Sequence[SavedState], schedule: Schedule) -> Progress:
@@ -95,14 +83,22 @@ def restore_job(states: Sequence[SavedState], schedule: Schedule) -> Progress:
     Raises:
         StateError: a position lies outside the pipe, or no run of it comes there.
     """
-    first, plan = states[0], schedule.plan
-    if first.indexed:
-        return restore(merged(states), plan)
-    if len(states) == 1 or first.world_size == plan.world_size:
-        return restore(first if len(states) == 1 else states[plan.rank], plan)
-    if all(one.position is None for one in states):
-        return restore(first, plan)
-    return _with_same_shards(states, schedule)
+    if states[0].indexed:
+        return restore(merged(states), schedule.plan)
+    one = _serving(states, schedule.plan)
+    return resumed_elsewhere(states, schedule) if one is None else restore(one, schedule.plan)
+
+
+def _serving(states: Sequence[SavedState], plan: Plan) -> SavedState | None:
+    """The state that the rank of `plan` goes on from by itself; None if it needs those of all ranks."""
+    first = states[0]
+    if plan.indexed or first.indexed or len(states) < first.world_size or all(one.position is None for one in states):
+        return first
+    if first.world_size != plan.world_size:
+        return None
+    one = states[plan.rank]
+    # A rank that has not begun stands in the middle of the epoch nevertheless, so the shards stay as they are.
+    return one if one.position is not None else replace(one, position=StreamedPosition({}, {}))
 
 
 def merged(states: Sequence[SavedState]) -> SavedState:
@@ -151,7 +147,7 @@ def _check_one_job(states: Sequence[SavedState]) -> None:
         raise StateError("a list of states must have the state of each rank but is empty")
     first = states[0]
     for name in ("world_size", "shards", "seed", "pipe", "code", "epoch"):
-        _check_equal(states, name)
+        check_equal(states, name)
     ranks = [one.rank for one in states]
     if not first.indexed:
         if ALL_RANKS in ranks:
@@ -168,10 +164,9 @@ def _check_one_job(states: Sequence[SavedState]) -> None:
         raise StateError(
             f"the list has {len(states)} states of a job of {first.world_size} ranks; give that of each rank"
         )
-    _check_equal(states, "data_epoch")
 
 
-def _check_equal(states: Sequence[SavedState], name: str) -> None:
+def check_equal(states: Sequence[SavedState], name: str) -> None:
     by_value: dict[object, list[int]] = {}
     for place, one in enumerate(states):
         by_value.setdefault(getattr(one, name), []).append(place if one.rank == ALL_RANKS else one.rank)
@@ -188,27 +183,3 @@ def _check_equal(states: Sequence[SavedState], name: str) -> None:
 def _ranks(ranks: Sequence[int]) -> str:
     shown = ", ".join(map(str, ranks[:8])) + (", ..." if len(ranks) > 8 else "")
     return f"rank {shown}" if len(ranks) == 1 else f"ranks {shown}"
-
-
-def _with_same_shards(states: Sequence[SavedState], schedule: Schedule) -> Progress:
-    """The progress of a rank that takes over shards as they are."""
-    first, plan = states[0], schedule.plan
-    position = StreamedPosition({}, {})
-    for one in states:
-        if isinstance(one.position, StreamedPosition):
-            position.cursors.update(one.position.cursors)
-            position.ended.update(one.position.ended)
-    for rank in range(plan.world_size):
-        running = [shard for shard in range(rank, plan.shards, plan.world_size) if shard not in position.ended]
-        if not in_turn([position.given(shard) for shard in running]):
-            raise StateError(_NOT_IN_STEP)
-    if any(shard >= plan.shards for shard in (*position.cursors, *position.ended)):
-        raise StateError(_NOT_IN_STEP)
-    step = sum(one.step for one in states) // plan.world_size
-    own = plan.rank_shards
-    progress = Progress(first.epoch, step, first.data_epoch, cursors=position.cursors, ended=position.ended)
-    left = plan.lengths_left(progress.position(plan), first.data_epoch)
-    progress.cursors = {shard: cursor for shard, cursor in position.cursors.items() if shard in own}
-    progress.ended = {shard: leftover for shard, leftover in position.ended.items() if shard in own}
-    progress.goal = schedule.goal(step, left)
-    return progress

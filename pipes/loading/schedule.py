@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from ..engine.run import length_of, unknown_length_reason, unknown_length_stage
 from ..engine.stage import Stage
 from ..errors import LoaderError, PlanError, PlanWarning, warn, with_call_site
+from ..plan.items import Cut
 from ..plan.plan import Plan
 from .job import Standing
 from .rank import Rank
@@ -96,6 +97,9 @@ class Schedule:
             return End(self.steps, self.steps)
         if progress.goal is not None:
             return self._end(progress, [])
+        if progress.cut is not None:
+            self.check_cut(progress.cut)
+            return self._end(progress, [])
         lengths = self._lengths(progress)
         if len(lengths) > 1:
             known = [length for length in lengths if length is not None]
@@ -131,7 +135,12 @@ class Schedule:
 
         It runs nothing: if the length is not known, only a look for the next element can show the end.
         """
-        end = End(self.steps, self.steps) if self.steps is not None else self._end(progress, self._lengths(progress))
+        if self.steps is not None:
+            end = End(self.steps, self.steps)
+        elif progress.goal is not None or progress.cut is not None:
+            end = self._end(progress, [])
+        else:
+            end = self._end(progress, self._lengths(progress))
         over = progress.begun and end.of_all is not None and progress.step >= end.of_all
         return self.next_epoch(progress) if over else progress
 
@@ -156,6 +165,19 @@ class Schedule:
             facts["the elements that all ranks have taken"] = common.position(self.plan).start
         return Standing(str(self.signature.entries["pipe"]), facts)
 
+    def check_cut(self, cut: Cut) -> None:
+        """Checks that ranks can be made even whose shards were divided anew: their lengths are not known.
+
+        Raises:
+            PlanError: they cannot.
+        """
+        if self.steps is None and self.even is not None and self.plan.world_size > 1 and not self.communicates:
+            raise PlanError(
+                f"the rest of this epoch was divided anew among {self.plan.world_size} ranks, so no rank knows how "
+                "many elements the others have, and without a process group they cannot agree; give `even=None` or "
+                f"`steps=`, or as many ranks as divide {cut.first}, or go on from the end of an epoch"
+            )
+
     @property
     def ends_differ(self) -> bool:
         """Whether one rank may come to its end while others have elements left."""
@@ -170,6 +192,8 @@ class Schedule:
     def _end(self, progress: Progress, lengths: Sequence[int | None]) -> End:
         if progress.goal is not None:
             return End(progress.goal, None if self.ends_differ else progress.goal)
+        if progress.cut is not None:
+            return End(None, None)
         known = [length for length in lengths if length is not None]
         if len(known) < len(lengths):
             return End(None, None)

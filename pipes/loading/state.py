@@ -11,6 +11,7 @@ from ..core.cursor import Json
 from ..engine.run import length_of
 from ..errors import StateError, StateWarning, warn
 from ..plan.fingerprint import Fingerprint, code_differences, differences
+from ..plan.items import Cut
 from ..plan.plan import Plan, Position, ShardState
 from ..plan.shard_operators import take_left
 from .state_schema import (
@@ -46,6 +47,7 @@ class Progress:
         taken: how many elements of the pass this rank has taken since.
         cursors: the plain cursors of the shards of a streamed pipe that have begun.
         ended: the shards that have ended, each with the plain cursor of its leftover rows.
+        cut: of a streamed pipe, what the shards run if the number of ranks has changed in this pass.
         goal: the step at which the epoch ends, if the plan does not say it: the number of ranks has changed in it.
     """
 
@@ -58,11 +60,12 @@ class Progress:
     ended: dict[int, Json] = field(default_factory=dict)
     beyond: tuple[range, ...] = ()
     goal: int | None = None
+    cut: Cut | None = None
 
     @property
     def begun(self) -> bool:
         """Whether any element of the pass over the data is taken."""
-        return bool(self.taken or self.start or self.cursors or self.ended)
+        return bool(self.taken or self.start or self.cursors or self.ended or self.cut)
 
     def copy(self) -> Progress:
         return replace(self, cursors=dict(self.cursors), ended=dict(self.ended))
@@ -86,7 +89,7 @@ class Progress:
             return Position(taken, beyond=beyond)
         shards = {shard: ShardState(cursor) for shard, cursor in self.cursors.items()}
         shards |= {shard: ShardState(None, True, leftover) for shard, leftover in self.ended.items()}
-        return Position(0, shards)
+        return Position(0, shards, cut=self.cut)
 
 
 class Signature:
@@ -118,6 +121,13 @@ class Signature:
         self.checksum = signature_checksum(self.entries)
         self.cursors = _ShardTexts()
         self.ended = _ShardTexts()
+        self._cut: tuple[Cut, str] | None = None  # the last one
+
+    def cut_text(self, cut: Cut) -> str:
+        """A cut as JSON text."""
+        if self._cut is None or self._cut[0] is not cut:
+            self._cut = cut, json.dumps(cut.plain)
+        return self._cut[1]
 
 
 class _ShardTexts:
@@ -125,7 +135,7 @@ class _ShardTexts:
 
     def __init__(self) -> None:
         self._texts: dict[int, tuple[Json, str]] = {}
-        self._tokens: dict[int, tuple[Json, str]] = {}
+        self._tokens: dict[int, tuple[Json, str, str]] = {}
 
     def text(self, cursors: Mapping[int, Json]) -> str:
         """The cursors as one JSON object."""
@@ -141,11 +151,12 @@ class _ShardTexts:
     def _cursor_text(self, shard: int, cursor: Json) -> str:
         if cursor is None:
             return f'"{shard}": null'
-        token, skip, row = cast("list[Json]", cursor)
+        token, skip, row, *marks = cast("list[Json]", cursor)
         last = self._tokens.get(shard)
-        if last is None or last[0] is not token:  # elements of one block share their token
-            last = self._tokens[shard] = token, f'"{shard}": [{json.dumps(token)}, '
-        return f"{last[1]}{skip}, {row}]"
+        if last is None or last[0] is not token:  # elements of one block share their token and their marks
+            end = "".join([f", {json.dumps(mark)}" for mark in marks]) + "]"
+            last = self._tokens[shard] = token, f'"{shard}": [{json.dumps(token)}, ', end
+        return f"{last[1]}{skip}, {row}{last[2]}"
 
 
 def save(progress: Progress, plan: Plan, signature: Signature) -> State:
@@ -157,7 +168,8 @@ def save(progress: Progress, plan: Plan, signature: Signature) -> State:
         position = indexed_text(IndexedPosition(place.start - sum(map(len, place.beyond)), place.beyond))
     else:
         cursors, ended = signature.cursors.text(progress.cursors), signature.ended.text(progress.ended)
-        position = f'{{"cursors": {cursors}, "ended": {ended}}}'
+        cut = "" if progress.cut is None else f', "cut": {signature.cut_text(progress.cut)}'
+        position = f'{{"cursors": {cursors}, "ended": {ended}{cut}}}'
     state = signature.entries.copy()
     state["epoch"] = progress.epoch
     state["step"] = progress.step
@@ -274,12 +286,14 @@ def restore_streamed(saved: SavedState, plan: Plan) -> Progress:
     if isinstance(saved.position, StreamedPosition):
         _check_turns(saved.position, plan)
         progress.cursors, progress.ended = dict(saved.position.cursors), dict(saved.position.ended)
+        progress.cut = saved.position.cut
     return progress
 
 
 def _check_step(saved: SavedState, plan: Plan) -> None:
     """Checks that the epoch has so many elements; if `steps` set its length, the state does not say how many."""
-    if saved.epoch != saved.data_epoch or saved.goal is not None:
+    is_cut = isinstance(saved.position, StreamedPosition) and saved.position.cut is not None
+    if saved.epoch != saved.data_epoch or saved.goal is not None or is_cut:
         return
     if plan.indexed:
         most: int | None = length_of(plan.unsharded) // saved.world_size + 1
@@ -311,7 +325,7 @@ def _check_turns(position: StreamedPosition, plan: Plan) -> None:
             "position.cursors",
             f"says that one shard gave {max(given)} elements and another {min(given)}, but they give one each in turn",
         )
-    for shard in running if not plan.varies else ():
+    for shard in running if not plan.varies and position.cut is None else ():
         length = plan.shard_stage(shard).length if position.given(shard) else None
         if length is not None and position.given(shard) > length:
             place = f"position.cursors.{shard}"

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias, cast
 from zlib import crc32
 
-from ..core.cursor import Cursor, Json
+from ..core.cursor import Json
 from ..errors import StateError
+from ..plan.items import Cut
+from ..plan.plan import ShardState
 
 VERSION = 2
 
@@ -61,14 +63,16 @@ class StreamedPosition(NamedTuple):
     Attributes:
         cursors: the plain cursors of the shards that have begun.
         ended: the shards that have ended, each with the plain cursor of its leftover rows.
+        cut: what the shards run, if the number of ranks has changed in this pass.
     """
 
     cursors: dict[int, Json]
     ended: dict[int, Json]
+    cut: Cut | None = None
 
     def given(self, shard: int) -> int:
         """How many elements a shard has given that has not ended."""
-        return Cursor.of(self.cursors.get(shard)).position
+        return ShardState(self.cursors.get(shard)).at.position
 
 
 class RankEntry(NamedTuple):
@@ -253,17 +257,26 @@ def _range(part: Json, consumed: int) -> range:
 
 
 def _streamed(position: Json, text: str) -> StreamedPosition:
-    if not isinstance(position, dict) or set(position) != {"cursors", "ended"}:
+    if not isinstance(position, dict) or set(position) not in ({"cursors", "ended"}, {"cursors", "ended", "cut"}):
         raise damaged("position", f"is no place in a streamed pipe: {_shown(text)}")
     cursors, ended = (dict(_by_shard(name, position[name])) for name in ("cursors", "ended"))
     for shard, cursor in cursors.items():
-        _check_cursor(f"position.cursors.{shard}", cursor)
+        _check_cursor(f"position.cursors.{shard}", cursor, marks=True)
     for shard, leftover in ended.items():
         if leftover is not None:
             _check_cursor(f"position.ended.{shard}", leftover)
+    if "cut" in position:
+        return StreamedPosition(cursors, ended, _cut(position["cut"]))
     if not cursors and not ended:
         raise damaged("position", f"names no shard: {_shown(text)}")
     return StreamedPosition(cursors, ended)
+
+
+def _cut(plain: Json) -> Cut:
+    try:
+        return Cut.of(plain)
+    except (TypeError, ValueError, KeyError, AttributeError):
+        raise damaged("position.cut", f"says wrongly what is left of the epoch: {_shown(json.dumps(plain))}") from None
 
 
 def _parsed(text: str, place: str) -> Json:
@@ -287,9 +300,20 @@ def _by_shard(name: str, values: Json) -> Iterator[tuple[int, Json]]:
         yield int(shard), value
 
 
-def _check_cursor(place: str, cursor: Json) -> None:
-    if not isinstance(cursor, list) or len(cursor) != 3 or not all(map(_is_count, cursor[1:])):
+def _check_cursor(place: str, cursor: Json, *, marks: bool = False) -> None:
+    if not isinstance(cursor, list) or not 3 <= len(cursor) <= 3 + marks or not all(map(_is_count, cursor[1:3])):
         raise damaged(place, f"is no cursor: {_shown(cursor)}")
+    if len(cursor) > 3:
+        _check_marks(place, cursor[3])
+
+
+def _check_marks(place: str, marks: Json) -> None:
+    """Checks how far a run has opened each stream: round, segment, places, and a cursor where there is one."""
+    for mark in marks.values() if isinstance(marks, dict) else [marks]:
+        if not isinstance(mark, list) or not 3 <= len(mark) <= 4 or not all(map(_is_count, mark[:3])):
+            raise damaged(place, f"says wrongly how far its shard was opened: {_shown(mark)}")
+        if len(mark) > 3:
+            _check_cursor(place, mark[3])
 
 
 def _is_count(value: object) -> bool:

@@ -48,7 +48,7 @@ class Lengths:
             return self._of_divided(node, shuffled_later)
         if node.op.expands and (units := expanded_units(node)) is not None:
             return self._of_units(node, units, rounds, shuffled_later)
-        if node.op.repeats and (times := self._rounds_of(node)) is not None and varies(node, sharding.stages):
+        if node.op.repeats and (times := self.rounds_of(node)) is not None and varies(node, sharding.stages):
             return self._of_rounds(node, times, rounds, shuffled_later)
         inputs: list[Numbers | None] = []
         for source in node.inputs:
@@ -121,7 +121,8 @@ class Lengths:
                 )
             )
 
-    def _rounds_of(self, node: Node) -> int | None:
+    def rounds_of(self, node: Node) -> int | None:
+        """How often a `repeat` runs its input; None if it does so without end."""
         view = _LengthView(node.op, self._sharding.names[node], node.call_site, _inputs_of(node, [1]))
         return node.op.length(cast("StageView", view))  # of one row
 

@@ -48,6 +48,12 @@ class Pieces(NamedTuple):
         """How many rows each shard has, if `rows` are those of the units by place."""
         dealt = self.rounds * self.shards
         totals = rows[:dealt].reshape(self.rounds, self.shards).sum(0)
+        sums = np.concatenate([[0], np.cumsum(self.rows(rows))])
+        lengths: Numbers = totals + sums[self.starts[1:]] - sums[self.starts[:-1]]
+        return lengths
+
+    def rows(self, rows: Numbers) -> Numbers:
+        """How many rows each piece of the table has."""
         units, width = rows[self.places], self.stop - self.first
         turns, rest = np.divmod(units, self.slots)
         # The rows of the last turn, for each slot of each piece that is no whole unit.
@@ -57,9 +63,18 @@ class Pieces(NamedTuple):
         counts = np.array([pow(step_of(n), -1, n) for n in self.slots[cut].tolist()], np.int64)
         position = slot * np.repeat(counts, width[cut]) % self.slots[piece]
         last = np.bincount(piece[position < rest[piece]], minlength=len(units))
-        sums = np.concatenate([[0], np.cumsum(turns * width + last)])
-        lengths: Numbers = totals + sums[self.starts[1:]] - sums[self.starts[:-1]]
-        return lengths
+        counts_of_pieces: Numbers = turns * width + last
+        return counts_of_pieces
+
+    def by_line(self, of_units: Numbers, of_pieces: Numbers) -> Numbers:
+        """Values of all pieces in the order of a `Line`: of the units that go round, and of the pieces of the table."""
+        in_turn = of_units[: self.rounds * self.shards].reshape(self.rounds, self.shards)
+        parts = [
+            part
+            for shard in range(self.shards)
+            for part in (in_turn[:, shard], of_pieces[self.starts[shard] : self.starts[shard + 1]])
+        ]
+        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
     def shares(self, indices: Numbers | slice = slice(None)) -> list[RowShare]:
         """The parts of units that some pieces are, or all."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple, cast
 
@@ -13,12 +13,15 @@ import numpy.typing as npt
 from ..core.context import Context
 from ..core.cursor import START, Cursor, Json
 from ..core.graph import Node, names, walk, with_inputs
+from ..core.meter import Marks
 from ..core.operator import Boundary, Operator, Order
 from ..core.rows import BlockRows
 from ..engine.run import length_of
 from ..engine.stage import Stage, bind
 from ..errors import PlanError
 from ..ops.concat import Concat
+from .cut_plan import CutPlan
+from .items import Cut
 from .lengths import Lengths, varies
 from .shard_operators import IndexedShard, Leftover, RemainingShard
 from .sharding import Sharding, has_user_boundary, reorders
@@ -26,11 +29,26 @@ from .unit_shards import SharedRead
 
 
 class ShardState(NamedTuple):
-    """Where one shard stands, in plain values: its cursor; once it has ended, the cursor of its leftover rows."""
+    """Where one shard stands, in plain values: its cursor; once it has ended, the cursor of its leftover rows.
+
+    The cursor is that of the shard's graph. Its fourth item, which may be missing, is how far the run has opened what
+    is divided among shards, in the form of `Meter`.
+    """
 
     cursor: Json = None
     ended: bool = False
     leftover: Json = None
+
+    @property
+    def at(self) -> Cursor:
+        """The cursor of the shard's graph."""
+        return START if self.cursor is None else Cursor.of(cast("list[Json]", self.cursor)[:3])
+
+    @property
+    def marks(self) -> Marks:
+        """How far the run has opened what is divided among shards."""
+        values = cast("list[Json]", self.cursor or [])
+        return cast("Marks", values[3]) if len(values) > 3 else {}
 
 
 class Position(NamedTuple):
@@ -41,11 +59,13 @@ class Position(NamedTuple):
         beyond: of an indexed pipe, those of them that are taken although one before them is not.
         shards: of a streamed pipe, the states of its shards; a shard without one has not begun. The groups that are
             made of leftover rows count as one more shard, `Plan.tail_shard`.
+        cut: what the shards run, if the number of ranks has changed in this pass.
     """
 
     start: int = 0
     shards: Mapping[int, ShardState] = MappingProxyType({})
     beyond: tuple[range, ...] = ()
+    cut: Cut | None = None
 
     def of(self, shard: int) -> ShardState:
         return self.shards.get(shard, ShardState())
@@ -58,11 +78,16 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True)
 class ShardRun:
-    """A run of one shard: its graph, from a cursor on. A reading service runs several of these."""
+    """A run of one shard: its graph, from a cursor on. A reading service runs several of these.
+
+    Attributes:
+        marks: what the run has opened before that cursor.
+    """
 
     shard: int
     stage: Stage
     at: Cursor
+    marks: Marks = field(default_factory=dict)
 
 
 class Plan:
@@ -93,6 +118,9 @@ class Plan:
         self._main = (
             root if self._tail is None else self._with_tail(self._tail.op.dropping(), self._tail.inputs, self.names)
         )
+        if not self.indexed:
+            self._sharding.subgraph(self._main, 0)  # numbers the streams, always in the same order
+        self._cut: tuple[Cut, CutPlan] | None = None  # the last one
 
     @property
     def varies(self) -> bool:
@@ -120,28 +148,34 @@ class Plan:
             part, parts = self.rank + self.world_size * worker, self.world_size * workers
             return [ShardRun(worker, self.indexed_stage(part, parts, position.start, position.beyond), START)]
         running = self.running(position, worker, workers)
-        return [ShardRun(shard, self.shard_stage(shard), at) for shard, at in running.items()]
+        return [
+            ShardRun(shard, self.shard_stage(shard, position.cut), at, position.of(shard).marks)
+            for shard, at in running.items()
+        ]
 
     def running(self, position: Position, worker: int = 0, workers: int = 1) -> dict[int, Cursor]:
         """The shards of `parts`, each with the cursor where it stands."""
         if self.indexed:
             return {worker: START}
         states = {shard: position.of(shard) for shard in self.rank_shards[worker::workers]}
-        return {shard: Cursor.of(state.cursor) for shard, state in states.items() if not state.ended}
+        return {shard: state.at for shard, state in states.items() if not state.ended}
 
     def tail(self, position: Position, rows: Mapping[int, BlockRows] = MappingProxyType({})) -> ShardRun | None:
         """The run that makes groups of the leftover rows, after all shards of this rank have ended.
 
         `rows` are the leftover rows of the shards that ran in this process.
         """
-        at, ended, _ = position.of(self.tail_shard)
-        if self._tail is None or ended:
+        state = position.of(self.tail_shard)
+        if self._tail is None or state.ended:
             return None
         cursors = {s: state.leftover for s, state in position.shards.items() if state.leftover is not None}
         if not cursors:
             return None
-        stage = self._tail_stage([Leftover(s, cursor, rows.get(s)) for s, cursor in sorted(cursors.items())])
-        return ShardRun(self.tail_shard, stage, Cursor.of(at))
+        if position.cut is not None:
+            stage = self.cut_plan(position.cut).tail_stage(self.tail_shard, sorted(cursors.items()))
+        else:
+            stage = self._tail_stage([Leftover(s, cursor, rows.get(s)) for s, cursor in sorted(cursors.items())])
+        return ShardRun(self.tail_shard, stage, state.at)
 
     def indexed_stage(self, part: int, parts: int, start: int = 0, beyond: tuple[range, ...] = ()) -> Stage:
         """Part `part` of `parts` of an indexed pipe: each `parts`-th element from `start + part` on.
@@ -154,9 +188,24 @@ class Plan:
         node = Node(op, (self.root,))
         return bind(node, self.names, dict(self._stages))
 
-    def shard_stage(self, shard: int) -> Stage:
+    def shard_stage(self, shard: int, cut: Cut | None = None) -> Stage:
         """The graph of one shard, bound."""
+        if cut is not None:
+            return self.cut_plan(cut).shard_stage(shard)
         return self._bound(self._sharding.subgraph(self._main, shard))
+
+    def cut_plan(self, cut: Cut) -> CutPlan:
+        """The graphs of a cut."""
+        if self._cut is None or self._cut[0] is not cut:
+            self._cut = cut, CutPlan(self, cut)
+        return self._cut[1]
+
+    def sharding_of(self, cut: Cut) -> Sharding:
+        """The rules for the items of a cut; of all of them, `cut` has some."""
+        names = dict(self.names)
+        parts = {item.origin: item.parts for item in cut.all_items() if item.parts is not None}
+        new_shards = range(cut.base, cut.base + self.shards)
+        return Sharding(cut.first, dict(self._stages), names, parts=parts, new_shards=new_shards)
 
     def length(self, rank: int, start: int = 0, data_epoch: int = 0) -> int | None:
         """How many elements `rank` has in a pass over the data, from `start` on; None if that is not known."""
@@ -170,12 +219,14 @@ class Plan:
 
     def lengths_left(self, position: Position, data_epoch: int) -> list[int] | None:
         """How many elements each rank has left in a pass, where all shards stand at `position`; None if not known."""
+        if position.cut is not None:
+            return None
         lengths = Lengths(self._sharding, self.seed, data_epoch)
         rows = lengths.of_shards(self._main)
         if rows is None:
             return None
         states = [position.of(shard) for shard in range(self.shards)]
-        left = [0 if s.ended else n - Cursor.of(s.cursor).position for s, n in zip(states, rows.tolist(), strict=True)]
+        left = [0 if s.ended else n - s.at.position for s, n in zip(states, rows.tolist(), strict=True)]
         totals = np.array(left).reshape(-1, self.world_size).sum(0)
         if self._tail is not None:
             tails = self._tail_lengths(lengths)
@@ -229,6 +280,10 @@ class Plan:
         units = [shared for division in divisions if (shared := division.shared_read()) is not None]
         return whole + list(self._sharding.shared_reads.values()) + units
 
+    def rounds_of(self, node: Node) -> int | None:
+        """How often a `repeat` runs its input; None if it does so without end."""
+        return Lengths(self._sharding, self.seed, 0).rounds_of(node)
+
     def stage_named(self, name: str) -> Stage:
         """The stage of that name in the graph without shards."""
         return next(self._stages[node] for node in walk(self.root) if self.names[node] == name)
@@ -260,13 +315,22 @@ class Plan:
         return None
 
     def _tail_stage(self, leftovers: list[Leftover]) -> Stage:
-        assert self._tail is not None
-        source = self._tail.inputs[0]
-        parts = tuple(Node(left, (self._sharding.subgraph(source, left.shard),)) for left in leftovers)
         # A tail holds rows, so its stages are not kept with those of the plan: they are freed after the epoch.
         names = dict(self.names)
-        root = self._with_tail(self._tail.op, (parts[0] if len(parts) == 1 else Node(Concat(), parts),), names)
-        return bind(root, names, dict(self._stages))
+        return bind(self.tail_node(leftovers, self._sharding, names), names, dict(self._stages))
+
+    def tail_node(self, leftovers: Sequence[Leftover], sharding: Sharding, names: dict[Node, str]) -> Node:
+        """The graph that makes groups of leftover rows."""
+        assert self._tail is not None, "only an operator with a tail leaves rows over"
+        source = self._tail.inputs[0]
+        parts = tuple(Node(left, (sharding.subgraph(source, left.shard),)) for left in leftovers)
+        names.update(sharding.names)
+        return self._with_tail(self._tail.op, (parts[0] if len(parts) == 1 else Node(Concat(), parts),), names)
+
+    @property
+    def main(self) -> Node:
+        """The graph that shards run: its operator that leaves rows over gives out no incomplete group."""
+        return self._main
 
     def _with_tail(self, op: Operator, inputs: tuple[Node, ...], names: dict[Node, str]) -> Node:
         """The graph with another operator and other inputs in place of the one that leaves rows over."""

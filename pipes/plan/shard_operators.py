@@ -14,10 +14,12 @@ import numpy.typing as npt
 from ..core.block import Block
 from ..core.context import Context, RowShare
 from ..core.cursor import START, Cursor, Json
+from ..core.meter import Meter
 from ..core.operator import Input, Operator, Order, StageView
 from ..core.rows import BlockRows, Indices, concat, index_array, take
 from ..engine.permutation import Permutation
 from ..engine.stage import Stage
+from .parts import Line
 from .shared_reading import request_of, shared_rows
 
 N = TypeVar("N", int, npt.NDArray[np.int64])
@@ -30,11 +32,13 @@ MIN_SLICED_ROWS = 64
 """Shorter ranges are read by the positions of their rows: a slice costs more."""
 
 
-class _PlacedShard(Operator, ABC):
+class PlacedShard(Operator, ABC):
     """The base: a shard has the rows of an indexed input at some places, which can be computed."""
 
     kind: ClassVar[str] = "deal"
     order: ClassVar[Order] = Order.GLOBAL
+    stream: str | None = None
+    """The number of the stream, for the meter of a run."""
 
     @abstractmethod
     def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
@@ -44,11 +48,18 @@ class _PlacedShard(Operator, ABC):
         yield stage.input, int(self.places(stage, range(index, index + 1), context)[0]), context.unsharded()
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        if context.meter is not None and self.stream is not None and len(indices):
+            last = indices[-1] if isinstance(indices, range) else indices.max()
+            context.meter.note(self.stream, context.rounds, 0, int(last) + 1)
+        return self.read(stage, indices, context)
+
+    def read(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        """The rows at `indices` of the shard."""
         return stage.input.rows(self.places(stage, indices, context), context.unsharded())
 
 
 @dataclass(frozen=True)
-class IndexedShard(_PlacedShard):
+class IndexedShard(PlacedShard):
     """Each `shards`-th row of an indexed input, from row `start` + `shard` on."""
 
     shards: int
@@ -96,7 +107,7 @@ def take_left(taken: int, beyond: Sequence[range], count: int) -> tuple[int, tup
 
 
 @dataclass(frozen=True)
-class RemainingShard(_PlacedShard):
+class RemainingShard(PlacedShard):
     """Each `shards`-th of the elements of an indexed input that are left, if some are taken out of turn.
 
     Attributes:
@@ -122,24 +133,39 @@ class RemainingShard(_PlacedShard):
 
 
 @dataclass(frozen=True)
-class NeighboursShard(_PlacedShard):
+class RowsShard(PlacedShard):
+    """The base: one of `shards` shards that divide the rows of an indexed input."""
+
+    shards: int
+    shard: int
+    stream: str | None = "0"
+
+    @staticmethod
+    @abstractmethod
+    def share(rows: int, shards: int, shard: N) -> N:
+        """How many of `rows` rows a shard has."""
+
+    def length(self, stage: StageView) -> int:
+        return self.share(_row_count(stage), self.shards, self.shard)
+
+    def line(self, source: Input) -> Line:
+        """The rows of `source` by shard."""
+        sizes = self.share(source.length or 0, self.shards, np.arange(self.shards))
+        return Line(np.concatenate([[0], np.cumsum(sizes)]))
+
+
+@dataclass(frozen=True)
+class NeighboursShard(RowsShard):
     """Ranges of neighbouring rows of an indexed input, in the order of the input.
 
     The shards take ranges of `NEIGHBOURS` rows in turn, and one range of equal length each of what is left. Single rows
     in turn would meet data that repeats: of numbers behind a filter for odd ones, one of two shards would get all.
     """
 
-    shards: int
-    shard: int
-
     @staticmethod
     def share(rows: int, shards: int, shard: N) -> N:
-        """How many of `rows` rows a shard has."""
         rounds = _rounds(rows, shards)
         return rounds * NEIGHBOURS + PermutedShard.share(rows - rounds * NEIGHBOURS * shards, shards, shard)
-
-    def length(self, stage: StageView) -> int:
-        return self.share(_row_count(stage), self.shards, self.shard)
 
     def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
         rounds, left = self._ranges(stage)
@@ -159,23 +185,16 @@ class NeighboursShard(_PlacedShard):
 
 
 @dataclass(frozen=True)
-class PermutedShard(_PlacedShard):
+class PermutedShard(RowsShard):
     """Ranges of neighbouring rows of an indexed input, in a random order.
 
     The ranges are put in the order of the pass, and each shard has one stretch of all rows. The length of a range
     depends on the number of rows alone; a last range of fewer rows stays last.
     """
 
-    shards: int
-    shard: int
-
     @staticmethod
     def share(rows: int, shards: int, shard: N) -> N:
-        """How many of `rows` rows a shard has."""
         return rows * (shard + 1) // shards - rows * shard // shards
-
-    def length(self, stage: StageView) -> int:
-        return self.share(_row_count(stage), self.shards, self.shard)
 
     def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
         rows = _row_count(stage)
@@ -188,10 +207,10 @@ class PermutedShard(_PlacedShard):
         order = self._order(stage, full, context)
         return np.where(ranges < full, order[np.minimum(ranges, full - 1)], ranges) * size + inside
 
-    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+    def read(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         size = _range_size(_row_count(stage))
         if not isinstance(indices, range) or indices.step != 1 or size < MIN_SLICED_ROWS:
-            return super().rows(stage, indices, context)
+            return super().read(stage, indices, context)
         # Range by range, so that the source can slice.
         begin = _stretch(_row_count(stage), self.shards, self.shard).start
         first, stop = begin + indices.start, begin + indices.stop
@@ -246,6 +265,7 @@ class StreamedShard(Operator):
     shards: int
     shard: int
     dispatched: bool = False
+    stream: str = "0"
 
     @staticmethod
     def share(rows: int, shards: int, shard: N) -> N:
@@ -260,10 +280,23 @@ class StreamedShard(Operator):
         source = cast("Stage", stage.input)
         share = share_of(self.shard, self.shards)
         if self.dispatched and context.process.dispatched is not None:
-            return context.process.dispatched(request_of(source, at, share, context))
-        together = context.process.shards if context.shard == self.shard else ()
-        others = [share_of(shard, self.shards) for shard in together]
-        return shared_rows(source, at, share, others, context.unsharded())
+            blocks = context.process.dispatched(request_of(source, at, share, context))
+        else:
+            together = context.process.shards if context.shard == self.shard else ()
+            others = [share_of(shard, self.shards) for shard in together]
+            blocks = shared_rows(source, at, share, others, context.unsharded())
+        return blocks if context.meter is None else _noted(blocks, self.stream, context, context.meter)
+
+    def line(self, source: Input) -> None:
+        """The number of rows is not known."""
+
+
+def _noted(blocks: Iterator[Block], stream: str, context: Context, meter: Meter) -> Iterator[Block]:
+    for block in blocks:
+        meter.note(stream, context.rounds, 0, block.end.position, block.end.token)
+        output = [block]
+        del block  # only the consumer holds it now
+        yield output.pop()
 
 
 def share_of(shard: int, shards: int) -> RowShare:

@@ -8,16 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from ..core.context import Context
 from ..core.graph import Node, walk, with_inputs
 from ..core.operator import Boundary, Operator, Order
 from ..engine.stage import Stage
-from .shard_operators import NeighboursShard, PermutedShard, StreamedShard
+from .part_operators import RowsPart, StreamedPart
+from .parts import Line, Part
+from .shard_operators import NeighboursShard, PermutedShard, RowsShard, StreamedShard
 from .unit_shards import SharedRead, UnitsShard
 
 NEAR_FOR_ROWS, NEAR = 64, 10
 """A cut nearer to the border of a unit than 1/64 of a share goes to the border if lengths are known: ranks then differ
 by little. If they are not, 1/10 of a share is near, and fewer units are read by several shards."""
+
+
+class Stream(NamedTuple):
+    """What is divided at one place of the graph: the rows of `node`, or the `units` that it expands."""
+
+    node: Node
+    shuffled_later: bool
+    units: Node | None
 
 
 @dataclass
@@ -30,6 +42,9 @@ class Sharding:
         names: the names of operators; nodes of the shards' graphs are added.
         shared_reads: the nodes whose output all shards read; `subgraph` adds them.
         expanded: the nodes that make many rows of each unit, with an operator that divides the units; likewise.
+        streams: what is divided, by number; likewise.
+        parts: after a cut, what each origin reads of the streams; an origin that is not here is a shard as at first.
+        new_shards: after a cut, the origin of the first new shard, and how many there are.
     """
 
     shards: int
@@ -37,6 +52,9 @@ class Sharding:
     names: dict[Node, str]
     shared_reads: dict[Node, SharedRead] = field(default_factory=dict)
     expanded: dict[Node, UnitsShard] = field(default_factory=dict)
+    streams: dict[str, Stream] = field(default_factory=dict)
+    parts: Mapping[int, Mapping[str, Part]] = field(default_factory=dict)
+    new_shards: range = range(0)
     _nodes: dict[tuple[object, ...], Node] = field(default_factory=dict)
 
     def subgraph(self, node: Node, shard: int, *, shuffled_later: bool = False) -> Node:
@@ -105,11 +123,41 @@ class Sharding:
         self, node: Node, shard: int, *, shuffled_later: bool
     ) -> PermutedShard | NeighboursShard | StreamedShard:
         """The operator that gives a shard its rows of `node`."""
+        stream = self._stream(Stream(node, shuffled_later, None))
         if node.indexed:
             permuted = shuffled_later and not reorders(node)
-            return (PermutedShard if permuted else NeighboursShard)(self.shards, shard)
+            return (PermutedShard if permuted else NeighboursShard)(self.shards, shard, stream)
         dispatched = any(below.op.boundary is Boundary.ONE_PROCESS for below in walk(node))
-        return StreamedShard(self.shards, shard, dispatched=dispatched)
+        return StreamedShard(self.shards, shard, dispatched, stream)
+
+    def line(self, stream: Stream, context: Context) -> Line | None:
+        """The places of a stream in the pass and round of `context`; None if they are not known."""
+        node, later, units = stream
+        if units is not None:
+            op = self.units_shard(node, units, 0, shuffled_later=later)
+            return op.line(self.stages[node], context)
+        return self.shard_operator(node, 0, shuffled_later=later).line(self.stages[node])
+
+    def _stream(self, stream: Stream) -> str:
+        """The number of what is divided."""
+        for number, other in self.streams.items():
+            if other == stream:
+                return number
+        number = str(len(self.streams))
+        self.streams[number] = stream
+        return number
+
+    def _part(self, op: RowsShard | StreamedShard, origin: int) -> RowsPart | StreamedPart:
+        """The operator that gives an origin its rows, in place of that of a shard."""
+        assert op.stream is not None, "what is divided has a number"
+        part = self.parts[origin].get(op.stream, Part())
+        if isinstance(op, RowsShard):
+            return RowsPart(op, part)
+        of_shard = origin < self.shards
+        if origin not in self.new_shards:
+            return StreamedPart(part, op.stream, op.dispatched, of_shard)
+        shard = self.new_shards.index(origin)
+        return StreamedPart(part, op.stream, op.dispatched, of_shard, shard, len(self.new_shards))
 
     def _divided(self, node: Node, shard: int, *, shuffled_later: bool) -> Node:
         """The rows of `node` that belong to a shard."""
@@ -117,14 +165,16 @@ class Sharding:
         if isinstance(op, StreamedShard) and self.shards > 1:
             reason = f"the rows of `{node.op.kind}` cannot be divided without reading all of them"
             self.shared_reads[node] = SharedRead(reason, by_rank=op.dispatched)
-        return self._named(op, node)
+        return self._named(self._part(op, shard) if shard in self.parts else op, node)
 
     def units_shard(self, node: Node, units: Node, shard: int, *, shuffled_later: bool) -> UnitsShard:
         """The operator that gives a shard its rows, if `node` makes many rows of each unit."""
         reordered = reorders(units)
         any_order = shuffled_later and not reordered
         near = NEAR_FOR_ROWS if self.stages[node].length is not None else NEAR
-        return UnitsShard(self.shards, shard, any_order, any_order or reordered, near)
+        stream = self._stream(Stream(node, shuffled_later, units))
+        part = self.parts[shard].get(stream, Part()) if shard in self.parts else None
+        return UnitsShard(self.shards, shard, any_order, any_order or reordered, near, stream, part)
 
     def _expanded(self, node: Node, units: Node, shard: int, *, shuffled_later: bool) -> Node:
         op = self.units_shard(node, units, shard, shuffled_later=shuffled_later)

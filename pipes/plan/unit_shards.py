@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import ClassVar, NamedTuple, cast
 
 import numpy as np
@@ -17,9 +16,12 @@ from ..core.operator import Input, Operator, Order, StageView
 from ..core.rows import BlockRows, Indices, index_array
 from ..engine.permutation import Permutation
 from ..engine.stage import Stage
+from .parts import Line, Part, default_segments
 from .pieces import Numbers, divide, fill_unknown
 from .shared_reading import shared_rows
 
+RUNS_OF_PART = 2**40
+"""The keys of the runs of a part begin at a multiple of this, far from those of all shards."""
 MAX_SKEW = 16
 """Shards read a unit together if they reach it within this part of a share: what one of them has not asked for yet is
 kept for it."""
@@ -56,14 +58,21 @@ class SharedRead(NamedTuple):
 
 @dataclass(frozen=True)
 class ChosenUnits(Operator):
-    """The units at some places in the order of a pass; of a unit in `parts`, only these slots."""
+    """The units at some places in the order of a pass; of a unit in `parts`, only these slots.
+
+    Attributes:
+        opened: how many places of the stream a run has opened before these.
+    """
 
     kind: ClassVar[str] = "deal"
     order: ClassVar[Order] = Order.GLOBAL
+    hands_out: ClassVar[bool] = True
 
     places: Indices = field(repr=False, compare=False)
     permutation: Permutation | None = field(repr=False, compare=False)
     parts: Mapping[int, RowShare] = field(repr=False, compare=False)
+    stream: str | None = None
+    opened: int = 0
 
     def length(self, stage: StageView) -> int:
         return len(self.places)
@@ -72,6 +81,9 @@ class ChosenUnits(Operator):
         yield stage.input, int(self._numbers(range(index, index + 1))[0]), context.unsharded()
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        if context.meter is not None and self.stream is not None and len(indices):
+            last = indices[-1] if isinstance(indices, range) else indices.max()
+            context.meter.note(self.stream, context.rounds, 0, self.opened + int(last) + 1)
         units = stage.input.rows(self._numbers(indices), context.unsharded())
         if not self.parts:
             return units
@@ -95,12 +107,14 @@ class _PieceRun(NamedTuple):
 
     Attributes:
         number: of the first of them in the shard; unit rounds count as one.
+        stop: the places that are open when these are.
         source: the stage that makes their rows.
         place: of the unit whose rows several shards divide; None if the shard has all rows of `source`.
         share: the rows of that unit that the shard has.
     """
 
     number: int
+    stop: int
     source: Stage
     place: int | None = None
     share: RowShare = RowShare(0, 1, 1)
@@ -134,28 +148,64 @@ class Division:
         self.pieces = divide(self.weights, shards, any_order=any_order, near=near)
         self._shared: dict[int, Stage] = {}
 
-    def runs(self, shard: int) -> Iterator[_PieceRun]:
-        """What a shard reads, in order."""
-        dealt = range(shard, self.pieces.rounds * self.pieces.shards, self.pieces.shards)
+    def line(self) -> Line:
+        """The pieces by shard."""
+        pieces = self.pieces
+        bounds = pieces.starts + pieces.rounds * np.arange(pieces.shards + 1)
+        width = pieces.stop - pieces.first
+
+        def weights() -> Numbers:
+            return pieces.by_line(self.weights, self.weights[pieces.places] * width // pieces.slots)
+
+        def rows() -> Numbers | None:
+            if self.rows is None or (self.rows < 0).any():
+                return None
+            return pieces.by_line(self.rows, pieces.rows(self.rows))
+
+        return Line(bounds, weights, rows)
+
+    def runs(self, parts: Sequence[tuple[int, int, int]], stream: str) -> Iterator[_PieceRun]:
+        """What a run reads, in order.
+
+        Args:
+            parts: shard, first and stop of each stretch of places, as `Line.by_shard` gives them.
+            stream: the number of the stream, for the meter of the run.
+        """
+        number = opened = 0
+        for shard, first, stop in parts:
+            yield from self._runs_of_shard(shard, first, stop, stream, number, opened)
+            number += 1 + len(self.pieces.of_shard(shard).places)
+            opened += stop - first
+
+    def _runs_of_shard(
+        self, shard: int, start: int, end: int, stream: str, number: int, opened: int
+    ) -> Iterator[_PieceRun]:
+        """The runs of a stretch of places of one shard; `number` and `opened` count from the stretches before it."""
+        rounds, shards = self.pieces.rounds, self.pieces.shards
+        before = opened - start  # what is open at place 0 of the shard
+        dealt = range(shard + start * shards, shard + min(end, rounds) * shards, shards)
         if dealt:
-            yield _PieceRun(0, self._expanded(dealt))
+            yield _PieceRun(number, opened + len(dealt), self._expanded(dealt, {}, stream, opened))
         table = self.pieces.of_shard(shard)
         places = table.places
-        shares = table.shares()
-        first = 0
+        first, stop = max(0, start - rounds), max(0, end - rounds)
+        shares = table.shares(slice(first, stop))
+        before += rounds
         parts: dict[int, RowShare] = {}  # of the run that begins at `first`
-        for index, share in enumerate(shares):
+        for index, share in enumerate(shares, first):
             if share.slots == 1 or self._can_cut(int(places[index]), share):
                 if share.slots > 1:
                     parts[index - first] = share
                 continue
             if first < index:
-                yield _PieceRun(1 + first, self._expanded(places[first:index], parts))
+                source = self._expanded(places[first:index], parts, stream, before + first)
+                yield _PieceRun(number + 1 + first, before + index, source)
             place = int(places[index])
-            yield _PieceRun(1 + index, self._shared_stage(place), place, share)
+            yield _PieceRun(number + 1 + index, before + index + 1, self._shared_stage(place), place, share)
             first, parts = index + 1, {}
-        if first < len(shares):
-            yield _PieceRun(1 + first, self._expanded(places[first:], parts))
+        if first < stop:
+            source = self._expanded(places[first:stop], parts, stream, before + first)
+            yield _PieceRun(number + 1 + first, before + stop, source)
 
     def sharers(self, shard: int, place: int) -> Iterator[tuple[int, RowShare]]:
         """The shards that reach a shared unit at about the same time as `shard`, and their shares of its rows."""
@@ -212,17 +262,17 @@ class Division:
 
     def _shared_stage(self, place: int) -> Stage:
         if place not in self._shared:
-            self._shared[place] = self._expanded(range(place, place + 1))
+            self._shared[place] = self._expanded(range(place, place + 1), {}, None)
         return self._shared[place]
 
-    def _expanded(self, places: Indices, parts: Mapping[int, RowShare] = MappingProxyType({})) -> Stage:
+    def _expanded(self, places: Indices, parts: Mapping[int, RowShare], stream: str | None, opened: int = 0) -> Stage:
         """The path from the units to their rows, for some of the units."""
         path: list[Stage] = []
         stage = self._rows
         while stage is not self._units:
             path.append(stage)
             stage = stage.input
-        chosen = ChosenUnits(places, self.permutation, parts)
+        chosen = ChosenUnits(places, self.permutation, parts, stream, opened)
         stage = Stage(Node(chosen, (stage.node,)), f"deal of {stage.name}", (stage,))
         for step in reversed(path):
             stage = Stage(Node(step.op, (stage.node,), step.call_site), step.name, (stage,))
@@ -245,6 +295,9 @@ class UnitsShard(Operator):
         any_order: whether units come in a random order, which a shuffle after it allows.
         varies: whether the division differs between passes over the data.
         near: as for `divide`.
+        stream: the number of the stream, for the meter of a run.
+        part: the places that a run reads, if they are not those of the shard. A run that is no shard of the first
+            division has a number above those as `shard`.
     """
 
     kind: ClassVar[str] = "deal_units"
@@ -255,6 +308,12 @@ class UnitsShard(Operator):
     any_order: bool
     varies: bool
     near: int
+    stream: str = "0"
+    part: Part | None = None
+
+    def line(self, source: Input, context: Context) -> Line:
+        """The pieces that the units of `source` are cut into, by shard, in the pass and round of `context`."""
+        return self.division(cast("Stage", source), context).line()
 
     def division(self, rows: Stage, context: Context) -> Division:
         """How the shards divide the units in the pass and the round of `context`."""
@@ -265,11 +324,18 @@ class UnitsShard(Operator):
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         division = self.division(cast("Stage", stage.input), context)
+        line = division.line()
+        if self.part is None:
+            segments = default_segments(line, self.shards, self.shard)
+        else:
+            segments = self.part.segments(context.rounds[0] if context.rounds else 0, line)
         number, start = at.numbered()
         row = at.row
-        for run in division.runs(self.shard):
+        for run in division.runs(line.by_shard(segments), self.stream):
             if run.number < number:
                 continue
+            if run.place is not None and context.meter is not None:
+                context.meter.note(self.stream, context.rounds, 0, run.stop)
             for block in self._run(division, run, start if run.number == number else START, context):
                 output = [block.numbered(run.number, row)]
                 row += len(block)
@@ -279,7 +345,11 @@ class UnitsShard(Operator):
     def _run(self, division: Division, run: _PieceRun, at: Cursor, context: Context) -> Iterator[Block]:
         # A random draw is keyed by shard and position, and positions begin anew in each run: it is a shard of its own.
         if run.place is None:
+            if self.shard >= self.shards:
+                return run.source.blocks(at, replace(context, shard=self.shard * RUNS_OF_PART + run.number))
             return run.source.blocks(at, replace(context, shard=self.shard + run.number * self.shards))
         shared = replace(context, shard=-1 - run.place)
+        if self.part is not None:
+            return shared_rows(run.source, at, run.share, (), shared)
         others = [s for shard, s in division.sharers(self.shard, run.place) if shard in context.process.shards]
         return shared_rows(run.source, at, run.share, others, shared)

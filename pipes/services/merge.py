@@ -52,7 +52,7 @@ class Assignment(NamedTuple):
             place = left[element] if element < len(left) else behind + element - len(left)
             return f"element {place} of the epoch"
         if self.in_tail:
-            cursors = {plan.tail_shard: Cursor.of(self.position.of(plan.tail_shard).cursor)}
+            cursors = {plan.tail_shard: self.position.of(plan.tail_shard).at}
         else:
             cursors = plan.running(self.position, self.worker, self.workers)
         if not cursors:

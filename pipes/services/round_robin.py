@@ -9,7 +9,8 @@ from typing import NamedTuple
 from ..core.block import Block, close
 from ..core.block_size import AdaptiveBlockSize, BlockSize, Clock, OneRow
 from ..core.context import Context, Pacing, ProcessContext, ProcessResources, RowsRequest, Tracer, Tracing
-from ..core.cursor import START, Cursor
+from ..core.cursor import START, Cursor, Json
+from ..core.meter import Meter
 from ..core.signals import raised_by_signal_handler
 from ..engine.run import empty_block
 from ..errors import FeedpipeError, StateError
@@ -81,6 +82,7 @@ def _context(
         pacing=Pacing(mode.block_sizes),
         process=ProcessContext(shards, resources, mode.dispatched, mode.threads, len(plan.rank_shards)),
         tracing=Tracing(origins=mode.tracer is not None, tracer=mode.tracer),
+        meter=None if plan.indexed else Meter(part.marks),
     )
 
 
@@ -97,6 +99,7 @@ class _Shard:
         self._blocks = part.stage.blocks(part.at, context)
         self._rows: Iterator[object] = iter(())
         self._block: Block | None = None
+        self._marks: list[Json] = []  # of what the run had opened when it made the block
         self._taken = 0
         context.pacing.clock.leave()
 
@@ -121,6 +124,8 @@ class _Shard:
             if self._block is None:
                 return None
             self._taken = 0
+            if self._context.meter is not None:
+                self._marks = [self._context.meter.marks]
             self._rows = iter(self._block.rows)
             row = next(self._rows, _NO_ROW)
             if row is _NO_ROW:
@@ -129,9 +134,9 @@ class _Shard:
         assert block is not None, "a row belongs to a block"
         self._taken += 1
         if self._taken == len(block.rows):
-            return Step(row, self._number, block.end.plain)
+            return Step(row, self._number, [*block.end, *self._marks])
         token, skip, first = block.at
-        return Step(row, self._number, [token, skip + self._taken, first])
+        return Step(row, self._number, [token, skip + self._taken, first, *self._marks])
 
     def _next_block(self) -> Block | None:
         try:

@@ -1,0 +1,171 @@
+"""`cut`: divides the rest of a pass over the data among another number of ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import cast
+
+from ..core.context import Context
+from ..core.graph import Node, walk
+from ..core.meter import Mark
+from ..core.operator import Order
+from ..errors import StateError
+from .items import Cut, Item
+from .parts import Line, Part, Segment, divide_rest
+from .plan import Plan
+from .sharding import Sharding, Stream, has_user_boundary
+
+
+def cut(plan: Plan, first: int, items: Sequence[Item], base: int, data_epoch: int) -> list[list[Item]]:
+    """The items of each shard of `plan`, if so many items of all ranks have not ended.
+
+    An item that has begun ends with what it has opened; nothing of it is read anew. What nobody has opened is divided
+    among new items. The result is a function of the arguments, so all ranks come to the same.
+
+    Args:
+        plan: of the new number of ranks.
+        first: the number of shards of the first division of the pass.
+        items: those of all ranks that have not ended.
+        base: the origin of the first new item.
+        data_epoch: the pass.
+
+    Raises:
+        StateError: the graph cannot be cut; the message names the operator.
+    """
+    sharding = plan.sharding_of(Cut(first, base, "", {}))
+    sharding.subgraph(plan.main, 0)  # numbers the streams
+    times = _check(plan, sharding)
+    items = sorted(items, key=lambda item: item.origin)
+    running = [item for item in items if item.leftovers is None]
+    parts: list[dict[str, Part]] = [{} for _ in range(plan.shards)]
+    for name, stream in sharding.streams.items():
+        rest = _Rest(running, name, first, _lines(plan, sharding, stream, data_epoch))
+        for shard, part in enumerate(rest.divided(plan.shards, times)):
+            if part is not None:
+                parts[shard][name] = part
+    begun = [item.cut(sharding.streams, first) for item in items if item.begun]
+    return [
+        [*begun[shard :: plan.shards], *([Item(base + shard, own)] if own else [])] for shard, own in enumerate(parts)
+    ]
+
+
+class _Rest:
+    """What is left of one stream.
+
+    Attributes:
+        parts, marks: what each item has of it, and how far it has opened that.
+        line: makes the line of a round.
+    """
+
+    def __init__(self, items: Sequence[Item], name: str, first: int, line: Callable[[int], Line | None]) -> None:
+        self.parts = [item.part(name, first) for item in items]
+        self.marks = [cast("Mark | None", item.marks.get(name)) for item in items]
+        self.line = line
+
+    def divided(self, shards: int, times: int) -> Iterator[Part | None]:
+        """The part of each new shard; None if it has nothing of the stream.
+
+        Args:
+            shards: how many new shards there are.
+            times: the rounds of the `repeat` around.
+        """
+        rounds = self._rounds()
+        later = self._later_rounds_are_whole()
+        last = max(rounds, default=0) if later else times - 1
+        listed: list[list[tuple[int, tuple[Segment, ...]]]] = [[] for _ in range(shards)]
+        for number in range(min(rounds, default=0), last + 1):
+            line = self.line(number)
+            rest = [
+                segment
+                for part, mark in zip(self.parts, self.marks, strict=True)
+                for segment in part.rest(number, mark, line)
+            ]
+            for shard, segments in enumerate(divide_rest(rest, line, shards)):
+                listed[shard].append((number, tuple(segments)))
+        for shard, of_shard in enumerate(listed):
+            goes_on = (shards, shard) if later and last < times - 1 else None
+            has_any = any(segments for _, segments in of_shard)
+            yield Part(tuple(of_shard), goes_on) if has_any or goes_on else None
+
+    def _rounds(self) -> set[int]:
+        """Rounds of which a part is taken, or that are divided already."""
+        rounds = {cast("int", mark[0]) for mark in self.marks if mark is not None}
+        rounds |= {number for part in self.parts for number, _ in part.listed}
+        if any(mark is None for mark in self.marks):
+            rounds.add(0)
+        return rounds
+
+    def _later_rounds_are_whole(self) -> bool:
+        """Whether nobody has begun the rounds behind those listed: each shard of a division still has its part."""
+        later = {part.later for part in self.parts if part.later is not None and part.until is None}
+        return bool(later) and len(later) == next(iter(later))[0] == len({shard for _, shard in later})
+
+
+def _lines(plan: Plan, sharding: Sharding, stream: Stream, data_epoch: int) -> Callable[[int], Line | None]:
+    """Makes the line of a stream in a round."""
+    repeated = any(stream.node in walk(node) for node in _repeats(plan.root, sharding))
+    rounds: dict[int, Line | None] = {}
+
+    def line(number: int) -> Line | None:
+        if number not in rounds:
+            context = Context(seed=plan.seed, epoch=data_epoch, rounds=(number,) if repeated else ())
+            rounds[number] = sharding.line(stream, context)
+        return rounds[number]
+
+    return line
+
+
+def _check(plan: Plan, sharding: Sharding) -> int:
+    """Checks that a shard may end anywhere.
+
+    Returns:
+        How often shards run their parts: the rounds of a `repeat`.
+
+    Raises:
+        StateError: an operator of the shards looks at positions or at all rows of a shard, or repeats without end.
+    """
+    for node in _nodes_of_shards(plan.root, sharding):
+        op = node.op
+        if op.order is Order.GLOBAL:
+            raise _refusal(node, sharding, "counts the rows of each shard by itself")
+        if node.indexed and op.order is Order.REORDERS:
+            raise _refusal(node, sharding, "puts all rows of each shard into one order")
+    repeats = _repeats(plan.root, sharding)
+    if not repeats:
+        return 1
+    if len(repeats) > 1:
+        raise _refusal(repeats[0], sharding, "is there more than once in each shard")
+    (node,) = repeats
+    outside = set(_nodes_of_shards(plan.root, sharding, but=node))
+    if any(below in outside for below in walk(node) if below is not node):
+        raise _refusal(node, sharding, "repeats what each shard reads without it too")
+    times = plan.rounds_of(node)
+    if times is None:
+        raise _refusal(node, sharding, "repeats each shard without end (`steps=` does so without it)")
+    return times
+
+
+def _repeats(root: Node, sharding: Sharding) -> list[Node]:
+    return [node for node in _nodes_of_shards(root, sharding) if node.op.repeats]
+
+
+def _nodes_of_shards(root: Node, sharding: Sharding, but: Node | None = None) -> Iterator[Node]:
+    """The nodes that each shard runs on its own rows, those only below `but` left out."""
+    seen: set[Node] = set()
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        if node in seen or node is but or not sharding.runs_per_shard(node):
+            continue
+        seen.add(node)
+        yield node
+        whole = node.op.order is Order.GLOBAL
+        waiting += [child for child in node.inputs if not whole or has_user_boundary(child)]
+
+
+def _refusal(node: Node, sharding: Sharding, reason: str) -> StateError:
+    fitting = ", ".join(str(count) for count in range(1, sharding.shards + 1) if sharding.shards % count == 0)
+    return StateError(
+        f"`{node.op.kind}` {reason}, so in the middle of an epoch these states of {sharding.shards} shards go on only "
+        f"on {fitting} ranks; or save at the end of an epoch"
+    )

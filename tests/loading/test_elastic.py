@@ -1,0 +1,272 @@
+"""A streamed job goes on, on any number of ranks, from any places: every row once, whatever the chain."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import feedpipe as fp
+from feedpipe.errors import PlanError, StateError
+from feedpipe.loading.job_state import gathered
+from feedpipe.loading.state import State
+
+from ..soak import SOAK
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning"),
+    pytest.mark.filterwarnings("ignore::feedpipe.errors.StateWarning"),
+]
+
+Chain = fp.Pipe[Any]
+
+
+class Sources:
+    """Sources of rows that are all different, over files of random sizes."""
+
+    def __init__(self, folder: Path, chance: random.Random) -> None:
+        self._folder = folder
+        self._chance = chance
+        self._files = 0
+
+    def any(self) -> Chain:
+        makers = [self.filtered, self.expanded, self.generators, self.row_groups, self.lines, self.iterable]
+        return self._chance.choice([*makers, self.taken, self.zipped, self.enumerated, self.dispatched])()
+
+    def filtered(self) -> Chain:
+        return fp.from_sequence(range(self._rows())).filter(lambda row: row % 3 != 1)
+
+    def expanded(self) -> Chain:
+        return fp.from_sequence(range(self._rows())).flat_map(lambda row: [(row, copy) for copy in range(row % 4)])
+
+    def generators(self) -> Chain:
+        files = self._chance.choice([1, 2, 3, 7, 11])
+        return fp.from_sequence(range(files)).flat_map(lambda file: ((file, row) for row in range(5 + 7 * (file % 3))))
+
+    def row_groups(self) -> Chain:
+        paths, first = [], 0
+        for _ in range(self._chance.randint(1, 4)):
+            count, path = self._chance.randint(1, 57), self._path("parquet")
+            pq.write_table(
+                pa.table({"x": range(first, first + count)}), path, row_group_size=self._chance.randint(1, 9)
+            )
+            first += count
+            paths.append(path)
+        return fp.read_parquet(paths).map(lambda row: ("row group", row["x"]))
+
+    def lines(self) -> Chain:
+        paths, first = [], 0
+        for _ in range(self._chance.randint(1, 9)):
+            count, path = self._chance.randint(1, 12), self._path("jsonl")
+            path.write_text("".join(json.dumps({"x": first + row}) + "\n" for row in range(count)))
+            first += count
+            paths.append(path)
+        return fp.read_jsonl(paths).map(lambda row: ("line", row["x"]))
+
+    def iterable(self) -> Chain:
+        return fp.from_iterable(range(self._rows())).map(lambda row: ("item", row))
+
+    def taken(self) -> Chain:
+        rows = self._rows()
+        return fp.from_sequence(range(rows)).filter(lambda row: row % 5 != 2).take(max(1, rows // 2))
+
+    def zipped(self) -> Chain:
+        numbers = fp.from_sequence(range(self._rows()))
+        return numbers.filter(lambda row: row % 2).zip(numbers.filter(lambda row: row % 3))
+
+    def enumerated(self) -> Chain:
+        return fp.from_sequence(range(self._rows())).filter(lambda row: row % 2).enumerate()
+
+    def dispatched(self) -> Chain:
+        return fp.from_sequence(range(self._rows())).filter(lambda row: row % 2).dispatch()
+
+    def _rows(self) -> int:
+        return self._chance.choice([0, 1, 2, 5, 17, 40, 100, 333])
+
+    def _path(self, suffix: str) -> Path:
+        self._files += 1
+        return self._folder / f"{self._files}.{suffix}"
+
+
+def random_chain(sources: Sources, chance: random.Random) -> Chain:
+    pipe = sources.any()
+    if chance.random() < 0.3:
+        pipe = pipe.map(lambda row: ("first", row)).concat(sources.any().map(lambda row: ("second", row)))
+    if chance.random() < 0.5:
+        pipe = pipe.shuffle(window=chance.choice([2, 6, 20]))
+    if chance.random() < 0.2:
+        pipe = pipe.flat_map(lambda row: [(row, 0), (row, 1)])
+    if chance.random() < 0.15:
+        pipe = pipe.prefetch(chance.choice([1, 3]))
+    if chance.random() < 0.2:
+        pipe = pipe.repeat(chance.choice([1, 2, 3]))
+    if chance.random() < 0.5:
+        pipe = pipe.batch(chance.choice([1, 2, 3, 7]))
+        if chance.random() < 0.3:
+            pipe = pipe.map(list)
+        if chance.random() < 0.2:
+            pipe = pipe.shuffle(window=4)
+    return pipe
+
+
+def count(elements: list[Any]) -> Counter[str]:
+    """The rows of all elements."""
+    return Counter(repr(row) for element in elements for row in (element if isinstance(element, list) else [element]))
+
+
+class Job:
+    """The loaders of all ranks of a job, in this process."""
+
+    def __init__(self, pipe: Chain, ranks: int, state: Any = None, **options: Any) -> None:
+        options = {"even": None, **options}
+        self.loaders = [fp.Loader(pipe, rank=rank, world_size=ranks, **options) for rank in range(ranks)]
+        for rank, loader in enumerate(self.loaders):
+            if state is not None:
+                loader.load_state_dict(state(rank) if callable(state) else state)
+
+    def take(self, steps: list[int]) -> tuple[list[Any], list[State]]:
+        """The elements that each rank takes, and its state after them; none looks beyond the end of the epoch."""
+        taken: list[Any] = []
+        states: list[State] = []
+        for loader, count in zip(self.loaders, steps, strict=True):
+            states.append(loader.state_dict())
+            for element, info in islice(loader.with_info(), count):
+                if info.epoch:
+                    break
+                taken.append(element)
+                states[-1] = info.state_dict()
+        return taken, json.loads(json.dumps(states))
+
+    def rest(self) -> list[Any]:
+        """What is left of the epoch; a single rank that has nothing left begins the next one."""
+        return [element for loader in self.loaders for element, info in loader.with_info() if not info.epoch]
+
+
+def run(seed: int, folder: Path) -> tuple[list[Any], list[Any], str]:
+    """The elements of a job that changes its shape a few times, those of its pipe, and its code."""
+    chance = random.Random(seed)
+    pipe = random_chain(Sources(folder, chance), chance)
+    ranks = chance.randint(1, 6)
+    shards = ranks * chance.randint(1, 4) if chance.random() < 0.3 else None
+    job = Job(pipe, ranks, seed=seed, shards=shards)
+    taken: list[Any] = []
+    for _ in range(chance.randint(1, 4)):
+        steps = chance.choice([0, 1, 3, 10, 30, 100])
+        in_step = chance.random() < 0.5
+        more, states = job.take([steps if in_step else chance.choice([0, steps, 2 * steps]) for _ in range(ranks)])
+        taken += more
+        if any(state["epoch"] for state in states):
+            return taken, list(pipe), repr(pipe)  # the only rank has come to the end
+        before, ranks = ranks, chance.choice([ranks, chance.randint(1, 7), chance.randint(1, 7)])
+        own = before == ranks and chance.random() < 0.5
+        chance.shuffle(ranked := list(states))
+        state = gathered(states) if chance.random() < 0.5 else ranked
+        shards = states[0]["shards"] if own else None  # a rank that has not begun says nothing of shards
+        job = Job(pipe, ranks, states.__getitem__ if own else state, seed=seed, shards=shards)
+    return taken + job.rest(), list(pipe), repr(pipe)
+
+
+@settings(max_examples=40 * SOAK, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 10**9))
+def test_every_row_comes_once(seed: int, tmp_path: Path) -> None:
+    elements, whole, code = run(seed, tmp_path)
+    assert count(elements) == count(whole), code
+
+
+def streamed(rows: int = 600) -> Chain:
+    return fp.from_sequence(range(rows)).filter(lambda row: row % 3 != 1).shuffle(window=10)
+
+
+@pytest.mark.parametrize(
+    "pipe",
+    [
+        streamed(240).batch(7),
+        fp.from_iterable(range(160)).map(abs).dispatch().shuffle(window=6),
+        fp.from_sequence(range(40)).flat_map(lambda row: [(row, copy) for copy in range(4)]).prefetch(2).batch(3),
+    ],
+)
+def test_workers_go_on_from_a_cut(pipe: Chain):
+    taken, states = Job(pipe, 2, seed=1).take([3, 5])
+    whole = list(Job(pipe, 3, states, seed=1, shards=12).loaders[1])
+    for workers in (0, 2):
+        job = Job(pipe, 3, states, seed=1, shards=12, workers=workers)
+        more, later = job.take([1, 4, 2])
+        # The order is a function of the states and the shards, not of workers.
+        job = Job(pipe, 3, later.__getitem__, seed=1, workers=2 - workers)
+        rest = [list(loader) for loader in job.loaders]
+        for loader in job.loaders:
+            loader.close()
+        assert more[1:5] + rest[1] == whole
+        job = Job(pipe, 5, gathered(later), seed=1)
+        assert count(taken + more + job.rest()) == count(list(pipe))
+
+
+def test_a_state_stays_small_over_many_cuts():
+    pipe = streamed(20_000).batch(4)
+    taken: list[Any] = []
+    job, ranks, sizes = Job(pipe, 2, seed=1), 2, []
+    for turn in range(12):
+        ranks = (3, 2, 5, 4)[turn % 4]
+        more, states = job.take([turn % 3] * len(job.loaders))
+        taken += more
+        job = Job(pipe, ranks, states, seed=1)
+        sizes += [len(loader.state_dict()["position"]) for loader in job.loaders]
+    assert max(sizes) < 12_000
+    assert count(taken + job.rest()) == count(list(pipe))
+
+
+def test_no_rank_is_idle_after_a_cut():
+    _, states = Job(streamed(20_000).batch(4), 2, seed=1).take([9, 9])
+    lengths = [len(list(loader)) for loader in Job(streamed(20_000).batch(4), 5, states, seed=1).loaders]
+    assert max(lengths) < 1.2 * min(lengths)
+
+
+def test_the_draws_of_opened_rows_stay():
+    pipe = fp.from_sequence(range(300)).filter(lambda row: True).map(lambda row, rng: (row, rng.random()), rng=True)
+    drawn = dict(pair for loader in Job(pipe, 2, seed=4).loaders for pair in loader)
+    taken, states = Job(pipe, 2, seed=4).take([5, 5])
+    rest = dict(Job(pipe, 3, states, seed=4).rest())
+    assert len({*rest.values()} | {draw for _, draw in taken}) == 300  # no draw comes twice
+    assert 0 < sum(drawn[row] == draw for row, draw in rest.items()) < 290
+
+
+class TestWhatIsRefused:
+    @pytest.mark.parametrize(
+        ("pipe", "words"),
+        [
+            (
+                streamed().shard_by_rank().take(5),
+                "`take` counts the rows of each shard by itself.*1, 2, 4, 8, 16 ranks",
+            ),
+            (streamed().repeat(), r"`repeat` repeats each shard without end \(`steps=` does so without it\)"),
+            (streamed().repeat(2).repeat(2), "`repeat` is there more than once in each shard"),
+        ],
+    )
+    def test_a_chain_that_ends_only_as_a_whole(self, pipe: Chain, words: str):
+        _, states = Job(pipe, 2, seed=1, shards=16).take([2, 2])
+        with pytest.raises(StateError, match=words):
+            Job(pipe, 3, states, seed=1)
+        Job(pipe, 4, states, seed=1)
+
+    def test_states_of_different_resumes(self):
+        _, states = Job(streamed(), 2, seed=1).take([2, 2])
+        _, others = Job(streamed(), 2, seed=1).take([3, 3])
+        mixed = [Job(streamed(), 3, states if rank else others, seed=1).loaders[rank].state_dict() for rank in range(3)]
+        with pytest.raises(StateError, match="states of ranks 0 and 1 come from different resumes"):
+            Job(streamed(), 2, mixed, seed=1)
+
+    def test_even_ranks_that_cannot_agree(self):
+        pipe = fp.from_sequence(range(600)).shuffle(window=10)
+        _, states = Job(pipe, 2, seed=1).take([2, 2])
+        with pytest.raises(PlanError, match="divided anew among 3 ranks.*`even=None` or `steps=`"):
+            Job(pipe, 3, states, seed=1, even="drop")
+        assert [len(list(islice(loader, 9))) for loader in Job(pipe, 3, states, seed=1, steps=9, even="auto").loaders]
