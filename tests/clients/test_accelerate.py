@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -97,3 +100,24 @@ def test_fabric_saves_and_loads_a_loader(tmp_path: Path, loader: fp.Loader[Any])
     fabric.load(tmp_path / "state.ckpt", {"loader": resumed})
     assert rows(iter(resumed)) == first[8:]
     assert rows(iter(resumed)) == second
+
+
+def test_two_processes_share_the_rows_and_go_on_with_theirs(tmp_path: Path) -> None:
+    job = Path(__file__).with_name("accelerate_job.py")
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node=2",
+        str(job),
+        str(tmp_path),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    reports = [json.loads((tmp_path / f"rank.{rank}").read_text()) for rank in (0, 1)]
+    for name in PIPES:
+        ranks = [report[name] for report in reports]
+        assert sorted(x for rank in ranks for x in rank["before"] + rank["after"]) == list(range(40))
+        for rank in ranks:
+            assert rank["resumed"] == rank["after"]
