@@ -256,13 +256,9 @@ class Pipe(Node, Generic[T_co]):
         is called, as with `DistributedSampler`. torchdata's `StatefulDataLoader` resumes exactly.
 
         Args:
-            seed: the key of all randomness.
-            rank, world_size, group: as for `Loader`.
+            seed, rank, world_size, group: as for `Loader`.
             shards: virtual shards of a streamed pipe, over all ranks and workers. The default is 8 for each rank if the
                 pipe shuffles, else 1, times what makes it a multiple of the workers.
-
-        Raises:
-            ArgumentError, ArgumentTypeError: an argument is out of its range or of the wrong type.
 
         Example:
             >>> import feedpipe as fp
