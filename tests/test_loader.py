@@ -14,7 +14,15 @@ import pytest
 import feedpipe as fp
 from feedpipe.core.cursor import Cursor
 from feedpipe.core.operator import Operator, Order
-from feedpipe.errors import ArgumentError, LoaderError, PlanError, StateError, StateWarning, UnknownLengthError
+from feedpipe.errors import (
+    ArgumentError,
+    LoaderError,
+    PlanError,
+    PlanWarning,
+    StateError,
+    StateWarning,
+    UnknownLengthError,
+)
 
 from .loading.signing import signed
 
@@ -634,6 +642,20 @@ class TestErrors:
         with pytest.warns(UserWarning, match="left out") as seen:
             list(fp.Loader(numbers(13), rank=0, world_size=3))
         assert seen[0].filename == __file__
+
+    def test_more_than_a_fifth_left_out_is_an_error(self):
+        def loader(rows, even):
+            pipe = fp.from_sequence(range(rows)).shard_by_rank().repeat(100)
+            return fp.Loader(pipe, rank=0, world_size=2, even=even)
+
+        words = (
+            r"100 of 300 elements are left out .* because they have between 100 and 200: the data is cut too unevenly"
+        )
+        with pytest.raises(PlanError, match=words):
+            next(iter(loader(3, "auto")))
+        assert len(loader(3, "pad")) == 200
+        with pytest.warns(PlanWarning, match="100 of 900 elements are left out"):
+            assert len(list(loader(9, "drop"))) == 400
 
     def test_load_on_several_ranks_warns(self):
         with pytest.warns(UserWarning, match="`load` holds all"):

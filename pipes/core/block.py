@@ -111,10 +111,12 @@ def group_rows(blocks: Iterable[Block], size: int) -> Iterator[list[Block]]:
 
 
 def split_block(block: Block, block_size: BlockSize) -> Iterator[Block]:
-    """The block in pieces that are not longer than `block_size` allows. Copies nothing."""
+    """The block in equal pieces of about the length that `block_size` allows. Copies nothing."""
     start = 0
     while start < len(block):
-        stop = min(len(block), start + block_size.rows())
+        rest = len(block) - start
+        pieces = max(1, round(rest / block_size.rows()))
+        stop = start + -(-rest // pieces)
         piece = block.slice(start, stop)
         block_size.produced(piece.rows)
         yield piece

@@ -53,13 +53,15 @@ class AdaptiveBlockSize:
     MAX_BYTES = 2**20  # a block should still be in the cache when it is used
     COLUMN_BYTES = 2**12  # more for each column: to handle a column takes as long as to copy this much
     FAST_SECONDS, SLOW_SECONDS = 0.002, 0.008  # of producing one block
+    COLUMN_SECONDS = 2.5e-5  # more for each column: what all operators of a chain take for it, whatever its rows
 
-    __slots__ = ("_before", "_clock", "_limit", "_since", "_size")
+    __slots__ = ("_before", "_clock", "_columns", "_limit", "_since", "_size")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._size = 1
         self._limit = self.MAX_ROWS
+        self._columns = 0
         self._before = 0, math.inf  # rows and seconds of the last block of another size
         self._since: float | None = None
 
@@ -78,17 +80,18 @@ class AdaptiveBlockSize:
         if size != rows_before:  # what one more row took, times the rows
             seconds_of_rows = size * (seconds - seconds_before) / (size - rows_before)
         self._size = size
-        if seconds < self.FAST_SECONDS or seconds_of_rows < seconds / 2:
+        more = self.COLUMN_SECONDS * self._columns
+        if seconds < self.FAST_SECONDS + more or seconds_of_rows < seconds / 2:
             self._size = min(size * 2, self.MAX_ROWS, self._limit)
-        elif seconds > self.SLOW_SECONDS:
+        elif seconds > self.SLOW_SECONDS + 4 * more:
             self._size = max(size // 2, 1)
         if self._size != size:
             self._before = size, seconds
 
     def produced(self, rows: BlockRows) -> None:
         if rows:
-            columns = len(column_names(rows)) if isinstance(rows, Rows) else 0
-            most = self.MAX_BYTES + self.COLUMN_BYTES * columns
+            self._columns = len(column_names(rows)) if isinstance(rows, Rows) else 0
+            most = self.MAX_BYTES + self.COLUMN_BYTES * self._columns
             self._limit = max(1, most * len(rows) // max(1, nbytes(rows)))
 
 

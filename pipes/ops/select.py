@@ -14,6 +14,7 @@ from ..errors import UnfitError
 from ..formats.tables.columns import first_duplicate
 from ._column_arguments import check_columns, check_renames, existing_columns
 from ._column_operator import ColumnOperator
+from ._push_down_columns import with_later_choice
 from ._unfit_rows import as_mapping
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def select(pipe: Pipe[T], /, *columns: str | Sequence[str]) -> Pipe[T]:
     """Keep only these columns, in this order.
 
     Element: a row with these columns. Columns of a table are not copied; a row that is a dict becomes a new dict. Order
-    and length are the input's. Indexed if the input is. State: none.
+    and length are the input's. Indexed if the input is. State: none. Parquet files before it read no others.
 
     Args:
         columns: names, one by one or as one list.
@@ -113,7 +114,7 @@ def select(pipe: Pipe[T], /, *columns: str | Sequence[str]) -> Pipe[T]:
         >>> list(pipe.select("text", "id"))
         [{'text': 'a', 'id': 1}, {'text': 'b', 'id': 2}]
     """
-    return pipe.then(Select(check_columns("columns", columns)))
+    return with_later_choice(pipe, names := check_columns("columns", columns)).then(Select(names))
 
 
 def drop(pipe: Pipe[T], /, *columns: str | Sequence[str]) -> Pipe[T]:

@@ -55,6 +55,24 @@ def test_a_block_that_takes_as_long_with_fewer_rows_does_not_shrink(seconds_of_a
     assert len(blocks) * seconds_of_a_block < 2 * 50_000 * 1e-4
 
 
+def test_blocks_of_many_columns_may_take_longer() -> None:
+    """What operators do for each column, whatever its rows, is most of the time of a short block."""
+
+    def longest(columns: int) -> int:
+        time = Time()
+        block_size = AdaptiveBlockSize(time)
+        lengths: list[int] = []
+        for _ in range(60):
+            size = block_size.rows()
+            lengths.append(size)
+            block_size.produced(Rows({str(column): np.zeros(size, np.float32) for column in range(columns)}, size))
+            time.seconds += 1e-6 * columns + 2e-4 * size
+        return int(np.median(lengths[20:]))
+
+    assert longest(3) <= 64
+    assert longest(2000) >= 256
+
+
 def test_a_function_that_becomes_slow_gets_shorter_blocks() -> None:
     made = 0
 

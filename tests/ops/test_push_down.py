@@ -142,3 +142,65 @@ def test_a_run_with_a_manifest_reads_the_same_row_groups(tmp_path: Path) -> None
 def test_in_workers(folder: Path) -> None:
     with fp.Loader(read(folder).filter(pc.field("t") >= 20).select("t"), workers=2) as loader:
         assert sorted(row["t"] for row in loader) == list(range(20, 40))
+
+
+def columns_read(pipe: Any) -> list[str]:
+    """The columns that are read from files and folders."""
+    root = resolve(pipe)
+    (node,) = (node for node in walk(root) if node.op.kind == "parse_parquet")
+    schema = bind(node).schema
+    assert schema is not None
+    return schema.names
+
+
+@pytest.mark.parametrize(
+    ("chain", "columns"),
+    [
+        (lambda pipe: pipe.select("s"), ["s"]),
+        (lambda pipe: pipe.select("year", "t"), ["t", "year"]),
+        (lambda pipe: pipe.select("year"), ["year"]),
+        (lambda pipe: pipe.filter(pc.field("x") > 3).select("t"), ["t", "x"]),
+        (
+            lambda pipe: pipe.filter(pc.field("x") > 3).shuffle(4).filter(pc.field("year") == 2).select("t"),
+            [*"tx", "year"],
+        ),
+        (lambda pipe: pipe.skip(3).take(9).prefetch(2).select("s").filter(pc.field("s") > "1"), ["s"]),
+        (lambda pipe: pipe.select("s", "t").select("t"), ["t", "s"]),
+        (lambda pipe: pipe.filter(lambda row: row["x"] is not None).select("t"), [*"txs", "year"]),
+        (lambda pipe: pipe.drop("s").select("t"), [*"txs", "year"]),
+        (lambda pipe: pipe, [*"txs", "year"]),
+    ],
+)
+def test_columns_that_nothing_uses_are_not_read(folder: Path, chain: Any, columns: list[str]) -> None:
+    pipe = chain(read(folder))
+    assert columns_read(pipe) == columns
+    table = fp.from_table(pa.Table.from_pylist(list(read(folder))))
+    assert sorted(map(repr, check_operator(pipe, samples=3))) == sorted(map(repr, chain(table)))
+
+
+def test_columns_of_paths_and_of_a_filter_while_reading_stay(folder: Path) -> None:
+    pipe = read(folder, path_column="path", row_column="row", filter=pc.field("x") > 3).select("row", "t")
+    assert columns_read(pipe) == ["t", "path", "row"]
+    assert [row["row"] for row in pipe][:2] == [8, 9]
+    assert columns_read(read(folder, path_column="path").select("path")) == ["t", "path"]
+    assert columns_read(read(folder, columns=["s", "t"]).select("t")) == ["s", "t"]
+
+
+def test_a_state_does_not_depend_on_what_is_read(folder: Path) -> None:
+    def root(pipe: Any) -> Any:
+        return next(node.op.identity() for node in walk(resolve(pipe)) if node.op.kind == "parse_parquet")
+
+    assert root(read(folder).select("t")) == root(read(folder))
+
+
+def test_names_that_do_not_exist_are_told_with_all_columns(folder: Path) -> None:
+    with pytest.raises(PlanError, match=r"no column 'u'; there are 't', 'x', 's', 'year'"):
+        read(folder).select("u").head(1)
+    with pytest.raises(PlanError, match=r"no column 'u'; there are 't', 'x', 's', 'year'"):
+        read(folder).filter(pc.field("u") > 1).select("t").head(1)
+
+
+def test_explain_says_how_many_columns_are_read(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    read(folder, row_column="row").select("t").explain()
+    line = "`parse_parquet(row_column='row')`: reads 1 of 4 columns, because a later `select` keeps no others"
+    assert line in capsys.readouterr().out

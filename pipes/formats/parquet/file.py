@@ -72,7 +72,11 @@ class ParquetFile:
         self._fixed = options.require_fixed_schema(footer.name)
         self._name = footer.name
         columns = self._fixed.columns_in(footer)
-        self._read = None if self._fixed.read_columns is None else footer.existing(self._fixed.read_columns)
+        self._names = options.names_to_read()
+        read = self._fixed.read_columns
+        if self._names != self._fixed.names:
+            read = [name for name in self._fixed.file_types if name in {*self._names, *self._fixed.filter_columns}]
+        self._read = None if read is None else footer.existing(read)
         self._constants = self._fixed.constants(footer.name, columns)
 
     def matching_row_groups(self, footer: ParquetFooter) -> Sequence[int]:
@@ -184,8 +188,8 @@ class ParquetFile:
             matches = matching_rows(self._options.filter, {n: arrays[n] for n in fixed.filter_columns}, length)
             if not matches.all():
                 places = np.flatnonzero(matches)
-                arrays = {name: arrays[name].take(places) for name in fixed.names}
+                arrays = {name: arrays[name].take(places) for name in self._names}
                 numbers, length = places + first, len(places)
-        columns = {name: to_column(arrays[name]) for name in fixed.names}
+        columns = {name: to_column(arrays[name]) for name in self._names}
         lineage = self._options.lineage.columns_for(self._name, numbers)
         return RowGroupPart(Rows({**columns, **lineage}, length), numbers, stop)

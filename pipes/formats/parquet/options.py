@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+class LaterChoice(NamedTuple):
+    """The columns that a `select` keeps, which follows in the chain, and the filters between."""
+
+    columns: tuple[str, ...]
+    filters: tuple[Any, ...] = ()
+
+
 class LaterFilter(NamedTuple):
     """A filter that follows in the chain. It tests all rows itself, so here it only leaves out row groups."""
 
@@ -34,6 +41,10 @@ class Parquet(TableFormat):
     filter: Any = None
     later_filters: tuple[LaterFilter, ...] = ()
     """Filters that follow in the chain; once names and types are fixed, those that fit the columns."""
+    later_choice: LaterChoice | None = None
+    """What follows in the chain and uses some columns only."""
+    used_names: tuple[str, ...] | None = None
+    """These columns, once names and types are fixed; the others are not read. None for all."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -56,6 +67,23 @@ class Parquet(TableFormat):
         """With a further filter that follows in the chain."""
         return replace(self, later_filters=(*self.later_filters, LaterFilter(expression)))
 
+    def with_later_choice(self, choice: LaterChoice) -> Parquet:
+        """With a `select` that follows in the chain. Columns that the user named are read in any case."""
+        return self if self.columns is not None else replace(self, later_choice=choice)
+
+    def names_to_read(self) -> tuple[str, ...]:
+        """The columns of the rows, without path and row number, that something uses. Names and types are fixed."""
+        return self.require_fixed_schema(self.kind).names if self.used_names is None else self.used_names
+
+    def row_schema(self) -> pa.Schema | None:
+        schema = super().row_schema()
+        if schema is None or self.used_names is None:
+            return schema
+        import pyarrow as pa
+
+        names = {*self.used_names, *self.lineage}
+        return pa.schema([field for field in schema if field.name in names])
+
     def fix(self, heads: Iterable[TableHead | None], paths: Iterable[str]) -> Parquet:
         fixed = super().fix(heads, paths)
         if fixed.fixed_schema is None:
@@ -63,7 +91,21 @@ class Parquet(TableFormat):
         types = {name: fixed.fixed_schema.types[name] for name in fixed.fixed_schema.names}
         fitting = (later for later in self.later_filters if filter_problem(later.expression, types) is None)
         filters = tuple(LaterFilter(later.expression, (*used_columns(later.expression, types),)) for later in fitting)
-        return replace(fixed, later_filters=filters)
+        return replace(fixed, later_filters=filters, used_names=self._used_names(types))
+
+    def _used_names(self, types: Mapping[str, pa.DataType]) -> tuple[str, ...] | None:
+        """The columns, given their types, that something uses; None for all, also if what follows does not fit them."""
+        if self.later_choice is None:
+            return None
+        used = {*self.later_choice.columns}
+        for expression in self.later_choice.filters:
+            if filter_problem(expression, types) is not None:
+                return None
+            used.update(used_columns(expression, types))
+        if not used <= {*types, *self.lineage}:
+            return None
+        # A batch without columns does not know its length.
+        return tuple(name for name in types if name in used) or (*types,)[:1]
 
     def filter_columns(
         self, source: str, types: Mapping[str, pa.DataType], whole: UnifiedSchema, folders: Mapping[str, pa.DataType]

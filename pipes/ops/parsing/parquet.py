@@ -29,6 +29,13 @@ class ParseParquet(ParseCounted[Parquet, RowGroup]):
     def length(self, stage: StageView) -> int | None:
         return super().length(stage) if self.format.filter is None else None
 
+    def remark(self, stage: StageView) -> str | None:
+        fixed = self.format.fixed_schema
+        names = () if fixed is None else self.format.names_to_read()
+        if fixed is None or names == fixed.names:
+            return None
+        return f"reads {len(names)} of {len(fixed.names)} columns, because a later `select` keeps no others"
+
     def reader(self, context: Context, block_size: BlockSize) -> RowGroupReader:
         return RowGroupReader(self.format, context)
 
