@@ -134,8 +134,7 @@ class Loader(Generic[T_co]):
     def skip(self, count: int) -> None:
         """Move on as if `count` elements of the epoch had been taken, in the running loop or before it begins.
 
-        An indexed pipe reads nothing for that. A stream of known length moves its cursors, and runs only the operators
-        that have to pass over the rows; a stream of unknown length takes the elements and drops them.
+        An indexed pipe reads nothing for that; a stream takes the elements and drops them.
 
         Raises:
             LoaderError: the epoch has fewer elements left.
