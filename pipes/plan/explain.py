@@ -50,7 +50,8 @@ def _ranks(plan: Plan) -> list[str]:
         least, most = min(lengths), max(lengths)
         return [f"ranks: {least if least == most else f'{least} to {most}'} elements each"]
     reason = unknown_length_reason(plan.unsharded)
-    return [f"ranks: their lengths are not known before a run{reason}, so a loader needs `steps=` or `even=None`"]
+    repair = "a process group, `steps=` or `even=None`"
+    return [f"ranks: their lengths are not known before a run{reason}, so they need {repair}"]
 
 
 def _operators(plan: Plan) -> list[str]:

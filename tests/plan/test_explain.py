@@ -141,7 +141,7 @@ def test_how_even_the_ranks_are():
     assert not any(line.startswith("ranks:") for line in lines(pipe))
     (ranks,) = (line for line in lines(streamed().map(add), world_size=2) if line.startswith("ranks:"))
     assert ranks.startswith("ranks: their lengths are not known before a run, because of `.filter(")
-    assert ranks.endswith("so a loader needs `steps=` or `even=None`")
+    assert ranks.endswith("so they need a process group, `steps=` or `even=None`")
 
 
 def test_a_cut_behind_a_shuffle_that_changes():
