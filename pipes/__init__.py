@@ -38,6 +38,7 @@ from .core.rows import Rows
 from .core.unknown_arguments import explains_unknown_arguments as _explains_unknown_arguments
 from .errors import FeedpipeError, RowError
 from .loader import Loader, gather_state
+from .ops._generator_operator import operator
 from .pipe import Pipe
 from .services.inprocess import InProcess
 from .services.multiprocess import MultiProcess
@@ -91,6 +92,8 @@ __all__ = [
     "verify",
     "write_parquet",
     "write_tar",
+    # operators of your own
+    "operator",
     # elements and errors
     "File",
     "Rows",

@@ -126,3 +126,26 @@ assert_type(fp.read_idx({"x": "train.gz"}).batch(4).collate(len), Pipe[int])
 # A loader
 assert_type(next(iter(fp.Loader(numbers.batch(2)))), Sequence[int])
 assert_type(fp.Loader(words).peek(), str)
+
+
+# Operators made of generators
+@fp.operator
+def lengths(rows: Iterator[str], start: int = 0) -> Iterator[int]:
+    yield from (start + len(row) for row in rows)
+
+
+@fp.operator(lookback=1)
+def pairs(rows: Iterator[str], *, join: bool) -> Iterator[tuple[str, str]]:
+    yield from zip(rows, rows, strict=False)
+
+
+assert_type(lengths(words, 3), Pipe[int])
+assert_type(words.pipe(lengths, start=1), Pipe[int])
+assert_type(pairs(words, join=True), Pipe[tuple[str, str]])
+
+# Several pipes
+assert_type(numbers.split({"train": 0.9, "val": 0.1})["val"], Pipe[int])
+assert_type(numbers.zip(words).unzip(2), tuple[Pipe[int], Pipe[str]])
+assert_type(numbers.route(abs, 2)[0], Pipe[int])
+assert_type(words.fork()[1], Pipe[str])
+assert_type(words.sample(3), Pipe[str])
