@@ -135,7 +135,7 @@ class _ShardTexts:
 
     def __init__(self) -> None:
         self._texts: dict[int, tuple[Json, str]] = {}
-        self._tokens: dict[int, tuple[Json, str, str]] = {}
+        self._tokens: dict[int, tuple[Json, Json, str, str]] = {}
 
     def text(self, cursors: Mapping[int, Json]) -> str:
         """The cursors as one JSON object."""
@@ -151,12 +151,13 @@ class _ShardTexts:
     def _cursor_text(self, shard: int, cursor: Json) -> str:
         if cursor is None:
             return f'"{shard}": null'
-        token, skip, row, *marks = cast("list[Json]", cursor)
+        token, skip, row, *rest = cast("list[Json]", cursor)
+        marks = rest[0] if rest else None
         last = self._tokens.get(shard)
-        if last is None or last[0] is not token:  # elements of one block share their token and their marks
-            end = "".join([f", {json.dumps(mark)}" for mark in marks]) + "]"
-            last = self._tokens[shard] = token, f'"{shard}": [{json.dumps(token)}, ', end
-        return f"{last[1]}{skip}, {row}{last[2]}"
+        if last is None or last[0] is not token or last[1] is not marks:  # elements of one block share both
+            end = "" if marks is None else f", {json.dumps(marks)}"
+            last = self._tokens[shard] = token, marks, f'"{shard}": [{json.dumps(token)}, ', end
+        return f"{last[2]}{skip}, {row}{last[3]}]"
 
 
 def save(progress: Progress, plan: Plan, signature: Signature) -> State:

@@ -239,6 +239,29 @@ def test_the_draws_of_opened_rows_stay():
     assert 0 < sum(drawn[row] == draw for row, draw in rest.items()) < 290
 
 
+def test_an_indexed_shard_says_what_it_has_opened():
+    pipe = fp.from_sequence(range(300)).shard_by_rank()
+    job = Job(pipe, 2, seed=1, shards=4)
+    taken, states = job.take([1, 1])
+    for loader, elements in [(loader, iter(loader)) for loader in Job(pipe, 2, states, seed=1).loaders]:
+        taken += [next(elements) for _ in range(20) if loader.state_dict()]  # a state after each element
+        states.append(loader.state_dict())
+    assert count(taken + Job(pipe, 3, states[2:], seed=1).rest()) == count(list(pipe))
+
+
+def test_a_skip_is_part_of_what_is_taken():
+    pipe = fp.from_sequence(range(400)).shuffle(window=6)
+    whole = Job(pipe, 2, seed=1, shards=4).rest()
+    job = Job(pipe, 2, seed=1, shards=4)
+    taken, _ = job.take([3, 3])
+    for loader in job.loaders:
+        loader.skip(5)
+    states = [loader.state_dict() for loader in job.loaders]
+    skipped = {*whole[3:8], *whole[203:208]}
+    rest = Job(pipe, 3, states, seed=1).rest()
+    assert count(taken + rest) == count([row for row in whole if row not in skipped])
+
+
 class TestWhatIsRefused:
     @pytest.mark.parametrize(
         ("pipe", "words"),
