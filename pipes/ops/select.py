@@ -120,8 +120,7 @@ def select(pipe: Pipe[T], /, *columns: str | Sequence[str]) -> Pipe[T]:
 def drop(pipe: Pipe[T], /, *columns: str | Sequence[str]) -> Pipe[T]:
     """Leave out these columns.
 
-    Element: a row with the other columns, in their order. The rest, and the errors, are those of `select`; it is an
-    error too if no column is left.
+    Element: a row with the other columns, in their order; otherwise as `select`. To leave out all columns is an error.
 
     Example:
         >>> import feedpipe as fp
