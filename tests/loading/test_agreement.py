@@ -140,5 +140,7 @@ def test_what_is_left_out_is_told() -> None:
     other = ThreadJob(1, exchanges)
     for name, numbers in (("0", (1, 0, 0)), ("1", (1, 1, 0)), ("2", (0, 1, 0))):
         other.exchange(f"elements after step {name}", *numbers)
-    with pytest.warns(PlanWarning, match="ends after step 2, where rank 1 has no more elements; at least 3 of another"):
+    with pytest.warns(
+        PlanWarning, match="ends after step 2, where rank 1 has no more elements; at least [123] of another"
+    ):
         assert len([item for item in agreed if isinstance(item, Step)]) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import itertools
 import json
 import subprocess
@@ -24,13 +25,14 @@ Answers = list[Any]
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What each rank returned of all checks."""
+    faulthandler.cancel_dump_traceback_later()  # on a busy machine, four processes begin slowly
     folder = tmp_path_factory.mktemp("job")
     command = [sys.executable, str(Path(__file__).with_name("job.py"))]
     ranks = [
         subprocess.Popen([*command, str(rank), str(folder)], stderr=subprocess.PIPE, text=True) for rank in range(4)
     ]
     try:
-        errors = [rank.communicate(timeout=55)[1] for rank in ranks]
+        errors = [rank.communicate(timeout=300)[1] for rank in ranks]
     finally:
         for rank in ranks:
             rank.kill()

@@ -52,7 +52,7 @@ def run(folder: Path, ranks: int, word: str) -> list[tuple[list[int], str]]:
     (folder / "script.py").write_text(SCRIPT)
     arguments = ["--standalone", f"--nproc-per-node={ranks}", "script.py", word]
     command = [sys.executable, "-m", "torch.distributed.run", *arguments]
-    subprocess.run(command, cwd=folder, capture_output=True, timeout=55, check=False)
+    subprocess.run(command, cwd=folder, capture_output=True, timeout=300, check=False)
     name = "" if word == "first" else word
     return [tuple(json.loads((folder / f"{name}{rank}.json").read_text())) for rank in range(ranks)]
 
