@@ -129,10 +129,10 @@ class Mixture(Operator, ABC):
 
         return stage.memo(("mixture", context.seed, context.epoch, context.rounds, context.shard), make)
 
-    def _segments(self, stage: StageView, lengths: Sequence[int], epoch: int) -> list[Segment]:
+    def _segments(self, stage: StageView, lengths: Sequence[int], epoch: int) -> list[MixtureSegment]:
         """The rows between the ends of inputs of these lengths."""
         rounds, given, start, first = [0] * len(lengths), [0] * len(lengths), 0, 0
-        segments: list[Segment] = []
+        segments: list[MixtureSegment] = []
         while sources := self.sources(stage, rounds, first, epoch):
             turns = self.turns(stage, sources, epoch)
             ends = [turns.position(number, lengths[k] - given[k]) for number, k in enumerate(sources)]
@@ -142,7 +142,9 @@ class Mixture(Operator, ABC):
             before = list(given)
             for k, count in zip(sources, turns.counts(stop), strict=True):
                 given[k] += count
-            segments.append(Segment(start, start + stop, np.array(sources), np.array(before), tuple(given), turns))
+            segments.append(
+                MixtureSegment(start, start + stop, np.array(sources), np.array(before), tuple(given), turns)
+            )
             if not self.leaves_out:
                 break
             ended = sources[ends.index(stop)]
@@ -173,7 +175,7 @@ class Mixture(Operator, ABC):
         return text
 
 
-class Segment(NamedTuple):
+class MixtureSegment(NamedTuple):
     """The rows from the end of one input to that of the next.
 
     Attributes:
@@ -199,7 +201,7 @@ class Layout:
         segments: of the rows that come out; `starts` are their first positions.
     """
 
-    def __init__(self, lengths: Sequence[int], segments: Sequence[Segment], *, repeats: bool) -> None:
+    def __init__(self, lengths: Sequence[int], segments: Sequence[MixtureSegment], *, repeats: bool) -> None:
         rounds = [1] * len(lengths)
         if repeats:
             for k in segments[0].sources.tolist():
