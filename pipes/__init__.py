@@ -42,6 +42,7 @@ from .ops._generator_operator import operator
 from .pipe import Pipe
 from .services.inprocess import InProcess
 from .services.multiprocess import MultiProcess
+from .services.threads import Threads
 from .sources.from_arrays import from_arrays
 from .sources.from_dataset import from_dataset
 from .sources.from_iterable import from_iterable
@@ -70,6 +71,7 @@ __all__ = [
     "gather_state",
     "InProcess",
     "MultiProcess",
+    "Threads",
     # sources of objects in memory
     "from_arrays",
     "from_dataset",

@@ -101,6 +101,7 @@ class Loader(Generic[T_co]):
             steps=None if steps is None else check_int("steps", steps, least=1),
             even=even,
         )
+        self._runner.check_service()
         self._runner.check_ranks()
         self._progress = Progress()  # where the next epoch begins
         self._current: Epoch[T_co] | None = None

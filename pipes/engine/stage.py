@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections import ChainMap
 from collections.abc import Callable, Hashable, Iterator, Mapping
+from threading import Lock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -70,6 +71,7 @@ class Stage:
         self._length: object = _UNASKED
         self._schema: object = _UNASKED
         self._memos: dict[Hashable, object] = {}
+        self._lock = Lock()
 
     @property
     def call_site(self) -> CallSite | None:
@@ -120,12 +122,14 @@ class Stage:
 
     def memo(self, key: Hashable, make: Callable[[], T]) -> T:
         """What `make()` returned for `key`; the last few keys are kept. For costly functions of their key."""
-        if key not in self._memos:
+        value = self._memos.get(key, _UNASKED)
+        if value is _UNASKED:
             value = make()
-            while len(self._memos) >= MAX_MEMOS:
-                self._memos.pop(next(iter(self._memos)), None)
-            self._memos[key] = value
-        return self._memos[key]  # type: ignore[return-value]
+            with self._lock:  # not held by `make`: two threads then make the value twice
+                while len(self._memos) >= MAX_MEMOS:
+                    del self._memos[next(iter(self._memos))]
+                self._memos[key] = value
+        return cast("T", value)
 
     def rows(self, indices: Indices, context: Context) -> BlockRows:
         """The rows at `indices`; indexed stages only."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from ..core.checks import check_bytes
-from ..core.graph import Node, walk
+from ..core.code import constructor_code
+from ..core.graph import Node, node_code, walk
 from ..core.memory import memory_budget
 from ..core.operator import Boundary, Operator
 from ..engine.stage import bind, resolve
-from ..errors import ArgumentError, LoaderError, PlanWarning, warn
+from ..errors import ArgumentError, LoaderError, PlanError, PlanWarning, warn, with_call_site
 from ..plan.plan import Plan, Position
 from ..services.base import Executor, ReadingService, Session
 from .job import Job
@@ -52,6 +53,21 @@ class Runner:
         self._schedule: Schedule | None = None
         self._executor: Executor | None = None
         self._job: Job | None = None
+
+    def check_service(self) -> None:
+        """Checks that the service can run the pipe.
+
+        Raises:
+            PlanError: a function seeds the global generators, and the service runs it in one of several threads.
+        """
+        for node in () if self.service.global_generators else walk(self.pipe):
+            if node.op.main_thread:
+                service = constructor_code(self.service)
+                message = (
+                    f"`{node_code(node)}` cannot run with `{service}`, because threads share the global generators; give "
+                    "`rng=True`, for a generator of its own in each call, or use `MultiProcess`"
+                )
+                raise PlanError(with_call_site(message, node.call_site))
 
     def check_ranks(self) -> None:
         """Checks what is certain about the ranks already, and reads nothing for that.

@@ -65,4 +65,9 @@ class ReadingService(Protocol):
         """Whether elements come in the order of the plan. Without an order there is no position to save."""
         ...
 
+    @property
+    def global_generators(self) -> bool:
+        """Whether functions may seed the global generators: nothing else that draws runs in the process meanwhile."""
+        ...
+
     def start(self) -> Executor: ...

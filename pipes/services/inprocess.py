@@ -37,6 +37,10 @@ class InProcess:
     def ordered(self) -> bool:
         return True
 
+    @property
+    def global_generators(self) -> bool:
+        return True
+
     def start(self) -> InProcessExecutor:
         return InProcessExecutor(DEBUG if self.debug else DEFAULT)
 

@@ -74,6 +74,10 @@ class MultiProcess:
         if self.timeout is not None:
             check_seconds("timeout", self.timeout)
 
+    @property
+    def global_generators(self) -> bool:
+        return True
+
     def start(self) -> Executor:
         from .processes.executor import MultiProcessExecutor
         from .processes.pool import PoolSettings

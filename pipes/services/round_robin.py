@@ -37,25 +37,34 @@ def turn_order(cursors: Mapping[int, Cursor]) -> list[int]:
 
 
 def run_shards(
-    plan: Plan, parts: Sequence[ShardRun], epoch: int, mode: Mode, resources: ProcessResources
+    plan: Plan,
+    parts: Sequence[ShardRun],
+    epoch: int,
+    mode: Mode,
+    resources: ProcessResources,
+    shards: tuple[int, ...] = (),
 ) -> Generator[Step | ShardEnd, None, list[ShardEnd]]:
     """The elements of all parts, one of each in turn, and the end of each shard.
 
-    The shards use `resources` together, and the caller closes them.
+    Args:
+        plan, parts, epoch: what to run.
+        mode: how to run it.
+        resources: what all shards of the process share; the caller closes them.
+        shards: those of the process, if other threads run some of them.
 
     Returns:
         The ends of all shards.
     """
     by_shard = {part.shard: part for part in parts}
-    numbers = tuple(by_shard)
-    shards: list[_Shard] = []
+    numbers = shards or tuple(by_shard)
+    running: list[_Shard] = []
     ends: list[ShardEnd] = []
     try:
         for number in turn_order({number: part.at for number, part in by_shard.items()}):
             part = by_shard[number]
             resumed = part.at != START or number == plan.tail_shard
-            shards.append(_Shard(part, _context(plan, part, numbers, epoch, mode, resources), resumed=resumed))
-        turns = deque(shards)
+            running.append(_Shard(part, _context(plan, part, numbers, epoch, mode, resources), resumed=resumed))
+        turns = deque(running)
         while turns:
             shard = turns.popleft()
             step = shard.step()
@@ -67,7 +76,7 @@ def run_shards(
             ends.append(shard.end(plan.tail_name))
             yield ends[-1]
     finally:
-        for shard in shards:
+        for shard in running:
             shard.close()
     return ends
 

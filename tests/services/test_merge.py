@@ -35,6 +35,10 @@ class Threads:
     ordered: bool = True
     lifetime: int | None = None
 
+    @property
+    def global_generators(self) -> bool:
+        return False
+
     def start(self) -> ThreadsExecutor:
         return ThreadsExecutor(self)
 

@@ -22,6 +22,7 @@ from ...engine.global_seeds import seed_process
 from ...errors import LimitError
 from ...plan.plan import Plan, ShardRun
 from ..base import ShardEnd, Step
+from ..prefetch_limit import PrefetchLimit
 from ..round_robin import DEFAULT, run_shards
 from ..transport.arena import Arena
 from ..transport.channel import Channel, GoneError, Head
@@ -33,7 +34,6 @@ from .crash_note import CrashNote
 from .dispatch_client import DispatchClient
 from .fetching import FetchEnd, Fetcher, FetchSource
 from .parent_watch import exit_with_owner
-from .prefetch_limit import PrefetchLimit
 from .protocol import ArenaPlace, FetchHead, FetchRequest, PlanArguments, RunRequest, TakenHead, WorkerSettings
 
 Init = Callable[[int], object]

@@ -33,6 +33,10 @@ class Background:
     def ordered(self) -> bool:
         return True
 
+    @property
+    def global_generators(self) -> bool:
+        return False
+
     def start(self) -> BackgroundExecutor:
         return BackgroundExecutor(self.prefetch)
 

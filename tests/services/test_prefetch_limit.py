@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from feedpipe.services.processes.prefetch_limit import PrefetchLimit
+from feedpipe.services.prefetch_limit import PrefetchLimit
 
 
 def fill(limit: PrefetchLimit, nbytes: int = 1) -> int:
