@@ -64,8 +64,8 @@ class Runner:
             if node.op.main_thread:
                 service = constructor_code(self.service)
                 message = (
-                    f"`{node_code(node)}` cannot run with `{service}`, because threads share the global generators; give "
-                    "`rng=True`, for a generator of its own in each call, or use `MultiProcess`"
+                    f"`{node_code(node)}` cannot run with `{service}`, because threads share the global generators; "
+                    "give `rng=True`, for a generator of its own in each call, or use `MultiProcess`"
                 )
                 raise PlanError(with_call_site(message, node.call_site))
 

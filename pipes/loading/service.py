@@ -78,6 +78,10 @@ class OnDevice:
     def ordered(self) -> bool:
         return self.service.ordered
 
+    @property
+    def global_generators(self) -> bool:
+        return self.service.global_generators
+
     def start(self) -> Executor:
         from ..torch.device import backend_for
 

@@ -1,0 +1,58 @@
+"""Each row of docs/migrating.md: our expression runs, and each name of theirs has one or a reason why there is none."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import feedpipe as fp
+
+PAGE = (Path(__file__).resolve().parent.parent / "docs" / "migrating.md").read_text(encoding="utf-8")
+
+
+class Row(NamedTuple):
+    """A row of one of the tables."""
+
+    library: str
+    name: str
+    expression: str
+    remark: str
+
+
+def rows() -> Iterator[Row]:
+    for section in PAGE.split("\n## ")[1:]:
+        for line in section.splitlines():
+            if line.startswith("| `"):
+                _, name, expression, remark, _ = (cell.strip() for cell in line.split("|"))
+                yield Row(section.splitlines()[0], name.strip("`"), expression.strip("`"), remark)
+
+
+@pytest.fixture(scope="module")
+def names(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """The variables of the page, in the folder with its files."""
+    before = Path.cwd()
+    os.chdir(tmp_path_factory.mktemp("migrating"))
+    namespace: dict[str, Any] = {}
+    code = re.search(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    assert code
+    exec(code[1], namespace)
+    yield namespace
+    os.chdir(before)
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=f"{row.library}-{row.name}") for row in rows()])
+def test_row(row, names):
+    if not row.expression:
+        assert row.remark
+        return
+    value = eval(row.expression, names)
+    pipes = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else [value]
+    for pipe in pipes:
+        if isinstance(pipe, fp.Pipe):
+            assert list(islice(pipe, 3))
