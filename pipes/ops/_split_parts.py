@@ -96,7 +96,7 @@ class SplitPart(SameRows):
 
 
 @dataclass(frozen=True)
-class StreamedPart(FilterRows, SplitPart):
+class StreamedSplitPart(FilterRows, SplitPart):
     """Looks at the key or the content of each row."""
 
     kind: ClassVar[str] = "split"
@@ -114,7 +114,7 @@ class StreamedPart(FilterRows, SplitPart):
 
 
 @dataclass(frozen=True)
-class IndexedPart(Rearranged, SplitPart):
+class IndexedSplitPart(Rearranged, SplitPart):
     """Knows its rows by position. They are found once, before the first row, and sent to the workers as bits."""
 
     rows_of_part: RowSet | None = field(default=None, kw_only=True, repr=False, compare=False)

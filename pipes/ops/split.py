@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from ..core.checks import check_int
 from ..errors import ArgumentError, ArgumentTypeError, PlanError, with_call_site
 from ._keys import Key, check_key
-from ._split_parts import IndexedPart, StreamedPart
+from ._split_parts import IndexedSplitPart, StreamedSplitPart
 from ._split_place import Place, check_no_groups, moving_positions, place_before_shuffles
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def split(
         )
     if not indexed:
         place = Place(pipe, [])
-    cls = IndexedPart if indexed else StreamedPart
+    cls = IndexedSplitPart if indexed else StreamedSplitPart
     source = cast("Pipe[T]", place.source)
     ends: dict[K, Pipe[T]] = {}
     for name in sizes:

@@ -24,7 +24,7 @@ E = TypeVar("E")
 
 
 @dataclass(frozen=True)
-class Item:
+class ItemOfTuple:
     """Returns item `number` of a tuple of `count` items."""
 
     count: int
@@ -41,14 +41,14 @@ class Item:
 
 @dataclass(frozen=True)
 class Unzip(Map):
-    """A `map` whose function is an `Item`."""
+    """A `map` whose function is an `ItemOfTuple`."""
 
     kind: ClassVar[str] = "unzip"
 
     function: Callable[..., object]
 
     def call(self) -> str:
-        item = cast("Item", self.function)
+        item = cast("ItemOfTuple", self.function)
         return f"unzip({item.count})[{item.number}]"
 
     def identity(self) -> Json:
@@ -96,4 +96,4 @@ def unzip(pipe: Pipe[Any], /, count: int) -> tuple[Pipe[Any], ...]:
         (['a', 'b'], [1, 2])
     """
     count = check_int("count", count, least=1)
-    return tuple(pipe.then(Unzip(Item(count, number))) for number in range(count))
+    return tuple(pipe.then(Unzip(ItemOfTuple(count, number))) for number in range(count))

@@ -13,7 +13,7 @@ from ..errors import StateError
 from .items import Cut, Item
 from .parts import Line, Part, Segment, divide_rest
 from .plan import Plan
-from .sharding import Sharding, Stream, has_user_boundary
+from .sharding import DividedStream, Sharding, has_user_boundary
 
 
 def cut(plan: Plan, first: int, items: Sequence[Item], base: int, data_epoch: int) -> list[list[Item]]:
@@ -101,7 +101,7 @@ class _Rest:
         return bool(later) and len(later) == next(iter(later))[0] == len({shard for _, shard in later})
 
 
-def _lines(plan: Plan, sharding: Sharding, stream: Stream, data_epoch: int) -> Callable[[int], Line | None]:
+def _lines(plan: Plan, sharding: Sharding, stream: DividedStream, data_epoch: int) -> Callable[[int], Line | None]:
     """Makes the line of a stream in a round."""
     repeated = any(stream.node in walk(node) for node in _repeats(plan.root, sharding))
     rounds: dict[int, Line | None] = {}

@@ -197,7 +197,7 @@ class Plan:
     def cut_plan(self, cut: Cut) -> CutPlan:
         """The graphs of a cut."""
         if self._cut is None or self._cut[0] is not cut:
-            self._cut = cut, CutPlan(self, cut)
+            self._cut = cut, CutPlan(cut, self.sharding_of(cut), self._main, self.tail_name, self.tail_node)
         return self._cut[1]
 
     def sharding_of(self, cut: Cut) -> Sharding:

@@ -24,7 +24,7 @@ NEAR_FOR_ROWS, NEAR = 64, 10
 by little. If they are not, 1/10 of a share is near, and fewer units are read by several shards."""
 
 
-class Stream(NamedTuple):
+class DividedStream(NamedTuple):
     """What is divided at one place of the graph: the rows of `node`, or the `units` that it expands."""
 
     node: Node
@@ -52,7 +52,7 @@ class Sharding:
     names: dict[Node, str]
     shared_reads: dict[Node, SharedRead] = field(default_factory=dict)
     expanded: dict[Node, UnitsShard] = field(default_factory=dict)
-    streams: dict[str, Stream] = field(default_factory=dict)
+    streams: dict[str, DividedStream] = field(default_factory=dict)
     parts: Mapping[int, Mapping[str, Part]] = field(default_factory=dict)
     new_shards: range = range(0)
     _nodes: dict[tuple[object, ...], Node] = field(default_factory=dict)
@@ -123,14 +123,14 @@ class Sharding:
         self, node: Node, shard: int, *, shuffled_later: bool
     ) -> PermutedShard | NeighboursShard | StreamedShard:
         """The operator that gives a shard its rows of `node`."""
-        stream = self._stream(Stream(node, shuffled_later, None))
+        stream = self._stream(DividedStream(node, shuffled_later, None))
         if node.indexed:
             permuted = shuffled_later and not reorders(node)
             return (PermutedShard if permuted else NeighboursShard)(self.shards, shard, stream)
         dispatched = any(below.op.boundary is Boundary.ONE_PROCESS for below in walk(node))
         return StreamedShard(self.shards, shard, dispatched, stream)
 
-    def line(self, stream: Stream, context: Context) -> Line | None:
+    def line(self, stream: DividedStream, context: Context) -> Line | None:
         """The places of a stream in the pass and round of `context`; None if they are not known."""
         node, later, units = stream
         if units is not None:
@@ -138,7 +138,7 @@ class Sharding:
             return op.line(self.stages[node], context)
         return self.shard_operator(node, 0, shuffled_later=later).line(self.stages[node])
 
-    def _stream(self, stream: Stream) -> str:
+    def _stream(self, stream: DividedStream) -> str:
         """The number of what is divided."""
         for number, other in self.streams.items():
             if other == stream:
@@ -172,7 +172,7 @@ class Sharding:
         reordered = reorders(units)
         any_order = shuffled_later and not reordered
         near = NEAR_FOR_ROWS if self.stages[node].length is not None else NEAR
-        stream = self._stream(Stream(node, shuffled_later, units))
+        stream = self._stream(DividedStream(node, shuffled_later, units))
         part = self.parts[shard].get(stream, Part()) if shard in self.parts else None
         return UnitsShard(self.shards, shard, any_order, any_order or reordered, near, stream, part)
 
