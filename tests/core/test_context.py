@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from feedpipe.core.block_size import AdaptiveBlockSize, Clock, OneRow
 from feedpipe.core.context import Context, ProcessContext, RowShare, RowsRequest, Tracing
 
@@ -56,14 +54,15 @@ def test_rows_for_another_process() -> None:
     assert other.pacing.clock is not context.pacing.clock and other.process is context.process
 
 
-def test_work_is_taken_once_and_for_one_row() -> None:
+def test_work_is_taken_once() -> None:
     class Work:
         def start(self) -> None: ...
         def cancel(self) -> None: ...
 
     stage, work = object(), Work()
-    context = Context(started={(stage, 3): work})
-    assert context.take_started(stage, range(3, 5)) is None
-    assert context.take_started(object(), range(3, 4)) is None
-    assert context.take_started(stage, np.array([3])) is work
-    assert context.take_started(stage, range(3, 4)) is None
+    context = Context(rounds=(1,), started={(stage, 3, (1,)): work})
+    assert context.take_started(stage, 4) is None
+    assert context.take_started(object(), 3) is None
+    assert context.round(0).take_started(stage, 3) is None
+    assert context.take_started(stage, 3) is work
+    assert context.take_started(stage, 3) is None
