@@ -19,7 +19,8 @@ from .loading.runner import Runner
 from .loading.schedule import Even, Schedule
 from .loading.service import chain_in_one_line, reading_service, service_code
 from .loading.state import Progress, State, compare
-from .pipe import Pipe, warn_in_torch_worker
+from .ops._torch_workers import warn_in_torch_worker
+from .pipe import Pipe
 from .services.base import ReadingService
 
 if TYPE_CHECKING:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import operator
-import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, SupportsIndex, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Concatenate, Generic, ParamSpec, SupportsIndex, TypeVar, cast, overload
 
 from .core.checks import check_bytes
 from .core.context import Context
 from .core.contract import check_depth
 from .core.cursor import START
-from .core.graph import Node, chain_code, walk
+from .core.graph import Node, chain_code
 from .core.operator import Operator
 from .core.unknown_arguments import methods_explain_unknown_arguments
 from .engine.run import Run, at_index, length_of
 from .engine.stage import Stage, bind, resolve
-from .errors import ArgumentError, ArgumentTypeError, PlanWarning, call_site, warn, with_call_site
+from .errors import ArgumentError, ArgumentTypeError, call_site, with_call_site
 from .ops._collect_table import collect_table
+from .ops._installed_operators import InstalledOperators
+from .ops._torch_workers import warn_in_torch_worker
 from .ops.batch import batch as _batch
 from .ops.batch_by_size import batch_by_size as _batch_by_size
 from .ops.bucket_by_length import bucket_by_length as _bucket_by_length
@@ -60,7 +61,6 @@ from .ops.select import rename as _rename
 from .ops.select import select as _select
 from .ops.shard_by_rank import shard_by_rank as _shard_by_rank
 from .ops.shuffle import shuffle as _shuffle
-from .ops.slice import Slice
 from .ops.slice import skip as _skip
 from .ops.slice import slice as _slice
 from .ops.slice import take as _take
@@ -144,6 +144,19 @@ class Pipe(Node, Generic[T_co]):
             [2, 4]
         """
         return function(self, *args, **kwargs)
+
+    @property
+    def ext(self) -> InstalledOperators:
+        """The operators that installed packages declare: `pipe.ext.name(...)` calls the function `name(pipe, ...)`.
+
+        A package is imported when one of its operators is asked for. A type checker does not know their types; it does
+        if you import the function and call `pipe.pipe(function, ...)`. The command `feedpipe ops` lists them.
+
+        Raises:
+            AttributeError: no package, or more than one, declares this name.
+            ImportError: the package cannot be imported.
+        """
+        return InstalledOperators(self)
 
     def __iter__(self) -> Iterator[T_co]:
         warn_in_torch_worker(self, "pipe", "iterate `pipe.slice(info.id, None, info.num_workers)`")
@@ -369,22 +382,6 @@ class Pipe(Node, Generic[T_co]):
     zip = _zip
     zip_by_key = _zip_by_key
     zip_longest = _zip_longest
-
-
-def warn_in_torch_worker(pipe: Node, what: str, remedy: str) -> None:
-    """Warns if each of several workers of torch's DataLoader iterates the whole pipe, or a loader of it."""
-    data = sys.modules.get("torch.utils.data")
-    info: Any = None if data is None else data.get_worker_info()
-    if info is None or info.num_workers == 1:
-        return
-    if any(isinstance(node.op, Slice) and node.op.step == info.num_workers for node in walk(pipe)):
-        return
-    warn(
-        f"each of the {info.num_workers} workers of torch's DataLoader iterates this {what}, so each row comes "
-        f"{info.num_workers} times; use `feedpipe.Loader(pipe, workers={info.num_workers})` in place of the "
-        f"DataLoader, or {remedy} of torch's `get_worker_info()`",
-        PlanWarning,
-    )
 
 
 def _position(index: SupportsIndex) -> int:

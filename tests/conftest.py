@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import faulthandler
 import gc
+import importlib
 import os
 import signal
+import sys
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -93,3 +96,28 @@ def no_thread_left() -> Iterator[None]:
 
 def _started_since(before: set[threading.Thread]) -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread not in before and not thread.name.startswith(KEPT)]
+
+
+InstallPackage = Callable[[str, str, str], None]
+
+
+@pytest.fixture
+def install_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[InstallPackage]:
+    """Give a function that installs a package of one module, given its name, its code and its entry points."""
+    folder = tmp_path / "installed"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(folder)
+    installed: list[str] = []
+
+    def install(name: str, code: str, entry_points: str) -> None:
+        metadata = folder / f"{name}-1.0.dist-info"
+        metadata.mkdir()
+        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n", encoding="utf-8")
+        (metadata / "entry_points.txt").write_text(entry_points, encoding="utf-8")
+        (folder / f"{name}.py").write_text(code, encoding="utf-8")
+        installed.append(name)
+        importlib.invalidate_caches()
+
+    yield install
+    for name in installed:
+        sys.modules.pop(name, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..core.checks import check_int
 from ..core.graph import Node, find_reshuffle, node_code, walk
 from ..core.memory import bytes_text, large_windows
 from ..core.operator import Columns, Order
@@ -20,6 +21,10 @@ _OTHER_ROWS = (
 
 def explained(root: Node, *, world_size: int, workers: int, shards: int | None) -> str:
     """The plan of a loader for `root`: a line for each operator, then remarks."""
+    check_int("world_size", world_size, least=1)
+    check_int("workers", workers, least=0)
+    if shards is not None:
+        check_int("shards", shards, least=1)
     plan = Plan(root, seed=0, rank=0, world_size=world_size, workers=workers, shards=shards)
     lines = [_head(plan), *_operators(plan), _resume(plan), *_ranks(plan), *_windows(plan), *_remarks(plan)]
     for read in plan.shared_reads():

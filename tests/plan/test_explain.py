@@ -150,3 +150,10 @@ def test_a_cut_behind_a_shuffle_that_changes():
     assert any(line.startswith(f"`take(3)`, `skip(2)`: {text}") for line in lines(source.shuffle().take(3).skip(2)))
     for fixed in (source.shuffle(each_epoch=False).take(3), source.shuffle().load().take(3), source.take(3).shuffle()):
         assert text not in "\n".join(lines(fixed))
+
+
+@pytest.mark.parametrize("numbers", [{"world_size": 0}, {"workers": -1}, {"shards": 0}])
+def test_a_number_that_is_too_small_is_an_error(numbers: dict[str, int]) -> None:
+    (name,) = numbers
+    with pytest.raises(fp.errors.ArgumentError, match=rf"`{name}` must be >= \d but got: "):
+        fp.from_sequence(range(3)).explain(**numbers)  # type: ignore[arg-type]

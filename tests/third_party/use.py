@@ -31,6 +31,12 @@ def check_the_package() -> None:
     check_service(Background(prefetch=3), others=[fp.InProcess()])
 
 
+def check_its_entry_point() -> None:
+    numbers: fp.Pipe[float] = noise(100, scale=2.0).ext.differences(lag=3)
+    assert list(numbers) == list(pipe)
+    assert "differences" in dir(pipe.ext)
+
+
 def check_a_resume() -> None:
     with loader, fp.Loader(batches, workers=2, seed=7) as workers:
         elements = iter(loader)
@@ -65,6 +71,7 @@ def check_an_error() -> None:
 
 if __name__ == "__main__":
     check_the_package()
+    check_its_entry_point()
     check_a_resume()
     check_the_code_of_a_pipe()
     check_an_error()

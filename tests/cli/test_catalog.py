@@ -1,0 +1,97 @@
+"""`feedpipe ops`: every operator and source is in the family that the reference gives it, with its line."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import feedpipe as fp
+from feedpipe.cli.catalog import FAMILIES, describe_function, list_functions
+from feedpipe.cli.command_error import CommandError
+
+REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference.md"
+PACKAGE = '''
+def scaled(pipe, factor: "float", *, offset: "float" = 0):
+    """Multiply each row.
+
+    And add something.
+    """
+
+def ones(count):
+    """Begin a pipe with ones."""
+'''
+ENTRY_POINTS = """
+[feedpipe.operators]
+scaled = scaling:scaled
+spoiled = nonesuch:spoiled
+
+[feedpipe.sources]
+ones = scaling:ones
+"""
+
+
+def test_families_are_those_of_the_reference() -> None:
+    operators = REFERENCE.read_text(encoding="utf-8").partition("\n## Operators\n")[2].partition("\n## ")[0]
+    families: dict[str, list[str]] = {}
+    for section in operators.split("\n### ")[1:]:
+        title, _, text = section.partition("\n")
+        cells = [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| `")]
+        families[title] = list(dict.fromkeys(name for cell in cells for name in re.findall(r"`(\w+)\(", cell)))
+    assert {title: list(names) for title, names in FAMILIES.items()} == families
+
+
+def test_every_operator_has_one_family() -> None:
+    listed = [name for names in FAMILIES.values() for name in names]
+    methods = [
+        name for name, value in vars(fp.Pipe).items() if inspect.isfunction(value) and ".ops." in value.__module__
+    ]
+    assert sorted(listed) == sorted(methods)
+
+
+def test_each_has_a_line() -> None:
+    lines = list(list_functions())
+    assert "  unbatch           Give the rows of each group one by one, which undoes `batch`." in lines
+    sources = lines[lines.index("\nSources") + 1 :]
+    assert [line.split()[0] for line in sources] == [
+        name for name in fp.__all__ if name.startswith(("from_", "read_", "list_"))
+    ]
+    assert not [line for line in lines if "without documentation" in line]
+
+
+def test_those_of_packages_have_lines_too(install_package: Callable[[str, str, str], None]) -> None:
+    install_package("scaling", PACKAGE, ENTRY_POINTS)
+    lines = list(list_functions())
+    assert lines[lines.index("\nOperators of installed packages, called as `pipe.ext.name(...)`") :] == [
+        "\nOperators of installed packages, called as `pipe.ext.name(...)`",
+        "  scaled   Multiply each row. [scaling 1.0]",
+        "  spoiled  the operator `spoiled` of scaling 1.0 (nonesuch:spoiled) cannot be loaded: ModuleNotFoundError: No "
+        "module named 'nonesuch'",
+        "\nSources of installed packages, imported from there",
+        "  ones  Begin a pipe with ones. [scaling 1.0]",
+    ]
+    assert list(describe_function("scaled")) == [
+        "pipe.ext.scaled(factor: float, *, offset: float = 0)\n    from scaling 1.0\n\nMultiply each row.\n\n"
+        "And add something."
+    ]
+    assert list(describe_function("ones")) == ["scaling.ones(count)\n    from scaling 1.0\n\nBegin a pipe with ones."]
+    with pytest.raises(CommandError, match="`spoiled` of scaling 1.0 .* cannot be loaded") as caught:
+        list(describe_function("spoiled"))
+    assert caught.value.exit_code == 1
+
+
+@pytest.mark.parametrize("name", ["batch", "pipe.batch", "pipe.batch()"])
+def test_a_name_gives_its_documentation(name: str) -> None:
+    (text,) = describe_function(name)
+    assert text.startswith("pipe.batch(size: int, *, drop_last: bool = False)\n\nGroup `size` rows into one element.\n")
+    assert "[[0, 1], [2, 3], [4]]" in text
+
+
+def test_an_unknown_name_gets_a_similar_one() -> None:
+    with pytest.raises(CommandError, match="there is no operator or source `btach`; did you mean `batch`?"):
+        list(describe_function("btach"))
+    with pytest.raises(CommandError, match="there is no operator or source `qqq`; `feedpipe ops` lists all"):
+        list(describe_function("qqq"))

@@ -1,0 +1,158 @@
+"""The program `feedpipe`: what its commands print, their exit codes, and errors in one line."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import feedpipe as fp
+from feedpipe.cli.main import main
+
+TRAIN = """
+import feedpipe as fp
+
+pipe = fp.from_sequence(range(10)).batch(4)
+
+def make():
+    return fp.from_iterable([1, 2, 0]).map(inverse)
+
+def inverse(n):
+    return 1 / n
+
+def make_for(seed):
+    return pipe
+
+class Data:
+    train = pipe.skip(1)
+"""
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
+    """Runs the program in a folder with `train.py`, and returns its exit code and what it prints."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    (tmp_path / "train.py").write_text(TRAIN, encoding="utf-8")
+    before = set(sys.modules)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        code = main(arguments)
+        return code, *capsys.readouterr()
+
+    yield run
+    for name in set(sys.modules) - before:
+        if name.startswith("train"):
+            del sys.modules[name]
+
+
+def test_ops(run: Run) -> None:
+    code, printed, errors = run("ops")
+    assert (code, errors) == (0, "")
+    assert printed.startswith("Rows\n  map          Replace each row with `function(row)`.\n")
+    assert run("ops", "take")[1].startswith("pipe.take(count: int)\n\nGive only the first `count` rows")
+    assert run("ops", "tale") == (2, "", "feedpipe: there is no operator or source `tale`; did you mean `take`?\n")
+
+
+def test_explain(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    fp.from_sequence(range(10)).batch(4).explain(world_size=2, workers=1)
+    plan = capsys.readouterr().out
+    assert run("explain", "train:pipe", "--world-size", "2", "--workers", "1") == (0, plan, "")
+    assert run("explain", "train:pipe", "--world-size=0") == (1, "", "feedpipe: `world_size` must be >= 1 but got: 0\n")
+
+
+def test_head(run: Run) -> None:
+    assert run("head", "train:pipe", "-n", "2") == (0, "[0, 1, 2, 3]\n[4, 5, 6, 7]\n", "")
+    assert run("head", "train:Data.train") == (0, "[4, 5, 6, 7]\n[8, 9]\n", "")
+    assert run("head", "train:pipe", "-n", "-1") == (1, "", "feedpipe: `count` must be >= 0 but got: -1\n")
+
+
+def test_verify(run: Run) -> None:
+    manifest = fp.write_parquet(fp.from_sequence([{"id": 1}]), "rows")
+    assert run("verify", str(manifest)) == (0, f"all files are as {manifest} says\n", "")
+    with Path("rows/part-00000.parquet").open("ab") as file:
+        file.write(b"x")
+    code, printed, error = run("verify", str(manifest))
+    assert (code, printed) == (1, "")
+    assert error.startswith(f"feedpipe: 1 of 1 files are not as {manifest} says: rows/part-00000.parquet has ")
+    assert error.count("\n") == 1 and __file__ not in error
+    code, _, error = run("verify", "none.jsonl")
+    assert code == 1 and error.startswith("feedpipe: none.jsonl is not there")
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("train", "a pipe is given as `module:pipe`, such as `train:pipe`, but got: `train`"),
+        ("./train.py:pipe", "a pipe is given as `module:pipe` but got a file; did you mean `train:pipe`?"),
+        ("trian:pipe", "there is no module `trian` in this folder or among the installed ones"),
+        ("train.inner:pipe", "there is no module `train.inner` in this folder or among the installed ones"),
+        ("train:pip", "`train` has no `pip`; did you mean `pipe`?"),
+        ("train:Data.valid", "`train` has no `Data.valid`"),
+        ("train:make_for", "`train:make_for` must be a pipe, or a function without arguments, but it takes `seed`"),
+        ("train:Data", "`train:Data` must be a pipe but got: <class 'train.Data'>"),
+    ],
+)
+def test_a_wrong_target_is_an_error_in_one_line(run: Run, target: str, message: str) -> None:
+    for command in ("head", "explain"):
+        assert run(command, target) == (2, "", f"feedpipe: {message}\n")
+
+
+def test_an_error_of_the_chain_has_the_users_line(run: Run) -> None:
+    path = Path("train_wrong.py").resolve()
+    path.write_text("import feedpipe as fp\npipe = fp.from_sequence([1]).batch(0)\n", encoding="utf-8")
+    assert run("head", "train_wrong:pipe") == (1, "", f"feedpipe: `size` must be >= 1 but got: 0 at {path}:2\n")
+
+
+@pytest.mark.parametrize(
+    ("code", "last"),
+    [
+        ("import nonesuch", "ModuleNotFoundError: No module named 'nonesuch'"),
+        ("pipe = (", "SyntaxError: '(' was never closed"),
+        ("def f(): 1 / 0\nf()", "ZeroDivisionError: division by zero"),
+    ],
+)
+def test_an_error_of_the_users_module_has_its_traceback(run: Run, code: str, last: str) -> None:
+    Path("train_broken.py").write_text(code, encoding="utf-8")
+    exit_code, _, error = run("head", "train_broken:pipe")
+    assert exit_code == 1
+    assert error.splitlines()[-1] == last
+    assert "train_broken.py" in error and "importlib" not in error and "cli" not in error
+
+
+def test_an_error_of_the_users_function_has_its_traceback_and_the_row(run: Run) -> None:
+    code, printed, error = run("head", "train:make")
+    assert (code, printed) == (1, "1.0\n0.5\n")
+    first, *_, last = error.splitlines()
+    assert first == "Traceback (most recent call last):" and "in inverse" in error and "engine" not in error
+    path = Path("train.py").resolve()
+    assert last == (
+        f"feedpipe: `.map(inverse)` failed with ZeroDivisionError: division by zero on from_iterable, row 3 at {path}:7"
+    )
+
+
+@pytest.mark.parametrize("arguments", [[], ["frob"], ["head"], ["head", "train:pipe", "-n", "many"]])
+def test_a_wrong_command_shows_the_usage(run: Run, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        run(*arguments)
+    assert caught.value.code == 2
+    assert capsys.readouterr().err.startswith("usage: feedpipe")
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    """As in `feedpipe ops | head -1`: the pipe's reading end is closed before the program prints."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-c", "import sys; from feedpipe.cli.main import main; sys.exit(main(['ops']))"]
+    try:
+        done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "")
