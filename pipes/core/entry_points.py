@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from ..errors import text_of, with_call_site
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 Kind: TypeAlias = Literal["operator", "source"]
 
@@ -51,6 +53,8 @@ class InstalledFunction(NamedTuple):
 
 def installed_functions(kind: Kind) -> list[InstalledFunction]:
     """What installed packages declare, by name. This reads their metadata, and imports nothing."""
+    from importlib.metadata import entry_points  # here, so that `import feedpipe` does not pay for it
+
     functions: list[InstalledFunction] = []
     for entry_point in entry_points(group=_GROUPS[kind]):
         package = entry_point.dist
