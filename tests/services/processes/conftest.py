@@ -70,7 +70,10 @@ def ended(processes: Iterable[Process]) -> None:
 
 
 def below(pid: int | None = None, *, zombies: bool = False) -> list[Process]:
-    """All descendants of a process, in the order of their birth. By default of this one, without its fork server."""
+    """All descendants of a process, in the order of their birth.
+
+    By default those of this process, without its fork server and without what stood before the test.
+    """
     parents: dict[int, list[Process]] = {}
     for process, stat in _all(zombies=zombies):
         parents.setdefault(stat.parent, []).append(process)
@@ -80,9 +83,13 @@ def below(pid: int | None = None, *, zombies: bool = False) -> list[Process]:
         children = parents.get(pids.pop(), [])
         descendants += children
         pids += [child.pid for child in children]
-    server = server_pid() if pid is None else 0
-    left = [process for process in descendants if process.pid != server]
-    return sorted(left, key=lambda process: (process.born, process.pid))
+    if pid is None:
+        descendants = [process for process in descendants if process.pid != server_pid() and process not in _standing]
+    return sorted(descendants, key=lambda process: (process.born, process.pid))
+
+
+_standing: set[Process] = set()
+"""Processes that were there before the test, such as servers of storage that all tests share."""
 
 
 def server_pid() -> int:
@@ -175,11 +182,13 @@ def nothing_left() -> Iterator[None]:
     The fork server stays: it belongs to this process.
     """
     gc.collect()
-    before = set(below(zombies=True)), len(descriptors()), mapped()
+    _standing.clear()
+    _standing.update(below(zombies=True))
+    before = len(descriptors()), mapped()
     yield
     gc.collect()
-    left = set(below(zombies=True)) - before[0], descriptors(), mapped()
-    if left[0] or len(left[1]) > before[1] or left[2] > before[2]:
+    left = below(zombies=True), descriptors(), mapped()
+    if left[0] or len(left[1]) > before[0] or left[2] > before[1]:
         pytest.fail(f"left behind: {left}, and before: {before}")
 
 
