@@ -35,6 +35,7 @@ PINS: dict[str, tuple[str, ...]] = {
     "torchdata-0.11": (*_TORCH, "torchdata==0.11.0"),
     "webdataset": (*_TORCH, "webdataset==1.0.2", _PILLOW),
     "datasets": (*_TORCH, "datasets==5.2.0", "pyarrow==26.0.1"),
+    "grain": ("grain==0.2.18", "numpy==2.4.6"),
     "s3fs": ("s3fs==2026.9.0",),
 }
 

@@ -1,0 +1,59 @@
+"""Documents of two corpora, 70 to 30."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..contestants.mix_tasks import WEIGHTS
+from ..model import Column, Contestant, Results, Verdict, Workload
+
+OURS, OURS_RANDOM = "feedpipe", "feedpipe, random"
+LOOP, LOOP_RANDOM = "hand-written loop", "hand-written loop, random"
+GRAIN = "Grain 0.2"
+
+CONTESTANTS = (
+    Contestant(OURS, "mix_feedpipe:measure", arguments={"draws": False}, ours=True),
+    Contestant(OURS_RANDOM, "mix_feedpipe:measure", arguments={"draws": True}, ours=True),
+    Contestant(LOOP, "mix_handwritten:measure", arguments={"draws": False}),
+    Contestant(LOOP_RANDOM, "mix_handwritten:measure", arguments={"draws": True}),
+    Contestant(GRAIN, "mix_grain:measure", "grain"),
+)
+
+
+def _check(found: Mapping[str, Any], arguments: Mapping[str, Any]) -> str | None:
+    if not found["in_order"]:
+        return "the documents of a corpus changed their order"
+    if found["first"] < 0.95 * arguments["documents"]:
+        return f"only {found['first']} documents of the first corpus came"
+    if abs(found["share"] - WEIGHTS[0]) > 0.02:
+        return f"the share of the first corpus is {found['share']:.3f}"
+    return None
+
+
+def _judge(results: Results) -> list[Verdict]:
+    verdicts = []
+    for ours, loop in ((OURS, LOOP), (OURS_RANDOM, LOOP_RANDOM)):
+        if results.have(ours, loop):
+            ratios = results.round_ratios(ours, loop)
+            verdicts.append(Verdict.at_most(1.3, f"{ours}: at most 1.3 of the {loop}", ratios))
+        if results.have(ours, GRAIN):
+            verdicts.append(Verdict.at_least(1, f"{ours}: ahead of Grain", results.round_ratios(GRAIN, ours)))
+    return verdicts
+
+
+WORKLOAD = Workload(
+    name="mix",
+    title="documents of two corpora in memory, 70 to 30, until the first has ended",
+    contestants=CONTESTANTS,
+    columns=(
+        Column("ns a document", lambda each: f"{each.median() * 1e9:.0f}"),
+        Column("of the loop", lambda each: f"{each.ratio:.2f}" if each.ratios else "-"),
+    ),
+    judge=_judge,
+    baseline=LOOP,
+    metric="seconds_each",
+    arguments={"documents": 200_000},
+    quick={"documents": 20_000},
+    check=_check,
+)
