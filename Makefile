@@ -45,7 +45,9 @@ dataset:
 	fi
 
 # A test that takes longer than a minute ends its process, with the stacks of all threads; pytest-xdist starts another.
-test test-clients test-gpu test-python: export PYTEST_ADDOPTS += -o faulthandler_timeout=60 -o faulthandler_exit_on_timeout=true
+test test-gpu test-python: export PYTEST_ADDOPTS += -o faulthandler_timeout=60 -o faulthandler_exit_on_timeout=true
+# A job of several processes that import a trainer takes longer than that on a busy machine.
+test-clients: export PYTEST_ADDOPTS += -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true
 
 test: $(READY)  ## run every test
 	$(BIN)/pytest -n auto --durations=30
