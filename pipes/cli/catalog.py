@@ -82,10 +82,10 @@ def list_functions() -> Iterator[str]:
 def describe_function(name: str) -> Iterator[str]:
     """Yield the documentation of each operator or source of that name."""
     entries = [entry for _, family in _families() for entry in family]
-    wanted = name.removeprefix("pipe.").removeprefix("ext.").removeprefix("fp.").removesuffix("()")
-    matches = [entry for entry in entries if entry.name == wanted]
+    short_name = name.removeprefix("pipe.").removeprefix("ext.").removeprefix("fp.").removesuffix("()")
+    matches = [entry for entry in entries if entry.name == short_name]
     if not matches:
-        near = difflib.get_close_matches(wanted, [entry.name for entry in entries], 1)
+        near = difflib.get_close_matches(short_name, [entry.name for entry in entries], 1)
         repair = f"did you mean `{near[0]}`?" if near else "`feedpipe ops` lists all"
         raise CommandError(f"there is no operator or source `{name}`; {repair}")
     for number, entry in enumerate(matches):

@@ -24,8 +24,8 @@ class Sampling:
     """
 
     def __init__(self, loader_generator: torch.Generator | None, samplers: Iterable[object]) -> None:
-        found = [each for sampler in samplers for each in (sampler, getattr(sampler, "sampler", None))]
-        self._samplers: list[Any] = _unique(each for each in found if each is not None)
+        nested = [each for sampler in samplers for each in (sampler, getattr(sampler, "sampler", None))]
+        self._samplers: list[Any] = _unique(each for each in nested if each is not None)
         owned = [loader_generator, *(getattr(sampler, "generator", None) for sampler in self._samplers)]
         self._generators: list[torch.Generator] = _unique(each for each in owned if isinstance(each, torch.Generator))
 

@@ -1,9 +1,11 @@
-"""`memory_budget`: how many bytes a rank may use, and whether the windows of its shuffles hold too many of them."""
+"""`memory_budget`: how many bytes a rank may use; for its elements, and for the windows of its shuffles."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+
+from .checks import check_bytes
 
 _LIMITS = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
@@ -17,6 +19,11 @@ def memory_budget() -> int:
         except (OSError, ValueError):  # there is no such control group, or it has no limit ("max")
             continue
     return available // max(1, int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
+
+
+def element_memory(memory: int | str | None) -> int:
+    """Bytes that the elements of a service may hold: its argument `memory`, or a quarter of what a rank may use."""
+    return memory_budget() // 4 if memory is None else check_bytes("memory", memory)
 
 
 def large_windows(size: int) -> str | None:

@@ -128,9 +128,15 @@ class AheadLimit:
 
 
 class BegunCall(NamedTuple):
-    """A call that was begun before its row is asked for."""
+    """A call that was begun before its rows are asked for.
+
+    Attributes:
+        future: its result.
+        group: the number of its group, if a call is for several rows.
+    """
 
     future: Future[object]
+    group: int = 0
 
     def start(self) -> None:
         pass

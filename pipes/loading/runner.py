@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from ..core.checks import check_bytes
 from ..core.code import constructor_code
 from ..core.graph import Node, node_code, walk
-from ..core.memory import memory_budget
+from ..core.memory import element_memory
 from ..core.operator import Boundary, Operator
 from ..engine.stage import bind, resolve
 from ..errors import ArgumentError, LoaderError, PlanError, PlanWarning, warn, with_call_site
@@ -104,7 +103,7 @@ class Runner:
     def memory(self) -> int:
         """The bytes of elements that a rank may hold: those of its service, or the default of services."""
         memory = getattr(self.service, "memory", None)
-        return memory_budget() // 4 if memory is None else check_bytes("memory", memory)
+        return element_memory(memory)
 
     def job(self) -> Job | None:
         """The ranks of an epoch that begins now; None if there is only one, or they do not communicate."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import ClassVar, Literal, NamedTuple, cast
+from typing import ClassVar, Literal, cast
 
 import numpy as np
 
@@ -17,26 +17,13 @@ from ..core.cursor import Cursor
 from ..core.gather import gather
 from ..core.operator import Columns, StageView
 from ..core.rows import BlockRows, Indices, concat, index_array, take
-from ..engine.call_pool import AheadLimit
+from ..engine.call_pool import AheadLimit, BegunCall
 from ..errors import UnfitError
 from ._concurrent_map import ConcurrentMap
 from ._data_error import data_error
 from .map_columns import FORMATS
 
 _IN_GROUP = "in the group that begins at"
-
-
-class _BegunGroup(NamedTuple):
-    """The call for group `number`, begun before the rows of the group are asked for."""
-
-    future: Future[object]
-    number: int
-
-    def start(self) -> None:
-        pass
-
-    def cancel(self) -> None:
-        self.future.cancel()
 
 
 @dataclass(frozen=True)
@@ -75,7 +62,7 @@ class GroupedMap(ConcurrentMap):
 
     def start_calls(self, stage: StageView, indices: Indices, context: Context) -> Sequence[Work]:
         numbers: list[int] = (index_array(indices) // self.size).tolist()
-        groups: dict[int, _BegunGroup] = {}
+        groups: dict[int, BegunCall] = {}
         for number in dict.fromkeys(numbers):
             begin = partial(self._begin, stage, number, context)
             # Kept, because a later call of this method may ask for the other rows of a group.
@@ -83,9 +70,9 @@ class GroupedMap(ConcurrentMap):
             groups[number] = begin() if group.future.cancelled() else group
         return [groups[number] for number in numbers]
 
-    def _begin(self, stage: StageView, number: int, context: Context) -> _BegunGroup:
+    def _begin(self, stage: StageView, number: int, context: Context) -> BegunCall:
         rows = stage.input.rows(self._range(stage, number), context)
-        return _BegunGroup(self._pool(stage, context).submit(self._call, stage, rows, number, context), number)
+        return BegunCall(self._pool(stage, context).submit(self._call, stage, rows, number, context), number)
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         if not len(indices):  # the function need not return columns without rows
@@ -99,15 +86,15 @@ class GroupedMap(ConcurrentMap):
             return concat(results)
         length = stage.input.length or 0
         bounds = stage.memo("bounds", lambda: np.append(np.arange(0, length, self.size, dtype=np.int64), length))
-        begun: dict[int, _BegunGroup] = {}
+        begun: dict[int, BegunCall] = {}
         for index in index_array(indices).tolist() if context.started else ():
-            if (group := cast("_BegunGroup | None", context.take_started(stage, index))) is not None:
-                begun[group.number] = group
+            if (group := cast("BegunCall | None", context.take_started(stage, index))) is not None:
+                begun[group.group] = group
         return gather(
             indices, bounds, lambda number, places: take(self._group(stage, number, begun.get(number), context), places)
         )
 
-    def _group(self, stage: StageView, number: int, begun: _BegunGroup | None, context: Context) -> BlockRows:
+    def _group(self, stage: StageView, number: int, begun: BegunCall | None, context: Context) -> BlockRows:
         def make() -> BlockRows:
             ahead = self.calls_ahead() and context.process.threads
             call = self._begin(stage, number, context) if begun is None and ahead else begun

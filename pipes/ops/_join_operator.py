@@ -45,12 +45,12 @@ class Join(Operator):
         return self.how != "inner" and self.multiple != "all"
 
     def call(self) -> str:
-        given: dict[str, object] = {"on": _shortest(self.on)}
+        arguments: dict[str, object] = {"on": _shortest(self.on)}
         if self.other.key not in ((), self.on):
-            given["other_on"] = _shortest(self.other.key)
+            arguments["other_on"] = _shortest(self.other.key)
         options = {"how": "inner", "multiple": "error", "suffix": "_right"}
-        given |= {name: getattr(self, name) for name, default in options.items() if getattr(self, name) != default}
-        return f"join({self.other.code}, {', '.join(f'{name}={value!r}' for name, value in given.items())})"
+        arguments |= {name: getattr(self, name) for name, default in options.items() if getattr(self, name) != default}
+        return f"join({self.other.code}, {', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
 
     def identity(self) -> Json:
         return {"other": self.other.identity()}

@@ -165,8 +165,8 @@ def index_rows(rows: BlockRows, key: tuple[str, ...], *, nulls: bool) -> OtherSi
     if not isinstance(rows, Rows):
         dicts = [{name: value for name, value in as_mapping(row).items() if name not in key} for row in rows]
         return index_dicts(keys, dicts)
-    held = Rows.from_arrow(rows.arrow) if nulls else rows
-    columns = {name: column for name, column in held.columns.items() if name not in key}
+    table = Rows.from_arrow(rows.arrow) if nulls else rows
+    columns = {name: column for name, column in table.columns.items() if name not in key}
     return OtherSide(Rows(columns, len(rows)), tuple(columns), *_index(keys))
 
 

@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Literal, TypeAlias, get_args
 
 from ..core.checks import check_bytes, check_callable, check_choice, check_int, check_seconds
-from ..core.memory import memory_budget
+from ..core.memory import element_memory
 from ..core.unknown_arguments import methods_explain_unknown_arguments
 from .base import Executor
 
@@ -84,7 +84,7 @@ class MultiProcess:
 
         settings = PoolSettings(
             workers=self.workers,
-            memory=memory_budget() // 4 if self.memory is None else check_bytes("memory", self.memory),
+            memory=element_memory(self.memory),
             start_method=self.start_method,
             prefetch=self.prefetch,
             init=self.init,

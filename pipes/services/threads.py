@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from ..core.checks import check_bytes, check_choice, check_int, check_seconds
 from ..core.context import ProcessResources
-from ..core.memory import memory_budget
+from ..core.memory import element_memory
 from ..core.row_bytes import nbytes
 from ..core.unknown_arguments import methods_explain_unknown_arguments
 from ..errors import LoaderError, WorkerError
@@ -125,7 +125,7 @@ class ThreadsRun:
         self._plan = plan
         self._epoch = epoch
         self._merge = Merge(plan, position, service.workers)
-        memory = memory_budget() // 4 if service.memory is None else check_bytes("memory", service.memory)
+        memory = element_memory(service.memory)
         self._changed = Condition()
         self._inboxes = [_Inbox(service.prefetch, memory // service.workers) for _ in range(service.workers)]
         self._resources = ProcessResources()
