@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -20,6 +18,7 @@ from feedpipe.accelerate import PreparedLoader
 from feedpipe.errors import ArgumentTypeError, LoaderError
 
 from .lightning_job import indexed, streamed
+from .two_ranks import run_on_two_ranks
 
 PIPES = {"indexed": indexed, "streamed": streamed}
 
@@ -104,17 +103,7 @@ def test_fabric_saves_and_loads_a_loader(tmp_path: Path, loader: fp.Loader[Any])
 
 def test_two_processes_share_the_rows_and_go_on_with_theirs(tmp_path: Path) -> None:
     job = Path(__file__).with_name("accelerate_job.py")
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node=2",
-        str(job),
-        str(tmp_path),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 0, done.stderr
+    run_on_two_ranks(job, str(tmp_path))
     reports = [json.loads((tmp_path / f"rank.{rank}").read_text()) for rank in (0, 1)]
     for name in PIPES:
         ranks = [report[name] for report in reports]

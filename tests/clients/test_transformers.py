@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ import pytest
 import feedpipe as fp
 
 from .transformers_job import BATCH, ROWS, indexed, streamed, train
+from .two_ranks import run_on_two_ranks
 
 JOB = Path(__file__).with_name("transformers_job.py")
 STEPS = ROWS // BATCH
@@ -47,17 +46,7 @@ def test_workers(tmp_path: Path) -> None:
 
 
 def test_two_processes(tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node=2",
-        str(JOB),
-        str(tmp_path),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 0, done.stderr
+    run_on_two_ranks(JOB, str(tmp_path))
     for name in ("indexed", "streamed"):
         ranks = [json.loads((tmp_path / f"{name}.{rank}").read_text()) for rank in (0, 1)]
         epoch = [x for rank in ranks for x in rank["whole"][: ROWS // 2]]

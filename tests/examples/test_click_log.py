@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "click_log.py"
+from .loading import loaded_example
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_each_good_line_is_used_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
-    spec = importlib.util.spec_from_file_location("click_log", EXAMPLE)
-    assert spec and spec.loader
-    example = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "click_log", example)
-    spec.loader.exec_module(example)
-    paths = [tmp_path / f"day_{day}" for day in range(8)]
-    good = sum(example.write_log(path, 200, seed) for seed, path in enumerate(paths))
-    assert 0 < good < 1600
-    record = example.run([*map(str, paths)], batch=32, workers=workers)
-    assert set(record.lines.values()) == {1} and len(record.lines) == good
-    assert np.mean(record.losses[-10:]) < np.mean(record.losses[:5])
+def test_each_good_line_is_used_once(tmp_path: Path, workers: int) -> None:
+    with loaded_example("click_log") as example:
+        paths = [tmp_path / f"day_{day}" for day in range(8)]
+        good = sum(example.write_log(path, 200, seed) for seed, path in enumerate(paths))
+        assert 0 < good < 1600
+        record = example.run([*map(str, paths)], batch=32, workers=workers)
+        assert set(record.lines.values()) == {1} and len(record.lines) == good
+        assert np.mean(record.losses[-10:]) < np.mean(record.losses[:5])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import importlib.util
 import os
 import re
 import subprocess
@@ -18,18 +17,16 @@ import pytest
 import torch
 import torch.distributed as dist
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "fashion_mnist.py"
+from .loading import EXAMPLES, loaded_example
+
+EXAMPLE = EXAMPLES / "fashion_mnist.py"
 TRAIN, TEST = 60, 900  # 900 test images are 3 batches, so two ranks need padding
 
 
 @pytest.fixture(scope="module")
 def example() -> Iterator[ModuleType]:
-    spec = importlib.util.spec_from_file_location("fashion_mnist", EXAMPLE)
-    assert spec and spec.loader
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules[spec.name]
+    with loaded_example("fashion_mnist") as module:
+        yield module
 
 
 @pytest.fixture(scope="module")

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch.distributed  # noqa: F401, the ranks need it
 
 import feedpipe as fp
-
-pytest.importorskip("torch.distributed")
 
 from .job import indexed, streamed
 
