@@ -60,6 +60,7 @@ from .sources.read_numpy import read_numpy
 from .sources.read_parquet import read_parquet
 from .sources.read_tar import read_tar
 from .storage.file import File
+from .storage.file_cache import FileCache
 from .writing.verify import verify
 from .writing.write_parquet import write_parquet
 from .writing.write_tar import write_tar
@@ -98,6 +99,7 @@ __all__ = [
     "operator",
     # elements and errors
     "File",
+    "FileCache",
     "Rows",
     "FeedpipeError",
     "RowError",

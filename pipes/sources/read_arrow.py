@@ -9,6 +9,7 @@ from ..core.rows import Row
 from ..ops.parsing.arrow import parse_arrow
 from ..ops.parsing.open_files import open_files
 from ..pipe import Pipe
+from ..storage.file_cache import FileCache
 from .list_files import list_files
 
 
@@ -19,6 +20,7 @@ def read_arrow(
     recursive: bool = False,
     filesystem: object = None,
     manifest: str | os.PathLike[str] | None = None,
+    cache: FileCache | None = None,
     columns: Sequence[str] | None = None,
     path_column: str | None = None,
     row_column: str | None = None,
@@ -39,6 +41,7 @@ def read_arrow(
         recursive: in folders, takes the files in their subfolders as well; names such as `year=2024` become columns.
         filesystem: a pyarrow or fsspec file system for `paths`; without it, they are local paths or URLs.
         manifest: the path of a file that keeps the listing for later runs; see `list_files`.
+        cache: keeps what is read of remote files on a local disk; see `FileCache`.
         columns: reads only these, in this order; see `parse_arrow` for this and the arguments below.
         path_column: the name of a further column with the path of the file.
         row_column: the name of a further column with the number of the row in its file, from 0.
@@ -58,7 +61,7 @@ def read_arrow(
     """
     listed = list_files(paths, pattern=pattern, recursive=recursive, filesystem=filesystem, manifest=manifest)
     return parse_arrow(
-        open_files(listed, filesystem=filesystem),
+        open_files(listed, filesystem=filesystem, cache=cache),
         columns=columns,
         path_column=path_column,
         row_column=row_column,

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from ..ops.parsing.bytes import parse_bytes
 from ..ops.parsing.open_files import open_files
 from ..pipe import Pipe
+from ..storage.file_cache import FileCache
 from .list_files import list_files
 
 
@@ -18,6 +19,7 @@ def read_bytes(
     recursive: bool = False,
     filesystem: object = None,
     manifest: str | os.PathLike[str] | None = None,
+    cache: FileCache | None = None,
     compression: str | None = "infer",
 ) -> Pipe[dict[str, object]]:
     """Begin a pipe with whole files: `list_files`, `open_files` and `parse_bytes` in one call.
@@ -31,6 +33,7 @@ def read_bytes(
         recursive: in folders, takes the files in their subfolders as well.
         filesystem: a pyarrow or fsspec file system for `paths`; without it, they are local paths or URLs.
         manifest: the path of a file that keeps the listing for later runs; see `list_files`.
+        cache: keeps what is read of remote files on a local disk; see `FileCache`.
         compression: of all files; "infer" goes by the end of each name, None takes the bytes as they are.
 
     Raises:
@@ -44,4 +47,4 @@ def read_bytes(
         {'path': 'a.txt', 'bytes': 'hello'}
     """
     listed = list_files(paths, pattern=pattern, recursive=recursive, filesystem=filesystem, manifest=manifest)
-    return parse_bytes(open_files(listed, compression=compression, filesystem=filesystem))
+    return parse_bytes(open_files(listed, compression=compression, filesystem=filesystem, cache=cache))

@@ -24,6 +24,7 @@ from ..formats.decoders import Mode
 from ..ops.parsing._open_files import OpenTask, at_call_site, listed_files, read_whole_files
 from ..pipe import Pipe
 from ..storage.file import File
+from ..storage.file_cache import FileCache, check_file_cache
 from ..storage.filesystem import locate
 from ..storage.listing import Listing, Selection
 
@@ -46,8 +47,10 @@ class ReadImages(Operator):
     listing: Listing | None = field(default=None, repr=False)
     classes: tuple[str, ...] = field(default=(), repr=False)
     concurrency: int = field(default=1, kw_only=True, compare=False)
+    cache: FileCache | None = field(default=None, kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
+        check_file_cache(self.cache)
         check_choice("label", self.label, ("folder", None))
         check_choice("mode", self.mode, images.MODES)
         object.__setattr__(self, "concurrency", check_int("concurrency", self.concurrency, least=1))
@@ -56,14 +59,16 @@ class ReadImages(Operator):
         return CALLS_AHEAD * self.concurrency if self.concurrency > 1 else 0
 
     def call(self) -> str:
-        options = call_code(self).removeprefix(f"{self.kind}(")
-        return f"{self.kind}({redacted(self.root)!r}{', ' if options != ')' else ''}{options}"
+        options = call_code(self).removeprefix(f"{self.kind}(").removesuffix(")")
+        cache = "" if self.cache is None else f"cache={self.cache!r}"
+        return f"{self.kind}({', '.join(filter(None, [repr(redacted(self.root)), options, cache]))})"
 
     def resolve(self, stage: StageView) -> Operator:
         if self.listing is not None:
             return self
         try:
-            return self._with_images(Selection(self.root, recursive=True, filesystem=self.filesystem).listing())
+            op = self if self.cache is None else replace(self, cache=self.cache.renewed())
+            return op._with_images(Selection(self.root, recursive=True, filesystem=self.filesystem).listing())
         except (SourceError, DataError) as error:
             raise at_call_site(error, stage) from error
 
@@ -116,7 +121,7 @@ class ReadImages(Operator):
         positions: Any = index_array(indices)
         listing = self._resolved_listing()
         part = replace(listing, paths=listing.paths.take(positions), sizes=listing.sizes.take(positions))
-        return listed_files(part, self.filesystem)
+        return listed_files(part, self.filesystem, self.cache)
 
     def _row(self, image: object, path: str) -> Row:
         if self.label is None:
@@ -177,6 +182,7 @@ def read_images(
     label: Literal["folder"] | None = "folder",
     mode: Mode = "RGB",
     filesystem: object = None,
+    cache: FileCache | None = None,
     concurrency: int = 1,
 ) -> Pipe[Row]:
     """Begin a pipe with the images in the folders of `root`, which are their classes, as in torchvision's ImageFolder.
@@ -195,6 +201,7 @@ def read_images(
         label: "folder"; None leaves out `label` and `label_name`, and then `root` needs no folders.
         mode: converts images to "RGB", "L" (grey, one channel) or "RGBA".
         filesystem: a pyarrow or fsspec file system for `root`; without it, `root` is a local path or a URL.
+        cache: keeps what is read of remote files on a local disk; see `FileCache`.
         concurrency: how many images are decoded at the same time in each process, in threads; see `map`.
 
     Raises:
@@ -215,4 +222,5 @@ def read_images(
     """
     if not isinstance(root, (str, os.PathLike)):
         raise ArgumentTypeError(with_call_site(f"`root` must be the path of a folder but got: {root!r}"))
-    return cast("Pipe[Row]", Pipe.source(ReadImages(os.fspath(root), label, mode, filesystem, concurrency=concurrency)))
+    operator = ReadImages(os.fspath(root), label, mode, filesystem, concurrency=concurrency, cache=cache)
+    return cast("Pipe[Row]", Pipe.source(operator))

@@ -10,6 +10,7 @@ from ..formats.tables.columns import Schema
 from ..ops.parsing.jsonl import parse_jsonl
 from ..ops.parsing.open_files import open_files
 from ..pipe import Pipe
+from ..storage.file_cache import FileCache
 from .list_files import list_files
 
 
@@ -20,6 +21,7 @@ def read_jsonl(
     recursive: bool = False,
     filesystem: object = None,
     manifest: str | os.PathLike[str] | None = None,
+    cache: FileCache | None = None,
     compression: str | None = "infer",
     schema: Schema | None = None,
     columns: Sequence[str] | None = None,
@@ -40,6 +42,7 @@ def read_jsonl(
         recursive: in folders, takes the files in their subfolders as well; names such as `year=2024` become columns.
         filesystem: a pyarrow or fsspec file system for `paths`; without it, they are local paths or URLs.
         manifest: the path of a file that keeps the listing for later runs; see `list_files`.
+        cache: keeps what is read of remote files on a local disk; see `FileCache`.
         compression: of all files; "infer" goes by the end of each name; see `open_files`.
         schema: types by name; see `parse_jsonl`.
         columns: reads only these fields, in this order.
@@ -59,7 +62,7 @@ def read_jsonl(
     """
     listed = list_files(paths, pattern=pattern, recursive=recursive, filesystem=filesystem, manifest=manifest)
     return parse_jsonl(
-        open_files(listed, compression=compression, filesystem=filesystem),
+        open_files(listed, compression=compression, filesystem=filesystem, cache=cache),
         schema=schema,
         columns=columns,
         path_column=path_column,

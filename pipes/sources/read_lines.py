@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from ..ops.parsing.lines import parse_lines
 from ..ops.parsing.open_files import open_files
 from ..pipe import Pipe
+from ..storage.file_cache import FileCache
 from .list_files import list_files
 
 
@@ -18,6 +19,7 @@ def read_lines(
     recursive: bool = False,
     filesystem: object = None,
     manifest: str | os.PathLike[str] | None = None,
+    cache: FileCache | None = None,
     compression: str | None = "infer",
     encoding: str = "utf-8",
 ) -> Pipe[str]:
@@ -33,6 +35,7 @@ def read_lines(
         recursive: in folders, takes the files in their subfolders as well.
         filesystem: a pyarrow or fsspec file system for `paths`; without it, they are local paths or URLs.
         manifest: the path of a file that keeps the listing for later runs; see `list_files`.
+        cache: keeps what is read of remote files on a local disk; see `FileCache`.
         compression: of all files; "infer" goes by the end of each name; see `open_files`.
         encoding: of the text; see `parse_lines`.
 
@@ -47,4 +50,6 @@ def read_lines(
         ['one', 'two']
     """
     listed = list_files(paths, pattern=pattern, recursive=recursive, filesystem=filesystem, manifest=manifest)
-    return parse_lines(open_files(listed, compression=compression, filesystem=filesystem), encoding=encoding)
+    return parse_lines(
+        open_files(listed, compression=compression, filesystem=filesystem, cache=cache), encoding=encoding
+    )

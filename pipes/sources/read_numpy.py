@@ -18,6 +18,7 @@ from ..core.rows import Array, BlockRows, Indices, Row, Rows
 from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, SourceError, redacted, with_call_site
 from ..ops.parsing._open_files import at_call_site, listed_files
 from ..pipe import Pipe
+from ..storage.file_cache import FileCache, check_file_cache
 from ..storage.listing import Selection
 from ..storage.tasks import in_threads, in_turn
 from ._arrays import arrays_schema
@@ -50,7 +51,11 @@ class ReadNumpy(Operator):
     # The paths are not part of a state; `identity` has what must stay the same.
     selections: Mapping[str, Selection] = field(repr=False)
     files: Mapping[str, _ColumnFiles] = field(default_factory=dict, repr=False)
+    cache: FileCache | None = field(default=None, repr=False)
     memory: PerProcess[NpyColumns] = field(default_factory=PerProcess, repr=False)
+
+    def __post_init__(self) -> None:
+        check_file_cache(self.cache)
 
     @property
     def columns(self) -> Columns:  # type: ignore[override]
@@ -58,13 +63,15 @@ class ReadNumpy(Operator):
 
     def call(self) -> str:
         paths = {name: selection.paths for name, selection in self.selections.items()}
-        return f"{self.kind}({redacted(value_code(paths.get(_UNNAMED, paths)))})"
+        cache = "" if self.cache is None else f", cache={self.cache!r}"
+        return f"{self.kind}({redacted(value_code(paths.get(_UNNAMED, paths)))}{cache})"
 
     def resolve(self, stage: StageView) -> Operator:
         if self.files:
             return self
+        cache = self.cache and self.cache.renewed()
         try:
-            files = {name: _resolve_column(selection) for name, selection in self.selections.items()}
+            files = {name: _resolve_column(selection, cache) for name, selection in self.selections.items()}
             _check_lengths(files)
         except (SourceError, DataError) as error:
             raise at_call_site(error, stage) from error
@@ -108,12 +115,14 @@ class ReadNumpy(Operator):
 
 @overload  # a Mapping is an Iterable, too
 def read_numpy(  # type: ignore[overload-overlap]  # pyright: ignore[reportOverlappingOverload]
-    paths: Mapping[str, Paths], *, filesystem: object = None
+    paths: Mapping[str, Paths], *, filesystem: object = None, cache: FileCache | None = None
 ) -> Pipe[Row]: ...
 @overload
-def read_numpy(paths: Paths, *, filesystem: object = None) -> Pipe[Array | np.generic]: ...
 def read_numpy(
-    paths: Mapping[str, Paths] | Paths, *, filesystem: object = None
+    paths: Paths, *, filesystem: object = None, cache: FileCache | None = None
+) -> Pipe[Array | np.generic]: ...
+def read_numpy(
+    paths: Mapping[str, Paths] | Paths, *, filesystem: object = None, cache: FileCache | None = None
 ) -> Pipe[Row] | Pipe[Array | np.generic]:
     """Begin a pipe with the rows of arrays in `.npy` files: the items along their first axis.
 
@@ -130,6 +139,7 @@ def read_numpy(
     Args:
         paths: a file, a folder, a glob, or a list of those; or a dict of these by the names of columns.
         filesystem: a pyarrow or fsspec file system for `paths`; without it, they are local paths or URLs.
+        cache: keeps what is read of remote files on a local disk; see `FileCache`.
 
     Raises:
         SourceError: a path is missing, stands for no file, cannot be read, or has changed since its header was read.
@@ -147,7 +157,7 @@ def read_numpy(
     """
     if not isinstance(paths, Mapping):
         selections = {_UNNAMED: Selection(cast("str", paths), filesystem=filesystem)}
-        return cast("Pipe[Array | np.generic]", Pipe.source(ReadNumpy(selections)))
+        return cast("Pipe[Array | np.generic]", Pipe.source(ReadNumpy(selections, cache=cache)))
     if not paths:
         raise ArgumentError(with_call_site("`paths` must hold at least one column but got: {}"))
     columns: dict[str, Selection] = {}
@@ -155,10 +165,10 @@ def read_numpy(
         if not isinstance(name, str) or not name:
             raise ArgumentTypeError(with_call_site(f"`paths` must have names of columns but got: {name!r}"))
         columns[name] = Selection(column_paths, filesystem=filesystem)
-    return cast("Pipe[Row]", Pipe.source(ReadNumpy(columns)))
+    return cast("Pipe[Row]", Pipe.source(ReadNumpy(columns, cache=cache)))
 
 
-def _resolve_column(selection: Selection) -> _ColumnFiles:
+def _resolve_column(selection: Selection, cache: FileCache | None) -> _ColumnFiles:
     """Lists the files of a column, and reads their headers.
 
     Raises:
@@ -166,7 +176,7 @@ def _resolve_column(selection: Selection) -> _ColumnFiles:
         DataError: a file is no array of rows, or its rows are not like those of the first.
     """
     listing = selection.listing()
-    files = listed_files(listing, selection.filesystem)
+    files = listed_files(listing, selection.filesystem, cache)
     npy_files: list[NpyFile] = []
     for npy in (in_turn if files[0].is_local() else in_threads)(read_npy_file, files):
         npy_files.append(npy)

@@ -10,6 +10,7 @@ from ..core.rows import Row
 from ..ops.parsing.open_files import open_files
 from ..ops.parsing.parquet import parse_parquet
 from ..pipe import Pipe
+from ..storage.file_cache import FileCache
 from .list_files import list_files
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ def read_parquet(
     recursive: bool = False,
     filesystem: object = None,
     manifest: str | os.PathLike[str] | None = None,
+    cache: FileCache | None = None,
     columns: Sequence[str] | None = None,
     filter: pc.Expression | None = None,  # noqa: A002 - as in pyarrow
     path_column: str | None = None,
@@ -43,6 +45,7 @@ def read_parquet(
         recursive: in folders, takes the files in their subfolders as well; names such as `year=2024` become columns.
         filesystem: a pyarrow or fsspec file system for `paths`; without it, they are local paths or URLs.
         manifest: the path of a file that keeps the listing for later runs; see `list_files`.
+        cache: keeps what is read of remote files on a local disk; see `FileCache`.
         columns: reads only these, in this order; see `parse_parquet` for this and the arguments below.
         filter: an expression of `pyarrow.compute`; it leaves out row groups by their statistics, then rows.
         path_column: the name of a further column with the path of the file.
@@ -62,7 +65,7 @@ def read_parquet(
     """
     listed = list_files(paths, pattern=pattern, recursive=recursive, filesystem=filesystem, manifest=manifest)
     return parse_parquet(
-        open_files(listed, filesystem=filesystem),
+        open_files(listed, filesystem=filesystem, cache=cache),
         columns=columns,
         filter=filter,
         path_column=path_column,

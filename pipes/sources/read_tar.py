@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from ..ops.parsing.open_files import open_files
 from ..ops.parsing.tar import parse_tar
 from ..pipe import Pipe
+from ..storage.file_cache import FileCache
 from .list_files import list_files
 
 
@@ -18,6 +19,7 @@ def read_tar(
     recursive: bool = False,
     filesystem: object = None,
     manifest: str | os.PathLike[str] | None = None,
+    cache: FileCache | None = None,
     compression: str | None = "infer",
     path_column: str | None = None,
 ) -> Pipe[dict[str, object]]:
@@ -34,6 +36,7 @@ def read_tar(
         recursive: in folders, takes the files in their subfolders as well.
         filesystem: a pyarrow or fsspec file system for `paths`; without it, they are local paths or URLs.
         manifest: the path of a file that keeps the listing for later runs; see `list_files`.
+        cache: keeps what is read of remote files on a local disk; see `FileCache`.
         compression: of all files; "infer" goes by the end of each name; see `open_files`.
         path_column: the name of a further key with the path of the tar file.
 
@@ -51,4 +54,6 @@ def read_tar(
         [{'__key__': '7', 'txt': 'seven'}]
     """
     listed = list_files(paths, pattern=pattern, recursive=recursive, filesystem=filesystem, manifest=manifest)
-    return parse_tar(open_files(listed, compression=compression, filesystem=filesystem), path_column=path_column)
+    return parse_tar(
+        open_files(listed, compression=compression, filesystem=filesystem, cache=cache), path_column=path_column
+    )

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from ..core.checks import check_choice
 from ..errors import MissingError, SourceError, redacted
+from .cached_file import CachedFile
 from .error_messages import describe
+from .file_cache import FileCache
 from .filesystem import Location, file_infos, is_local, locate, split_options
 from .local_entries import check_readable
 from .remote import RemoteFile, RemoteStream
@@ -42,6 +45,7 @@ class File:
         filesystem: the pyarrow or fsspec file system of `path`; None if `path` is a local path or a URL.
         compression: how the file is compressed; "infer" goes by the end of its name.
         listed: the size in bytes when the file was listed; None if it was not listed.
+        cache: keeps what is read of the file, if it is remote, on a local disk.
 
     Example:
         >>> import feedpipe as fp, pathlib, tempfile
@@ -58,6 +62,7 @@ class File:
     filesystem: object = None
     compression: str | None = "infer"
     listed: int | None = None
+    cache: FileCache | None = None
 
     @property
     def name(self) -> str:
@@ -120,6 +125,8 @@ class File:
             arguments.append(f"filesystem=<{type(self.filesystem).__name__}>")
         if self.compression != "infer":
             arguments.append(f"compression={self.compression!r}")
+        if self.cache is not None:
+            arguments.append(f"cache={self.cache!r}")
         return f"File({', '.join(arguments)})"
 
     def _raw(self, part: range | None) -> NativeFile | RemoteStream:
@@ -136,7 +143,7 @@ class File:
                 raw: NativeFile | RemoteStream = local
                 size = local.size()
             else:
-                file = with_retries(lambda: RemoteFile(self.name, open_file), self.name)
+                file = with_retries(lambda: self._remote(location, open_file), self.name)
                 raw, size = RemoteStream(file, part), file.size
         except SourceError:
             raise
@@ -152,6 +159,11 @@ class File:
                 "lists files once, so make it anew, and remove its manifest if it has one"
             )
         return raw
+
+    def _remote(self, location: Location, open_file: Callable[[], NativeFile]) -> RemoteFile:
+        if self.cache is None:
+            return RemoteFile(self.name, open_file)
+        return CachedFile(self.name, open_file, location, self.cache)
 
     def _location(self) -> Location:
         return locate(self.path, self.filesystem)

@@ -1,116 +1,75 @@
-"""`FileCache`: what was read from files, such as their footers, kept until they change or others need the room."""
+"""`FileCache`: a folder on a local disk that keeps copies of remote files."""
 
 from __future__ import annotations
 
 import os
-import threading
-from collections import OrderedDict
-from collections.abc import Callable
-from typing import Generic, TypeVar
+from dataclasses import KW_ONLY, dataclass, field, replace
 
-from .file import File, Stream
-from .filesystem import file_infos, is_local, locate
-from .tasks import Task
-
-T = TypeVar("T")
+from ..core.checks import check_bytes
+from ..core.code import constructor_code
+from ..core.per_process import PerProcess
+from ..errors import ArgumentError, ArgumentTypeError, with_call_site
+from .cache_folder import CacheFolder
 
 
-class FileCache(Generic[T]):
-    """A value for each file. The values used last are kept, as many as the budget has room for.
+@dataclass(frozen=True, repr=False)
+class FileCache:
+    """A folder on a local disk that keeps what was read of remote files, for later epochs and other processes.
+
+    Give it to `open_files` or a reader as `cache=`. What a reader asks for is fetched once, in blocks of 64 KiB, and
+    then read from the folder; so a file of which only some columns are read is kept in part. Processes, ranks and runs
+    on a machine may use one folder at the same time. Files on this machine are read where they are.
+
+    A process asks storage for the size and the version of a file when a pipe first opens it: the ETag and the time on
+    S3, the time elsewhere. A file that has changed is fetched anew. If storage tells neither, only the size counts.
+    Each block has a checksum, so a damaged copy is fetched again. If the disk is full, or the folder cannot be
+    written to later on, the process reads on from the remote files and logs one warning.
 
     Args:
-        budget: the bytes that the values take together; the newest value is kept whatever its size.
-        size: how many bytes a value takes.
+        folder: a path; the folder is made if it is missing. Nothing else may be in it.
+        limit: the bytes that the copies may take. Beyond that, the copies that were used first are removed.
+
+    Raises:
+        ArgumentError: `limit` is not a size in bytes, or `folder` is empty or a URL.
+        SourceError: the folder cannot be written to. It is raised when the first file is opened.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> cache = fp.FileCache("copies", limit="200GiB")
+        >>> fp.list_files("a.csv").open_files(cache=cache)
+        fp.list_files('a.csv').open_files(cache=FileCache('copies', limit='200GiB'))
     """
 
-    def __init__(self, budget: int, size: Callable[[T], int]) -> None:
-        self._budget = budget
-        self._size = size
-        self.clear()
+    folder: str | os.PathLike[str]
+    _: KW_ONLY
+    limit: int | str = "100GiB"
+    _copies: PerProcess[CacheFolder] = field(default_factory=PerProcess, init=False, repr=False, compare=False)
 
-    def clear(self) -> None:
-        """Drops all values. A forked process does so, because another thread may hold the lock of its parent."""
-        self._lock = threading.Lock()
-        self._entries: OrderedDict[tuple[int, str], _Entry[T]] = OrderedDict()
-        self._bytes = 0
+    def __post_init__(self) -> None:
+        if not isinstance(self.folder, (str, os.PathLike)):
+            raise ArgumentTypeError(with_call_site(f"`folder` must be a path but got: {self.folder!r}"))
+        folder = os.fspath(self.folder)
+        if not folder or "://" in folder:
+            raise ArgumentError(with_call_site(f"`folder` must be the path of a local folder but got: {folder!r}"))
+        object.__setattr__(self, "folder", folder)
+        check_bytes("limit", self.limit)
 
-    def get(self, file: File, version: object, read: Callable[[], T]) -> T:
-        """The value of a file of this version: the one that is kept, else what `read()` returns.
+    def __repr__(self) -> str:
+        return constructor_code(self)
 
-        If several threads ask for it at the same time, one of them reads it.
-        """
-        key = id(file.filesystem), file.path
-        while True:
-            with self._lock:
-                entry = self._entries.get(key)
-                ours = entry is None or entry.version != version
-                if entry is None or ours:
-                    self._remove(key)
-                    entry = self._entries[key] = _Entry(file.filesystem, version, Task(read))
-                self._entries.move_to_end(key)
-            try:
-                value = entry.value.result()
-            except BaseException:
-                with self._lock:
-                    if self._entries.get(key) is entry:
-                        self._remove(key)
-                if ours:
-                    raise
-                continue  # the stream of another thread failed; this one may not
-            if ours:
-                self._count(key, entry, self._size(value))
-            return value
+    @property
+    def copies(self) -> CacheFolder:
+        """The folder, opened for this process."""
+        return self._copies.get(lambda: CacheFolder(os.fspath(self.folder), check_bytes("limit", self.limit)))
 
-    def _count(self, key: tuple[int, str], entry: _Entry[T], size: int) -> None:
-        with self._lock:
-            if self._entries.get(key) is not entry:  # another version has taken its place
-                return
-            entry.size = size
-            self._bytes += size
-            while self._bytes > self._budget and len(self._entries) > 1:
-                self._remove(next(iter(self._entries)))
-
-    def _remove(self, key: tuple[int, str]) -> None:
-        entry = self._entries.pop(key, None)
-        if entry is not None:
-            self._bytes -= entry.size
+    def renewed(self) -> FileCache:
+        """The cache for another pipe, which looks up the versions of files anew."""
+        return replace(self)
 
 
-class _Entry(Generic[T]):
-    """A value, the version of its file, and how many bytes it takes; it keeps the file system, whose `id` is a key."""
-
-    __slots__ = ("filesystem", "size", "value", "version")
-
-    def __init__(self, filesystem: object, version: object, value: Task[T]) -> None:
-        self.filesystem = filesystem
-        self.version = version
-        self.value = value
-        self.size = 0
-
-
-def open_version(file: File) -> tuple[Stream, object]:
-    """Opens a file as it is, and says which version of it this is: another value if the file has been replaced.
-
-    A version has the size, and where storage tells more, the time of the last change, the ETag on S3, and the inode of
-    a local file.
-    """
-    before = _local_version(file)
-    stream = file.open(None)
-    if stream.remote is not None:
-        return stream, stream.remote.file.version
-    # A file that is replaced just now has no version that another one could have.
-    return stream, before if before is not None and before == _local_version(file) else object()
-
-
-def _local_version(file: File) -> object:
-    location = locate(file.path, file.filesystem)
-    try:
-        if location.filesystem.type_name == "local":
-            status = os.stat(location.path)
-            return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
-        if not is_local(location.filesystem):
-            return None
-        (info,) = file_infos(location.filesystem, [location.path])
-    except OSError:
-        return None
-    return info.size, info.mtime_ns
+def check_file_cache(value: object) -> None:
+    """Raises an `ArgumentTypeError` unless `value` is None or a `FileCache`."""
+    if value is not None and not isinstance(value, FileCache):
+        raise ArgumentTypeError(
+            with_call_site(f"`cache` must be a `FileCache`, such as `fp.FileCache(folder)`, but got: {value!r}")
+        )

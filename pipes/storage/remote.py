@@ -43,9 +43,10 @@ class RemoteFile:
     def __init__(self, name: str, open_file: Callable[[], NativeFile]) -> None:
         self.name = name
         self._open_file = open_file
-        self._file = open_file()
-        self.size = self._file.size()
-        self.version = _version(self._file)
+        file = open_file()
+        self._file: NativeFile | None = file
+        self.size: int = file.size()
+        self.version = _version(file)
 
     def read(self, start: int, size: int, cancellation: Cancellation) -> bytes:
         """Reads exactly `size` bytes.
@@ -55,7 +56,7 @@ class RemoteFile:
         """
         try:
             return with_other_retries(
-                lambda: self._read(self._file, start, size),
+                lambda: self._read(self._opened(), start, size),
                 lambda: self._reopen_and_read(start, size),
                 self.name,
                 cancellation,
@@ -73,6 +74,10 @@ class RemoteFile:
             raise
         except OSError as error:
             raise SourceError(f"{self.name} cannot be looked up at its end: {describe(error)}") from error
+
+    def _opened(self) -> NativeFile:
+        assert self._file is not None, "it is opened when it is made"
+        return self._file
 
     def _read(self, file: Any, start: int, size: int) -> bytes:
         data: bytes = file.read_at(size, start)
@@ -93,8 +98,9 @@ class RemoteFile:
 
     def __del__(self) -> None:
         # There is no `close`: another thread may still read, and libhdfs does not survive that.
-        if hasattr(self, "_file"):
-            self._file.close()
+        file = getattr(self, "_file", None)
+        if file is not None:
+            file.close()
 
 
 def _version(file: NativeFile) -> object:

@@ -1,147 +1,352 @@
-"""Values that are kept for each file."""
+"""Local copies of remote files."""
 
 from __future__ import annotations
 
+import errno
+import json
+import logging
+import multiprocessing
 import os
-import threading
-from collections.abc import Callable
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.storage.file_cache import FileCache, open_version
+from feedpipe.errors import ArgumentError, ArgumentTypeError, SourceError
+from feedpipe.storage import cache_folder, cached_file
+from feedpipe.storage.cached_file import BLOCK_BYTES
 
+from ..servers.s3 import S3
 from .remote_store import RemoteStore
 
-
-def cache(budget: int) -> FileCache[bytes]:
-    return FileCache(budget, len)
+RANDOM = np.random.default_rng(0)
 
 
-def reading(calls: list[str], name: str, size: int = 1) -> Callable[[], bytes]:
-    return lambda: calls.append(name) or b"x" * size  # type: ignore[func-returns-value]
+def content(blocks: float, seed: int = 0) -> bytes:
+    return np.random.default_rng(seed).bytes(int(blocks * BLOCK_BYTES))
 
 
-def test_a_value_is_read_once_for_each_version() -> None:
-    calls: list[str] = []
-    kept = cache(100)
-    file = fp.File("a")
-    for version in (1, 1, 2, 2, 1):
-        kept.get(file, version, reading(calls, f"version {version}"))
-    kept.get(fp.File("a", filesystem=object()), 1, reading(calls, "elsewhere"))
-    assert calls == ["version 1", "version 2", "version 1", "elsewhere"]
+def read(store: RemoteStore, cache: fp.FileCache, path: str = "a") -> bytes:
+    with fp.File(path, filesystem=store.filesystem, compression=None, cache=cache.renewed()).open() as stream:
+        return stream.read()
 
 
-def test_the_values_used_last_are_kept_within_the_budget() -> None:
-    calls: list[str] = []
-    kept = cache(10)
-    for name in ("a", "b", "a", "c", "a", "b", "c"):
-        kept.get(fp.File(name), 1, reading(calls, name, size=4))
-    assert calls == ["a", "b", "c", "b", "c"]
-    kept.get(fp.File("large"), 1, reading(calls, "large", size=99))
-    kept.get(fp.File("large"), 1, reading(calls, "large", size=99))  # the newest stays whatever its size
-    kept.get(fp.File("c"), 1, reading(calls, "c", size=4))
-    kept.get(fp.File("b"), 1, reading(calls, "b", size=4))
-    kept.get(fp.File("c"), 1, reading(calls, "c", size=4))
-    assert calls[5:] == ["large", "c", "b"]
+def fetched(store: RemoteStore) -> int:
+    """The bytes that were read from the store since the last call."""
+    total = sum(end - begin for _, begin, end in store.requests)
+    store.requests.clear()
+    return total
 
 
-def test_an_error_is_not_kept() -> None:
-    kept = cache(10)
+@pytest.fixture
+def cache(tmp_path: Path) -> fp.FileCache:
+    return fp.FileCache(tmp_path / "copies")
 
-    def fail() -> bytes:
-        raise OSError("gone")
 
+def copies(cache: fp.FileCache) -> list[Path]:
+    return sorted(Path(cache.folder).glob("??/*"))
+
+
+def test_a_file_is_fetched_once_by_all_pipes_and_workers(cache: fp.FileCache) -> None:
+    lines = [f"{i:9}" for i in range(60_000)]
+    store = RemoteStore({"a": "\n".join(lines).encode()})
+    pipe = fp.read_lines("a", filesystem=store.filesystem, cache=cache)
+    assert list(pipe) == lines
+    assert len(store.files["a"]) <= fetched(store) < 1.5 * len(store.files["a"])  # ranges share a few blocks
+    store.before = lambda path, begin, end: pytest.fail("it is in the cache")
+    assert list(pipe) == lines
+    assert list(fp.read_lines("a", filesystem=store.filesystem, cache=cache)) == lines
+
+
+def test_an_epoch_from_the_cache_opens_no_remote_file(cache: fp.FileCache) -> None:
+    store = RemoteStore({f"{i}": content(0.1, i) for i in range(20)})
+    pipe = fp.read_bytes([f"{i}" for i in range(20)], filesystem=store.filesystem, cache=cache)
+    first = list(pipe)
+    store.open_input_file = None  # type: ignore[method-assign, assignment]
+    assert list(pipe) == first
+
+
+@pytest.mark.parametrize("blocks", [0, 0.1, 1, 1.5, 40.3])
+def test_sizes(cache: fp.FileCache, blocks: float) -> None:
+    store = RemoteStore({"a": content(blocks)})
     for _ in range(2):
-        with pytest.raises(OSError, match="gone"):
-            kept.get(fp.File("a"), 1, fail)
-    assert kept.get(fp.File("a"), 1, lambda: b"x") == b"x"
+        assert read(store, cache) == store.files["a"]
+    assert fetched(store) == len(store.files["a"])
 
 
-@pytest.mark.parametrize("fails", [False, True])
-def test_one_of_several_threads_reads(fails: bool) -> None:
-    kept = cache(10)
-    begun, go = threading.Event(), threading.Event()
-    calls: list[str] = []
-    results: list[object] = []
-
-    def slow() -> bytes:
-        calls.append("first")
-        begun.set()
-        go.wait(60)
-        if fails:
-            raise OSError("the stream of the first thread was closed")
-        return b"x"
-
-    def run(read: Callable[[], bytes]) -> None:
-        try:
-            results.append(kept.get(fp.File("a"), 1, read))
-        except OSError:
-            results.append("failed")
-
-    first = threading.Thread(target=run, args=(slow,))
-    first.start()
-    begun.wait(60)
-    second = threading.Thread(target=run, args=(reading(calls, "second"),))
-    second.start()
-    go.set()
-    first.join()
-    second.join()
-    assert sorted(map(str, results)) == (["b'x'", "failed"] if fails else ["b'x'", "b'x'"])
-    assert calls == (["first", "second"] if fails else ["first"])
+PARTS = st.tuples(
+    st.integers(0, 10 * BLOCK_BYTES),
+    st.integers(0, 3 * BLOCK_BYTES),
+    st.sampled_from(["keep", "flip", "cut", "remove"]),
+    st.floats(0, 1, exclude_max=True),
+)
 
 
-def test_the_version_of_a_local_file(tmp_path: Path) -> None:
-    path = tmp_path / "a"
-    path.write_bytes(b"one")
-
-    def version() -> object:
-        stream, version = open_version(fp.File(str(path)))
-        stream.close()
-        return version
-
-    first = version()
-    assert version() == first
-    other = tmp_path / "b"
-    other.write_bytes(b"two")
-    os.utime(other, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns))
-    os.replace(other, path)  # of the same size and time
-    assert version() != first
-
-
-def test_a_file_that_is_replaced_while_it_is_opened_has_a_version_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@given(st.lists(PARTS, max_size=8))
+def test_parts_in_any_order_with_any_damage(
+    tmp_path_factory: pytest.TempPathFactory, parts: list[tuple[int, int, str, float]]
 ) -> None:
-    path = tmp_path / "a"
-    path.write_bytes(b"one")
-    real = fp.File.open
+    """Whatever was read before, and whatever happens to the copy, the bytes are those of the file."""
+    cache = fp.FileCache(tmp_path_factory.mktemp("copies"))
+    store = RemoteStore({"a": content(9.5)})
+    whole = store.files["a"]
+    for start, size, damage, place in parts:
+        with fp.File("a", filesystem=store.filesystem, compression=None, cache=cache.renewed()).open() as stream:
+            stream.seek(start)
+            assert stream.read(size) == whole[start : start + size]
+        for path in copies(cache):
+            copy = bytearray(path.read_bytes())
+            if damage == "flip" and copy:
+                copy[int(place * len(copy))] ^= 1 << int(place * 1000) % 8
+                path.write_bytes(copy)
+            elif damage == "cut":
+                os.truncate(path, int(place * len(copy)))
+            elif damage == "remove":
+                path.unlink()
 
-    def replacing(file: fp.File, *rest: None) -> object:
-        stream = real(file, *rest)
-        (tmp_path / "b").write_bytes(b"two")
-        os.replace(tmp_path / "b", path)
-        return stream
 
-    monkeypatch.setattr(fp.File, "open", replacing)
-    versions = []
-    for _ in range(2):
-        stream, version = open_version(fp.File(str(path)))
-        stream.close()
-        versions.append(version)
+def test_columns_of_a_parquet_file_are_kept_in_part(cache: fp.FileCache, tmp_path: Path) -> None:
+    table = pa.table({"x": np.arange(50_000), "y": RANDOM.random(50_000)})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=10_000)
+    store = RemoteStore({"a.parquet": (tmp_path / "a.parquet").read_bytes()})
+    for columns, some in ((["x"], True), (["x"], False), (["x", "y"], True), (["y"], False)):
+        pipe = fp.read_parquet("a.parquet", columns=columns, filesystem=store.filesystem, cache=cache)
+        assert pipe.to_table().equals(table.select(columns))
+        assert (fetched(store) > 0) == some, columns
+
+
+def test_a_damaged_block_is_fetched_again(cache: fp.FileCache) -> None:
+    store = RemoteStore({"a": content(6)})
+    read(store, cache)
+    (path,) = copies(cache)
+    copy = bytearray(path.read_bytes())
+    copy[-3 * BLOCK_BYTES] ^= 1
+    path.write_bytes(copy)
+    fetched(store)
+    assert read(store, cache) == store.files["a"]
+    assert fetched(store) == BLOCK_BYTES
+    assert read(store, cache) == store.files["a"]
+    assert fetched(store) == 0
+
+
+class DatedStore(RemoteStore):
+    """A store that tells when a file was written."""
+
+    written = 1
+
+    def _info(self, path: str) -> pa.fs.FileInfo:
+        info = super()._info(path)
+        return pa.fs.FileInfo(path, info.type, size=info.size, mtime_ns=self.written)
+
+
+def test_a_file_that_has_changed_is_fetched_anew(cache: fp.FileCache) -> None:
+    store = DatedStore({"a": content(3)})
+    read(store, cache)
+    store.files["a"], store.written = content(3, seed=1), 2  # of the same size
+    assert read(store, cache) == store.files["a"]
+    store.files["a"], store.written = content(2), 3
+    assert read(store, cache) == store.files["a"]
+    assert len(copies(cache)) == 3
+
+
+def test_copies_are_removed_in_the_order_of_their_last_use(cache: fp.FileCache, tmp_path: Path) -> None:
+    store = RemoteStore({name: content(10, seed) for seed, name in enumerate("abcd")})
+    small = fp.FileCache(cache.folder, limit=35 * BLOCK_BYTES)
+    path_of: dict[str, Path] = {}
+    for now, name in enumerate("abacd"):
+        before = {*copies(small)}
+        read(store, small, name)
+        path_of |= dict.fromkeys([name] * (name not in path_of), *({*copies(small)} - before))
+        os.utime(path_of[name], (now, now))
+    fetched(store)
+    for name, again in (("d", False), ("a", False), ("b", True)):
+        assert read(store, small, name) == store.files[name]
+        assert (fetched(store) > 0) == again, name
+    assert sum(path.stat().st_blocks * 512 for path in copies(small)) <= 35 * BLOCK_BYTES
+
+
+def test_a_wrong_count_of_bytes_is_corrected(cache: fp.FileCache) -> None:
+    store = RemoteStore({"a": content(10), "b": content(10, 1)})
+    read(store, cache, "a")
+    counter = Path(cache.folder, "bytes")
+    for wrong in (b"", b"\xff" * 7, (2**62).to_bytes(8, "little"), b"12345678 and more"):
+        counter.write_bytes(wrong)
+        read(store, cache, "b")
+        copies(cache)[0].unlink()
+        assert 0 < int.from_bytes(counter.read_bytes()[:8], "little") < 2**32 or wrong == b""
+    assert read(store, cache, "a") == store.files["a"]
+
+
+def test_a_file_above_the_limit_is_not_kept(tmp_path: Path) -> None:
+    store = RemoteStore({"a": content(10)})
+    cache = fp.FileCache(tmp_path, limit=BLOCK_BYTES)
+    assert read(store, cache) == store.files["a"]
+    assert not copies(cache)
+
+
+def test_a_full_disk_is_one_warning(
+    cache: fp.FileCache, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = RemoteStore({f"{i}": content(20, i) for i in range(4)})
+    real = os.pwrite
+
+    def full(descriptor: int, data: bytes, at: int) -> int:
+        if at >= 8 * BLOCK_BYTES:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(descriptor, memoryview(data)[: 2 * BLOCK_BYTES], at)  # and a write may do a part only
+
+    monkeypatch.setattr(cached_file.os, "pwrite", full)
+    pipe = fp.read_bytes([*store.files], filesystem=store.filesystem, cache=cache)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            assert {row["path"]: row["bytes"] for row in pipe} == store.files
+    (record,) = caplog.records
+    assert "cannot be filled: No space left on device; this process now reads the files from where they" in (
+        record.getMessage()
+    )
     monkeypatch.undo()
-    stream, version = open_version(fp.File(str(path)))
-    stream.close()
-    assert len({*versions, version}) == 3
+    assert {row["path"]: row["bytes"] for row in pipe} == store.files
 
 
-def test_the_version_of_a_remote_file() -> None:
-    store = RemoteStore({"a": b"one"})
-    file = fp.File("a", filesystem=store.filesystem)
-    versions = []
-    for data in (b"one", b"one", b"three"):
-        store.files["a"] = data
-        stream, version = open_version(file)
-        stream.close()
-        versions.append(version)
-    assert versions[0] == versions[1] != versions[2]
+def test_a_small_disk_that_is_really_full(caplog: pytest.LogCaptureFixture) -> None:
+    folder = Path("/dev/full")
+    if not folder.exists():
+        pytest.skip("this system has no /dev/full")
+    store = RemoteStore({"a": content(3)})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cache_folder.CacheFolder, "open", lambda self, key: os.open(folder, os.O_RDWR))
+        cache = fp.FileCache(os.path.join(os.environ.get("TMPDIR", "/tmp"), f"feedpipe-full-{os.getpid()}"))
+        assert read(store, cache) == store.files["a"]
+    assert "No space left on device" in caplog.text
+
+
+def test_a_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    store = RemoteStore({"a": b"x"})
+    pipe = fp.read_bytes("a", filesystem=store.filesystem, cache=fp.FileCache(tmp_path / "file"))
+    with pytest.raises(SourceError, match=r"the folder .*file of a `FileCache` cannot be written to: .*give a folder"):
+        list(pipe)
+
+
+def test_arguments(tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match="`folder` must be the path of a local folder but got: 's3://a/b'"):
+        fp.FileCache("s3://a/b")
+    with pytest.raises(ArgumentTypeError, match="`folder` must be a path but got: 3"):
+        fp.FileCache(3)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="`limit` must be a size such as \"1GiB\" but got: 'much'"):
+        fp.FileCache(tmp_path, limit="much")
+    with pytest.raises(ArgumentTypeError, match=r"`cache` must be a `FileCache`, such as .* but got: '/copies'"):
+        fp.list_files("a").open_files(cache="/copies")  # type: ignore[arg-type]
+    with pytest.raises(ArgumentTypeError, match="`cache` must be a `FileCache`"):
+        fp.read_images("a", cache=True)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentTypeError, match="`cache` must be a `FileCache`"):
+        fp.read_numpy("a.npy", cache=True)  # type: ignore[arg-type]
+
+
+def test_where_it_is_seen(cache: fp.FileCache) -> None:
+    shown = f"cache=FileCache({cache.folder!r})"
+    assert shown in repr(fp.read_csv("a.csv", cache=cache))
+    assert shown in repr(fp.read_images("a", cache=cache))
+    assert shown in repr(fp.read_numpy("a.npy", cache=cache))
+    assert shown in repr(fp.File("a", cache=cache))
+
+
+def test_local_files_are_read_where_they_are(cache: fp.FileCache, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one\n")
+    assert list(fp.read_lines(tmp_path / "a.txt", cache=cache)) == ["one"]
+    assert not Path(cache.folder).exists()
+
+
+def test_a_cache_is_no_part_of_a_state(cache: fp.FileCache) -> None:
+    store = RemoteStore({"a": b"\n".join(b"%d" % i for i in range(100))})
+    loader = fp.Loader(fp.read_lines("a", filesystem=store.filesystem, cache=cache))
+    expected = list(loader)
+    other = fp.Loader(fp.read_lines("a", filesystem=store.filesystem))
+    elements = iter(other)
+    for _ in range(10):
+        next(elements)
+    resumed = fp.Loader(fp.read_lines("a", filesystem=store.filesystem, cache=cache))
+    resumed.load_state_dict(json.loads(json.dumps(other.state_dict())))
+    assert list(resumed) == expected[10:]
+
+
+def _fill(folder: str, files: dict[str, bytes], ready: object, kill_after: int | None = None) -> None:
+    store = RemoteStore(files)
+
+    def before(path: str, begin: int, end: int) -> None:
+        if kill_after is not None and len(store.requests) == kill_after:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    store.before = before
+    cache = fp.FileCache(folder, limit=60 * BLOCK_BYTES)
+    for _ in range(3):
+        for name, expected in files.items():
+            assert read(store, cache, name) == expected
+
+
+@pytest.fixture
+def files() -> dict[str, bytes]:
+    return {f"{i}": content(10.5, i) for i in range(8)}
+
+
+def _processes(count: int, *arguments: object) -> Iterator[int | None]:
+    context = multiprocessing.get_context("fork")
+    processes = [context.Process(target=_fill, args=arguments) for _ in range(count)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+        yield process.exitcode
+
+
+def test_processes_fill_one_cache_that_is_too_small(cache: fp.FileCache, files: dict[str, bytes]) -> None:
+    assert [*_processes(3, str(cache.folder), files, None)] == [0, 0, 0]
+    assert sum(path.stat().st_blocks * 512 for path in copies(cache)) <= 70 * BLOCK_BYTES
+
+
+def test_a_process_that_is_killed_leaves_a_valid_cache(cache: fp.FileCache, files: dict[str, bytes]) -> None:
+    assert [*_processes(1, str(cache.folder), files, None, 7)] == [-signal.SIGKILL]
+    assert copies(cache)
+    store = RemoteStore(files)
+    for name, expected in files.items():
+        assert read(store, cache, name) == expected
+    assert fetched(store) < sum(map(len, files.values()))
+
+
+def test_images_and_arrays(cache: fp.FileCache, tmp_path: Path) -> None:
+    image_module = pytest.importorskip("PIL.Image")
+    (tmp_path / "cat").mkdir()
+    image_module.new("RGB", (3, 2)).save(tmp_path / "cat/1.png")
+    np.save(tmp_path / "a.npy", np.arange(50_000.0).reshape(-1, 500))
+    store = RemoteStore({name: (tmp_path / name).read_bytes() for name in ("cat/1.png", "a.npy")})
+    store.files = {f"root/{name}": data for name, data in store.files.items()}
+    for again in (False, True):
+        (image,) = fp.read_images("root", filesystem=store.filesystem, cache=cache)
+        rows = list(fp.read_numpy("root/a.npy", filesystem=store.filesystem, cache=cache))
+        assert image["label_name"] == "cat"
+        np.testing.assert_array_equal(np.stack(rows), np.arange(50_000.0).reshape(-1, 500))
+        assert (fetched(store) == 0) == again
+
+
+def test_s3(cache: fp.FileCache, s3: S3) -> None:
+    data = {f"{i}.txt": b"\n".join(b"%d %d" % (i, j) for j in range(2_000)) for i in range(3)}
+    s3.put("copies", data)
+    expected = list(fp.read_lines("s3://copies/*.txt"))
+    pipe = fp.read_lines("s3://copies/*.txt", cache=cache)
+    loader = fp.Loader(pipe, fp.MultiProcess(2))
+    assert sorted(loader) == sorted(expected)
+    before = sum(path.stat().st_blocks for path in copies(cache))
+    assert len(copies(cache)) == 3
+    assert sorted(loader) == sorted(expected)
+    assert sum(path.stat().st_blocks for path in copies(cache)) == before
+    s3.put("copies", {"0.txt": data["0.txt"].replace(b"7", b"8")})  # of the same size, with another ETag
+    changed = list(fp.read_lines("s3://copies/*.txt", cache=cache))
+    assert changed == list(fp.read_lines("s3://copies/*.txt")) != expected
+    assert len(copies(cache)) == 4

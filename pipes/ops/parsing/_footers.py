@@ -6,12 +6,12 @@ import os
 
 from ...formats.parquet.footer import ParquetFooter, read_parquet_footer
 from ...storage.file import File, Stream
-from ...storage.file_cache import FileCache
+from ...storage.file_values import FileValues
 
 MAX_KEPT_BYTES = 2**28
 """The memory that footers take in a process."""
 
-_cache = FileCache[ParquetFooter](MAX_KEPT_BYTES, lambda footer: footer.memory_bytes)
+_cache = FileValues[ParquetFooter](MAX_KEPT_BYTES, lambda footer: footer.memory_bytes)
 os.register_at_fork(after_in_child=_cache.clear)
 
 

@@ -13,6 +13,7 @@ from ...engine.readahead import MAX_ITEMS_AHEAD
 from ...errors import ArgumentTypeError, DataError, FeedpipeError, with_call_site
 from ...formats.streams import STREAM_ERRORS, stream_error
 from ...storage.file import WHOLE, File, Stream
+from ...storage.file_cache import FileCache
 from ...storage.listing import Listing
 from ...storage.tasks import Task, in_threads, in_turn
 
@@ -147,11 +148,11 @@ def read_whole_files(files: Sequence[File], task: OpenTask | None = None, *, thr
     return in_turn(read_whole, files)
 
 
-def listed_files(listing: Listing, filesystem: object) -> list[File]:
+def listed_files(listing: Listing, filesystem: object, cache: FileCache | None = None) -> list[File]:
     """Handles on the files of a listing. They are read as they are, without decompression."""
     paths, sizes = cast("list[str]", listing.paths.to_pylist()), cast("list[int]", listing.sizes.to_pylist())
     return [
-        File(path, filesystem=filesystem, compression=None, listed=None if size < 0 else size)
+        File(path, filesystem=filesystem, compression=None, listed=None if size < 0 else size, cache=cache)
         for path, size in zip(paths, sizes, strict=True)
     ]
 

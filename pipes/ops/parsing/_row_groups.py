@@ -14,7 +14,7 @@ from ...formats.parquet.footer import ParquetFooter
 from ...formats.parquet.options import Parquet
 from ...formats.tables.heads import FlatHead
 from ...storage.file import File, Stream
-from ...storage.file_cache import open_version
+from ...storage.file_values import open_version
 from ...storage.remote import RemoteRanges
 from ...storage.tasks import Task
 from ._counted_units import CountedUnits

@@ -17,6 +17,7 @@ from ...core.rows import BlockRows, Indices
 from ...engine.apply import map_until_error
 from ...errors import ArgumentTypeError, with_call_site
 from ...storage.file import COMPRESSIONS, File
+from ...storage.file_cache import FileCache, check_file_cache
 from ...storage.filesystem import check_filesystem
 from ...storage.listing import ListedPath
 from ...storage.manifest import FromManifest, ManifestPlace
@@ -36,20 +37,27 @@ class OpenFiles(Operator):
     # Not part of a state: the files stay the same on another storage, and with another manifest.
     filesystem: object = field(default=None, repr=False)
     listed_in: ManifestPlace | None = field(default=None, repr=False)
+    cache: FileCache | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         check_choice("compression", self.compression, COMPRESSIONS)
         check_filesystem(self.filesystem)
+        check_file_cache(self.cache)
 
     def call(self) -> str:
-        code = call_code(self)
-        if self.filesystem is None:
-            return code
-        return code[:-1] + (", " if code[-2] != "(" else "") + f"filesystem={value_code(self.filesystem)})"
+        arguments = [call_code(self).removeprefix(f"{self.kind}(").removesuffix(")")]
+        if self.filesystem is not None:
+            arguments.append(f"filesystem={value_code(self.filesystem)}")
+        if self.cache is not None:
+            arguments.append(f"cache={self.cache!r}")
+        return f"{self.kind}({', '.join(filter(None, arguments))})"
 
     def resolve(self, stage: StageView) -> Operator:
         source = stage.input.op
-        return replace(self, listed_in=source.listed_in) if isinstance(source, FromManifest) else self
+        listed_in = source.listed_in if isinstance(source, FromManifest) else None
+        if listed_in is None and self.cache is None:
+            return self
+        return replace(self, listed_in=listed_in, cache=self.cache and self.cache.renewed())
 
     def length(self, stage: StageView) -> int | None:
         return stage.input.length
@@ -72,7 +80,13 @@ class OpenFiles(Operator):
         if not isinstance(path, (str, os.PathLike)):
             raise ArgumentTypeError(f"`open_files` takes paths but got: {path!r}")
         listed = path.size if isinstance(path, ListedPath) and path.size >= 0 else None
-        return File(str(os.fspath(path)), filesystem=self.filesystem, compression=self.compression, listed=listed)
+        return File(
+            str(os.fspath(path)),
+            filesystem=self.filesystem,
+            compression=self.compression,
+            listed=listed,
+            cache=self.cache,
+        )
 
     def _refused(self, stage: StageView, error: Exception) -> Exception:
         return ArgumentTypeError(with_call_site(str(error), stage.call_site))
@@ -84,6 +98,7 @@ def open_files(
     *,
     compression: str | None = "infer",
     filesystem: object = None,
+    cache: FileCache | None = None,
 ) -> Pipe[File]:
     """Give a `File` for each path: a handle that is opened when it is read.
 
@@ -94,6 +109,7 @@ def open_files(
         compression: "gzip", "bz2", "zstd", "lz4", "brotli" or None for all files; "infer" decides by the end of each
             name: .gz, .tgz, .bz2, .zst, .lz4, .br.
         filesystem: a pyarrow or fsspec file system that the paths are on; without it they are local paths or URLs.
+        cache: keeps what is read of remote files on a local disk; see `FileCache`.
 
     Raises:
         ArgumentTypeError: an element is not a path.
@@ -104,4 +120,4 @@ def open_files(
         >>> list(fp.list_files("a.txt").open_files().map(lambda file: file.open().read()))
         [b'hello']
     """
-    return pipe.then(OpenFiles(compression, filesystem))
+    return pipe.then(OpenFiles(compression, filesystem, cache=cache))
