@@ -159,11 +159,14 @@ class Loader(Generic[T_co]):
     def __len__(self) -> int:
         """Return how many elements a whole epoch has on this rank, also after a resume.
 
-        If epochs differ in that, it is the length of the epoch in which the loader stands.
+        If epochs differ in that, it is the length of the epoch in which the loader stands: with the steps before it if
+        the number of ranks has changed in that epoch.
         """
         if self._runner.steps is not None:
             return self._runner.steps
         position, schedule = self._position, self._schedule
+        if position.goal is not None:
+            return position.goal
         if schedule.plan.length(schedule.plan.rank) is None:
             return length_of(schedule.plan.unsharded)
         whole = Progress(data_epoch=position.data_epoch if schedule.plan.varies else 0)

@@ -325,9 +325,8 @@ class EpochRun:
                 self.progress = self._schedule.next_pass(self.progress)
                 self._items = self._open(self.progress.position(self._schedule.plan))
             elif self._schedule.even == "pad" and last is not None:
-                if self._padding:
-                    raise PlanError("this rank has no element that could be repeated as padding")
-                self._pad()
+                self._items = iter(())
+                return self._padding_step()
             else:
                 break
         return None
@@ -349,27 +348,17 @@ class EpochRun:
         else:
             self._items = AgreedItems(items, job, self._schedule.even, self.progress.step, self._runner.memory)
 
-    def _pad(self) -> None:
-        """Goes on with the elements of this rank from the beginning, after those that are used as padding already."""
-        plan = self._schedule.plan
-        own = plan.length(plan.rank, self.progress.start, self.progress.data_epoch) or 0
-        if plan.indexed:
-            own += self.progress.step - self.progress.taken
-        self._items = self._open(Position())
-        used = self.progress.step - own
-        while used > 0 and isinstance(item := next(self._items, None), (Step, ShardEnd)):
-            used -= isinstance(item, Step)
-        self._padding = True
-        self._has_cursors = False
-
     def _padding_step(self) -> Step:
         """An element of this rank as padding: its elements from the beginning, and again when they are used up."""
+        if not self._padding:
+            self._padding = True
+            self._has_cursors = False
+            for _ in range(self.progress.begin_padding()):  # before the state that was loaded
+                self._padding_step()
         for _ in range(2):
             while (item := next(self._padding_items, None)) is not None:
                 if isinstance(item, Step):
                     return item
-            self._padding = True
-            self._has_cursors = False
             self._padding_items = self._open(Position())
         raise PlanError("this rank has no element that could be repeated as padding")
 

@@ -41,13 +41,13 @@ def resumed_elsewhere(states: Sequence[SavedState], schedule: Schedule) -> Progr
         progress.cut = job.divided_anew(plan)
         progress.ended = dict.fromkeys(shard for shard in range(plan.shards) if not progress.cut.items.get(shard))
     left = plan.lengths_left(progress.position(plan), first.data_epoch)
-    if progress.cut is not None:
+    progress.goal = schedule.goal(progress.step, left)
+    if progress.cut is not None and progress.goal is None:
         schedule.check_cut(progress.cut)
     own = plan.rank_shards
     progress.cursors = {shard: cursor for shard, cursor in progress.cursors.items() if shard in own}
     progress.ended = {shard: leftover for shard, leftover in progress.ended.items() if shard in own}
     progress.cut = None if progress.cut is None else progress.cut.of_shards(own)
-    progress.goal = schedule.goal(progress.step, left)
     return progress
 
 

@@ -159,6 +159,8 @@ class Schedule:
         }
         if self.even is not None:
             facts["the step"] = progress.step
+        if progress.cut is not None:
+            facts["the states from which it goes on"] = progress.cut.digest
         if self.plan.indexed:
             common = progress if self.steps is None else self._at(progress, rank=0)
             facts["the pass over the data"] = common.data_epoch
@@ -166,7 +168,7 @@ class Schedule:
         return Standing(str(self.signature.entries["pipe"]), facts)
 
     def check_cut(self, cut: Cut) -> None:
-        """Checks that ranks can be made even whose shards were divided anew: their lengths are not known.
+        """Checks that ranks can be made even whose shards were divided anew, if their lengths are not known.
 
         Raises:
             PlanError: they cannot.

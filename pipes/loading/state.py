@@ -49,6 +49,7 @@ class Progress:
         ended: the shards that have ended, each with the plain cursor of its leftover rows.
         cut: of a streamed pipe, what the shards run if the number of ranks has changed in this pass.
         goal: the step at which the epoch ends, if the plan does not say it: the number of ranks has changed in it.
+        own_steps: of a streamed pipe, the step at which this rank had no more elements and began to repeat some.
     """
 
     epoch: int = 0
@@ -61,6 +62,18 @@ class Progress:
     beyond: tuple[range, ...] = ()
     goal: int | None = None
     cut: Cut | None = None
+    own_steps: int | None = None
+
+    @property
+    def padding(self) -> int:
+        """How many elements of padding this rank has taken in the epoch."""
+        return 0 if self.own_steps is None else max(0, self.step - self.own_steps)
+
+    def begin_padding(self) -> int:
+        """Notes that all further steps are padding; the number of those before."""
+        if self.own_steps is None:
+            self.own_steps = self.step
+        return self.padding
 
     @property
     def begun(self) -> bool:
@@ -170,7 +183,8 @@ def save(progress: Progress, plan: Plan, signature: Signature) -> State:
     else:
         cursors, ended = signature.cursors.text(progress.cursors), signature.ended.text(progress.ended)
         cut = "" if progress.cut is None else f', "cut": {signature.cut_text(progress.cut)}'
-        position = f'{{"cursors": {cursors}, "ended": {ended}{cut}}}'
+        padding = f', "padding": {progress.padding}' if progress.padding else ""
+        position = f'{{"cursors": {cursors}, "ended": {ended}{cut}{padding}}}'
     state = signature.entries.copy()
     state["epoch"] = progress.epoch
     state["step"] = progress.step
@@ -288,6 +302,10 @@ def restore_streamed(saved: SavedState, plan: Plan) -> Progress:
         _check_turns(saved.position, plan)
         progress.cursors, progress.ended = dict(saved.position.cursors), dict(saved.position.ended)
         progress.cut = saved.position.cut
+        if saved.position.padding > saved.step:
+            raise damaged("position.padding", f"must be at most the step, which is {saved.step}")
+        if saved.position.padding:
+            progress.own_steps = saved.step - saved.position.padding
     return progress
 
 

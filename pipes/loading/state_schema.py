@@ -64,11 +64,13 @@ class StreamedPosition(NamedTuple):
         cursors: the plain cursors of the shards that have begun.
         ended: the shards that have ended, each with the plain cursor of its leftover rows.
         cut: what the shards run, if the number of ranks has changed in this pass.
+        padding: how many elements the rank has repeated because other ranks have more.
     """
 
     cursors: dict[int, Json]
     ended: dict[int, Json]
     cut: Cut | None = None
+    padding: int = 0
 
     def given(self, shard: int) -> int:
         """How many elements a shard has given that has not ended."""
@@ -257,7 +259,7 @@ def _range(part: Json, consumed: int) -> range:
 
 
 def _streamed(position: Json, text: str) -> StreamedPosition:
-    if not isinstance(position, dict) or set(position) not in ({"cursors", "ended"}, {"cursors", "ended", "cut"}):
+    if not isinstance(position, dict) or set(position) - {"cut", "padding"} != {"cursors", "ended"}:
         raise damaged("position", f"is no place in a streamed pipe: {_shown(text)}")
     cursors, ended = (dict(_by_shard(name, position[name])) for name in ("cursors", "ended"))
     for shard, cursor in cursors.items():
@@ -265,11 +267,13 @@ def _streamed(position: Json, text: str) -> StreamedPosition:
     for shard, leftover in ended.items():
         if leftover is not None:
             _check_cursor(f"position.ended.{shard}", leftover)
-    if "cut" in position:
-        return StreamedPosition(cursors, ended, _cut(position["cut"]))
-    if not cursors and not ended:
+    padding = position.get("padding", 0)
+    if not _is_count(padding):
+        raise damaged("position.padding", f"must be a whole number >= 0 but is: {_shown(padding)}")
+    cut = _cut(position["cut"]) if "cut" in position else None
+    if cut is None and not cursors and not ended:
         raise damaged("position", f"names no shard: {_shown(text)}")
-    return StreamedPosition(cursors, ended)
+    return StreamedPosition(cursors, ended, cut, cast("int", padding))
 
 
 def _cut(plain: Json) -> Cut:

@@ -8,7 +8,7 @@ from typing import cast
 from ..core.context import Context
 from ..core.graph import Node, walk
 from ..core.meter import Mark
-from ..core.operator import Order
+from ..core.operator import Operator, Order
 from ..errors import StateError
 from .items import Cut, Item
 from .parts import Line, Part, Segment, divide_rest
@@ -130,6 +130,8 @@ def _check(plan: Plan, sharding: Sharding) -> int:
             raise _refusal(node, sharding, "counts the rows of each shard by itself")
         if node.indexed and op.order is Order.REORDERS:
             raise _refusal(node, sharding, "puts all rows of each shard into one order")
+        if type(op).blocks is Operator.blocks:
+            raise _refusal(node, sharding, "reads the rows of each shard by position only")
     repeats = _repeats(plan.root, sharding)
     if not repeats:
         return 1

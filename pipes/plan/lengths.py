@@ -30,6 +30,7 @@ class Lengths:
 
     def __init__(self, sharding: Sharding, seed: int, data_epoch: int) -> None:
         self._sharding = sharding
+        self._runs = sharding.shards  # the items of the arrays
         self._context = Context(seed=seed, epoch=data_epoch)
         self._lengths: dict[tuple[Node, tuple[int, ...], bool], Numbers | None] = {}
 
@@ -43,18 +44,18 @@ class Lengths:
     def _of_shards(self, node: Node, rounds: tuple[int, ...], shuffled_later: bool) -> Numbers | None:
         sharding = self._sharding
         if node.op.boundary is Boundary.SHARD:
-            return self._of_divided(node.inputs[0], shuffled_later)
+            return self._of_divided(node.inputs[0], rounds, shuffled_later)
         if not sharding.runs_per_shard(node):
-            return self._of_divided(node, shuffled_later)
+            return self._of_divided(node, rounds, shuffled_later)
         if node.op.expands and (units := expanded_units(node)) is not None:
             return self._of_units(node, units, rounds, shuffled_later)
-        if node.op.repeats and (times := self.rounds_of(node)) is not None and varies(node, sharding.stages):
+        if node.op.repeats and (times := self.rounds_of(node)) is not None and self._rounds_differ(node):
             return self._of_rounds(node, times, rounds, shuffled_later)
         inputs: list[Numbers | None] = []
         for source in node.inputs:
             if node.op.order is Order.GLOBAL and not has_user_boundary(source):
                 rows = sharding.stages[source].length
-                inputs.append(None if rows is None else np.full(sharding.shards, rows))
+                inputs.append(None if rows is None else np.full(self._runs, rows))
             else:
                 later = shuffled_after(node, shuffled_later)
                 inputs.append(self.of_shards(source, rounds, shuffled_later=later))
@@ -62,7 +63,7 @@ class Lengths:
 
     def behind(self, node: Node, inputs: Sequence[Numbers | None]) -> Numbers | None:
         """What `node` makes of inputs of these lengths."""
-        count = next((len(lengths) for lengths in inputs if lengths is not None), self._sharding.shards)
+        count = next((len(lengths) for lengths in inputs if lengths is not None), self._runs)
         rows = np.stack([np.full(count, UNKNOWN) if lengths is None else lengths for lengths in inputs])
         distinct, places = np.unique(rows, axis=1, return_inverse=True)
         outputs: list[int] = []
@@ -77,7 +78,7 @@ class Lengths:
             outputs.append(check_row_count(length, node))
         return np.array(outputs, np.int64)[places.reshape(-1)]
 
-    def _of_divided(self, node: Node, shuffled_later: bool) -> Numbers | None:
+    def _of_divided(self, node: Node, rounds: tuple[int, ...], shuffled_later: bool) -> Numbers | None:
         rows = self._sharding.stages[node].length
         if rows is None:
             return None
@@ -95,16 +96,20 @@ class Lengths:
             return None
         return division.pieces.lengths(division.rows)
 
+    def _rounds_differ(self, node: Node) -> bool:
+        """Whether a run may have other rows in each round of a `repeat`."""
+        return varies(node, self._sharding.stages)
+
     def _of_rounds(self, node: Node, times: int, rounds: tuple[int, ...], shuffled_later: bool) -> Numbers | None:
         """The sum over the rounds of a `repeat`: each divides units anew."""
         (source,) = node.inputs
         later = shuffled_after(node, shuffled_later)
-        total = np.zeros(self._sharding.shards, np.int64)
+        total = np.zeros(self._runs, np.int64)
         for number in range(times):
             lengths = self._of_shards(source, (*rounds, number), later)
             if lengths is None:
                 return None
-            if number == 0:
+            if number == 0 and varies(node, self._sharding.stages):
                 self._check_rounds(node, times)
             total += lengths
         return total

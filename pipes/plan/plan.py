@@ -8,7 +8,6 @@ from types import MappingProxyType
 from typing import NamedTuple, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from ..core.context import Context
 from ..core.cursor import START, Cursor, Json
@@ -21,8 +20,10 @@ from ..engine.stage import Stage, bind
 from ..errors import PlanError
 from ..ops.concat import Concat
 from .cut_plan import CutPlan
+from .item_lengths import ItemLengths, lengths_of_cut, runs_of_cut
 from .items import Cut
 from .lengths import Lengths, varies
+from .pieces import Numbers
 from .shard_operators import IndexedShard, Leftover, RemainingShard
 from .sharding import Sharding, has_user_boundary, reorders
 from .unit_shards import SharedRead
@@ -218,30 +219,35 @@ class Plan:
         return None if lengths is None else lengths[rank]
 
     def lengths_left(self, position: Position, data_epoch: int) -> list[int] | None:
-        """How many elements each rank has left in a pass, where all shards stand at `position`; None if not known."""
+        """How many elements each rank has left in a pass, where all shards stand at `position`; None if not known.
+
+        After a cut, no rank has taken any.
+        """
         if position.cut is not None:
-            return None
+            return self._lengths_of_cut(position.cut, data_epoch)
         lengths = Lengths(self._sharding, self.seed, data_epoch)
         rows = lengths.of_shards(self._main)
         if rows is None:
             return None
         states = [position.of(shard) for shard in range(self.shards)]
         left = [0 if s.ended else n - s.at.position for s, n in zip(states, rows.tolist(), strict=True)]
-        totals = np.array(left).reshape(-1, self.world_size).sum(0)
-        if self._tail is not None:
-            tails = self._tail_lengths(lengths)
-            if tails is None:
-                return None
-            totals = totals + tails
-        return cast("list[int]", totals.tolist())
+        return self._by_rank(np.array(left), lengths)
+
+    def _lengths_of_cut(self, cut: Cut, data_epoch: int) -> list[int] | None:
+        sharding = self.sharding_of(cut)
+        sharding.subgraph(self._main, 0)  # numbers the streams
+        lengths = ItemLengths(sharding, runs_of_cut(cut), self.seed, data_epoch)
+        return lengths_of_cut(cut, self.world_size, self._main, self._behind_tail(), lengths)
 
     def _rank_lengths(self, data_epoch: int) -> list[int] | None:
-        """The lengths of all ranks: of their shards, and of the groups of rows that these leave over."""
+        """The lengths of all ranks."""
         lengths = Lengths(self._sharding, self.seed, data_epoch)
         rows = lengths.of_shards(self._main)
-        if rows is None:
-            return None
-        totals: npt.NDArray[np.int64] = rows.reshape(-1, self.world_size).sum(0)
+        return None if rows is None else self._by_rank(rows, lengths)
+
+    def _by_rank(self, rows: Numbers, lengths: Lengths) -> list[int] | None:
+        """The lengths of all ranks: of their shards, and of the groups of rows that these leave over."""
+        totals: Numbers = rows.reshape(-1, self.world_size).sum(0)
         if self._tail is not None:
             tails = self._tail_lengths(lengths)
             if tails is None:
@@ -249,7 +255,7 @@ class Plan:
             totals = totals + tails
         return cast("list[int]", totals.tolist())
 
-    def _tail_lengths(self, lengths: Lengths) -> npt.NDArray[np.int64] | None:
+    def _tail_lengths(self, lengths: Lengths) -> Numbers | None:
         """How many elements the leftover rows of each rank give."""
         assert self._tail is not None
         rows = lengths.of_shards(self._tail.inputs[0])
@@ -257,15 +263,15 @@ class Plan:
             return None
         left_over = np.array([self._tail.op.left_over(count) for count in rows.tolist()], np.int64)
         left = left_over.reshape(-1, self.world_size).sum(0)
-        output: npt.NDArray[np.int64] | None = left
+        output: Numbers | None = left
         for node in self._behind_tail():
             output = lengths.behind(node, [output])
         return None if output is None else np.where(left > 0, output, 0)
 
     def _behind_tail(self) -> list[Node]:
-        """The operator that leaves rows over, and those behind it, in the order of the rows."""
-        path = [self.root]
-        while path[-1] is not self._tail:
+        """The operator that leaves rows over, and those behind it, in the order of the rows; nothing without one."""
+        path = [] if self._tail is None else [self.root]
+        while path and path[-1] is not self._tail:
             path.append(path[-1].inputs[0])
         return path[::-1]
 

@@ -123,7 +123,7 @@ class Sharding:
         self, node: Node, shard: int, *, shuffled_later: bool
     ) -> PermutedShard | NeighboursShard | StreamedShard:
         """The operator that gives a shard its rows of `node`."""
-        stream = self._stream(DividedStream(node, shuffled_later, None))
+        stream = self.stream_name(DividedStream(node, shuffled_later, None))
         if node.indexed:
             permuted = shuffled_later and not reorders(node)
             return (PermutedShard if permuted else NeighboursShard)(self.shards, shard, stream)
@@ -138,7 +138,7 @@ class Sharding:
             return op.line(self.stages[node], context)
         return self.shard_operator(node, 0, shuffled_later=later).line(self.stages[node])
 
-    def _stream(self, stream: DividedStream) -> str:
+    def stream_name(self, stream: DividedStream) -> str:
         """The number of what is divided."""
         for number, other in self.streams.items():
             if other == stream:
@@ -172,7 +172,7 @@ class Sharding:
         reordered = reorders(units)
         any_order = shuffled_later and not reordered
         near = NEAR_FOR_ROWS if self.stages[node].length is not None else NEAR
-        stream = self._stream(DividedStream(node, shuffled_later, units))
+        stream = self.stream_name(DividedStream(node, shuffled_later, units))
         part = self.parts[shard].get(stream, Part()) if shard in self.parts else None
         return UnitsShard(self.shards, shard, any_order, any_order or reordered, near, stream, part)
 
