@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -30,8 +31,22 @@ def gather(indices: Indices, bounds: npt.NDArray[np.int64], part: Callable[[int,
         return concat(pieces) if pieces else []
     places = index_array(indices)
     owners = np.searchsorted(bounds, places, "right") - 1
-    order = np.argsort(owners, kind="stable")
-    cuts = np.flatnonzero(np.diff(owners[order])) + 1
-    groups = [group for group in np.split(order, cuts) if len(group)]
-    pieces = [part(int(owners[g[0]]), places[g] - bounds[owners[g[0]]]) for g in groups]
-    return take(concat(pieces), np.argsort(order)) if pieces else []
+    order = stable_order(owners, len(bounds))
+    owners, places = owners[order], places[order]
+    edges = [0, *(np.flatnonzero(owners[1:] != owners[:-1]) + 1).tolist(), len(order)]
+    parts = [(int(owners[start]), places[start:stop]) for start, stop in pairwise(edges)]
+    pieces = [part(k, own - bounds[k]) for k, own in parts]
+    return pieces[0] if len(pieces) == 1 else take(concat(pieces), inverse(order))
+
+
+def stable_order(numbers: npt.NDArray[np.int64], end: int) -> npt.NDArray[np.int64]:
+    """The order that sorts numbers from 0 to `end`, and keeps that of equal ones."""
+    short = numbers.astype(np.uint16) if end <= 2**16 else numbers  # 16 bits sort in one pass
+    return np.argsort(short, kind="stable")
+
+
+def inverse(order: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The permutation that undoes `order`."""
+    places = np.empty_like(order)
+    places[order] = np.arange(len(order))
+    return places

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import numpy as np
 
@@ -15,14 +15,18 @@ from ..core.cursor import Cursor
 from ..core.gather import gather
 from ..core.graph import Node
 from ..core.operator import Input, Operator, Order, StageView, Weights
-from ..core.rows import BlockRows, Indices, index_array
+from ..core.rows import BlockRows, Indices, concat, index_array, take
 from ..errors import PlanError, with_call_site
+from ._mixture_layout import MixtureLayout, MixtureSegment
 from ._mixture_run import MixtureRun
-from ._turns import FixedTurns, Ints, Turns
+from ._turns import FixedTurns, Turns
 from .repeat import Repeat
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+MIN_STRETCH = 32
+"""The turns of this many neighbouring rows are computed with those around them."""
 
 
 @dataclass(frozen=True)
@@ -85,11 +89,11 @@ class Mixture(Operator, ABC):
         if not self.leaves_out or len(parts) < len(stage.inputs) or len({part.are_rows for part in parts}) > 1:
             return None
         values = np.concatenate([part.values for part in parts])
-        return Weights(values[self._places(stage, range(len(values)), context)], parts[0].are_rows)
+        return Weights(values[self._layout(stage, context).places(np.arange(len(values)))], parts[0].are_rows)
 
     def trace(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
         layout = self._layout(stage, context)
-        place = int(self._places(stage, range(index, index + 1), context)[0])
+        place = int(layout.places(np.array([index]))[0])
         part = int(np.searchsorted(layout.bounds, place, "right")) - 1
         source, inner = layout.part(part, context)
         yield stage.inputs[source], place - int(layout.bounds[part]), inner
@@ -102,30 +106,23 @@ class Mixture(Operator, ABC):
             rows = stage.inputs[source].rows(_as_range(places), inner)
             return rows if self.columnar else list(rows)
 
-        return gather(self._places(stage, indices, context), layout.bounds, rows_of)
+        if not isinstance(indices, range) or indices.step != 1 or len(indices) < MIN_STRETCH:
+            return gather(layout.places(index_array(indices)), layout.bounds, rows_of)
+        stretches = [
+            take(concat([rows_of(part, own) for part, own in parts]), places)
+            for parts, places in layout.stretches(indices)
+        ]
+        return concat(stretches)
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         return MixtureRun(self, stage, at, context).blocks()
 
-    def _places(self, stage: StageView, indices: Indices, context: Context) -> Ints:
-        """Where the rows at `indices` are in the layout."""
-        layout = self._layout(stage, context)
-        positions = index_array(indices)
-        if len(layout.segments) == 1:
-            return layout.places(0, positions)
-        segments = np.searchsorted(layout.starts, positions, "right") - 1
-        places = np.empty_like(positions)
-        for number in np.unique(segments).tolist():
-            inside = np.flatnonzero(segments == number)
-            places[inside] = layout.places(number, positions[inside])
-        return places
-
-    def _layout(self, stage: StageView, context: Context) -> Layout:
-        def make() -> Layout:
+    def _layout(self, stage: StageView, context: Context) -> MixtureLayout:
+        def make() -> MixtureLayout:
             lengths = [source.length or 0 for source in stage.inputs]
             segments = self._segments(stage, lengths, context.epoch)
             random = [s._replace(turns=self.random_turns(stage, s.turns, context, s.stop - s.start)) for s in segments]
-            return Layout(lengths, random, repeats=self.repeats_inputs)
+            return MixtureLayout(lengths, random, repeats=self.repeats_inputs)
 
         return stage.memo(("mixture", context.seed, context.epoch, context.rounds, context.shard), make)
 
@@ -173,58 +170,6 @@ class Mixture(Operator, ABC):
         if len(segments) > 1 and segments[0].stop < segments[-1].stop:
             text += f"; the first to end does so after {segments[0].stop} rows, and the others go on"
         return text
-
-
-class MixtureSegment(NamedTuple):
-    """The rows from the end of one input to that of the next.
-
-    Attributes:
-        start, stop: the positions of these rows.
-        sources: the inputs that they come from, by their number among the turns.
-        given, given_after: how many rows each input has given before them, and with them.
-        turns: whose turn it is at each position, from `start` on.
-    """
-
-    start: int
-    stop: int
-    sources: Ints
-    given: Ints
-    given_after: tuple[int, ...]
-    turns: Turns
-
-
-class Layout:
-    """All rows of the inputs one after the other, in parts: one for each input, or for each round of an input.
-
-    Attributes:
-        bounds: part k holds the places `bounds[k]` to `bounds[k + 1]`.
-        segments: of the rows that come out; `starts` are their first positions.
-    """
-
-    def __init__(self, lengths: Sequence[int], segments: Sequence[MixtureSegment], *, repeats: bool) -> None:
-        rounds = [1] * len(lengths)
-        if repeats:
-            for k in segments[0].sources.tolist():
-                rounds[k] = -(-segments[0].given_after[k] // lengths[k])
-        self.segments = segments
-        self.starts = np.array([segment.start for segment in segments])
-        self._repeats = repeats
-        self._parts = [(source, round_) for source, count in enumerate(rounds) for round_ in range(count)]
-        self.bounds = np.cumsum([0, *(lengths[source] for source, _ in self._parts)], dtype=np.int64)
-        self._first_places = self.bounds[np.cumsum([0, *rounds[:-1]])]
-
-    def part(self, number: int, context: Context) -> tuple[int, Context]:
-        """The input of a part, and the context to read it in."""
-        source, round_ = self._parts[number]
-        return source, context.round(round_) if self._repeats else context
-
-    def places(self, segment: int, positions: Ints) -> Ints:
-        """The places of the rows at `positions`, which are in one segment."""
-        start, _, sources, given, _, turns = self.segments[segment]
-        numbers, before = turns.at(positions - start)
-        own = sources[numbers]
-        places: Ints = self._first_places[own] + given[own] + before
-        return places
 
 
 def never_ends(pipe: object) -> bool:

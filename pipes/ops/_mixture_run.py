@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import logging
-from bisect import bisect_left
 from collections.abc import Generator, Iterator, Sequence
 from typing import ClassVar, Protocol, cast
-
-import numpy as np
 
 from ..core.block import Block
 from ..core.context import Context
@@ -15,10 +12,8 @@ from ..core.cursor import START, Cursor, Json
 from ..core.operator import StageView
 from ..core.rows import BlockRows, take_joined
 from ..errors import DataError, Origin, with_call_site
+from ._turn_windows import TurnWindow
 from ._turns import FixedTurns, Turns
-
-WINDOW = 8192
-"""Turns that are computed at once."""
 
 log = logging.getLogger("feedpipe")
 
@@ -97,29 +92,33 @@ class MixtureRun:
 
     def _until_an_end(self, sources: Sequence[int], turns: Turns) -> Generator[Block, None, int]:
         """The rows up to the turn of an input that has ended. Returns the number of that input."""
+        window = TurnWindow(turns, len(sources), self._position)
         while True:
-            window = _Window(sources, turns, self._position)
-            while window.place < WINDOW:
-                source = int(window.sources[window.place])
-                reader = self._readers[source]
-                if not reader.rows_left and not reader.read():
-                    return source
-                output = [self._mixed(window, window.stop(self._readers, self._block_size.rows()))]
-                self._block_size.produced(output[0].rows)
-                yield output.pop()
+            if self._position == window.stop:
+                window = TurnWindow(turns, len(sources), self._position)
+            source = sources[window.source(self._position)]
+            reader = self._readers[source]
+            if not reader.rows_left and not reader.read():
+                return source
+            output = [self._mixed(sources, window)]
+            self._block_size.produced(output[0].rows)
+            yield output.pop()
 
-    def _mixed(self, window: _Window, stop: int) -> Block:
-        """The rows of the turns up to `stop` of the window."""
+    def _mixed(self, sources: Sequence[int], window: TurnWindow) -> Block:
+        """The rows of the turns from here on, as far as the rows at hand and the window go."""
         at = Cursor(self._token(), 0, self._row)
+        stop = min(self._position + self._block_size.rows(), window.stop)
+        stretch = window.stretch(self._position, stop, [self._readers[source].rows_left for source in sources])
         parts: list[BlockRows] = []
         origins: list[Origin | None] = []
-        for source, count in window.counts(stop):
+        for number, _, count in stretch.parts():
+            source = sources[number]
             part = self._readers[source].take(count)
             parts.append(part.rows if self._op.columnar else list(part.rows))
             origins += part.origins or ()
             self._cursors[source] = self._readers[source].cursor.plain
             self._rows_given[source] += count
-        places = window.merge(stop)
+        places = stretch.places
         self._position += len(places)
         self._row += len(places)
         rows = parts[0] if len(parts) == 1 else take_joined(parts, places)[0]
@@ -136,51 +135,6 @@ class MixtureRun:
         resources = self._context.process.resources
         rows = resources.get(key, lambda: RowsTaken(self._op.kind, self._context.epoch, len(self._rows_given)))
         rows.add(self._rows_given)
-
-
-class _Window:
-    """The next turns, from a multiple of `WINDOW` on.
-
-    Attributes:
-        sources: the input of each turn.
-        place: the next of them.
-    """
-
-    def __init__(self, sources: Sequence[int], turns: Turns, position: int) -> None:
-        first = position - position % WINDOW
-        numbers, _ = turns.at(np.arange(first, first + WINDOW, dtype=np.int64))
-        self.sources = np.array(sources)[numbers]
-        self.place = position - first
-        places = {source: np.flatnonzero(self.sources == source).tolist() for source in sorted(sources)}
-        self._places = {source: own for source, own in places.items() if own}
-        self._taken = {source: bisect_left(own, self.place) for source, own in self._places.items()}
-
-    def stop(self, readers: Sequence[_MixedInput], limit: int) -> int:
-        """Where the rows at hand end, or `limit` rows."""
-        stop = min(self.place + limit, WINDOW)
-        for source, places in self._places.items():
-            end = self._taken[source] + readers[source].rows_left
-            if end < len(places) and places[end] < stop:
-                stop = places[end]
-        return stop
-
-    def counts(self, stop: int) -> Iterator[tuple[int, int]]:
-        """How many turns up to `stop` each input has, of those that have one."""
-        for source, places in self._places.items():
-            end = bisect_left(places, stop)
-            count, self._taken[source] = end - self._taken[source], end
-            if count:
-                yield source, count
-
-    def merge(self, stop: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        """For each turn up to `stop`, where its row is if those of each input stand together. Goes on to `stop`."""
-        sources = self.sources[self.place : stop]
-        self.place = stop
-        places = np.empty(len(sources), np.int64)
-        places[np.argsort(sources.astype(np.uint16), kind="stable")] = np.arange(
-            len(sources)
-        )  # 16 bits sort in one pass
-        return places
 
 
 class _MixedInput:

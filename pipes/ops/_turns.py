@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol, TypeVar, cast
@@ -12,7 +12,8 @@ from typing import Protocol, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from ..core.randomness import Key, generator
+from ..core.gather import stable_order
+from ..core.randomness import Generators, Key
 from ..errors import ArgumentError, ArgumentTypeError, with_call_site
 
 Ints = npt.NDArray[np.int64]
@@ -22,6 +23,11 @@ MAX_TOTAL = 2**30
 """Weights are rounded so that their sum is about this at most: products of two such numbers fit in 64 bits."""
 SHUFFLED_TURNS = 1024
 """Random turns are those of the fixed order, permuted within blocks of this length."""
+
+MAX_BLOCKS_KEPT = 128
+"""Blocks of random turns in memory, for rows that are asked for in another order: 2 MiB."""
+MAX_INPUTS = 2**16
+"""A mixture has fewer inputs."""
 
 
 class Turns(Protocol):
@@ -165,31 +171,38 @@ class ShuffledTurns:
         self.end = end
         self._turns = turns
         self._key = key
-        self._last: tuple[int, Ints, Ints] | None = None  # the block that was computed last
+        self._blocks: dict[int, Ints] = {}
 
     def at(self, positions: Ints) -> tuple[Ints, Ints]:
-        sources, turns = np.empty_like(positions), np.empty_like(positions)
-        blocks, places = np.divmod(positions, SHUFFLED_TURNS)
-        for block in np.unique(blocks).tolist():
-            inside = np.flatnonzero(blocks == block)
-            _, block_sources, block_turns = self._block(block)
-            sources[inside] = block_sources[places[inside]]
-            turns[inside] = block_turns[places[inside]]
+        numbers = positions // SHUFFLED_TURNS
+        needed = np.unique(numbers)
+        places = np.searchsorted(needed, numbers) * SHUFFLED_TURNS + positions % SHUFFLED_TURNS
+        table = np.empty((2, len(needed), SHUFFLED_TURNS), np.int64)
+        for row, block in enumerate(self._shuffled(needed)):
+            table[:, row, : block.shape[1]] = block
+        sources, turns = table.reshape(2, -1)[:, places]
         return sources, turns
 
-    def _block(self, block: int) -> tuple[int, Ints, Ints]:
-        last = self._last
-        if last is not None and last[0] == block:
-            return last
-        start = block * SHUFFLED_TURNS
+    def _shuffled(self, numbers: Ints) -> Iterator[Ints]:
+        """The inputs and the turns of each of these blocks."""
+        generators = Generators(self._key)
+        for number in numbers.tolist():
+            block = self._blocks.get(number)
+            if block is None:
+                block = self._block(number, generators.at(number))
+                if len(self._blocks) == MAX_BLOCKS_KEPT:
+                    self._blocks.clear()
+                self._blocks[number] = block
+            yield block
+
+    def _block(self, number: int, generator: np.random.Generator) -> Ints:
+        start = number * SHUFFLED_TURNS
         sources, turns = self._turns.at(np.arange(start, min(start + SHUFFLED_TURNS, self.end), dtype=np.int64))
-        shuffled = generator(self._key, block).permutation(sources)
-        shuffled_turns = np.empty_like(turns)
+        shuffled = generator.permutation(sources)
         # The turns of each input come in their order.
-        places = np.argsort(shuffled.astype(np.uint16), kind="stable")  # 16 bits sort in one pass
-        shuffled_turns[places] = turns[np.argsort(sources.astype(np.uint16), kind="stable")]
-        self._last = block, shuffled, shuffled_turns
-        return self._last
+        shuffled_turns = np.empty_like(turns)
+        shuffled_turns[stable_order(shuffled, MAX_INPUTS)] = turns[stable_order(sources, MAX_INPUTS)]
+        return np.stack([shuffled, shuffled_turns])
 
 
 def check_weights(weights: object, count: int) -> tuple[float, ...]:

@@ -120,6 +120,18 @@ class TestRandom:
         assert rows[:50] != list(a.mix(b, weights=[0.7, 0.3]))[:50]
         assert [pipe[k] for k in (4999, 3, 1500)] == [rows[k] for k in (4999, 3, 1500)]
 
+    @pytest.mark.parametrize("random", [False, True])
+    @pytest.mark.parametrize("stop", ["longest", "all"])
+    def test_long_mixtures_are_the_same_by_position_and_in_order(self, random, stop):
+        inputs = [fp.from_sequence(rows) for rows in (range(6000), range(20_000, 23_000), range(30_000, 30_700))]
+        pipe = inputs[0].mix(*inputs[1:], weights=[5, 3, 1], random=random, stop=stop)
+        rows = np.array(list(pipe))
+        places = list(fp.from_sequence(range(len(pipe))).shuffle())
+        assert (np.array(list(pipe.shuffle())) == rows[places]).all()
+        if not random:
+            first, *others = map(streamed, inputs)
+            assert (np.array(list(first.mix(*others, weights=[5, 3, 1], stop=stop))) == rows).all()
+
     def test_each_input_keeps_its_order_and_each_epoch_has_its_own(self):
         loader = fp.Loader(streamed(A).mix(streamed(B), random=True), shards=1)
         first, second = list(loader), list(loader)
