@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
+from operator import itemgetter
 from typing import Any, cast
 
 import numpy as np
@@ -12,7 +14,7 @@ import numpy.typing as npt
 from ..core.rows import Array, BlockRows, Rows, take
 from ..engine.apply import map_until_error
 from ..errors import UnfitError
-from ._fill import filled
+from ._fill import Fill, fill_of, filled
 from ._list_values import NUMBERS, UnfitRowError, described, list_values
 
 TOKENS = "tokens"
@@ -64,7 +66,7 @@ class DocumentReader:
         dtypes: the columns, the tokens first; empty before the first token.
     """
 
-    def __init__(self, column: str | None, pad: float) -> None:
+    def __init__(self, column: str | None, pad: Fill) -> None:
         self.pad = pad
         self.dtypes: dict[str, np.dtype[Any]] = {}
         self._column = column
@@ -98,6 +100,8 @@ class DocumentReader:
         return Documents.of(columns, lengths)
 
     def _document(self, row: object) -> dict[str, Array]:
+        if type(row) is np.ndarray and row.ndim == 1 and row.dtype is self.dtypes.get(TOKENS) and not self._names:
+            return {TOKENS: row}  # as the rows before
         if isinstance(row, Mapping):
             self._check_names(cast("Mapping[str, object]", row))
             arrays = {name: _array(row[name], name) for name in self._names}
@@ -114,8 +118,9 @@ class DocumentReader:
         return arrays
 
     def _joined(self, documents: list[dict[str, Array]]) -> Documents:
-        lengths = np.fromiter((len(next(iter(arrays.values()))) for arrays in documents), np.int64, len(documents))
-        return Documents.of(joined_columns([documents[i] for i in np.flatnonzero(lengths)]), lengths)
+        tokens = map(itemgetter(self._names[0] if self._names else TOKENS), documents)
+        lengths = np.fromiter(map(len, tokens), np.int64, len(documents))
+        return Documents.of(joined_columns(list(compress(documents, lengths.tolist()))), lengths)
 
     def _check_names(self, columns: Mapping[str, object]) -> None:
         if self._names and self._names == tuple(columns):
@@ -142,8 +147,9 @@ class DocumentReader:
     def _check_dtypes(self, columns: Mapping[str, Array], row: int = 0) -> None:
         dtypes = {name: values.dtype for name, values in columns.items()}
         if not self.dtypes:
+            self._check_pad(list(columns))
             for name, dtype in dtypes.items():
-                filled(1, self.pad, dtype, name)
+                filled(1, fill_of(self.pad, name), dtype, name)
             self.dtypes = dtypes
         elif dtypes != self.dtypes:
             name = next(name for name in dtypes if dtypes[name] != self.dtypes[name])
@@ -152,6 +158,11 @@ class DocumentReader:
                 "a `.map` before",
                 row,
             )
+
+    def _check_pad(self, names: list[str]) -> None:
+        unknown = [name for name in self.pad if name not in names] if isinstance(self.pad, Mapping) else []
+        if unknown:
+            raise UnfitRowError(f"`pad` must have names of columns, which are {names}, but has: {unknown[0]!r}")
 
 
 def joined_columns(tables: Sequence[Mapping[str, Array]]) -> Mapping[str, Array]:

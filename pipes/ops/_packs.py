@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ..core.rows import Array, Rows, read_only
 from ._documents import Documents
-from ._fill import filled
+from ._fill import Fill, fill_of, filled
 
 Ints = npt.NDArray[np.int64]
 
@@ -37,7 +37,7 @@ def packs_of(tokens: Mapping[str, Array], starts: Ints, positions: Ints, segment
     return Rows({name: read_only(values.reshape(packs, length)) for name, values in columns.items()}, packs)
 
 
-def fitted_packs(documents: Documents, length: int, pad: float) -> tuple[Rows, Ints]:
+def fitted_packs(documents: Documents, length: int, pad: Fill) -> tuple[Rows, Ints]:
     """Packs of whole documents, and the first document of each. Documents above `length` are cut first."""
     sizes = np.diff(documents.starts)
     counts = -(-sizes // length)  # of pieces
@@ -56,7 +56,7 @@ def fitted_packs(documents: Documents, length: int, pad: float) -> tuple[Rows, I
     copies = list(zip(places.tolist(), (documents.starts[owners] + positions).tolist(), lengths.tolist(), strict=True))
     tokens: dict[str, Array] = {}
     for name, values in documents.columns.items():
-        tokens[name] = target = filled(packs * length, pad, values.dtype, name)
+        tokens[name] = target = filled(packs * length, fill_of(pad, name), values.dtype, name)
         for place, source, size in copies:
             target[place : place + size] = values[source : source + size]
     used = np.diff(before, append=ends[-1:])

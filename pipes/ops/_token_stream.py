@@ -12,7 +12,7 @@ from ..core.cursor import START, Cursor
 from ..core.rows import Array, Rows
 from ..errors import Origin
 from ._documents import Documents, joined_columns
-from ._fill import filled
+from ._fill import Fill, fill_of, filled
 from ._packs import Ints, packs_of
 
 
@@ -32,7 +32,7 @@ class TokenStream:
         available: how many tokens there are.
     """
 
-    def __init__(self, packed: int, length: int, pad: float) -> None:
+    def __init__(self, packed: int, length: int, pad: Fill) -> None:
         self.available = -packed
         self._length = length
         self._pad = pad
@@ -84,7 +84,7 @@ class TokenStream:
         return Cursor([run.at.advance(document).plain, packed], 0, row)
 
 
-def _cut(parts: list[dict[str, Array]], documents: Ints, edges: Ints, length: int, pad: float) -> Rows:
+def _cut(parts: list[dict[str, Array]], documents: Ints, edges: Ints, length: int, pad: Fill) -> Rows:
     """Packs of all tokens of all parts.
 
     Args:
@@ -97,7 +97,9 @@ def _cut(parts: list[dict[str, Array]], documents: Ints, edges: Ints, length: in
     size = sum(len(next(iter(part.values()))) for part in parts)
     missing = -size % length
     if missing:
-        parts.append({name: filled(missing, pad, values.dtype, name) for name, values in parts[0].items()})
+        parts.append(
+            {name: filled(missing, fill_of(pad, name), values.dtype, name) for name, values in parts[0].items()}
+        )
     tokens = joined_columns(parts)
     starts = np.sort(np.concatenate([np.maximum(documents, 0), edges]))  # of pieces; some twice
     starts = starts[np.flatnonzero(np.append(starts[1:], size) > starts)]

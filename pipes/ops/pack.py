@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal, cast
@@ -15,7 +15,7 @@ from ..core.operator import Columns, Operator, Order, StageView
 from ..errors import ArgumentError, ArgumentTypeError, with_call_site
 from ._data_error import data_error
 from ._documents import DocumentReader, Documents
-from ._fill import check_fill
+from ._fill import Fill, check_fill
 from ._packs import fitted_packs
 from ._segments import Groups, segment_blocks
 from ._token_stream import TokenStream
@@ -35,7 +35,7 @@ class Pack(Operator):
     column: str | None = None
     strategy: Literal["cut", "fit"] = "cut"
     window: int = 1_000
-    pad: float = 0
+    pad: Fill = 0
     drop_last: bool = False
 
     def __post_init__(self) -> None:
@@ -44,7 +44,8 @@ class Pack(Operator):
         if self.column is not None and not isinstance(self.column, str):
             raise ArgumentTypeError(with_call_site(f"`column` must be a name but got: {self.column!r}"))
         check_choice("strategy", self.strategy, ("cut", "fit"))
-        check_fill("pad", self.pad)
+        for value in self.pad.values() if isinstance(self.pad, Mapping) else [self.pad]:
+            check_fill("pad", value)
         if self.drop_last and self.strategy == "fit":
             raise ArgumentError(
                 with_call_site('`drop_last` must be left out with `strategy="fit"`, because each pack may be padded')
@@ -104,7 +105,7 @@ def pack(
     column: str | None = None,
     strategy: Literal["cut", "fit"] = "cut",
     window: int = 1_000,
-    pad: float = 0,
+    pad: float | Mapping[str, float] = 0,
     drop_last: bool = False,
 ) -> Pipe[dict[str, Array]]:
     """Put the tokens of documents into packs of `length` tokens, so that little of a batch is padding.
@@ -125,12 +126,12 @@ def pack(
             positions go on. "fit" keeps documents whole, puts those of `window` rows into as few packs as it can, and
             pads each pack; it cuts only documents above `length`.
         window: with "fit", the number of rows to choose from.
-        pad: the value of padding in all columns.
+        pad: the value of padding in all columns, or a dict with that of each column by name; others get 0.
         drop_last: with "cut", leave out the last pack of a virtual shard if it is not full.
 
     Raises:
         DataError: a row is no one-dimensional array or list of numbers, dtypes differ between rows, or columns of a row
-            differ in length.
+            differ in length; or `pad` names a column that rows do not have.
         ArgumentError: `length` or `window` is below 1, or `drop_last` is given with "fit".
 
     Source: best-fit decreasing, as in Ding et al., "Fewer Truncations Improve Language Modeling" (2024).

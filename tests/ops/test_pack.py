@@ -248,3 +248,27 @@ def test_explain_shows_what_a_resume_reads_again(capsys):
     fp.from_sequence([[1]]).filter(len).pack(4, strategy="fit", window=50).explain()
     text = capsys.readouterr().out
     assert "at most 1 rows of `pack`, one block" in text and "at most 50 rows of `pack`, one block" in text
+
+
+class TestPadOfEachColumn:
+    ROWS = tuple({"tokens": t, "labels": t, "mask": [1] * len(t)} for t in ([1, 2, 3], [4]))
+
+    @pytest.mark.parametrize("strategy", ["cut", "fit"])
+    @pytest.mark.parametrize("source", [fp.from_sequence, lambda rows: fp.from_table(pa.Table.from_pylist(list(rows)))])
+    def test_columns_without_one_get_0(self, source, strategy):
+        pipe = source(self.ROWS).pack(6, column="tokens", strategy=strategy, pad={"tokens": 50, "labels": -100})
+        (pack,) = check_operator(pipe, rows_of=tokens)
+        assert pack["tokens"].tolist() == [1, 2, 3, 4, 50, 50]
+        assert pack["labels"].tolist() == [1, 2, 3, 4, -100, -100]
+        assert pack["mask"].tolist() == [1, 1, 1, 1, 0, 0]
+
+    def test_bad_input(self):
+        with pytest.raises(ArgumentTypeError, match="`pad` must be a number but got: 'x'"):
+            fp.from_sequence(self.ROWS).pack(6, column="tokens", pad={"labels": "x"})
+        pipe = fp.from_sequence(self.ROWS).pack(6, column="tokens", pad={"label": -100})
+        with pytest.raises(
+            DataError, match=r"`pad` must have names of columns, which are \['tokens', 'labels', 'mask'\]"
+        ):
+            list(pipe)
+        with pytest.raises(DataError, match="`pad` must have names of columns"):
+            list(fp.from_sequence([[1, 2]]).pack(6, pad={"label": -100}))
