@@ -6,6 +6,7 @@ import ast
 import configparser
 import importlib
 import inspect
+import re
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import fields
@@ -100,6 +101,8 @@ def test_the_reference_lists_every_operator_and_source() -> None:
     methods = [name for name, value in vars(Pipe).items() if inspect.isfunction(value) and ".ops." in value.__module__]
     functions = [f"fp.{name}" for name in feedpipe.__all__ if inspect.isfunction(getattr(feedpipe, name))]
     assert not [name for name in methods + functions if f"`{name}(" not in text]
+    examples = "".join(re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE))
+    assert not [name for name in methods if f".{name}(" not in examples]
 
 
 def modules() -> dict[str, ast.Module]:
