@@ -19,9 +19,8 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias, cast
 
 from ...core.cursor import Json
-from ...core.graph import Node
-from ...plan.plan import Plan
 from ..merge import Assignment
+from ..plan_arguments import PlanArguments
 from ..transport.channel import Message
 from ..transport.packing import unpack_body
 from ..transport.remote_error import RemoteFailure
@@ -60,19 +59,6 @@ class WorkerSettings(NamedTuple):
     leased: list[ArenaPlace]
     stacks: bool
     dispatched: bool = False
-
-
-class PlanArguments(NamedTuple):
-    """What makes a plan of the graph."""
-
-    seed: int
-    rank: int
-    world_size: int
-    shards: int
-
-    def plan(self, root: Node) -> Plan:
-        seed, rank, world_size, shards = self
-        return Plan(root, seed=seed, rank=rank, world_size=world_size, workers=0, shards=shards or None)
 
 
 class DispatchRequest(NamedTuple):
