@@ -5,12 +5,16 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING
 
 from ..core.checks import check_bytes, check_callable, check_int, check_seconds
 from ..core.memory import element_memory
 from ..core.unknown_arguments import methods_explain_unknown_arguments
 from ..errors import ArgumentError, ArgumentTypeError, WorkerError, with_call_site
 from .base import Executor
+
+if TYPE_CHECKING:
+    from .actors.actor_pool import ActorPool
 
 
 @methods_explain_unknown_arguments
@@ -90,22 +94,34 @@ class Ray:
         return True
 
     def start(self) -> Executor:
-        try:
-            importlib.import_module("ray")
-        except ImportError as error:
-            raise WorkerError("`Ray` needs the package ray; install it with `pip install 'feedpipe[ray]'`") from error
+        pool = actor_pool(self)
         from .actors.actor_executor import RayExecutor
-        from .actors.actor_pool import ActorSettings
 
-        settings = ActorSettings(
-            actors=self.actors,
-            cpus=self.cpus,
-            resources=self.resources or {},
-            address=self.address,
-            prefetch=self.prefetch,
-            memory=element_memory(self.memory),
-            init=self.init,
-            timeout=self.timeout,
-            runtime_env=self.runtime_env,
+        return RayExecutor(pool)
+
+
+def actor_pool(service: Ray) -> ActorPool:
+    """The actors of `service`, which start when they are needed.
+
+    Raises:
+        WorkerError: Ray is not installed.
+    """
+    try:
+        importlib.import_module("ray")
+    except ImportError as error:
+        raise WorkerError("`Ray` needs the package ray; install it with `pip install 'feedpipe[ray]'`") from error
+    from .actors.actor_pool import ActorPool, ActorSettings
+
+    return ActorPool(
+        ActorSettings(
+            actors=service.actors,
+            cpus=service.cpus,
+            resources=service.resources or {},
+            address=service.address,
+            prefetch=service.prefetch,
+            memory=element_memory(service.memory),
+            init=service.init,
+            timeout=service.timeout,
+            runtime_env=service.runtime_env,
         )
-        return RayExecutor(settings)
+    )

@@ -10,12 +10,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+import torch
 
 import feedpipe as fp
+from feedpipe.compat import DataLoader
 from feedpipe.errors import ArgumentTypeError, MissingError, RowError, WorkerError, WorkerWarning
 from feedpipe.testing import same
 from feedpipe.testing.services import PARTS, Part, check_part
@@ -86,10 +89,12 @@ def test_all_services_give_the_same(name: str) -> None:
             assert same(list(loader), epochs[0][2]), service
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("part", PARTS if SOAK > 1 else ["epochs"])
-def test_conformance(part: Part) -> None:
-    check_part(part, fp.Ray(2, cpus=CPUS))
+if SOAK > 1:  # some hundred actors start for it, which takes minutes
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("part", PARTS)
+    def test_conformance(part: Part) -> None:
+        check_part(part, fp.Ray(2, cpus=CPUS))
 
 
 def test_elements_have_memory_of_their_own() -> None:
@@ -239,3 +244,56 @@ input()
         assert poll.poll(30_000), "the actor has outlived its program"
     finally:
         os.close(actor)
+
+
+class Augmented(torch.utils.data.Dataset[tuple[torch.Tensor, int, int]]):
+    """Rows with a draw of torch's global generator, and the process that made them."""
+
+    def __len__(self) -> int:
+        return 60
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int, int]:
+        return torch.rand(3) + index, index, os.getpid()
+
+
+class Counting(torch.utils.data.IterableDataset[int]):
+    """Each worker counts by itself, with its own end."""
+
+    def __iter__(self) -> Iterator[int]:
+        info = torch.utils.data.get_worker_info()
+        assert info is not None
+        return iter(range(info.id, 20 + 10 * info.id, info.num_workers))
+
+
+class TestDataLoader:
+    def loader(self, **options: Any) -> DataLoader[Any]:
+        torch.manual_seed(1)
+        return DataLoader(Augmented(), 4, shuffle=True, num_workers=2, **options)
+
+    def test_a_dataset_of_torch_runs_unchanged(self) -> None:
+        """An actor dies on the way; the state of the middle goes on in processes."""
+        expected = [batch[:2] for batch in self.loader()]
+        loader = self.loader(distribute="ray")
+        iterator = iter(loader)
+        batches = [next(iterator) for _ in range(3)]
+        state = json.loads(json.dumps(loader.state_dict()))
+        os.kill(int(batches[0][2][0]), signal.SIGKILL)
+        with pytest.warns(WorkerWarning, match=r"worker 0 \(process.*has died, while it made element \d+, of"):
+            batches += iterator
+        assert same([batch[:2] for batch in batches], expected)
+        resumed = self.loader()
+        resumed.load_state_dict(state)
+        assert same([batch[:2] for batch in resumed], expected[3:])
+
+    def test_an_iterable_dataset(self) -> None:
+        here = DataLoader(Counting(), 4, num_workers=2)
+        there = DataLoader(Counting(), 4, distribute=fp.Ray(2, cpus=CPUS))
+        assert same(list(there), list(here))
+
+    def test_an_error_of_the_dataset(self) -> None:
+        loader = DataLoader([1, 0, 2], None, num_workers=1, collate_fn=lambda x: 1 // x, distribute="ray")
+        batches = iter(loader)
+        assert next(batches) == 1
+        with pytest.raises(ZeroDivisionError):
+            next(batches)
+        assert list(batches) == [0]

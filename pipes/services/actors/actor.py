@@ -18,6 +18,7 @@ from ...core.rows import BlockRows
 from ...engine.global_seeds import seed_process
 from ...plan.plan import Plan
 from ..base import ShardEnd, Step
+from ..fetching import FetchEnd, Fetcher, FetchRequest, FetchSource
 from ..plan_arguments import PlanArguments
 from ..round_robin import DEFAULT, run_shards
 from ..transport.packing import PackedElement, Packer
@@ -49,6 +50,8 @@ class RunActor:
         self._run = -1
         self._items: Iterator[PackedItem] = iter(())
         self._waiting: PackedItem | None = None  # had no room in the last burst
+        self._fetcher: Fetcher | None = None
+        self._fetch_request: FetchRequest | None = None  # of a run that is still to begin
 
     def hello(self) -> ActorPlace:
         return place_here()
@@ -100,6 +103,40 @@ class RunActor:
             if close is not None:
                 close()
 
+    def begin_fetching(self, request: FetchRequest) -> None:
+        """Begins a run in which the owner sends a key for each element."""
+        self.stop(self._run)
+        self._fetch_request = request
+
+    def fetch(self, number: int, key: object) -> Burst:
+        """The element of a key, the `number`-th of the run over all workers."""
+        self._writer.begin()
+        self._writer.add(*self._fetched(number, key))
+        return self._writer.burst()
+
+    def _fetched(self, number: int, key: object) -> PackedItem:
+        try:
+            fetcher = self._begun_fetcher()
+            packed = self._packer.pack(fetcher.fetch(number, key))
+            return "step", self._number, fetcher.position(), packed
+        except FetchEnd:
+            return "ended", self._number, None, None
+        except BaseException as error:
+            return self._failed(error)
+
+    def _begun_fetcher(self) -> Fetcher:
+        request = self._fetch_request
+        if self._fetcher is None:
+            assert request is not None, "a run begins before its first key"
+            self._fetcher = cast("FetchSource", self._root.op).fetcher(request)
+        if request is not None:
+            self._fetcher.begin(request)
+            self._fetch_request = None
+        return self._fetcher
+
+    def _failed(self, error: BaseException) -> PackedItem:
+        return "failed", 0, None, pack_error(error, f"worker {self._number}, {place_here()}", self._packer)
+
     def _packed_items(self, request: ActorRequest) -> Iterator[PackedItem]:
         """The items of a run; an error is the last one."""
         try:
@@ -115,7 +152,7 @@ class RunActor:
         except DispatcherGoneError:
             yield "orphaned", 0, None, None
         except BaseException as error:
-            yield "failed", 0, None, pack_error(error, f"worker {self._number}, {place_here()}", self._packer)
+            yield self._failed(error)
 
     def _run_items(self, request: ActorRequest) -> Iterator[Step | ShardEnd]:
         plan = self._plan_of(request.arguments)

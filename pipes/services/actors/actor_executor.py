@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 from ...plan.plan import Plan, Position
 from ..base import ShardEnd, Step
-from .actor_pool import ActorPool, ActorSettings
+from .actor_pool import ActorPool
 from .actor_run import ActorRun
 
 
 class RayExecutor:
     """The actors of one loader."""
 
-    def __init__(self, settings: ActorSettings) -> None:
-        self._pool = ActorPool(settings)
+    def __init__(self, pool: ActorPool) -> None:
+        self._pool = pool
         self._runs = 0
 
     def open(self, plan: Plan, position: Position, epoch: int) -> RaySession:

@@ -129,6 +129,9 @@ class ActorPool:
         if os.getpid() != self._actors.owner:
             raise LoaderError("the actors of a loader belong to the process that made it; make a loader in this one")
 
+    def distrust(self) -> None:
+        """Nothing to do after an interrupt: a call of Ray is whole, or was not made."""
+
     def close(self) -> None:
         """Ends all actors, and waits until they have ended."""
         self._end()

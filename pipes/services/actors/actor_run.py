@@ -7,7 +7,6 @@ from typing import cast
 
 import ray  # type: ignore[import-not-found]  # pyright: ignore[reportMissingImports]
 
-from ...errors import WorkerError
 from ...plan.plan import Plan, Position
 from ..base import ShardEnd, Step
 from ..merge import Assignment, Merge
@@ -67,10 +66,7 @@ class ActorRun:
         try:
             handle.receive(timeout)
         except ray.exceptions.GetTimeoutError as error:
-            raise WorkerError(
-                f"no element has come for {timeout:g} seconds, which is the `timeout`, from {handle}, which makes "
-                f"{self._assignment(handle).next_element(self._plan)}; `ray stack` on that node shows where it is"
-            ) from error
+            raise handle.timeout_error(timeout, self._assignment(handle).next_element(self._plan)) from error
         except LOST as error:
             self._pool.replace(handle, self._assignment(handle).next_element(self._plan), error)
             self._request(handle)

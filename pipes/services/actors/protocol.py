@@ -5,6 +5,8 @@
     begin(request)                               each run
     next_burst(run) -> Burst                     as often as the owner has room
     stop(run)                                    ends a run
+    begin_fetching(request)                      each run in which the owner sends keys
+    fetch(number, key) -> Burst                  one element of such a run
 
 Some calls of `next_burst` always wait in an actor: they are its credits. An actor that has none produces nothing.
 """

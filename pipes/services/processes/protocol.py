@@ -91,25 +91,6 @@ class RunRequest(NamedTuple):
     careful: bool
 
 
-class FetchRequest(NamedTuple):
-    """Begins a run in which the owner sends a key for each element.
-
-    Attributes:
-        run: its number, which each answer repeats.
-        worker, workers: the number of the worker, and how many there are.
-        seed: of the run.
-        position: where the worker stands, as its fetcher said it; None at the beginning.
-        waiting: elements that an earlier process has sent and the consumer has not taken.
-    """
-
-    run: int
-    worker: int
-    workers: int
-    seed: int
-    position: Json
-    waiting: int
-
-
 def unpack_message(message: Message) -> object:
     """The content of a message that came without the arena."""
     return unpack_body(message.body, cast("Sizes", message.head[-1]))

@@ -21,6 +21,7 @@ from ...engine.global_seeds import seed_process
 from ...errors import LimitError
 from ...plan.plan import Plan, ShardRun
 from ..base import ShardEnd, Step
+from ..fetching import FetchEnd, Fetcher, FetchRequest, FetchSource
 from ..plan_arguments import PlanArguments
 from ..prefetch_limit import PrefetchLimit
 from ..round_robin import DEFAULT, run_shards
@@ -32,9 +33,8 @@ from ..transport.packing import PackedElement, Packer, unpack_body
 from ..transport.remote_error import pack_error
 from .crash_note import CrashNote
 from .dispatch_client import DispatchClient
-from .fetching import FetchEnd, Fetcher, FetchSource
 from .parent_watch import exit_with_owner
-from .protocol import ArenaPlace, FetchHead, FetchRequest, RunRequest, TakenHead, WorkerSettings
+from .protocol import ArenaPlace, FetchHead, RunRequest, TakenHead, WorkerSettings
 
 Init = Callable[[int], object]
 
