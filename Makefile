@@ -15,7 +15,7 @@ DEBIAN_FASHION_MNIST := /usr/share/datasets/fashion-mnist
 DATA = $(or $(FASHION_MNIST),$(shell test -d $(DEBIAN_FASHION_MNIST) && echo $(DEBIAN_FASHION_MNIST)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dataset test test-clients test-gpu test-python soak check format bench clean
+.PHONY: help setup demo dataset test test-clients databases test-databases test-gpu test-python soak check format bench clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*##/make \1\t/p' $(MAKEFILE_LIST)
@@ -47,7 +47,7 @@ dataset:
 # A test that takes longer than a minute ends its process, with the stacks of all threads; pytest-xdist starts another.
 test test-gpu test-python: export PYTEST_ADDOPTS += -o faulthandler_timeout=60 -o faulthandler_exit_on_timeout=true
 # A job of several processes that import a trainer takes longer than that on a busy machine.
-test-clients: export PYTEST_ADDOPTS += -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true
+test-clients test-databases: export PYTEST_ADDOPTS += -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true
 
 test: $(READY)  ## run every test
 	$(BIN)/pytest -n auto --durations=30
@@ -55,13 +55,24 @@ test: $(READY)  ## run every test
 test-clients: $(READY)  ## run the tests in real trainers, in an environment of their own
 	.ci/test_clients
 
+test-databases: $(READY) databases  ## run the tests with real databases, in an environment of their own
+	.ci/test_databases
+
+databases:
+	@if ! { ls /usr/lib/postgresql/*/bin/postgres && command -v mariadbd && ls /usr/lib/galera/libgalera_smm.so; } >/dev/null 2>&1 \
+		&& [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		{ apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends \
+			postgresql mariadb-server galera-4 rsync; } \
+		|| echo "PostgreSQL or MariaDB could not be installed; the tests that need them will say so"; \
+	fi
+
 test-gpu: $(READY)  ## run the tests that need a CUDA GPU, and a build of torch for it
 	FEEDPIPE_TEST_GPU=1 $(BIN)/pytest tests/gpu
 
 test-python: $(READY)  ## run the tests on other Pythons of this machine, without torch and servers
 	.ci/test_python 3.13 3.12 3.10
 
-soak: $(READY)  ## run the random tests for an hour: make soak PART="chains states ranks kills exponents ray"
+soak: $(READY)  ## run the random tests for an hour: make soak PART="chains states ranks kills exponents"
 	$(BIN)/python -m tests.soak $(PART)
 
 check: $(READY)  ## format, lint, types, layers

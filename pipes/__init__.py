@@ -42,7 +42,6 @@ from .ops._generator_operator import operator
 from .pipe import Pipe
 from .services.inprocess import InProcess
 from .services.multiprocess import MultiProcess
-from .services.on_ray import Ray
 from .services.threads import Threads
 from .sources.from_arrays import from_arrays
 from .sources.from_dataset import from_dataset
@@ -59,6 +58,7 @@ from .sources.read_jsonl import read_jsonl
 from .sources.read_lines import read_lines
 from .sources.read_numpy import read_numpy
 from .sources.read_parquet import read_parquet
+from .sources.read_sql import read_sql
 from .sources.read_tar import read_tar
 from .storage.file import File
 from .storage.file_cache import FileCache
@@ -74,7 +74,6 @@ __all__ = [
     "InProcess",
     "MultiProcess",
     "Threads",
-    "Ray",
     # sources of objects in memory
     "from_arrays",
     "from_dataset",
@@ -93,6 +92,8 @@ __all__ = [
     "read_numpy",
     "read_parquet",
     "read_tar",
+    # sources of databases
+    "read_sql",
     # writers
     "verify",
     "write_parquet",

@@ -9,6 +9,7 @@ This module follows semantic versioning from version 1.0 on. No other module doe
   of work compare.
 - What they pass on: `Block`, `Cursor`, `START`; `BlockRows` and `Indices`, the types of a block's rows and of their
   positions; `Rows`, rows held as columns; `Json`, the type of a token.
+- Databases: `SqlDriver` and `SqlConnection`, which a driver for `read_sql` defines; `SqlQuery` and `KeyRange`.
 - Reading services: `ReadingService`, `Executor`, `Session`; `Plan` and `Position`, what they are given; `Step` and
   `ShardEnd`, what they give.
 """
@@ -28,6 +29,10 @@ from .core.randomness import generator as generator
 from .core.rows import BlockRows as BlockRows
 from .core.rows import Indices as Indices
 from .core.rows import Rows as Rows
+from .databases.driver import KeyRange as KeyRange
+from .databases.driver import SqlConnection as SqlConnection
+from .databases.driver import SqlDriver as SqlDriver
+from .databases.driver import SqlQuery as SqlQuery
 from .plan.plan import Plan as Plan
 from .plan.plan import Position as Position
 from .services.base import Executor as Executor

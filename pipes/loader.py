@@ -18,7 +18,7 @@ from .loading.rank import RankSource
 from .loading.runner import Runner
 from .loading.schedule import Even, Schedule
 from .loading.service import chain_in_one_line, reading_service, service_code
-from .loading.state import Progress, State, compare
+from .loading.state import Progress, State, compare, restored
 from .ops._torch_workers import warn_in_torch_worker
 from .pipe import Pipe
 from .services.base import ReadingService
@@ -255,9 +255,9 @@ class Loader(Generic[T_co]):
         """
         self._check_open()
         states = read_states(state)
-        schedule = self._schedule
+        schedule = restored(states[0], lambda pipe: self._runner.restore(pipe, lambda: self._schedule))
         compare(states[0], schedule.signature, strict=strict)
-        schedule = self._runner.resume(shards_of_job(states, schedule.plan))
+        schedule = self._runner.resume(schedule, shards_of_job(states, schedule.plan))
         progress = schedule.after_end(restore_job(states, schedule))
         # Nothing has changed up to here: a state that is refused ends no epoch.
         self._end_current("a state was loaded")

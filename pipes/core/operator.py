@@ -250,6 +250,22 @@ class Operator:
         """What the fingerprint of a state adds to the call: lengths, types, a digest of the units; plain and small."""
         return None
 
+    def saved(self) -> str | None:
+        """What `resolve` has found and would not find again in data that grows: a state keeps it whole."""
+        return None
+
+    def restored(self, saved: str) -> Operator:
+        """This operator, not resolved yet, with what `saved` of the operator of a state was.
+
+        Raises:
+            ValueError: the text is damaged.
+        """
+        return self
+
+    def needs_one_view(self) -> bool:
+        """Whether all ranks must run what one of them has resolved: several ranks then need a process group."""
+        return False
+
     def dropping(self) -> Operator:
         """Of an operator that regroups: the same, without an incomplete last group."""
         return self

@@ -298,12 +298,20 @@ def bind(
     return stages[root]
 
 
-def resolve(root: Node, resolved_ops: Mapping[Node, Operator] = MappingProxyType({})) -> Node:
+def resolve(
+    root: Node,
+    resolved_ops: Mapping[Node, Operator] = MappingProxyType({}),
+    replaced_ops: Mapping[Node, Operator] = MappingProxyType({}),
+) -> Node:
     """The graph with everything fixed that must be so before the first row: listings, column names and types.
 
     Each node keeps what was made of it. So a pipe looks at its files once, at its first use; all loaders of the pipe,
-    and all pipes that are chained to it, then see the same files. `resolved_ops` has operators that another rank has
-    resolved.
+    and all pipes that are chained to it, then see the same files.
+
+    Args:
+        root: the graph.
+        resolved_ops: operators that another rank has resolved, for nodes that have none yet.
+        replaced_ops: operators to resolve in place of those of the graph, whatever a node keeps.
     """
     stages: dict[Node, Stage] = {}
     resolved: dict[Node, Node] = {}
@@ -314,9 +322,12 @@ def resolve(root: Node, resolved_ops: Mapping[Node, Operator] = MappingProxyType
         keys[node] = key = hash((all_names[node], *(keys[child] for child in node.inputs)))
         input_stages = tuple(stages[child] for child in node.inputs)
         kept_key, kept = node.resolved
-        if kept_key != key or (node if kept is None else kept).inputs != inputs:
+        replaced = replaced_ops.get(node)
+        if replaced is not None or kept_key != key or (node if kept is None else kept).inputs != inputs:
             same = node if inputs == node.inputs else Node(node.op, inputs, node.call_site)
-            op = resolved_ops.get(node) or node.op.resolve(Stage(same, all_names[node], input_stages))
+            stage = Stage(same, all_names[node], input_stages)
+            op = resolved_ops.get(node) if replaced is None else replaced.resolve(stage)
+            op = op or node.op.resolve(stage)
             kept = same if op is node.op else Node(op, inputs, node.call_site)
             kept = None if kept is node else kept  # a node that held itself would not be freed at once
             object.__setattr__(node, "resolved", (key, kept))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..core.code import constructor_code
 from ..core.graph import Node, node_code, walk
 from ..core.memory import element_memory
 from ..core.operator import Boundary, Operator
 from ..engine.stage import bind, resolve
 from ..errors import ArgumentError, LoaderError, PlanError, PlanWarning, warn, with_call_site
+from ..plan.fingerprint import saved_operators
 from ..plan.plan import Plan, Position
 from ..services.base import Executor, ReadingService, Session
 from .job import Job
@@ -52,6 +55,7 @@ class Runner:
         self._schedule: Schedule | None = None
         self._executor: Executor | None = None
         self._job: Job | None = None
+        self._is_shared = False  # whether all ranks have what the first one has resolved
 
     def check_service(self) -> None:
         """Checks that the service can run the pipe.
@@ -120,6 +124,7 @@ class Runner:
             PlanError: the ranks cannot be made even, or do not begin alike.
             RankError: another rank has failed, or has not begun.
         """
+        self._check_one_view(job)
         if job is not None:
             job.begin()
             self._resolve_once(job)
@@ -131,10 +136,26 @@ class Runner:
             self._executor = self.service.start()
         return schedule, end
 
-    def resume(self, shards: int) -> Schedule:
+    def restore(self, pipe: str, schedule: Callable[[], Schedule]) -> Schedule:
+        """The schedule for a state whose fingerprint is `pipe`: operators run what the state has of them.
+
+        Args:
+            pipe: of the state.
+            schedule: the schedule if the state has nothing of any operator that is not there yet.
+
+        Raises:
+            ValueError: `pipe` is no fingerprint.
+        """
+        operators = saved_operators(pipe, self.pipe)
+        if not operators:
+            return schedule()
+        resolve(self.pipe, replaced_ops=operators)
+        self._is_shared = False
+        before = self._schedule
+        return self._make_schedule(self.ranks.ask(), self._shards if before is None else before.plan.shards)
+
+    def resume(self, schedule: Schedule, shards: int) -> Schedule:
         """The schedule for a state with so many shards, without a change of this runner; `use` changes it."""
-        schedule = self._schedule
-        assert schedule is not None, "a state is compared with a schedule first"
         return schedule if shards == schedule.plan.shards else self._make_schedule(schedule.rank, shards)
 
     def use(self, schedule: Schedule) -> None:
@@ -160,16 +181,39 @@ class Runner:
             self._executor.close()
 
     def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_schedule": None, "_executor": None, "_job": None}
+        return {**self.__dict__, "_schedule": None, "_executor": None, "_job": None, "_is_shared": False}
 
     def _resolve_once(self, job: Job) -> None:
         """Fixes listings and types before the first epoch: the first rank looks at the files, and tells the others."""
-        if self._executor is not None or not any(_looks_at_files(node.op) for node in walk(self.pipe)):
+        if self._is_shared or not any(_looks_at_files(node.op) for node in walk(self.pipe)):
             return
+        self._is_shared = True
+        one_view = {node for node in walk(self.pipe) if node.op.needs_one_view()}
         if not job.all_equal("files", files_digest(self.pipe)):
+            if one_view:
+                raise _one_view_error(one_view.pop(), "and these ranks name different ones")
             return
         packed = job.share("listing", packed_fields(self.pipe, resolve(self.pipe)) if job.rank == 0 else None)
-        resolve(self.pipe, resolved_operators(self.pipe, packed))  # the pipe keeps it
+        operators = resolved_operators(self.pipe, packed)
+        if missing := one_view - {*operators}:
+            raise _one_view_error(missing.pop(), "which a pickle must hold, so `uri` cannot be a lambda")
+        if job.rank == 0:
+            return
+        replaced = {node: op for node, op in operators.items() if node in one_view}
+        resolve(self.pipe, operators, replaced)  # the pipe keeps it
+        if replaced and self._schedule is not None:  # that of what this rank had resolved by itself
+            self._schedule = self._make_schedule(self._schedule.rank, self._schedule.plan.shards)
+
+    def _check_one_view(self, job: Job | None) -> None:
+        """Checks that ranks can share what one of them resolves, if they must.
+
+        Raises:
+            PlanError: they cannot.
+        """
+        if job is None and self.ranks.ask().world_size > 1:
+            for node in walk(self.pipe):
+                if node.op.needs_one_view():
+                    raise _one_view_error(node, "and these ranks do not communicate")
 
     def _schedule_of_now(self, progress: Progress) -> Schedule:
         """The schedule of the rank that this process has now."""
@@ -206,6 +250,17 @@ class Runner:
 def _reads_in_plan(op: Operator) -> bool:
     """Whether a plan may read something for this operator: a listing, headers, or all rows to count them."""
     return _looks_at_files(op) or op.boundary is Boundary.EACH_PROCESS
+
+
+def _one_view_error(node: Node, reason: str) -> PlanError:
+    return PlanError(
+        with_call_site(
+            f"all ranks must read the same ranges of `{node_code(node)}`, those that the first rank finds, {reason}; "
+            "initialise a process group with the same pipe on all ranks, or give `snapshot=None` if nobody changes "
+            "the rows",
+            node.call_site,
+        )
+    )
 
 
 def _looks_at_files(op: Operator) -> bool:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import TypeVar, cast
 
 from ..core.cursor import Json
 from ..engine.run import length_of
-from ..errors import StateError, StateWarning, warn
+from ..errors import FeedpipeError, StateError, StateWarning, warn
 from ..plan.fingerprint import Fingerprint, code_differences, differences
 from ..plan.items import Cut
 from ..plan.plan import Plan, Position, ShardState
@@ -29,6 +29,8 @@ from .state_schema import (
 
 State = dict[str, Json]
 """The state of a loader: thirteen entries, always the same, each a str or an int."""
+
+T = TypeVar("T")
 
 MAX_SHARDS_OF_RANK = 1024
 """A state with more shards for each rank is refused, unless the loader has as many: to plan them takes long."""
@@ -226,6 +228,20 @@ def compare(saved: SavedState, signature: Signature, *, strict: bool) -> None:
     if saved.pipe == pipe:
         for line in code_lines:
             warn(f"{line} since the state was taken", StateWarning)
+
+
+def restored(saved: SavedState, restore: Callable[[str], T]) -> T:
+    """What `restore` makes of the fingerprint of the pipe in a state.
+
+    Raises:
+        StateError: it is no fingerprint.
+    """
+    try:
+        return restore(saved.pipe)
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, FeedpipeError):
+            raise
+        raise damaged("pipe", "is no fingerprint of a pipe") from None
 
 
 def _compared(name: str, compare: Callable[[], list[str]]) -> list[str]:

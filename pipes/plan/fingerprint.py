@@ -23,6 +23,9 @@ MAX_CALL = 200
 MAX_IDENTITY = 1000
 """A longer part of an identity counts by its digest."""
 
+SAVED = "plan"
+"""The fact that has what an operator has resolved for all runs that go on from a state."""
+
 Facts: TypeAlias = "dict[str, Json]"
 """What counts of an operator, by name."""
 
@@ -102,6 +105,33 @@ def differences(saved: str, now: str) -> list[str]:
     return lines
 
 
+def saved_operators(saved: str, root: Node) -> dict[Node, Operator]:
+    """The operators of the graph `root` that must run what a state has of them.
+
+    Args:
+        saved: the `pipe` of a fingerprint. What differs in its arguments is left out, and so is all of another graph.
+        root: the graph, not resolved.
+
+    Raises:
+        ValueError: `saved` is no fingerprint.
+    """
+    nodes = [node for node in walk(root) if not node.op.transparent]
+    entries = _entries(saved)
+    if len(nodes) != len(entries):
+        return {}
+    operators: dict[Node, Operator] = {}
+    for node, entry in zip(nodes, entries, strict=True):
+        text = entry.facts.get(SAVED)
+        if not isinstance(text, str) or type(node.op).saved is Operator.saved or entry.kind != node.op.kind:
+            continue
+        resolved = node.resolved[1]
+        is_same = resolved is not None and resolved.op.saved() == text
+        arguments, _ = _facts(node.op, is_source=not node.inputs)
+        if not is_same and all(entry.facts.get(name) == value for name, value in arguments.items()):
+            operators[node] = node.op.restored(text)
+    return operators
+
+
 def code_differences(saved: str, now: str, pipe: str) -> list[str]:
     """The differences between two fingerprints' `code`, a line each; both are of `pipe`.
 
@@ -141,6 +171,8 @@ def _facts(op: Operator, *, is_source: bool) -> tuple[Facts, FunctionEntry]:
         facts |= {name: _bounded(value) for name, value in identity.items()}
     elif identity is not None:
         facts["identity"] = _bounded(identity)
+    if (saved := op.saved()) is not None:
+        facts = {SAVED: saved, **facts}
     return _few(facts), FunctionEntry(_few(code), _few(values))
 
 
@@ -190,7 +222,7 @@ def _changes(old: Facts, new: Facts, call: str) -> Iterator[str]:
             continue
         if name not in old or name not in new:
             yield f"`{name}` in `{call}` is {'new' if name in new else 'gone'}"
-        elif _is_digest(before) or _is_digest(after):
+        elif name == SAVED or _is_digest(before) or _is_digest(after):
             yield f"`{name}` in `{call}` has changed"
         else:
             yield f"`{name}` in `{call}` was {_shown(before)} and is now {_shown(after)}"

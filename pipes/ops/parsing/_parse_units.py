@@ -11,15 +11,15 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar, cast
 from ...core.block import Block, split_block
 from ...core.block_size import BlockSize
 from ...core.context import Context, Work
-from ...core.cursor import Cursor
+from ...core.cursor import Cursor, Json
 from ...core.operator import Operator, Order, StageView
 from ...core.rows import BlockRows
 from ...engine.readahead import read_ahead
 from ...errors import DataError, Origin, SourceError
 from ._open_files import at_call_site
 
-Place: TypeAlias = tuple[int, ...]
-"""A position in a unit, in the numbers that its reader needs to go on from there."""
+Place: TypeAlias = tuple[Any, ...]
+"""A position in a unit, in the plain values that its reader needs to go on from there: numbers, or a key."""
 
 U = TypeVar("U")
 W = TypeVar("W", bound=Work)
@@ -93,8 +93,8 @@ class ParseUnits(Operator, Generic[U]):
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         block_size = context.block_size()
         reader = self.reader(context, block_size)
-        source, *numbers = cast("list[Any]", at.token) or (None, *reader.beginning)
-        place: Place = tuple(cast("list[int]", numbers))
+        source, *values = cast("list[Json]", at.token) or (None, *reader.beginning)
+        place: Place = tuple(values)
         row = at.row
         blocks = stage.input.blocks(Cursor.of(source), context)
         units = ((block, index, self.check_unit(stage, v)) for block in blocks for index, v in enumerate(block.rows))

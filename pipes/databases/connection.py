@@ -1,0 +1,105 @@
+"""`StatementConnection`: the base of connections that run SQL statements and give their rows as Arrow."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from ..errors import DataError
+from .dialect import MAX_RANGES, ROWS_OF_RANGE, SqlDialect
+from .driver import Key, KeyRange, SqlQuery
+from .keys import duplicate_error, key_values, nulls_error
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SAMPLE_ROWS = 1024
+"""Rows by which a database without types of columns tells them."""
+
+
+class StatementConnection(ABC):
+    """Plans and reads a query with the statements of a dialect."""
+
+    def __init__(self, dialect: SqlDialect) -> None:
+        self.dialect = dialect
+
+    @abstractmethod
+    def execute(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:
+        """Runs a statement: its rows in batches. If there are none, a batch without rows says the types."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    def run(self, statement: str) -> None:
+        """Runs a statement, and drops its rows."""
+        for _ in self.execute(statement):
+            pass
+
+    def begin(self) -> None:
+        """Begins a transaction in which all queries see the same rows, if the database has such."""
+        if self.dialect.begin is not None:
+            self.run(self.dialect.begin)
+
+    def commit(self) -> None:
+        if self.dialect.begin is not None:
+            self.run("COMMIT")
+
+    def export_snapshot(self) -> str | None:
+        """The name of a snapshot of this transaction, which lives as long as the transaction; None if there is none."""
+        if self.dialect.export_snapshot is None:
+            return None
+        self.run("SET LOCAL idle_in_transaction_session_timeout TO 0")  # else the server may end the connection
+        (name,) = (str(value) for batch in self.execute(self.dialect.export_snapshot) for value in batch[0].to_pylist())
+        return name
+
+    def use_snapshot(self, name: str) -> None:
+        """Begins a transaction that sees a snapshot of another one."""
+        self.begin()
+        self.run(self.dialect.use_snapshot.format(name.replace("'", "''")))
+
+    def describe(self, query: SqlQuery) -> pa.Schema:
+        """Names and types by the first rows; of a column without values there, by a value further on."""
+        import pyarrow as pa
+
+        sample = pa.Table.from_batches(list(self.execute(self.dialect.head(query, SAMPLE_ROWS), query.parameters)))
+        fields: list[pa.Field[pa.DataType]] = []
+        for column, field in zip(sample.columns, sample.schema, strict=True):
+            if sample.num_rows and column.null_count == sample.num_rows:
+                for batch in self.execute(self.dialect.value(query, field.name), query.parameters):
+                    field = batch.schema.field(0) if batch.num_rows else field
+            fields.append(field)
+        return pa.schema(fields)
+
+    def ranges(self, query: SqlQuery, count: int | None) -> list[KeyRange]:
+        name = query.key or ""
+        ((rows, keys),) = ((int(row[0]), int(row[1])) for row in self._values(self.dialect.count(query), query))
+        if keys < rows:
+            raise nulls_error(name, rows - keys)
+        if not rows:
+            return []
+        if count is None:
+            count = min(max(1, -(-rows // ROWS_OF_RANGE)), MAX_RANGES)
+        size = -(-rows // count)
+        bounds = {int(place): key for key, place in self._values(self.dialect.bounds(query, rows, size), query)}
+        try:
+            firsts = range(1, rows + 1, size)
+            found = [
+                KeyRange(bounds[first], bounds[last], last - first + 1)
+                for first, last in ((first, min(first + size - 1, rows)) for first in firsts)
+            ]
+        except KeyError:
+            raise DataError("the query has lost rows while they were counted; read it when nobody deletes") from None
+        for before, after in pairwise(found):
+            if before.high == after.low:
+                raise duplicate_error(name, after.low)
+        return found
+
+    def read(self, query: SqlQuery, after: Key | None, high: Key | None) -> Iterator[pa.RecordBatch]:
+        return self.execute(self.dialect.between(query, after, high), query.parameters)
+
+    def _values(self, statement: str, query: SqlQuery) -> Iterator[tuple[Key, ...]]:
+        """The rows of a statement as keys and numbers."""
+        for batch in self.execute(statement, query.parameters):
+            yield from zip(*map(key_values, batch.columns), strict=True)

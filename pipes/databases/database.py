@@ -1,0 +1,259 @@
+"""`Database`: where a query runs, how to connect to it, and what its errors say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
+
+from ..core.code import value_code
+from ..errors import ArgumentError, ArgumentTypeError, FeedpipeError, SourceError, text_of, with_call_site
+from .adbc import Adbc
+from .connection import StatementConnection
+from .connectorx import Connectorx
+from .dbapi import DbApi, DbApiConnection
+from .driver import Key, KeyRange, SqlConnection, SqlDriver, SqlQuery
+from .duckdb import DuckDB
+from .uris import scheme_of, shown_uri, without_secrets
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Address: TypeAlias = str | Callable[[], object]
+"""A URI, or a function that returns a URI or a DB-API connection."""
+T = TypeVar("T")
+
+_ADBC, _DUCKDB, _CONNECTORX, _DBAPI = Adbc(), DuckDB(), Connectorx(), DbApi()
+_OF_SCHEME: dict[str, Adbc | DuckDB | Connectorx] = {
+    "postgresql": _ADBC,
+    "postgres": _ADBC,
+    "sqlite": _ADBC,
+    "grpc": _ADBC,
+    "grpc+tcp": _ADBC,
+    "grpc+tls": _ADBC,
+    "duckdb": _DUCKDB,
+    "mysql": _CONNECTORX,
+    "mariadb": _CONNECTORX,
+}
+DRIVERS = ("adbc", "connectorx", "dbapi")
+
+_LOST = re.compile(
+    "connection (was |is |to .*)?(refused|reset|closed|lost|terminated|aborted|timed out)|closed the connection|"
+    "terminating connection|shutting down|starting up|failed to connect|could not connect|not connected|gone away|"
+    "broken pipe|no connection to the server|end of file|unexpected eof|early eof|packet out of order|"
+    "not yet prepared node|server shutdown",
+    re.IGNORECASE,
+)
+"""What drivers say of a connection that is lost: few of them have a class of errors for it."""
+
+
+class LostConnectionError(SourceError):
+    """The database cannot be reached, or the connection has ended before all rows were read."""
+
+
+@dataclass(frozen=True)
+class Database:
+    """Where a query runs.
+
+    Attributes:
+        addresses: each holds the same rows.
+        session: statements that each connection runs first.
+        driver: the name of a driver, or one of the user; None chooses by the scheme of the address.
+    """
+
+    addresses: tuple[Address, ...] = field(repr=False)
+    session: tuple[str, ...] = field(default=(), repr=False)
+    driver: str | SqlDriver | None = None
+
+    @staticmethod
+    def of(uri: object, session: object, driver: object) -> Database:
+        """The database that the arguments of a call name.
+
+        Raises:
+            ArgumentError, ArgumentTypeError: they name none, or its driver is not installed.
+        """
+        addresses = tuple(cast("Sequence[Address]", uri)) if isinstance(uri, (list, tuple)) else (cast("Address", uri),)
+        for address in addresses:
+            _check_address(address)
+        if not addresses:
+            raise ArgumentError(with_call_site("`uri` must have at least one URI but got: []"))
+        if isinstance(session, str) or not isinstance(session, Sequence):
+            raise ArgumentTypeError(with_call_site("`session` must be a list of statements"))
+        if not all(isinstance(statement, str) for statement in session):
+            raise ArgumentTypeError(with_call_site("`session` must be a list of statements, each a string"))
+        if not (driver is None or driver in DRIVERS or hasattr(driver, "connect")):
+            listed = ", ".join(map(repr, DRIVERS))
+            raise ArgumentError(
+                with_call_site(f"`driver` must be None, {listed} or a `SqlDriver` but got: {value_code(driver)}")
+            )
+        is_custom = driver is not None and not isinstance(driver, str)
+        if session and is_custom:
+            raise ArgumentError(
+                with_call_site("`session` must be empty with a `driver` of your own; its `connect` can run statements")
+            )
+        database = Database(addresses, tuple(session), cast("str | SqlDriver | None", driver))
+        for address in addresses:
+            if isinstance(address, str) and not is_custom:
+                cast("Adbc", database.driver_of(address)).check(address)
+        return database
+
+    def __repr__(self) -> str:
+        shown = [self.shown(number) for number in range(len(self.addresses))]
+        return shown[0] if len(shown) == 1 else f"[{', '.join(shown)}]"
+
+    def shown(self, number: int) -> str:
+        """An address without its secrets, as code."""
+        address = self.addresses[number]
+        return repr(shown_uri(address)) if isinstance(address, str) else value_code(address)
+
+    def driver_of(self, uri: str) -> SqlDriver:
+        """The driver of a URI.
+
+        Raises:
+            ArgumentError: there is none for its scheme.
+        """
+        if self.driver is not None and not isinstance(self.driver, str):
+            return self.driver
+        scheme = scheme_of(uri)
+        known = _OF_SCHEME.get(scheme)
+        if self.driver == "connectorx":
+            return _CONNECTORX
+        if self.driver == "dbapi":
+            return _DBAPI
+        if known is None or (self.driver == "adbc" and known is _CONNECTORX):
+            listed = ", ".join(f"{name}://" for name in _OF_SCHEME)
+            raise ArgumentError(
+                with_call_site(
+                    f"`uri` must begin with one of {listed} but begins with: {scheme}://; give a function that returns "
+                    "a DB-API connection, or a `driver` of your own"
+                )
+            )
+        return known
+
+    def connect(self, number: int) -> Connected:
+        """A new connection to an address, which has run the statements of `session`.
+
+        Raises:
+            SourceError: there is none; a `LostConnectionError` if another address may serve.
+        """
+        address = self.addresses[number]
+        shown = self.shown(number)
+        value: object = address
+        with _errors(shown, ""):
+            value = address if isinstance(address, str) else address()
+        uri = value if isinstance(value, str) else ""
+        shown = repr(shown_uri(uri)) if uri else shown
+        with _errors(shown, uri):
+            connection = self.driver_of(uri).connect(uri) if uri else DbApiConnection(value)
+        connected = Connected(connection, shown, uri)
+        try:
+            for statement in self.session:
+                connected.call(partial(cast("StatementConnection", connection).run, statement))
+        except BaseException:
+            connected.close()
+            raise
+        return connected
+
+    def connect_any(self) -> Connected:
+        """A new connection to the first address that has one.
+
+        Raises:
+            SourceError: none has.
+        """
+        last = len(self.addresses) - 1
+        for number in range(last):
+            with suppress(LostConnectionError):
+                return self.connect(number)
+        return self.connect(last)
+
+
+class Connected:
+    """A connection whose errors are of this package, and show no secret.
+
+    Attributes:
+        connection: that of the driver.
+        shown: its address.
+    """
+
+    def __init__(self, connection: SqlConnection, shown: str, uri: str) -> None:
+        self.connection = connection
+        self.shown = shown
+        self._uri = uri
+
+    @property
+    def statements(self) -> StatementConnection | None:
+        """The connection, if it runs statements: those of a user's driver need not."""
+        return self.connection if isinstance(self.connection, StatementConnection) else None
+
+    def call(self, function: Callable[[], T]) -> T:
+        """What the function returns."""
+        with _errors(self.shown, self._uri):
+            return function()
+
+    def begin(self, snapshot: str | None) -> None:
+        """Begins a transaction in which all queries see the same rows, if there are such: those of a snapshot."""
+        if (statements := self.statements) is not None:
+            self.call(statements.begin if snapshot is None else partial(statements.use_snapshot, snapshot))
+
+    def plan(
+        self, query: SqlQuery, count: int | None, check: Callable[[pa.Schema], None]
+    ) -> tuple[pa.Schema, Sequence[KeyRange] | None]:
+        """The columns of a query, which `check` may refuse, and its ranges if it has a key."""
+        schema = self.call(lambda: self.connection.describe(query))
+        check(schema)
+        query = query._replace(schema=schema)
+        return schema, None if query.key is None else self.call(lambda: self.connection.ranges(query, count))
+
+    def read(self, query: SqlQuery, after: Key | None, high: Key | None) -> Iterator[pa.RecordBatch]:
+        """The rows of a range; see `SqlConnection.read`."""
+        batches = self.call(lambda: iter(self.connection.read(query, after, high)))
+        try:
+            while (batch := self.call(lambda: next(batches, None))) is not None:
+                if batch.num_rows:
+                    yield batch
+        finally:
+            if hasattr(batches, "close"):
+                with suppress(Exception):  # the connection may be lost
+                    batches.close()
+
+    def close(self) -> None:
+        with suppress(Exception):
+            self.connection.close()
+
+
+@contextmanager
+def _errors(shown: str, uri: str) -> Iterator[None]:
+    try:
+        yield
+    except FeedpipeError:
+        raise
+    except Exception as error:
+        text = text_of(error)
+        clean = without_secrets(text, uri) if uri else text
+        # The text of the cause would be printed too.
+        raise _database_error(error, shown, clean) from (error if clean == text else None)
+
+
+def _database_error(error: Exception, shown: str, text: str) -> SourceError:
+    """An error of a driver; `text` is what it says."""
+    message = " ".join(text.partition("Query was:")[0].split()).strip() or type(error).__name__
+    if isinstance(error, (ConnectionError, TimeoutError)) or _LOST.search(message):
+        return LostConnectionError(f"the connection to {shown} has failed: {message}")
+    return SourceError(f"{shown} cannot read the query: {message}")
+
+
+def _check_address(address: object) -> None:
+    if isinstance(address, str):
+        if "://" not in address:
+            raise ArgumentError(with_call_site("`uri` must be a URI such as 'postgresql://host/database'"))
+        return
+    if not callable(address):
+        raise ArgumentTypeError(
+            with_call_site(
+                f"`uri` must be a URI, a list of URIs, or a function that returns a URI or a DB-API connection but got "
+                f"one of type {type(address).__name__}"
+            )
+        )

@@ -1,0 +1,111 @@
+"""DB-API 2.0: any connection of Python's own interface, whose rows become Arrow in blocks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ..errors import DataError
+from .connection import StatementConnection
+from .dialect import ANSI, DUCKDB, MYSQL, POSTGRESQL, SQLITE
+from .driver import Key, SqlQuery
+from .uris import file_of, scheme_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BATCH_ROWS = 8192
+_MODULES = {
+    "sqlite3": SQLITE,
+    "psycopg": POSTGRESQL,
+    "psycopg2": POSTGRESQL,
+    "pymysql": MYSQL,
+    "MySQLdb": MYSQL,
+    "mysql": MYSQL,
+    "mariadb": MYSQL,
+    "_duckdb": DUCKDB,
+    "duckdb": DUCKDB,
+}
+"""The dialect of each module."""
+
+
+class DbApiConnection(StatementConnection):
+    """A connection of a user. Its transactions are those that its module begins by itself."""
+
+    def __init__(self, connection: Any) -> None:
+        module = type(connection).__module__.partition(".")[0]
+        dialect = replace(_MODULES.get(module, ANSI), begin=None, export_snapshot=None)
+        super().__init__(dialect)
+        self._connection = connection
+        self._style = getattr(sys.modules.get(module), "paramstyle", "")
+
+    def execute(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:
+        return self._batches(statement, parameters, None)
+
+    def ranges(self, query: SqlQuery, count: int | None) -> list[Any]:
+        if query.parameters:
+            self.dialect = self.dialect.with_parameters(self._style)
+        return super().ranges(query, count)
+
+    def read(self, query: SqlQuery, after: Key | None, high: Key | None) -> Iterator[pa.RecordBatch]:
+        return self._batches(self.dialect.between(query, after, high), query.parameters, query.schema)
+
+    def commit(self) -> None:
+        self._connection.rollback()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _batches(
+        self, statement: str, parameters: Sequence[object], schema: pa.Schema | None
+    ) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        with closing(self._connection.cursor()) as cursor:
+            cursor.execute(statement, *([parameters] if parameters else []))
+            if cursor.description is None:
+                return
+            names = [column[0] for column in cursor.description]
+            types = [None] * len(names) if schema is None else schema.types
+            is_first = True
+            while (rows := cursor.fetchmany(BATCH_ROWS)) or is_first:
+                values = zip(*rows, strict=True) if rows else [()] * len(names)
+                arrays = [_array(name, column, kind) for name, column, kind in zip(names, values, types, strict=True)]
+                yield pa.RecordBatch.from_arrays(arrays, names=names)
+                is_first = False
+
+
+def _array(name: str, values: Sequence[object], kind: pa.DataType | None) -> Any:
+    import pyarrow as pa
+
+    try:
+        array: Any = pa.array(values, type=kind)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        expected = "one type" if kind is None else f"type {kind}, as the first rows"
+        raise DataError(
+            f"the values of column {name!r} must be of {expected}: {' '.join(str(error).split())}; convert the column "
+            "in the query, with CAST"
+        ) from error
+    if kind is None and pa.types.is_decimal(array.type):
+        return array.cast(pa.decimal128(38, array.type.scale))  # the precision of some rows says nothing of others
+    return array
+
+
+class DbApi:
+    """Connects to SQLite; other databases need a function that returns their connection."""
+
+    def check(self, uri: str) -> None:
+        """Raises nothing: SQLite is part of Python."""
+
+    def connect(self, uri: str) -> DbApiConnection:
+        import sqlite3
+
+        if scheme_of(uri) != "sqlite":
+            raise DataError(
+                '`driver="dbapi"` opens URIs of SQLite only; give a function that returns the connection as `uri`'
+            )
+        # One thread at a time uses it, and a later one closes it.
+        return DbApiConnection(sqlite3.connect(f"file:{file_of(uri)}?mode=ro", uri=True, check_same_thread=False))

@@ -1,0 +1,124 @@
+"""`SqlDialect`: how one kind of database writes names, literals and the statements that `read_sql` needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from decimal import Decimal
+
+from .driver import Key, SqlQuery
+
+MAX_RANGES = 4096
+ROWS_OF_RANGE = 65_536
+"""Without a number of ranges, one for each so many rows."""
+
+
+@dataclass(frozen=True)
+class SqlDialect:
+    """A kind of database.
+
+    Attributes:
+        name: in messages.
+        quote: stands around names.
+        begin: begins a transaction in which all queries see the same rows; None if there is none.
+        binary: a literal of bytes, given their hexadecimal digits.
+        escapes: whether a backslash in a literal begins an escape.
+        modulo: the operator.
+        first_rows: the end of a query that wants only some rows.
+        export_snapshot: gives the name of a snapshot, by which other transactions see what this one sees.
+        use_snapshot: makes the transaction that has begun one of these.
+    """
+
+    name: str
+    quote: str = '"'
+    begin: str | None = None
+    binary: str = "X'{}'"
+    escapes: bool = False
+    modulo: str = "%"
+    first_rows: str = "LIMIT {}"
+    export_snapshot: str | None = None
+    use_snapshot: str = ""
+
+    def column(self, name: str) -> str:
+        return self.quote + name.replace(self.quote, 2 * self.quote) + self.quote
+
+    def literal(self, key: Key) -> str:
+        """A key as the database reads it. Quoted text takes the type of the column that it is compared with."""
+        if isinstance(key, bytes):
+            return self.binary.format(key.hex())
+        if not isinstance(key, str):
+            return f"{key:f}" if isinstance(key, Decimal) else str(key)
+        text = key.replace("'", "''")
+        return f"'{text.replace(chr(92), 2 * chr(92)) if self.escapes else text}'"
+
+    def inner(self, query: SqlQuery) -> str:
+        """The query in the place of a table. A comment at its end ends with the line."""
+        return f"(\n{query.text}\n) AS feedpipe_query"
+
+    def count(self, query: SqlQuery) -> str:
+        """Counts all rows, and those with a key."""
+        return f"SELECT count(*) AS row_count, count({self.key(query)}) AS key_count FROM {self.inner(query)}"
+
+    def bounds(self, query: SqlQuery, count: int, size: int) -> str:
+        """The keys of the first and the last of each `size` rows, with the number of the row, from 1."""
+        key = self.key(query)
+        first, last = f"(row_place - 1) {self.modulo} {size} = 0", f"row_place {self.modulo} {size} = 0"
+        return (
+            "SELECT row_key, row_place FROM ("
+            f"SELECT {key} AS row_key, row_number() OVER (ORDER BY {key}) AS row_place FROM {self.inner(query)}"
+            f") AS feedpipe_rows WHERE {first} OR {last} OR row_place = {count} ORDER BY row_place"
+        )
+
+    def between(self, query: SqlQuery, after: Key | None, high: Key | None) -> str:
+        """The rows of a range, in order; without a key, the query as it is."""
+        if query.key is None:
+            return query.text
+        key = self.key(query)
+        tests = [f"{key} > {self.literal(after)}"] if after is not None else []
+        tests += [f"{key} <= {self.literal(high)}"] if high is not None else []
+        where = f" WHERE {' AND '.join(tests)}" if tests else ""
+        return f"SELECT * FROM {self.inner(query)}{where} ORDER BY {key}"
+
+    def head(self, query: SqlQuery, count: int) -> str:
+        """The first rows, in any order."""
+        return f"SELECT * FROM {self.inner(query)} {self.first_rows.format(count)}"
+
+    def value(self, query: SqlQuery, name: str) -> str:
+        """One value of a column that is not null."""
+        column = self.column(name)
+        rows = self.first_rows.format(1)
+        return f"SELECT {column} FROM {self.inner(query)} WHERE {column} IS NOT NULL {rows}"
+
+    def key(self, query: SqlQuery) -> str:
+        assert query.key is not None, "only a query with a key has ranges"
+        return self.column(query.key)
+
+    def with_parameters(self, style: str) -> SqlDialect:
+        """For a driver that replaces percent signs, if a query has parameters."""
+        return replace(self, modulo="%%") if style in ("format", "pyformat") else self
+
+
+ANSI = SqlDialect("the database", first_rows="FETCH FIRST {} ROWS ONLY")
+POSTGRESQL = SqlDialect(
+    "PostgreSQL",
+    begin="BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+    binary="'\\x{}'",
+    export_snapshot="SELECT pg_export_snapshot()",
+    use_snapshot="SET TRANSACTION SNAPSHOT '{}'",
+)
+SQLITE = SqlDialect("SQLite", begin="BEGIN")
+DUCKDB = SqlDialect("DuckDB", begin="BEGIN TRANSACTION", binary="unhex('{}')")
+MYSQL = SqlDialect("MySQL", quote="`", escapes=True)
+FLIGHT = SqlDialect("Flight SQL")
+
+DIALECTS = {
+    "postgresql": POSTGRESQL,
+    "postgres": POSTGRESQL,
+    "sqlite": SQLITE,
+    "duckdb": DUCKDB,
+    "mysql": MYSQL,
+    "mariadb": MYSQL,
+    "grpc": FLIGHT,
+    "grpc+tcp": FLIGHT,
+    "grpc+tls": FLIGHT,
+}
+"""The dialect of each scheme of a URI."""
