@@ -42,6 +42,7 @@ from .ops._generator_operator import operator
 from .pipe import Pipe
 from .services.inprocess import InProcess
 from .services.multiprocess import MultiProcess
+from .services.on_ray import Ray
 from .services.threads import Threads
 from .sources.from_arrays import from_arrays
 from .sources.from_dataset import from_dataset
@@ -74,6 +75,7 @@ __all__ = [
     "InProcess",
     "MultiProcess",
     "Threads",
+    "Ray",
     # sources of objects in memory
     "from_arrays",
     "from_dataset",

@@ -6,20 +6,23 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sized
 from itertools import repeat
 from multiprocessing.context import BaseContext
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 import torch
 from torch.utils.data import DataLoader as TorchDataLoader
 from torch.utils.data import Dataset, IterableDataset, IterDataPipe, MapDataPipe, Sampler
 
 from ..core.cursor import Json
+from ..core.memory import memory_budget
 from ..errors import ArgumentError, ArgumentTypeError, LoaderError, StateError, with_call_site
 from ..loading.state import State
 from ..pipe import Pipe
+from ..services.on_ray import Ray
+from ..services.processes.pool import PoolSettings
 from .epoch import DataLoaderEpoch, DataLoaderIterator, Parts
 from .fetchers import DatasetSource
-from .processes import Processes
 from .sampling import Sampling
+from .workers import Workers, actors, processes
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -39,6 +42,8 @@ class DataLoader(TorchDataLoader[T_co]):
         batch_size, shuffle, sampler, batch_sampler, num_workers, collate_fn, pin_memory, drop_last, timeout,
             worker_init_fn, multiprocessing_context, generator, prefetch_factor, persistent_workers, in_order: as for
             torch's.
+        distribute: "ray" has `num_workers` actors of a Ray cluster make the batches, in place of processes; `fp.Ray`
+            says more about these actors, and brings their number.
 
     Raises:
         ValueError, TypeError: as torch's, in its words.
@@ -77,6 +82,7 @@ class DataLoader(TorchDataLoader[T_co]):
         persistent_workers: bool = False,
         pin_memory_device: str = "",
         in_order: bool = True,
+        distribute: Literal["ray"] | Ray | None = None,
     ) -> None:
         if isinstance(dataset, (IterDataPipe, MapDataPipe)):
             raise ArgumentTypeError(
@@ -85,6 +91,7 @@ class DataLoader(TorchDataLoader[T_co]):
                     "feedpipe, or use torch's DataLoader"
                 )
             )
+        self._ray, num_workers = _ray_service(distribute, num_workers, timeout)
         super().__init__(
             dataset,
             batch_size,
@@ -212,7 +219,6 @@ class DataLoader(TorchDataLoader[T_co]):
             collate=self.collate_fn,
             worker_init=self.worker_init_fn,
         )
-        context = self.multiprocessing_context
         prefetch = self.prefetch_factor or 2
         return Parts(
             source=source,
@@ -222,17 +228,40 @@ class DataLoader(TorchDataLoader[T_co]):
             generator=self.generator,
             workers=self.num_workers,
             prefetch=prefetch,
-            in_order=self.in_order,
-            processes=Processes(
-                self.num_workers,
-                keep=self.persistent_workers,
-                start_method="forkserver" if context is None else context.get_start_method(),
-                prefetch=prefetch,
-                timeout=self.timeout or None,
-            ),
+            pools=self._workers(prefetch),
             pin=_pin(self.pin_memory),
             announced_length=self._announced_length,
         )
+
+    def _workers(self, prefetch: int) -> Workers:
+        if self._ray is not None:
+            return actors(self._ray, keep=self.persistent_workers)
+        context = self.multiprocessing_context
+        settings = PoolSettings(
+            workers=self.num_workers,
+            memory=memory_budget(),
+            start_method="forkserver" if context is None else context.get_start_method(),
+            prefetch=prefetch,
+            timeout=self.timeout or None,
+        )
+        return processes(settings, keep=self.persistent_workers, ordered=self.in_order)
+
+
+def _ray_service(distribute: object, workers: int, timeout: float) -> tuple[Ray | None, int]:
+    """The service that `distribute` stands for, if any, and the number of workers."""
+    if distribute is None:
+        return None, workers
+    if isinstance(distribute, Ray):
+        if workers not in (0, distribute.actors):
+            raise ArgumentError(
+                with_call_site(f"`num_workers` must be left out, or be the number of actors, but got: {workers!r}")
+            )
+        return distribute, distribute.actors
+    if distribute != "ray":
+        raise ArgumentError(with_call_site(f'`distribute` must be "ray", an `fp.Ray` or None but got: {distribute!r}'))
+    if not workers:
+        raise ArgumentError(with_call_site("`num_workers` must be >= 1 with `distribute`, which has so many actors"))
+    return Ray(workers, timeout=timeout or None), workers
 
 
 def _pin(wanted: bool) -> Callable[[object], object] | None:

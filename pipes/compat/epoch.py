@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 import torch
 
@@ -15,26 +15,12 @@ from ..core.cursor import Json
 from ..core.graph import Node
 from ..engine.run import interrupted
 from ..errors import LoaderError, WorkerError
-from ..services.processes.fetch_run import FetchRun
-from ..services.processes.fetching import FetchEnd
-from ..services.processes.pool import Pool
-from ..services.processes.protocol import FetchRequest
+from ..services.fetching import FetchEnd, FetchRequest
 from .fetchers import DatasetSource
-from .processes import Processes
 from .sampling import Sampling, at_process_states, process_states
+from .workers import KeyedRun, WorkerPool, Workers
 
 T_co = TypeVar("T_co", covariant=True)
-
-
-class KeyedRun(Protocol):
-    """What makes the elements of an epoch."""
-
-    @property
-    def positions(self) -> list[Json]: ...
-    @property
-    def turns(self) -> list[int]: ...
-    def __next__(self) -> object: ...
-    def close(self) -> None: ...
 
 
 class LocalRun:
@@ -73,8 +59,8 @@ class Parts:
         keys: the sampler or batch sampler; of an iterable dataset, any keys without end.
         sampling: what gives the keys.
         generator: the `generator` of the loader.
-        workers, prefetch, in_order: as the loader has them.
-        processes: the workers, if there are any.
+        workers, prefetch: as the loader has them.
+        pools: the workers, if there are any.
         pin: called with each element, if it is to be pinned.
         seed: of the last epoch.
         announced_length: the length of the iterable dataset, if the loader was asked for its own.
@@ -87,8 +73,7 @@ class Parts:
     generator: torch.Generator | None
     workers: int
     prefetch: int
-    in_order: bool
-    processes: Processes
+    pools: Workers
     pin: Callable[[object], object] | None
     seed: int | None = None
     announced_length: int | None = None
@@ -126,7 +111,7 @@ class DataLoaderEpoch:
         self._parts = parts
         self._step = 0  # elements that were taken
         self._stop: Exception | None = None
-        self._pool: Pool | None = None
+        self._pool: WorkerPool | None = None
         self._resumed = saved is not None  # and has given nothing since
         if saved is not None:
             parts.sampling.restore(saved)
@@ -186,7 +171,7 @@ class DataLoaderEpoch:
         self._stop = stop
         self._run.close()
         if self._pool is not None:
-            self._parts.processes.release(self._pool)
+            self._parts.pools.release(self._pool)
 
     def _next(self) -> object:
         try:
@@ -208,7 +193,7 @@ class DataLoaderEpoch:
         self._process: dict[str, Json] = process_states()
         keys = iter(parts.keys)
         # Workers that are kept have their seed; each further epoch of theirs has the next number.
-        self._draws_seed = parts.seed is None or not parts.processes.keep
+        self._draws_seed = parts.seed is None or not parts.pools.keep
         self._seed: int = parts.draw_seed() if self._draws_seed else cast("int", parts.seed) + 1
         self._run = self._start(keys, None, None)
 
@@ -233,18 +218,16 @@ class DataLoaderEpoch:
         if not parts.workers:
             return LocalRun(parts.source, keys, positions[0] if positions else None)
         if self._pool is None:
-            self._pool = parts.processes.acquire()
-        return FetchRun(
+            self._pool = parts.pools.acquire()
+        return parts.pools.begin(
             self._pool,
             parts.node,
             keys,
             range(parts.workers) if turns is None else turns,
             positions or [None] * parts.workers,
-            number=parts.processes.next_run(),
             first=self._step,
             seed=self._seed,
             ahead=parts.prefetch,
-            ordered=parts.in_order,
         )
 
 

@@ -17,8 +17,7 @@ from torch.utils.data._utils import worker
 
 from ..core.cursor import Json
 from ..ops.collate import tensor_data, tensors
-from ..services.processes.fetching import FetchEnd, Fetcher, FetchSource
-from ..services.processes.protocol import FetchRequest
+from ..services.fetching import FetchEnd, Fetcher, FetchRequest, FetchSource
 
 _torch_worker: Any = worker  # which torch has no public way to fill in
 CollateFunction = Callable[[Any], object]

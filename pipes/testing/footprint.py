@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
+import sys
 import threading
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
@@ -27,6 +29,7 @@ class Footprint(NamedTuple):
     """The threads of this process, how many files it has open, and its descendants (if there is `/proc`).
 
     The fork server belongs to the process and not to a loader. So it does not count, nor does the connection to it.
+    Sockets do not count if Ray is there, which closes those to an actor some time after its end.
     """
 
     threads: frozenset[threading.Thread]
@@ -36,7 +39,7 @@ class Footprint(NamedTuple):
     @staticmethod
     def now() -> Footprint:
         server = kept_server()
-        files = len(os.listdir("/dev/fd")) if os.path.isdir("/dev/fd") else 0
+        files = _open_files()
         processes = frozenset(process for process in _descendants() if server is None or process.pid != server.pid)
         return Footprint(frozenset(threading.enumerate()), files - (server is not None), processes)
 
@@ -66,6 +69,18 @@ def nothing_left(what: str) -> Generator[set[Process]]:
             thread.join(MAX_WAIT_SECONDS)
         left = Footprint.now().beyond(before, seen)
     assert not left, f"{what} has left behind: {', '.join(left)}"
+
+
+def _open_files() -> int:
+    if not os.path.isdir("/dev/fd"):
+        return 0
+    if "ray" not in sys.modules:
+        return len(os.listdir("/dev/fd"))
+    targets: list[str] = []
+    for fd in os.listdir("/dev/fd"):
+        with contextlib.suppress(OSError):  # a thread has closed it meanwhile
+            targets.append(os.readlink(f"/dev/fd/{fd}"))
+    return sum(not target.startswith("socket:") for target in targets)
 
 
 def _descendants() -> set[Process]:

@@ -19,6 +19,7 @@ import torch
 import torch.utils.data as torch_data
 from torch.utils.data import Dataset, IterableDataset, TensorDataset, get_worker_info
 
+import feedpipe as fp
 from feedpipe.compat import DataLoader
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, LoaderError, WorkerError, WorkerWarning
 
@@ -481,6 +482,9 @@ INVALID: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"prefetch_factor": 0, "num_workers": 1}, ArgumentError, "`prefetch_factor` must be >= 1"),
     ({"persistent_workers": True}, ValueError, "num_workers > 0"),
     ({"batch_size": 0}, ValueError, "positive integer"),
+    ({"distribute": "cluster"}, ArgumentError, "`distribute` must be"),
+    ({"distribute": "ray"}, ArgumentError, "`num_workers` must be >= 1"),
+    ({"distribute": fp.Ray(2), "num_workers": 3}, ArgumentError, "`num_workers` must be left out"),
 ]
 
 

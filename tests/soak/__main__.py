@@ -1,6 +1,7 @@
 """`python -m tests.soak [PART ...]`: each part prints its result, and if it failed, the command that repeats it.
 
-The parts: random chains with resumes, damaged states, plans of up to 1,024 ranks, killed workers, exponents of costs.
+The parts: random chains with resumes, damaged states, plans of up to 1,024 ranks, killed workers, exponents of costs,
+killed actors and nodes of Ray, and all of `check_service` in actors, in the environment of `make test-clients`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ PARTS = {
     "ranks": (10, ["pytest", "-q", "tests/plan/test_many_ranks.py"]),
     "kills": (10, ["pytest", "-q", "tests/services/processes/test_kills.py", "-k", "each_epoch"]),
     "exponents": (1, ["benchmarks", "scaling", "--strict"]),
+    "ray": (20, [".ci/test_clients", "-q", "tests/clients/test_ray.py", "-k", "killed or conformance"]),
 }
 
 
@@ -35,12 +37,13 @@ def main() -> int:
 
 def run(part: str, seed: int) -> int:
     times, words = PARTS[part]
-    module = [word.format(seed=seed) for word in words]
+    words = [word.format(seed=seed) for word in words]
+    command = words if words[0].startswith(".ci/") else [sys.executable, "-m", *words]
     start = time.monotonic()
     environment = {name: value for name, value in os.environ.items() if name != "CI"}  # CI fixes the examples
-    status = subprocess.run([sys.executable, "-m", *module], env={**environment, "SOAK": str(times)}, check=False)
+    status = subprocess.run(command, env={**environment, "SOAK": str(times)}, check=False)
     seconds = time.monotonic() - start
-    repeat = f"env -u CI SOAK={times} {sys.executable} -m {' '.join(module)}"
+    repeat = f"env -u CI SOAK={times} {' '.join(command)}"
     result = "passed" if status.returncode == 0 else f"FAILED; again: {repeat}"
     print(f"soak {part}: {times} times the usual, seed {seed}, {seconds:.0f} s: {result}", flush=True)
     return int(status.returncode != 0)

@@ -9,9 +9,10 @@ from typing import cast
 
 from ...core.cursor import Json
 from ...core.graph import Node
+from ..fetching import FetchRequest
 from ..transport.channel import Message
 from .pool import Pool
-from .protocol import FetchRequest, ItemHead, unpack_error
+from .protocol import ItemHead, unpack_error
 from .worker_handle import WorkerHandle
 
 _NO_KEY = object()

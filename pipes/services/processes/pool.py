@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from ...core.graph import Node, walk
 from ...core.operator import Boundary
-from ...errors import LoaderError, WorkerError, WorkerWarning, warn
+from ...errors import LoaderError, WorkerError
+from ..deaths import report_death
 from ..transport.captured_globals import CapturedGlobals
 from ..transport.channel import GoneError
 from ..transport.graph_file import write_graph_file
@@ -25,9 +26,6 @@ from .start_methods import STARTERS, Starter
 from .worker_handle import WorkerHandle
 
 log = logging.getLogger("feedpipe")
-
-MAX_DEATHS = 3
-"""How many processes in a row may die at one element."""
 
 
 class PoolSettings(NamedTuple):
@@ -102,7 +100,7 @@ class Pool:
         if not self._resources.workers:
             self._create(root)
         elif self._globals is not None:
-            _warn_of_changes(self._globals)
+            self._globals.warn_of_changes()
         self._start_missing()
         return self._resources.workers
 
@@ -149,7 +147,7 @@ class Pool:
             note = handle.crash_note() if handle.deaths > 1 else ""  # else the note is of an earlier run
             handle.deaths = 1 if handle.progress else handle.deaths + 1
             message = f"worker {handle.number} (process {handle.pid}) {death}, while it made {doing}"
-            _report_death(handle.deaths, f"{message}, in {note}" if note else message)
+            report_death(handle.deaths, f"{message}, in {note}" if note else message)
         self._start(handle)
 
     def distrust(self) -> None:
@@ -228,7 +226,7 @@ class Pool:
         progress = dispatcher.progress or any(handle.progress for handle in resources.workers)
         death = dispatcher.end(resources.starter)
         dispatcher.deaths = 1 if progress else dispatcher.deaths + 1
-        _report_death(dispatcher.deaths, f"the process that runs the operators before `dispatch` {death}")
+        report_death(dispatcher.deaths, f"the process that runs the operators before `dispatch` {death}")
         dispatcher.start(resources.starter, resources.graph_file)
         if self._request is not None:
             dispatcher.begin(self._request)
@@ -271,22 +269,6 @@ def _collect(handles: Iterable[WorkerHandle]) -> list[WorkerHandle]:
         except GoneError:
             dead.append(handle)
     return dead
-
-
-def _report_death(deaths: int, message: str) -> None:
-    """Warns of a death, or raises an error if too many processes have died in this place."""
-    if deaths >= MAX_DEATHS:
-        raise WorkerError(f"{message}; it has died there {deaths} times, so it is not started again")
-    warn(f"{message}; it is started again from there, nothing is lost", WorkerWarning)
-
-
-def _warn_of_changes(captured: CapturedGlobals) -> None:
-    for name, function in captured.changes():
-        warn(
-            f"the global `{name}`, which `{function}` reads, has changed since the workers started, and they do not "
-            "see that; make a new loader, or give the value to the function through its rows",
-            WorkerWarning,
-        )
 
 
 def _timeout_error(handles: Iterable[WorkerHandle], seconds: float) -> WorkerError:

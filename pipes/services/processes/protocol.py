@@ -19,9 +19,8 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias, cast
 
 from ...core.cursor import Json
-from ...core.graph import Node
-from ...plan.plan import Plan
 from ..merge import Assignment
+from ..plan_arguments import PlanArguments
 from ..transport.channel import Message
 from ..transport.packing import unpack_body
 from ..transport.remote_error import RemoteFailure
@@ -62,19 +61,6 @@ class WorkerSettings(NamedTuple):
     dispatched: bool = False
 
 
-class PlanArguments(NamedTuple):
-    """What makes a plan of the graph."""
-
-    seed: int
-    rank: int
-    world_size: int
-    shards: int
-
-    def plan(self, root: Node) -> Plan:
-        seed, rank, world_size, shards = self
-        return Plan(root, seed=seed, rank=rank, world_size=world_size, workers=0, shards=shards or None)
-
-
 class DispatchRequest(NamedTuple):
     """What the dispatcher runs."""
 
@@ -103,25 +89,6 @@ class RunRequest(NamedTuple):
     waiting: int
     leftovers: dict[int, PackedBody]
     careful: bool
-
-
-class FetchRequest(NamedTuple):
-    """Begins a run in which the owner sends a key for each element.
-
-    Attributes:
-        run: its number, which each answer repeats.
-        worker, workers: the number of the worker, and how many there are.
-        seed: of the run.
-        position: where the worker stands, as its fetcher said it; None at the beginning.
-        waiting: elements that an earlier process has sent and the consumer has not taken.
-    """
-
-    run: int
-    worker: int
-    workers: int
-    seed: int
-    position: Json
-    waiting: int
 
 
 def unpack_message(message: Message) -> object:

@@ -9,9 +9,10 @@ from typing import cast
 from ...plan.plan import Plan, Position
 from ..base import ShardEnd, Step
 from ..merge import Assignment, Merge
+from ..plan_arguments import PlanArguments
 from ..transport.channel import Message
 from .pool import Pool
-from .protocol import DispatchRequest, ItemHead, PackedBody, PlanArguments, RunRequest, unpack_error
+from .protocol import DispatchRequest, ItemHead, PackedBody, RunRequest, unpack_error
 from .worker_handle import WorkerHandle
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
-import hashlib
 import os
 import signal
 import socket
@@ -22,6 +21,8 @@ from ...engine.global_seeds import seed_process
 from ...errors import LimitError
 from ...plan.plan import Plan, ShardRun
 from ..base import ShardEnd, Step
+from ..fetching import FetchEnd, Fetcher, FetchRequest, FetchSource
+from ..plan_arguments import PlanArguments
 from ..prefetch_limit import PrefetchLimit
 from ..round_robin import DEFAULT, run_shards
 from ..transport.arena import Arena
@@ -32,9 +33,8 @@ from ..transport.packing import PackedElement, Packer, unpack_body
 from ..transport.remote_error import pack_error
 from .crash_note import CrashNote
 from .dispatch_client import DispatchClient
-from .fetching import FetchEnd, Fetcher, FetchSource
 from .parent_watch import exit_with_owner
-from .protocol import ArenaPlace, FetchHead, FetchRequest, PlanArguments, RunRequest, TakenHead, WorkerSettings
+from .protocol import ArenaPlace, FetchHead, RunRequest, TakenHead, WorkerSettings
 
 Init = Callable[[int], object]
 
@@ -115,7 +115,7 @@ class Worker:
 
     def _run(self, request: RunRequest) -> None:
         plan = self._plan_of(request)
-        seed_process(_seed(request))
+        seed_process(request.arguments.worker_seed(request.epoch, request.assignment.worker))
         mode = DEFAULT
         if request.careful and self._arena is not None:
             mode = mode._replace(
@@ -239,10 +239,3 @@ class Worker:
 def _parts(plan: Plan, request: RunRequest) -> list[ShardRun]:
     leftovers = {shard: cast("BlockRows", unpack_body(*packed)) for shard, packed in request.leftovers.items()}
     return request.assignment.parts(plan, leftovers)
-
-
-def _seed(request: RunRequest) -> int:
-    """The seed of the global generators: of this worker in this epoch."""
-    arguments = request.arguments
-    words = repr((arguments.seed, request.epoch, arguments.rank, request.assignment.worker)).encode()
-    return int.from_bytes(hashlib.blake2b(words, digest_size=4).digest(), "little")

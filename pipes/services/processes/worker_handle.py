@@ -13,6 +13,7 @@ from typing import cast
 
 from ...errors import WorkerError
 from ..base import ShardEnd, Step
+from ..fetching import FetchRequest
 from ..transport.arena import Window
 from ..transport.channel import Channel, Head, Message
 from ..transport.packing import unpack
@@ -20,7 +21,7 @@ from ..transport.shared_memory import create_shared_memory
 from .child import Death
 from .connection import open_connection
 from .dispatcher_handle import DispatcherHandle
-from .protocol import ArenaPlace, FetchRequest, ItemHead, RunRequest, WorkerSettings, unpack_error, unpack_message
+from .protocol import ArenaPlace, ItemHead, RunRequest, WorkerSettings, unpack_error, unpack_message
 from .start_methods import Starter
 
 MIN_NOTICE_SECONDS = 0.0005

@@ -9,6 +9,7 @@ from typing import NamedTuple, cast
 
 from ...core.graph import Node, walk
 from ...core.plain_values import attributes, class_attribute, digest, is_plain
+from ...errors import WorkerWarning, warn
 from ...plan.function_values import FunctionValues, code_digest, global_reads
 from .importable import Importable
 
@@ -68,6 +69,15 @@ class CapturedGlobals:
         if changed:
             self._reads = [read for read in self._reads if read not in changed]
         return [(read.path, read.function) for read in changed]
+
+    def warn_of_changes(self) -> None:
+        """Warns of each global that has changed since then, once."""
+        for name, function in self.changes():
+            warn(
+                f"the global `{name}`, which `{function}` reads, has changed since the workers started, and they do "
+                "not see that; make a new loader, or give the value to the function through its rows",
+                WorkerWarning,
+            )
 
 
 def _value(namespace: dict[str, object], path: str) -> tuple[str, object]:

@@ -9,8 +9,9 @@ import feedpipe as fp
 from feedpipe.core.context import RowShare, RowsRequest
 from feedpipe.engine.stage import resolve
 from feedpipe.plan.plan import Plan
+from feedpipe.services.plan_arguments import PlanArguments
 from feedpipe.services.processes.dispatch_server import Dispatcher
-from feedpipe.services.processes.protocol import DispatchRequest, PlanArguments
+from feedpipe.services.processes.protocol import DispatchRequest
 from feedpipe.services.transport.channel import Channel
 from feedpipe.services.transport.packing import Packer
 

@@ -24,7 +24,7 @@ from feedpipe.core.context import Context
 from feedpipe.core.contract import MAX_DEPTH
 from feedpipe.errors import ArgumentTypeError
 from feedpipe.plan.plan import Plan
-from feedpipe.services.processes.protocol import PlanArguments
+from feedpipe.services.plan_arguments import PlanArguments
 from feedpipe.services.transport.class_registry import class_of
 from feedpipe.services.transport.graph_file import read_graph_file, write_graph_file
 

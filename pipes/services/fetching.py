@@ -4,13 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from ...core.block import Block
-from ...core.context import Context
-from ...core.cursor import Cursor, Json
-from ...core.operator import Operator, StageView
-from .protocol import FetchRequest
+from ..core.block import Block
+from ..core.context import Context
+from ..core.cursor import Cursor, Json
+from ..core.operator import Operator, StageView
+
+
+class FetchRequest(NamedTuple):
+    """Begins a run in which the owner sends a key for each element.
+
+    Attributes:
+        run: its number, which each answer repeats.
+        worker, workers: the number of the worker, and how many there are.
+        seed: of the run.
+        position: where the worker stands, as its fetcher said it; None at the beginning.
+        waiting: elements that an earlier process has sent and the consumer has not taken.
+    """
+
+    run: int
+    worker: int
+    workers: int
+    seed: int
+    position: Json
+    waiting: int
 
 
 class FetchEnd(Exception):  # noqa: N818 - it ends a run, as StopIteration does

@@ -1,0 +1,176 @@
+"""`RunActor`: runs its part of a plan in an actor, one burst at a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from ...core.code import value_code
+from ...core.context import ProcessResources
+from ...core.cursor import Json
+from ...core.graph import Node, sent
+from ...core.rows import BlockRows
+from ...engine.global_seeds import seed_process
+from ...plan.plan import Plan
+from ..base import ShardEnd, Step
+from ..fetching import FetchEnd, Fetcher, FetchRequest, FetchSource
+from ..plan_arguments import PlanArguments
+from ..round_robin import DEFAULT, run_shards
+from ..transport.packing import PackedElement, Packer
+from ..transport.remote_error import pack_error
+from .burst import MAX_BURST_SECONDS, Burst, BurstWriter, Kind
+from .dispatch_actor import DispatcherGoneError, DispatchReader, DispatchRun
+from .protocol import ActorFailure, ActorPlace, ActorRequest, pack_failure, place_here, read_graph, unpack_parts
+
+PackedItem: TypeAlias = tuple[Kind, int, Json, PackedElement | None]
+"""An item of a run, as `BurstWriter.add` takes it."""
+
+
+class RunActor:
+    """A worker of a loader, in an actor.
+
+    Args:
+        number: of the worker.
+        max_elements: the most elements of a burst.
+        dispatcher: the actor that runs the operators before `dispatch`; None if there are none.
+    """
+
+    def __init__(self, number: int, max_elements: int, dispatcher: Any) -> None:
+        self._number = number
+        self._max_elements = max_elements
+        self._dispatch = None if dispatcher is None else DispatchReader(dispatcher, number)
+        self._packer = Packer()
+        self._writer = BurstWriter()
+        self._plan: tuple[PlanArguments, Plan] | None = None
+        self._run = -1
+        self._items: Iterator[PackedItem] = iter(())
+        self._waiting: PackedItem | None = None  # had no room in the last burst
+        self._fetcher: Fetcher | None = None
+        self._fetch_request: FetchRequest | None = None  # of a run that is still to begin
+
+    def hello(self) -> ActorPlace:
+        return place_here()
+
+    def start(self, graph: npt.NDArray[np.uint8]) -> ActorFailure | None:
+        """Reads the graph, and calls `init`."""
+        doing = "reading its pipe"
+        try:
+            content, classes = read_graph(graph)
+            self._root, init = cast("tuple[Node, Callable[[int], object] | None]", content)
+            self._packer = Packer(classes, self._root.call_site)
+            if init is not None:
+                doing = f"`init={value_code(init)}`"
+                init(self._number)
+        except BaseException as error:
+            return pack_failure(doing, error, self._packer)
+        return None
+
+    def begin(self, request: ActorRequest) -> None:
+        """Begins a run, and ends the one before."""
+        self.stop(self._run)
+        self._run = request.run
+        self._items = self._packed_items(request)
+
+    def next_burst(self, run: int) -> Burst:
+        """The next items of a run; none after its end."""
+        self._writer.begin()
+        deadline = time.monotonic() + MAX_BURST_SECONDS
+        while run == self._run and len(self._writer.heads) < self._max_elements:
+            item = self._waiting or next(self._items, None)
+            self._waiting = None
+            if item is None:
+                break
+            if not self._writer.add(*item):
+                self._waiting = item
+                break
+            del item  # its memory serves the next one
+            if time.monotonic() > deadline:
+                break
+        return self._writer.burst()
+
+    def stop(self, run: int) -> None:
+        """Ends a run."""
+        if run == self._run:
+            self._run = -1
+            self._waiting = None
+            close = getattr(self._items, "close", None)
+            self._items = iter(())
+            if close is not None:
+                close()
+
+    def begin_fetching(self, request: FetchRequest) -> None:
+        """Begins a run in which the owner sends a key for each element."""
+        self.stop(self._run)
+        self._fetch_request = request
+
+    def fetch(self, number: int, key: object) -> Burst:
+        """The element of a key, the `number`-th of the run over all workers."""
+        self._writer.begin()
+        self._writer.add(*self._fetched(number, key))
+        return self._writer.burst()
+
+    def _fetched(self, number: int, key: object) -> PackedItem:
+        try:
+            fetcher = self._begun_fetcher()
+            packed = self._packer.pack(fetcher.fetch(number, key))
+            return "step", self._number, fetcher.position(), packed
+        except FetchEnd:
+            return "ended", self._number, None, None
+        except BaseException as error:
+            return self._failed(error)
+
+    def _begun_fetcher(self) -> Fetcher:
+        request = self._fetch_request
+        if self._fetcher is None:
+            assert request is not None, "a run begins before its first key"
+            self._fetcher = cast("FetchSource", self._root.op).fetcher(request)
+        if request is not None:
+            self._fetcher.begin(request)
+            self._fetch_request = None
+        return self._fetcher
+
+    def _failed(self, error: BaseException) -> PackedItem:
+        return "failed", 0, None, pack_error(error, f"worker {self._number}, {place_here()}", self._packer)
+
+    def _packed_items(self, request: ActorRequest) -> Iterator[PackedItem]:
+        """The items of a run; an error is the last one."""
+        try:
+            for item in self._run_items(request):
+                if isinstance(item, Step):
+                    yield "step", item.shard, item.cursor, self._packer.pack(item.element)
+                else:
+                    rows = None if item.rows is None else self._packer.pack(item.rows)
+                    yield "ended", item.shard, item.leftover, rows
+                del item
+        except GeneratorExit:
+            raise
+        except DispatcherGoneError:
+            yield "orphaned", 0, None, None
+        except BaseException as error:
+            yield self._failed(error)
+
+    def _run_items(self, request: ActorRequest) -> Iterator[Step | ShardEnd]:
+        plan = self._plan_of(request.arguments)
+        seed_process(request.arguments.worker_seed(request.epoch, request.assignment.worker))
+        mode = DEFAULT
+        if self._dispatch is not None:
+            run = DispatchRun(request.run, request.arguments, request.epoch)
+            mode = mode._replace(dispatched=partial(self._dispatch.rows, run))
+        leftovers = {shard: cast("BlockRows", unpack_parts(parts)) for shard, parts in request.leftovers.items()}
+        resources = ProcessResources()
+        try:
+            parts = request.assignment.parts(plan, leftovers)
+            yield from run_shards(plan, parts, request.epoch, mode, resources)
+        finally:
+            resources.close()
+            resources.join()
+
+    def _plan_of(self, arguments: PlanArguments) -> Plan:
+        if self._plan is None or self._plan[0] != arguments:
+            self._plan = arguments, arguments.plan(sent(self._root))
+        return self._plan[1]

@@ -1,0 +1,120 @@
+"""The calls between actors and their owner. An actor runs them one after the other.
+
+    hello() -> ActorPlace                        once
+    start(graph) -> ActorFailure | None          once
+    begin(request)                               each run
+    next_burst(run) -> Burst                     as often as the owner has room
+    stop(run)                                    ends a run
+    begin_fetching(request)                      each run in which the owner sends keys
+    fetch(number, key) -> Burst                  one element of such a run
+
+Some calls of `next_burst` always wait in an actor: they are its credits. An actor that has none produces nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping
+from typing import NamedTuple, cast
+
+import numpy as np
+import numpy.typing as npt
+import ray  # type: ignore[import-not-found]  # pyright: ignore[reportMissingImports]
+
+from ..merge import Assignment
+from ..plan_arguments import PlanArguments
+from ..transport.class_registry import adopt
+from ..transport.graph_file import read_graph_file
+from ..transport.packing import Packer, unpack
+from ..transport.remote_error import RemoteFailure, pack_error
+from ..transport.shared_memory import create_shared_file
+
+LOST: tuple[type[Exception], ...] = (
+    ray.exceptions.RayActorError,
+    ray.exceptions.ObjectLostError,
+    ray.exceptions.OutOfMemoryError,
+    ray.exceptions.NodeDiedError,
+    ray.exceptions.RaySystemError,
+)
+"""What Ray raises if an actor, its node or what it has sent is gone."""
+
+
+class ActorPlace(NamedTuple):
+    """Where an actor runs, and the versions there."""
+
+    node: str
+    address: str
+    process: int
+    versions: Mapping[str, str]
+
+    def __str__(self) -> str:
+        return f"process {self.process} on node {self.address} ({self.node[:8]})"
+
+
+class ActorRequest(NamedTuple):
+    """What an actor runs next.
+
+    Attributes:
+        run: its number, which each call for a burst repeats.
+        arguments: of the plan.
+        epoch: the pass over the data.
+        assignment: what of the plan to run, and where to start.
+        leftovers: for the tail, the packed rows of shards that had theirs at hand.
+    """
+
+    run: int
+    arguments: PlanArguments
+    epoch: int
+    assignment: Assignment
+    leftovers: dict[int, tuple[bytes, ...]]
+
+
+class ActorFailure(NamedTuple):
+    """An error of an actor.
+
+    Attributes:
+        doing: what the actor did.
+        parts: the packed error.
+    """
+
+    doing: str
+    parts: tuple[bytes, ...]
+
+    def to_exception(self) -> BaseException:
+        return cast("RemoteFailure", unpack_parts(self.parts)).to_exception()
+
+
+def pack_failure(doing: str, error: BaseException, packer: Packer) -> ActorFailure:
+    """An error of this process, as far as it can be packed."""
+    return ActorFailure(doing, tuple(map(bytes, pack_error(error, str(place_here()), packer).body())))
+
+
+def unpack_parts(parts: tuple[bytes | memoryview, ...]) -> object:
+    """What is packed as a stream and its regions, with memory of its own."""
+    stream, *regions = parts
+    return unpack(stream, map(bytearray, regions))
+
+
+def place_here() -> ActorPlace:
+    """The place of this process."""
+    address = ray.util.get_node_ip_address()
+    return ActorPlace(ray.get_runtime_context().get_node_id(), address, os.getpid(), versions())
+
+
+def versions() -> dict[str, str]:
+    """What must be equal where a pipe is written and where it runs."""
+    return {"Python": ".".join(platform.python_version_tuple()[:2]), "Ray": ray.__version__}
+
+
+def read_graph(graph: npt.NDArray[np.uint8]) -> tuple[object, dict[type, int]]:
+    """What `write_graph_file` has written, and the classes in it. Arrays are in memory of this process."""
+    fd = create_shared_file()
+    try:
+        with os.fdopen(os.dup(fd), "wb") as file:
+            file.write(graph.data)
+        content, classes = read_graph_file(fd)
+    finally:
+        os.close(fd)
+    adopt(classes)
+    return content, classes

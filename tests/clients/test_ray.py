@@ -1,0 +1,299 @@
+"""`fp.Ray` on a cluster of two nodes on this machine: what it gives, and what it survives."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+
+import feedpipe as fp
+from feedpipe.compat import DataLoader
+from feedpipe.errors import ArgumentTypeError, MissingError, RowError, WorkerError, WorkerWarning
+from feedpipe.testing import same
+from feedpipe.testing.services import PARTS, Part, check_part
+
+from ..soak import SOAK
+from .ray_cluster import ENVIRONMENT, RayCluster
+
+os.environ.update(ENVIRONMENT)  # Ray looks at it when it is imported
+ray = pytest.importorskip("ray")
+
+CPUS = 0.1
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[RayCluster]:
+    with RayCluster() as cluster:
+        ray.init(address=cluster.address, _node_ip_address="127.0.0.1", log_to_driver=False, logging_level="ERROR")
+        yield cluster
+        ray.shutdown()
+
+
+def with_place(row: int) -> tuple[int, int, str]:
+    """The row, with the process and the node that made it."""
+    import ray
+
+    return row, os.getpid(), ray.get_runtime_context().get_node_id()
+
+
+def drawn(row: dict[str, object], rng: np.random.Generator) -> dict[str, object]:
+    """The row, a draw, and an array that needs a message of its own."""
+    return {**row, "draw": float(rng.random()), "large": np.full((1 << 20) + 1, len(str(row)), np.uint8)}
+
+
+def pipes() -> dict[str, fp.Pipe[object]]:
+    rows = range(24)
+    table = pa.table({"a": list(rows), "b": [[x, None] for x in rows], "c": ["x" * (x % 5) for x in rows]})
+    generator = fp.from_iterable(lambda: iter(range(200)))
+    return {
+        "arrays": fp.from_arrays({"x": np.arange(80.0).reshape(40, 2)}).shuffle().batch(3).collate(),
+        "rows": fp.from_table(table).shuffle().map(drawn, rng=True).batch(2),
+        "streamed": generator.dispatch()
+        .filter(lambda x: x % 3)
+        .flat_map(lambda x: [x] * (x % 3))
+        .shuffle(window=9)
+        .batch(4),
+    }
+
+
+@pytest.mark.parametrize("name", pipes())
+def test_all_services_give_the_same(name: str) -> None:
+    """Bit for bit, in two epochs; then from a state of the middle of the second, with another number of actors."""
+    pipe = pipes()[name]
+    services = [fp.InProcess(), fp.Threads(2), fp.MultiProcess(2), fp.Ray(2, cpus=CPUS)]
+    loaders = [fp.Loader(pipe, service, seed=3, shards=8) for service in services]
+    epochs, states = [], []
+    for loader in loaders:
+        with loader:
+            first = list(loader)
+            iterator = iter(loader)
+            begin = [next(iterator) for _ in range(3)]
+            states.append(json.loads(json.dumps(loader.state_dict())))
+            epochs.append((first, begin, list(iterator)))
+    for service, epoch in zip(services, epochs, strict=True):
+        assert same(epoch, epochs[0]), service
+    for state, service in zip(states[2:], (fp.Ray(3, cpus=CPUS, prefetch=1), fp.MultiProcess(3)), strict=True):
+        with fp.Loader(pipe, service, seed=3, shards=8) as loader:
+            loader.load_state_dict(state)
+            assert same(list(loader), epochs[0][2]), service
+
+
+if SOAK > 1:  # some hundred actors start for it, which takes minutes
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("part", PARTS)
+    def test_conformance(part: Part) -> None:
+        check_part(part, fp.Ray(2, cpus=CPUS))
+
+
+def test_elements_have_memory_of_their_own() -> None:
+    pipe = fp.from_sequence(range(4)).map(lambda x: {"small": np.full(3, x), "large": np.full(2 << 20, x)})
+    with fp.Loader(pipe, fp.Ray(1, cpus=CPUS)) as loader:
+        elements = list(loader)
+    for x, element in enumerate(elements):
+        for array in element.values():
+            array += 1
+            assert (array == x + 1).all()
+
+
+@pytest.mark.parametrize("turn", range(SOAK))
+def test_an_actor_that_is_killed_costs_no_row(turn: int) -> None:
+    with fp.Loader(fp.from_sequence(range(20_000)).map(with_place), fp.Ray(2, cpus=CPUS)) as loader:
+        iterator = iter(loader)
+        rows = [next(iterator) for _ in range(10 + 200 * turn)]
+        os.kill(rows[3][1], signal.SIGKILL)
+        with pytest.warns(
+            WorkerWarning, match=r"worker 1 \(process \d+ on node 127\.0\.0\.1 .*element \d+ of the epoch"
+        ):
+            rows += iterator
+    assert [row for row, _, _ in rows] == list(range(20_000))
+    assert len({process for _, process, _ in rows}) == 3
+
+
+@pytest.mark.parametrize("turn", range(SOAK))
+def test_a_node_that_is_killed_costs_no_row(cluster: RayCluster, turn: int) -> None:
+    streamed = fp.from_sequence(range(60_000)).filter(lambda x: x % 7).map(with_place).batch(3)
+    with fp.Loader(streamed, fp.Ray(2, cpus=CPUS), shards=4) as loader, fp.Loader(streamed, shards=4) as here:
+        iterator = iter(loader)
+        batches = [next(iterator) for _ in range(8 + 200 * turn)]
+        nodes = {node for batch in batches for _, _, node in batch}
+        assert len(nodes) == 2, "the actors are not spread"
+        cluster.kill_second_node()
+        with pytest.warns(WorkerWarning, match="has died, while it made element"):
+            batches += iterator
+        cluster.add_second_node()
+        expected = [[row for row, _, _ in batch] for batch in here]
+    assert [[row for row, _, _ in batch] for batch in batches] == expected
+    assert {node for batch in batches[-8:] for _, _, node in batch} < nodes
+
+
+def test_the_actor_that_dispatches_may_die() -> None:
+    source = fp.from_iterable(lambda: iter(range(60_000))).map(with_place).dispatch()
+    with fp.Loader(source.batch(4), fp.Ray(2, cpus=CPUS), shards=2) as loader:
+        iterator = iter(loader)
+        batches = [next(iterator) for _ in range(4)]
+        processes = {process for batch in batches for _, process, _ in batch}
+        assert len(processes) == 1
+        os.kill(processes.pop(), signal.SIGKILL)
+        with pytest.warns(WorkerWarning, match="the actor that runs the operators before `dispatch` has died"):
+            batches += iterator
+    with fp.Loader(fp.from_iterable(lambda: iter(range(60_000))).batch(4), shards=2) as here:
+        assert [[row for row, _, _ in batch] for batch in batches] == list(here)
+
+
+def test_an_element_that_ends_its_actor_is_named() -> None:
+    def end_at_seven(x: int) -> int:
+        return x if x != 7 else os._exit(3)
+
+    loader = fp.Loader(fp.from_sequence(range(20)).map(end_at_seven), fp.Ray(1, cpus=CPUS, prefetch=1))
+    message = "element 7 of the epoch.*died there 3 times"
+    with loader, pytest.warns(WorkerWarning), pytest.raises(WorkerError, match=message):
+        list(loader)
+
+
+def test_an_error_names_the_row_and_the_node(tmp_path: Path) -> None:
+    path = tmp_path / "only-here"
+    loader = fp.Loader(fp.from_sequence([str(path)]).open_files().parse_lines(), fp.Ray(1, cpus=CPUS))
+    with loader, pytest.raises(MissingError, match="only-here") as caught:
+        list(loader)
+    causes: list[BaseException] = [caught.value]
+    while causes[-1].__cause__ is not None:
+        causes.append(causes[-1].__cause__)
+    assert "in worker 0, process" in str(causes[-1]) and "on node 127.0.0.1" in str(causes[-1])
+    loader = fp.Loader(fp.from_sequence([1, 0]).map(lambda x: 1 // x), fp.Ray(1, cpus=CPUS))
+    with loader, pytest.raises(RowError, match=r"row 2(?s:.*)test_ray\.py"):
+        list(loader)
+
+
+class TestActorsThatCannotBegin:
+    PIPE = fp.from_sequence(range(4))
+
+    def refused(self, service: fp.Ray, pipe: fp.Pipe[object] | None = None) -> str:
+        with fp.Loader(pipe or self.PIPE, service) as loader, pytest.raises(WorkerError) as caught:
+            list(loader)
+        return str(caught.value)
+
+    def test_no_room(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("feedpipe.services.actors.cluster.START_SECONDS", 0.5)
+        message = self.refused(fp.Ray(2, cpus=100, resources={"scanner": 1}))
+        assert "2 actors have not started" in message and "each needs 100 CPU, 1 scanner" in message
+        assert "8 CPU free of 8, 0 scanner free of 0" in message
+
+    def test_init_fails(self) -> None:
+        def init(number: int) -> None:
+            raise OSError("no such device")
+
+        message = self.refused(fp.Ray(1, cpus=CPUS, init=init))
+        assert "on node 127.0.0.1" in message and "`init=" in message and "OSError: no such device" in message
+
+    def test_other_versions(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("feedpipe.services.actors.cluster.versions", lambda: {"Python": "3.8", "Ray": "1.0"})
+        assert "and this program has Python 3.8, Ray 1.0; they must be the same" in self.refused(fp.Ray(1, cpus=CPUS))
+
+    def test_feedpipe_is_missing(self, tmp_path: Path) -> None:
+        hides = "raise ModuleNotFoundError(\"No module named 'feedpipe'\", name='feedpipe')"
+        (tmp_path / "feedpipe.py").write_text(hides)
+        environment = {"env_vars": {"PYTHONPATH": str(tmp_path)}}
+        message = self.refused(fp.Ray(1, cpus=CPUS, runtime_env=environment))
+        assert "feedpipe is not installed on a node of the cluster" in message and "runtime_env={" in message
+
+    def test_a_function_cannot_be_pickled(self) -> None:
+        with open(__file__, encoding="utf-8") as file:
+            loader = fp.Loader(self.PIPE.map(lambda x: file.name), fp.Ray(1))
+            with loader, pytest.raises(ArgumentTypeError, match="`file`.*cannot be pickled"):
+                list(loader)
+
+
+def test_actors_that_give_nothing_are_named(tmp_path: Path) -> None:
+    fifo = tmp_path / "never"
+    os.mkfifo(fifo)
+    pipe = fp.from_sequence(range(4)).map(lambda x: fifo.read_bytes() if x else x)
+    loader = fp.Loader(pipe, fp.Ray(1, cpus=CPUS, timeout=0.5, prefetch=1))
+    message = r"no element has come for 0.5 seconds.*worker 0 \(process.*element \d of"
+    with loader, pytest.raises(WorkerError, match=message):
+        list(loader)
+
+
+def test_actors_end_with_their_program(cluster: RayCluster) -> None:
+    program = f"""
+import os, ray, feedpipe as fp
+ray.init(address={cluster.address!r}, _node_ip_address="127.0.0.1", log_to_driver=False, logging_level="ERROR")
+loader = fp.Loader(fp.from_sequence(range(10**6)).map(lambda x: os.getpid()), fp.Ray(1, cpus={CPUS}))
+print(next(iter(loader)), flush=True)
+input()
+"""
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        actor = os.pidfd_open(int(process.stdout.readline()))
+        process.kill()
+    try:
+        poll = select.poll()
+        poll.register(actor, select.POLLIN)
+        assert poll.poll(30_000), "the actor has outlived its program"
+    finally:
+        os.close(actor)
+
+
+class Augmented(torch.utils.data.Dataset[tuple[torch.Tensor, int, int]]):
+    """Rows with a draw of torch's global generator, and the process that made them."""
+
+    def __len__(self) -> int:
+        return 60
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int, int]:
+        return torch.rand(3) + index, index, os.getpid()
+
+
+class Counting(torch.utils.data.IterableDataset[int]):
+    """Each worker counts by itself, with its own end."""
+
+    def __iter__(self) -> Iterator[int]:
+        info = torch.utils.data.get_worker_info()
+        assert info is not None
+        return iter(range(info.id, 20 + 10 * info.id, info.num_workers))
+
+
+class TestDataLoader:
+    def loader(self, **options: Any) -> DataLoader[Any]:
+        torch.manual_seed(1)
+        return DataLoader(Augmented(), 4, shuffle=True, num_workers=2, **options)
+
+    def test_a_dataset_of_torch_runs_unchanged(self) -> None:
+        """An actor dies on the way; the state of the middle goes on in processes."""
+        expected = [batch[:2] for batch in self.loader()]
+        loader = self.loader(distribute="ray")
+        iterator = iter(loader)
+        batches = [next(iterator) for _ in range(3)]
+        state = json.loads(json.dumps(loader.state_dict()))
+        os.kill(int(batches[0][2][0]), signal.SIGKILL)
+        with pytest.warns(WorkerWarning, match=r"worker 0 \(process.*has died, while it made element \d+, of"):
+            batches += iterator
+        assert same([batch[:2] for batch in batches], expected)
+        resumed = self.loader()
+        resumed.load_state_dict(state)
+        assert same([batch[:2] for batch in resumed], expected[3:])
+
+    def test_an_iterable_dataset(self) -> None:
+        here = DataLoader(Counting(), 4, num_workers=2)
+        there = DataLoader(Counting(), 4, distribute=fp.Ray(2, cpus=CPUS))
+        assert same(list(there), list(here))
+
+    def test_an_error_of_the_dataset(self) -> None:
+        loader = DataLoader([1, 0, 2], None, num_workers=1, collate_fn=lambda x: 1 // x, distribute="ray")
+        batches = iter(loader)
+        assert next(batches) == 1
+        with pytest.raises(ZeroDivisionError):
+            next(batches)
+        assert list(batches) == [0]
