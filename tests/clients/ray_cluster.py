@@ -19,7 +19,7 @@ STORE_BYTES = 200 << 20
 HEALTH = {
     "health_check_initial_delay_ms": 0,
     "health_check_period_ms": 500,
-    "health_check_timeout_ms": 500,
+    "health_check_timeout_ms": 2000,
     "health_check_failure_threshold": 2,
 }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +12,7 @@ import ray  # type: ignore[import-not-found]  # pyright: ignore[reportMissingImp
 from ...errors import WorkerError
 from .protocol import ActorPlace, versions
 
+CONNECT_SECONDS = 10.0
 START_SECONDS = 60.0
 """Actors that have not started after this time have no room in the cluster."""
 
@@ -22,16 +25,26 @@ def connect(address: str | None) -> None:
     """
     if ray.is_initialized():
         return
+    address = address or os.environ.get("RAY_ADDRESS")
     cluster = "Ray cluster on this machine" if address is None else f"Ray cluster at {address!r}"
     try:
+        if address is not None:
+            _check_port(address)
         ray.init(address=address or "auto", log_to_driver=False)
-    except (ConnectionError, TimeoutError, ValueError) as error:
+    except (OSError, ValueError) as error:
         raise WorkerError(
             f"there is no {cluster}: {first_line(error)}; start one with `ray start --head`, or call `ray.init()` "
             "first, which starts one for this program"
         ) from error
     except RuntimeError as error:  # another version of Ray or of Python, for example
         raise WorkerError(f"the {cluster} cannot be used: {error}") from error
+
+
+def _check_port(address: str) -> None:
+    """Raises an `OSError` at once if nobody listens there; Ray would try for minutes."""
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if port.isdecimal():
+        socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
 
 
 def await_start(actors: Sequence[Any], graph: Any, needs: Mapping[str, float]) -> list[ActorPlace]:
