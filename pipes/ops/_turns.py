@@ -175,34 +175,36 @@ class ShuffledTurns:
 
     def at(self, positions: Ints) -> tuple[Ints, Ints]:
         numbers = positions // SHUFFLED_TURNS
-        needed = np.unique(numbers)
-        places = np.searchsorted(needed, numbers) * SHUFFLED_TURNS + positions % SHUFFLED_TURNS
-        table = np.empty((2, len(needed), SHUFFLED_TURNS), np.int64)
-        for row, block in enumerate(self._shuffled(needed)):
-            table[:, row, : block.shape[1]] = block
-        sources, turns = table.reshape(2, -1)[:, places]
+        low, high = (int(numbers.min()), int(numbers.max()) + 1) if len(numbers) else (0, 0)
+        if high - low <= len(numbers):
+            blocks, rows = range(low, high), numbers - low
+        else:
+            found, rows = np.unique(numbers, return_inverse=True)
+            blocks = found.tolist()
+        sources, turns = self._table(blocks)[:, rows, positions % SHUFFLED_TURNS]
         return sources, turns
 
-    def _shuffled(self, numbers: Ints) -> Iterator[Ints]:
-        """The inputs and the turns of each of these blocks."""
-        generators = Generators(self._key)
-        for number in numbers.tolist():
-            block = self._blocks.get(number)
-            if block is None:
-                block = self._block(number, generators.at(number))
-                if len(self._blocks) == MAX_BLOCKS_KEPT:
-                    self._blocks.clear()
-                self._blocks[number] = block
-            yield block
+    def _table(self, numbers: Sequence[int]) -> Ints:
+        """The inputs and the turns of these blocks."""
+        kept = self._blocks
+        missing = [number for number in numbers if number not in kept]
+        if len(missing) + len(kept) > MAX_BLOCKS_KEPT:
+            missing, kept = list(numbers), {}
+        blocks = kept | dict(zip(missing, self._shuffled(missing), strict=True))
+        self._blocks = blocks  # a new dict, because other threads may read the last one
+        return np.stack([blocks[number] for number in numbers], axis=1)
 
-    def _block(self, number: int, generator: np.random.Generator) -> Ints:
-        start = number * SHUFFLED_TURNS
-        sources, turns = self._turns.at(np.arange(start, min(start + SHUFFLED_TURNS, self.end), dtype=np.int64))
-        shuffled = generator.permutation(sources)
-        # The turns of each input come in their order.
-        shuffled_turns = np.empty_like(turns)
-        shuffled_turns[stable_order(shuffled, MAX_INPUTS)] = turns[stable_order(sources, MAX_INPUTS)]
-        return np.stack([shuffled, shuffled_turns])
+    def _shuffled(self, numbers: list[int]) -> Iterator[Ints]:
+        positions = np.array(numbers, np.int64)[:, None] * SHUFFLED_TURNS + np.arange(SHUFFLED_TURNS)
+        all_sources, all_turns = (values.reshape(positions.shape) for values in self._turns.at(positions.ravel()))
+        generators = Generators(self._key)
+        for number, sources, turns in zip(numbers, all_sources, all_turns, strict=True):
+            used = int(min(SHUFFLED_TURNS, self.end - number * SHUFFLED_TURNS))
+            in_order, shuffled = sources[:used], generators.at(number).permutation(sources[:used])
+            # The turns of each input come in their order.
+            turns[stable_order(shuffled, MAX_INPUTS)] = turns[stable_order(in_order, MAX_INPUTS)]
+            sources[:used] = shuffled
+            yield np.stack([sources, turns])
 
 
 def check_weights(weights: object, count: int) -> tuple[float, ...]:
