@@ -38,6 +38,7 @@ from .core.rows import Rows
 from .core.unknown_arguments import explains_unknown_arguments as _explains_unknown_arguments
 from .errors import FeedpipeError, RowError
 from .loader import Loader, gather_state
+from .loading.replay import replay
 from .ops._generator_operator import operator
 from .pipe import Pipe
 from .services.inprocess import InProcess
@@ -76,6 +77,7 @@ __all__ = [
     "MultiProcess",
     "Threads",
     "Ray",
+    "replay",
     # sources of objects in memory
     "from_arrays",
     "from_dataset",

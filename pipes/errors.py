@@ -24,6 +24,7 @@ import os
 import re
 import sys
 import warnings
+from collections.abc import Iterable
 from types import FrameType, TracebackType
 from typing import NamedTuple
 
@@ -43,14 +44,37 @@ class Origin(NamedTuple):
 
     Rows and lines are counted from 1, as editors do; a byte is what `seek` takes, from 0. If a row is a whole file or
     image, its number is that among all of them.
+
+    Attributes:
+        source: a path, or the function that makes the pipe.
+        row: the number of the row, or of what `unit` says.
+        unit: what `row` counts.
+        others: of an element made of several rows, the origins of the rows after the first.
     """
 
     source: str
     row: int
     unit: str = "row"
+    others: tuple[Origin, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.source}, {self.unit} {self.row}"
+
+    def __repr__(self) -> str:
+        unit = f", {self.unit!r}" if self.unit != "row" else ""
+        others = f", others={self.others}" if self.others else ""
+        return f"Origin({self.source!r}, {self.row}{unit}{others})"
+
+    @property
+    def rows(self) -> list[Origin]:
+        """The origin of each row that the element is made of."""
+        return [self._replace(others=()), *self.others]
+
+    @staticmethod
+    def joined(origins: Iterable[Origin | None]) -> Origin | None:
+        """The origin of an element made of rows with these origins."""
+        rows = [row for origin in origins if origin is not None for row in origin.rows]
+        return rows[0]._replace(others=tuple(rows[1:])) if rows else None
 
 
 _SECRET = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*@")
@@ -70,7 +94,16 @@ def text_of(error: BaseException) -> str:
 
 
 class FeedpipeError(Exception):
-    """The base of all errors of this package; none shows a password."""
+    """The base of all errors of this package; none shows a password.
+
+    Attributes:
+        cursor: if rows of a loader are at fault, where the failing element is: `fp.replay(pipe, error.cursor)` makes it
+            again.
+        place: the shard of that element, and its plain cursor there.
+    """
+
+    cursor: dict[str, object] | None = None
+    place: tuple[int, object] | None = None
 
     def __init__(self, message: str = "") -> None:
         super().__init__(redacted(message))
@@ -126,7 +159,7 @@ class RowError(FeedpipeError, RuntimeError):
         self.origin = origin
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _row_error, (str(self), self.operator, self.where, self.origin)
+        return _row_error, (str(self), self.operator, self.where, self.origin), self.__dict__
 
 
 def _row_error(message: str, operator: str, where: CallSite | None, origin: Origin | None) -> RowError:

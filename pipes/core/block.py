@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ..errors import Origin
@@ -71,6 +71,17 @@ def join_blocks(blocks: list[Block]) -> tuple[BlockRows, list[Origin | None] | N
 def join_origins(blocks: list[Block]) -> list[Origin | None] | None:
     """The origins of the rows of all blocks."""
     return [origin for block in blocks for origin in block.origins or ()] or None
+
+
+def group_origins(origins: list[Origin | None] | None, groups: Iterable[Iterable[int]]) -> list[Origin | None] | None:
+    """The origin of each group of rows, of which `groups` has the numbers."""
+    return origins and [Origin.joined(origins[row] for row in rows) for rows in groups]
+
+
+def zipped_origins(blocks: Sequence[Block]) -> list[Origin | None] | None:
+    """The origins of elements made of one row of each block."""
+    origins = [block.origins for block in blocks if block.origins is not None]
+    return [Origin.joined(rows) for rows in zip(*origins, strict=True)] if origins else None
 
 
 def cursor_at(blocks: list[Block], index: int) -> Cursor:

@@ -189,6 +189,14 @@ class Stage:
             stage, index, context = cast("tuple[Stage, int, Context]", first)
         return stage.op.origin(stage, index, context)
 
+    def origins(self, index: int, context: Context) -> Iterator[Origin | None]:
+        """Where each of the rows comes from that row `index` of an indexed stage is made of."""
+        if type(self.op).origin is not Operator.origin:
+            yield self.op.origin(self, index, context)
+            return
+        for source, row, inner in self.op.trace(self, index, context):
+            yield from cast("Stage", source).origins(row, inner)
+
     def _by_index(self, at: Cursor, context: Context) -> Iterator[Block]:
         # The position is the cursor: no token, `skip` counts from the start.
         length = self.length
@@ -224,7 +232,9 @@ class Stage:
 
     def _block(self, start: int, stop: int, context: Context) -> Block:
         rows = self.rows(range(start, stop), context)
-        origins = [self.origin(i, context) for i in range(start, stop)] if context.tracing.origins else None
+        origins = None
+        if context.tracing.origins:
+            origins = [Origin.joined(self.origins(i, context)) for i in range(start, stop)]
         return Block(rows, START.advance(start), START.advance(stop), origins)
 
     def _one_by_one(self, indices: range, context: Context, error: Exception) -> Iterator[Block]:
@@ -259,6 +269,7 @@ class Stage:
             return error
         try:
             origin = find_origin()
+            origin = origin and origin.rows[0]
         except Exception:  # the replay failed too; the first error is the one to show
             origin = None
         code = node_code(self.node)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ..core.signals import raised_by_signal_handler
 from ..engine.run import interrupted
-from ..errors import FeedpipeError, LoaderError, PlanError, RankError, RowError, StateError, shown_traceback
+from ..errors import DataError, FeedpipeError, LoaderError, PlanError, RankError, RowError, StateError, shown_traceback
 from ..plan.plan import Position
 from ..services.base import Session, ShardEnd, Step
 from .agreement import PADDING, AgreedItems
@@ -21,6 +21,7 @@ from .history import History
 from .info import Info as Info
 from .info import row_shape
 from .job import Job
+from .replay import note_cursor
 from .runner import Runner
 from .schedule import End, Schedule
 from .skipping import skipped, too_many
@@ -240,6 +241,8 @@ class EpochRun:
         except GeneratorExit:
             raise
         except BaseException as error:
+            if isinstance(error, (DataError, RowError)) and self.schedule is not None:
+                note_cursor(error, self.schedule.plan, str(self.schedule.signature.entries["pipe"]), self.progress)
             if self._job is not None:
                 self._job.fail(error)
             self.finish(_on_rank(error if isinstance(error, Exception) else interrupted(error), self.schedule))
@@ -282,7 +285,8 @@ class EpochRun:
         return np.full(row_shape(self.element), not self._padding)
 
     def _info(self) -> Info:
-        return Info(self._schedule, self.progress.copy(), self.position().copy(), self.mask())
+        place = None if self._padding else self.history.last_place
+        return Info(self._schedule, self.progress.copy(), self.position().copy(), self.mask(), place)
 
     def _first(self) -> Step | None:
         self._begin()

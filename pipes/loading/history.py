@@ -30,6 +30,12 @@ class History:
     def __len__(self) -> int:
         return len(self._changes)
 
+    @property
+    def last_place(self) -> tuple[int, Json]:
+        """The shard of the last element, and the plain cursor of that shard before it."""
+        _, shard, cursor, _ = self._changes[-1]
+        return shard, cursor
+
     def back(self, progress: Progress, steps: int) -> Progress:
         """`progress` as it was `steps` steps ago."""
         changed = progress

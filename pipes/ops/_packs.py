@@ -37,8 +37,8 @@ def packs_of(tokens: Mapping[str, Array], starts: Ints, positions: Ints, segment
     return Rows({name: read_only(values.reshape(packs, length)) for name, values in columns.items()}, packs)
 
 
-def fitted_packs(documents: Documents, length: int, pad: Fill) -> tuple[Rows, Ints]:
-    """Packs of whole documents, and the first document of each. Documents above `length` are cut first."""
+def fitted_packs(documents: Documents, length: int, pad: Fill) -> tuple[Rows, list[Ints]]:
+    """Packs of whole documents, and the documents of each. Documents above `length` are cut first."""
     sizes = np.diff(documents.starts)
     counts = -(-sizes // length)  # of pieces
     owners = np.repeat(np.arange(len(sizes)), counts)
@@ -64,7 +64,7 @@ def fitted_packs(documents: Documents, length: int, pad: Fill) -> tuple[Rows, In
     after = firsts[padding] + np.bincount(bins)[padding]  # the padding follows the last piece of its pack
     places = np.insert(places, after, padding * length + used[padding])
     rows = packs_of(tokens, places, np.insert(positions, after, 0), np.insert(segments, after, 0), length)
-    return rows, owners[firsts]
+    return rows, np.split(owners, firsts[1:])
 
 
 def best_fit(lengths: Ints, capacity: int) -> Ints:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ..core.block import Block, group_rows, join_blocks
+from ..core.block import Block, group_origins, group_rows, join_blocks
 from ..core.context import Context
 from ..core.cursor import Cursor
 from ..core.operator import StageView
@@ -17,7 +17,7 @@ from ..errors import Origin
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Groups: TypeAlias = tuple[BlockRows, list[Origin | None] | None]
-"""The groups of a segment, and the origin of the first row of each."""
+"""The groups of a segment, and the origin of each."""
 
 
 def segment_blocks(
@@ -72,7 +72,7 @@ def grouped(segment: list[Block], labels: Ints, least: int = 1) -> Groups:
     spans = [(end - size, end) for end, size in zip(np.cumsum(sizes).tolist(), sizes.tolist(), strict=True)]
     spans = [(start, end) for start, end in spans if end - start >= least]
     groups: list[object] = [rows[start:end] for start, end in spans]
-    return groups, origins and [origins[order[start]] for start, _ in spans]
+    return groups, group_origins(origins, (order[start:end] for start, end in spans))
 
 
 def counted_apart(labels: Ints) -> Ints:

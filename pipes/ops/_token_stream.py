@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core.block import Block
+from ..core.block import Block, group_origins
 from ..core.cursor import START, Cursor
 from ..core.rows import Array, Rows
 from ..errors import Origin
@@ -73,7 +73,9 @@ class TokenStream:
         edges = np.arange(0, size, self._length)
         packs = _cut(tokens, documents, edges, self._length, self._pad)
         owners = np.searchsorted(documents, edges, "right") - 1
-        return Block(packs, at, self._cursor(row + count), [origins[i] for i in owners] if origins else None)
+        ends = np.searchsorted(documents, edges + self._length)
+        spans = map(range, owners.tolist(), ends.tolist())
+        return Block(packs, at, self._cursor(row + count), group_origins(origins or None, spans))
 
     def _cursor(self, row: int) -> Cursor:
         if not self._runs:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import numpy as np
 
-from ..core.block import Block, join_blocks, join_origins
+from ..core.block import Block, group_origins, join_blocks, join_origins
 from ..core.checks import check_int
 from ..core.context import Context
 from ..core.cursor import Cursor
@@ -93,11 +93,11 @@ class Batch(Operator):
             context.leftovers[stage.name] = Block(rows, start, end, origins)
         else:
             end = Cursor(end.plain, 0, row + 1)
-            yield Block([rows[:]], Cursor(start.plain, 0, row), end, origins and origins[:1])
+            yield Block([rows[:]], Cursor(start.plain, 0, row), end, group_origins(origins, [range(len(rows))]))
 
 
 def _batches(blocks: list[Block], size: int) -> tuple[list[object], list[Origin | None] | None]:
-    """The rows in full batches, and the origin of each batch's first row.
+    """The rows in full batches, and the origin of each batch.
 
     Each batch is joined by itself: whether it has columns must not depend on its neighbours in a block.
     """
@@ -115,7 +115,8 @@ def _batches(blocks: list[Block], size: int) -> tuple[list[object], list[Origin 
                 batches.append(concat(parts))
                 parts, missing = [], size
     origins = join_origins(blocks)
-    return batches, origins and origins[::size]
+    spans = (range(start, start + size) for start in range(0, len(batches) * size, size))
+    return batches, group_origins(origins, spans)
 
 
 def _split(rows: BlockRows, size: int) -> list[object]:

@@ -15,7 +15,7 @@ from ..core.context import Context
 from ..core.cursor import Cursor
 from ..core.operator import Operator, Order, StageView
 from ..core.rows import concat
-from ..errors import ArgumentError, with_call_site
+from ..errors import ArgumentError, Origin, with_call_site
 from ._data_error import data_error
 from ._segments import Groups, grouped, segment_blocks
 from ._size_limit import SizeLimit
@@ -102,7 +102,8 @@ class BatchBySize(Operator):
 def _batches(batches: list[list[Block]], row: int, end: Cursor) -> Block:
     """Complete batches; the first of them is row `row`. `end` is the input's cursor behind them."""
     elements: list[object] = [concat([block.rows[:] for block in blocks]) for blocks in batches]
-    origins = join_origins([blocks[0].slice(0, 1) for blocks in batches])
+    traced = batches[0][0].origins is not None
+    origins = [Origin.joined(join_origins(blocks) or ()) for blocks in batches] if traced else None
     start = Cursor(batches[0][0].at.plain, 0, row)
     return Block(elements, start, Cursor(end.plain, 0, row + len(elements)), origins)
 

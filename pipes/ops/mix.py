@@ -100,7 +100,8 @@ def mix(
 
     Args:
         weights: a number for each pipe, this one first; by default all the same. Or a function that returns them for
-            the number of an epoch. A pipe of weight 0 gives its rows when all others have ended.
+            the number of an epoch; with `steps=` of a loader, for that of a pass over the data. A pipe of weight 0
+            gives its rows when all others have ended.
         stop: "longest" leaves out a pipe that has ended, and the others keep their proportions: no row is lost. "first"
             ends with the first pipe that ends. "all" lets a pipe that has ended begin again, shuffled anew, until each
             has ended once. Every shard reads streamed inputs whole with these two, unless no pipe ends (`.repeat()`).

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
-from ..core.block import Block, join_origins
+from ..core.block import Block, group_origins, join_origins
 from ..core.checks import check_choice, check_int
 from ..core.context import Context
 from ..core.cursor import Cursor, Json
@@ -89,9 +89,8 @@ class Pack(Operator):
         documents = Documents.joined(parts)
         if not documents.total:
             return [], None
-        rows, firsts = fitted_packs(documents, self.size, self.pad)
-        origins = join_origins(segment)
-        return rows, origins and [origins[i] for i in firsts]
+        rows, owners = fitted_packs(documents, self.size, self.pad)
+        return rows, group_origins(join_origins(segment), owners)
 
     def _failed(self, error: Exception, stage: StageView, at: Cursor, context: Context) -> Exception:
         return data_error(self, stage.failed(error, at, context))

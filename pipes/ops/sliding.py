@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import numpy as np
 
-from ..core.block import Block, join_origins
+from ..core.block import Block, group_origins, join_origins
 from ..core.checks import check_int
 from ..core.context import Context
 from ..core.cursor import Cursor
@@ -72,7 +72,8 @@ class Sliding(Operator):
             position += count * self.step
             _drop_before(pending, position)
             end = pending[0].at if pending else block.end.advance(position - block.end.position)
-            output = [Block(windows, start, Cursor(end.plain, 0, row), origins and origins[:: self.step][:count])]
+            spans = (range(first, first + self.size) for first in range(0, count * self.step, self.step))
+            output = [Block(windows, start, Cursor(end.plain, 0, row), group_origins(origins, spans))]
             del block, windows  # only the consumer holds them now
             yield output.pop()
 

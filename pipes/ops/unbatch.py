@@ -11,6 +11,7 @@ from ..core.context import Context
 from ..core.cursor import Cursor
 from ..core.operator import Operator, Order, StageView
 from ..core.rows import BlockRows, Rows
+from ..errors import Origin
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -37,9 +38,15 @@ class Unbatch(Operator):
                     raise stage.failed(error, start, context) from error
                 if rows:
                     first, row = row, row + len(rows)
-                    origins = block.origins and [block.origins[index]] * len(rows)
+                    origins = block.origins and _origins(block.origins[index], len(rows))
                     whole = Block(rows, Cursor(start.plain, 0, first), Cursor(end.plain, 0, row), origins)
                     yield from split_block(whole, block_size)
+
+
+def _origins(group: Origin | None, count: int) -> list[Origin | None]:
+    """The origin of each of `count` rows of a group."""
+    rows: list[Origin | None] = [] if group is None else [*group.rows]
+    return rows if len(rows) == count else [group] * count
 
 
 def unbatch(pipe: Pipe[Iterable[T]], /) -> Pipe[T]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeVar, overload
 
-from ..core.block import Block
+from ..core.block import Block, zipped_origins
 from ..core.context import Context
 from ..core.cursor import Cursor
 from ..core.operator import Columns, Operator, Order, StageView
@@ -59,7 +59,7 @@ class Zip(Operator):
                 list(builtins.zip(*(block.rows for block in blocks), strict=True)),
                 Cursor([block.at.plain for block in blocks], 0, row),
                 Cursor([block.end.plain for block in blocks], 0, row + count),
-                blocks[0].origins,
+                zipped_origins(blocks),
             )
             row += count
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, overload
 
 import numpy as np
 
-from ..core.block import Block
+from ..core.block import Block, zipped_origins
 from ..core.context import Context
 from ..core.cursor import Cursor, Json
 from ..core.operator import Columns, Input, Operator, Order, StageView
@@ -81,12 +81,11 @@ class ZipLongest(Operator):
                 block.slice(count, len(block)) if block is not None and len(block) > count else None for block in blocks
             ]
             columns = [[self.fill] * count if part is None else part.rows for part in parts]
-            first = next(part for part in parts if part is not None)
             yield Block(
                 list(builtins.zip(*columns, strict=True)),
                 Cursor([ENDED if part is None else part.at.plain for part in parts], 0, row),
                 Cursor([ENDED if part is None else part.end.plain for part in parts], 0, row + count),
-                first.origins,
+                zipped_origins([part for part in parts if part is not None]),
             )
             row += count
 

@@ -108,6 +108,7 @@ class _Shard:
         self._blocks = part.stage.blocks(part.at, context)
         self._rows: Iterator[object] = iter(())
         self._block: Block | None = None
+        self._at = part.at  # the cursor of the next block
         self._marks: list[Json] = []  # of what the run had opened when it made the block
         self._taken = 0
         context.pacing.clock.leave()
@@ -150,7 +151,8 @@ class _Shard:
     def _next_block(self) -> Block | None:
         try:
             block = next(self._blocks, None)
-        except FeedpipeError:
+        except FeedpipeError as error:
+            error.place = self._number, self._at.plain
             raise
         except Exception as error:
             if not self._begins_by_cursor or raised_by_signal_handler(error):
@@ -160,4 +162,6 @@ class _Shard:
                 f"`position` of the state does not fit this pipe: shard {self._number} cannot begin there: {error!r}"
             ) from error
         self._begins_by_cursor = False
+        if block is not None:
+            self._at = block.end
         return block
