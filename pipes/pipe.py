@@ -22,6 +22,7 @@ from .ops._torch_workers import warn_in_torch_worker
 from .ops.batch import batch as _batch
 from .ops.batch_by_size import batch_by_size as _batch_by_size
 from .ops.bucket_by_length import bucket_by_length as _bucket_by_length
+from .ops.cache import cache as _cache
 from .ops.cast import cast as _cast
 from .ops.collate import collate as _collate
 from .ops.concat import concat as _concat
@@ -328,6 +329,7 @@ class Pipe(Node, Generic[T_co]):
     batch = _batch
     batch_by_size = _batch_by_size
     bucket_by_length = _bucket_by_length
+    cache = _cache
     cast = _cast
     collate = _collate
     concat = _concat

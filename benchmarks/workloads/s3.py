@@ -32,7 +32,7 @@ CONTESTANTS = tuple(
 )
 
 
-def _prepare(folder: Path, stack: ExitStack) -> Mapping[str, Any]:
+def prepare(folder: Path, stack: ExitStack) -> Mapping[str, Any]:
     server = S3.start(folder / "server.log")
     stack.callback(server.process.close)
     server.put(BUCKET, {f"{number:03d}.txt": content(number) for number in range(OBJECTS)})
@@ -64,5 +64,5 @@ WORKLOAD = Workload(
     rounds=5,
     arguments={"objects": OBJECTS},
     quick={"objects": 8},
-    prepare=_prepare,
+    prepare=prepare,
 )

@@ -205,6 +205,10 @@ class Operator:
         """
         return None
 
+    def needs_whole_units(self) -> bool:
+        """Whether an operator that expands must see each unit as a whole, also if another one before it expands it."""
+        return False
+
     def lookback(self) -> int:
         """How many input rows a resume runs again."""
         return 0
@@ -220,9 +224,13 @@ class Operator:
     def trace(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
         """The input rows that row `index` of an indexed output is made of; by default row `index` of each input.
 
-        Errors name the origin of the first of them; all of them are read ahead.
+        Errors name the origin of the first of them.
         """
         return ((source, index, context) for source in stage.inputs)
+
+    def reads(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
+        """Those of the rows of `trace` that must be read, now, to make row `index`: by default all of them."""
+        return self.trace(stage, index, context)
 
     def origin(self, stage: StageView, index: int, context: Context) -> Origin | None:
         """Where row `index` of an indexed output comes from; for sources, the rows of others are traced to these."""

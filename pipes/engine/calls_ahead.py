@@ -82,7 +82,7 @@ def _calls(stage: _Calling, index: int, context: Context) -> Iterator[_Call]:
         yield _Call(stage, index, context)
     elif stage.calls_ahead and type(stage.op).origin is Operator.origin:
         with suppress(Exception):
-            for source, row, inner in stage.op.trace(stage, index, context):
+            for source, row, inner in stage.op.reads(stage, index, context):
                 yield from _calls(cast("_Calling", source), row, inner)
 
 

@@ -142,5 +142,5 @@ def _start_reading(stage: _Readable, index: int, context: Context, works: dict[S
     if type(stage.op).start_reading is not Operator.start_reading:
         works[context.started_key(stage, index)] = stage.op.start_reading(stage, index, context)
     elif stage.reads_ahead and type(stage.op).origin is Operator.origin:
-        for source, row, inner in stage.op.trace(stage, index, context):
+        for source, row, inner in stage.op.reads(stage, index, context):
             _start_reading(cast("_Readable", source), row, inner, works)

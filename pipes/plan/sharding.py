@@ -210,7 +210,8 @@ def expanded_units(node: Node) -> Node | None:
     if has_user_boundary(units):
         return None
     while not units.indexed:
-        if len(units.inputs) != 1 or units.op.order is not Order.ROW_LOCAL or units.op.expands:
+        expanded_before = units.op.expands and not node.op.needs_whole_units()
+        if len(units.inputs) != 1 or units.op.order is not Order.ROW_LOCAL or expanded_before:
             return None
         units = units.inputs[0]
     return units

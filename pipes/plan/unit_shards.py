@@ -225,7 +225,7 @@ class Division:
 
     def _can_cut(self, place: int, share: RowShare) -> bool:
         op = self._units.op
-        if type(op).cut is Operator.cut:
+        if type(op).cut is Operator.cut or self._rows.op.needs_whole_units():
             return False
         number = self._number(place)
         (unit,) = self._units.rows(range(number, number + 1), Context())

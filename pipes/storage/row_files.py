@@ -1,0 +1,217 @@
+"""Files of a cache of rows: a head in JSON and plain memory, each with a checksum, written whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import secrets
+import struct
+from collections import OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import SourceError
+from .error_messages import describe
+from .mapping import map_file, room_for_mappings
+
+Memory: TypeAlias = npt.NDArray[np.uint8]
+
+LOG = logging.getLogger("feedpipe")
+
+_MAGIC = b"feedpipe rows 1\n"
+_PREFIX = struct.Struct("<16sQQ")  # the magic, and the length and the checksum of the head
+_ALIGNMENT = 64
+_ENDING = ".rows"
+_MAX_OPEN = 4096
+
+
+class RowFile(NamedTuple):
+    """A file whose head was read.
+
+    Attributes:
+        name: of the file in its folder.
+        head: what the writer gave.
+        keys: the first part of the memory.
+    """
+
+    name: str
+    head: dict[str, Any]
+    keys: Memory
+
+
+class RowFiles:
+    """The files in a folder, which several processes fill at once. No file is changed after it was written.
+
+    Args:
+        folder: is made if it is missing.
+        limit: the bytes that all files take together. Beyond that, nothing more is written.
+
+    Raises:
+        SourceError: the folder cannot be made or written to.
+
+    Attributes:
+        bytes: what the files take, as far as this process has looked.
+        usable: False if there is no room, or a file could not be written.
+    """
+
+    def __init__(self, folder: Path, limit: int) -> None:
+        self.folder = folder
+        self.limit = limit
+        self.bytes = 0
+        self.usable = True
+        self._names: set[str] = set()
+        self._changed = -1
+        self._parts: OrderedDict[str, list[Memory]] = OrderedDict()
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            probe = self._temporary()
+            probe.touch()
+            probe.unlink()
+        except OSError as error:
+            raise SourceError(
+                f"the folder {folder} of a `cache` cannot be written to: {describe(error)}; give a folder in "
+                "which this user may write"
+            ) from error
+
+    def new(self) -> list[RowFile]:
+        """The files that are new since the last call; those that are damaged are removed."""
+        try:
+            changed = os.stat(self.folder).st_mtime_ns
+            if changed == self._changed:
+                return []
+            names = [name for name in os.listdir(self.folder) if name.endswith(_ENDING) and name not in self._names]
+        except OSError:  # somebody has removed the folder
+            return []
+        self._changed = changed
+        files: list[RowFile] = []
+        for name in sorted(names):
+            self._names.add(name)
+            try:
+                file = self._read_head(name)
+            except (OSError, ValueError, KeyError):
+                self.remove(name)
+                continue
+            files.append(file)
+        return files
+
+    def write(self, head: dict[str, Any], keys: Memory, parts: Sequence[Memory]) -> RowFile | None:
+        """Writes a file, unless there is no room for it."""
+        if not self.usable:
+            return None
+        padded = [_padded(part) for part in (keys, *parts)]
+        sizes = [len(part) for part in (keys, *parts)]
+        checksums = [_checksum(padded[0]), sum(map(_checksum, padded[1:])) % 2**64]
+        text = json.dumps({"head": head, "sizes": sizes, "checksums": checksums}).encode()
+        text = text.ljust(-(-(len(text) + _PREFIX.size) // _ALIGNMENT) * _ALIGNMENT - _PREFIX.size)
+        size = _PREFIX.size + len(text) + sum(map(len, padded))
+        if self.bytes + size > self.limit:
+            self._stop(f"it holds {self.bytes} bytes, and its `limit` is {self.limit}")
+            return None
+        name = secrets.token_hex(8) + _ENDING
+        temporary = self._temporary()
+        try:
+            with open(temporary, "xb") as file:
+                file.write(_PREFIX.pack(_MAGIC, len(text), _checksum(_memory(text))))
+                file.write(text)
+                for part in padded:
+                    file.write(part.data)
+            os.rename(temporary, self.folder / name)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            self._stop(describe(error))
+            return None
+        self._names.add(name)
+        self.bytes += size
+        return RowFile(name, head, keys)
+
+    def parts(self, name: str) -> list[Memory] | None:
+        """The memory of a file, without the keys; None if the file is gone, or damaged, in which case it is removed."""
+        parts = self._parts.get(name)
+        if parts is not None:
+            return parts
+        try:
+            parts = self._read_parts(name)
+        except (SourceError, OSError, ValueError, KeyError):
+            self.remove(name)
+            return None
+        while len(self._parts) >= _MAX_OPEN or (self._parts and room_for_mappings() < 0):
+            self._parts.popitem(last=False)
+        self._parts[name] = parts
+        return parts
+
+    def remove(self, name: str) -> None:
+        """Removes a damaged file."""
+        self._parts.pop(name, None)
+        with contextlib.suppress(OSError):
+            (self.folder / name).unlink()
+            LOG.warning("%s is damaged and was removed; its rows are made anew", self.folder / name)
+
+    def _temporary(self) -> Path:
+        return self.folder / f"{secrets.token_hex(8)}.{os.getpid()}.part"
+
+    def _stop(self, reason: str) -> None:
+        self.usable = False
+        LOG.warning(
+            "the cache in %s takes no more rows: %s; rows that are not in it are made in each epoch",
+            self.folder,
+            reason,
+        )
+
+    def _read_head(self, name: str) -> RowFile:
+        with open(self.folder / name, "rb") as file:
+            magic, length, checksum = _PREFIX.unpack(file.read(_PREFIX.size).ljust(_PREFIX.size, b"\0"))
+            size = os.fstat(file.fileno()).st_size
+            if magic != _MAGIC or length > size:
+                raise ValueError("no file of rows")
+            text = file.read(length)
+            if _checksum(_memory(text)) != checksum:
+                raise ValueError("the head is damaged")
+            content = json.loads(text)
+            sizes, checksums = content["sizes"], content["checksums"]
+            keys = _memory(file.read(_padded_size(sizes[0])))
+            if size != _PREFIX.size + length + sum(map(_padded_size, sizes)) or _checksum(keys) != checksums[0]:
+                raise ValueError("the keys are damaged")
+        self.bytes += size
+        return RowFile(name, content["head"], keys[: sizes[0]])
+
+    def _read_parts(self, name: str) -> list[Memory]:
+        path = str(self.folder / name)
+        memory = np.frombuffer(memoryview(map_file(path, path)), np.uint8)
+        _, length, _ = _PREFIX.unpack(memory[: _PREFIX.size].tobytes())
+        content = json.loads(memory[_PREFIX.size : _PREFIX.size + length].tobytes())
+        at = _PREFIX.size + length + _padded_size(content["sizes"][0])
+        if _checksum(memory[at:]) != content["checksums"][1]:
+            raise ValueError("the rows are damaged")
+        parts: list[Memory] = []
+        for size in content["sizes"][1:]:
+            if at + size > len(memory):
+                raise ValueError("the rows are cut off")
+            parts.append(memory[at : at + size])
+            at += _padded_size(size)
+        return parts
+
+
+def _padded_size(size: int) -> int:
+    return -(-size // _ALIGNMENT) * _ALIGNMENT
+
+
+def _padded(part: Memory) -> Memory:
+    return np.concatenate([part, np.zeros(_padded_size(len(part)) - len(part), np.uint8)])
+
+
+def _memory(data: bytes) -> Memory:
+    return np.frombuffer(data, np.uint8)
+
+
+def _checksum(memory: Memory) -> int:
+    """The sum of the words: 10 GB/s, and other for each byte that is damaged and for each page that is not written."""
+    whole = len(memory) // 8 * 8
+    rest = int.from_bytes(memory[whole:].tobytes(), "little")
+    return (int(np.add.reduce(memory[:whole].view(np.uint64), initial=np.uint64(0))) + rest + len(memory)) % 2**64
