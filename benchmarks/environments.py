@@ -28,14 +28,15 @@ CACHE = ROOT / ".bench"
 _TORCH = ("torch==2.13.0", "numpy==2.4.6")
 _PILLOW = "pillow==13.0.0"
 
-#: The pins of every peer. torch comes first: it decides what else fits. Pillow is for the workload `jpeg`.
+#: The pins of every peer. torch comes first: it decides what else fits. Pillow is for the workloads with JPEG files.
 PINS: dict[str, tuple[str, ...]] = {
     "torch": (*_TORCH, _PILLOW),
     "torchdata-0.9": (*_TORCH, "torchdata==0.9.0"),
     "torchdata-0.11": (*_TORCH, "torchdata==0.11.0"),
     "webdataset": (*_TORCH, "webdataset==1.0.2", _PILLOW),
     "datasets": (*_TORCH, "datasets==5.2.0", "pyarrow==26.0.1"),
-    "grain": ("grain==0.2.18", "numpy==2.4.6"),
+    "grain": ("grain==0.2.18", "numpy==2.4.6", _PILLOW),
+    "spdl": (*_TORCH, "spdl-core==0.8.0", _PILLOW),
     "s3fs": ("s3fs==2026.9.0",),
 }
 

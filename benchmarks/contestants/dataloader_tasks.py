@@ -1,4 +1,4 @@
-"""The datasets of `dataloader`, which both loaders get, and how a pass is timed.
+"""The datasets of `dataloader`, which all loaders get, and how a pass is timed.
 
 - `fashion`: Fashion-MNIST in NumPy arrays, an image and its label for each row. The files are Debian's, if they are
   there; else random bytes of the same shape, which cost the same.
@@ -17,8 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from .jpeg_tasks import load, paths
 
@@ -29,7 +27,7 @@ WINDOW = 256
 DEBIAN = Path("/usr/share/datasets/fashion-mnist")
 
 
-class Fashion(Dataset[Any]):
+class Fashion:
     def __init__(self) -> None:
         self.images, self.labels = fashion_mnist()
 
@@ -40,7 +38,7 @@ class Fashion(Dataset[Any]):
         return self.images[index], self.labels[index]
 
 
-class Files(Dataset[Any]):
+class Files:
     def __init__(self, folder: str) -> None:
         self.paths = paths(folder, IMAGES)
 
@@ -51,7 +49,7 @@ class Files(Dataset[Any]):
         return load(self.paths[index])
 
 
-class Tokens(Dataset[Any]):
+class Tokens:
     def __init__(self) -> None:
         self.tokens = np.random.default_rng(0).integers(0, 50_000, 2_000_000).astype(np.uint16)
 
@@ -74,29 +72,34 @@ def fashion_mnist() -> tuple[np.ndarray, np.ndarray]:
     return generator.integers(0, 256, (60_000, 28, 28)).astype(np.uint8), generator.integers(0, 10, 60_000)
 
 
-def _tensors(folder: str) -> Dataset[Any]:
+def _tensors(folder: str) -> Any:
+    import torch
+    from torch.utils.data import TensorDataset
+
     images, labels = fashion_mnist()
     return TensorDataset(torch.from_numpy(images).float().div(255).unsqueeze(1), torch.from_numpy(labels))
 
 
-DATASETS: dict[str, Callable[[str], Dataset[Any]]] = {
+DATASETS: dict[str, Callable[[str], Any]] = {
     "fashion": lambda folder: Fashion(),
     "tensors": _tensors,
     "jpeg": Files,
     "tokens": lambda folder: Tokens(),
 }
 
+Make = Callable[..., Any]
+"""Makes a loader of a dataset: `make(dataset, workers, shuffle)`. Each iteration over it is an epoch."""
 
-def timed(cls: Any, work: str, folder: str, batches: int) -> dict[str, float]:
+
+def timed(make: Make, work: str, folder: str, batches: int, workers: tuple[int, ...] = WORKERS) -> dict[str, float]:
     """Seconds for each batch, by the number of workers."""
     dataset = DATASETS[work](folder)
-    return {f"workers_{workers}": _seconds(cls, dataset, workers, batches) for workers in WORKERS}
+    return {f"workers_{number}": _seconds(make(dataset, number, True), dataset, batches) for number in workers}
 
 
-def _seconds(cls: Any, dataset: Any, workers: int, batches: int) -> float:
+def _seconds(loader: Any, dataset: Any, batches: int) -> float:
     """Of a part of the second epoch: the workers are there, and the caches are warm."""
-    loader = cls(dataset, batch_size=BATCH, shuffle=True, num_workers=workers, persistent_workers=workers > 0)
-    count = min(batches, len(loader))
+    count = min(batches, -(-len(dataset) // BATCH))
     for _ in islice(loader, max(1, count // 4)):
         pass
     elements = iter(loader)
@@ -106,17 +109,17 @@ def _seconds(cls: Any, dataset: Any, workers: int, batches: int) -> float:
     return (time.perf_counter() - start) / taken
 
 
-def described(cls: Any, work: str, folder: str) -> dict[str, int]:
-    """How many values of the first batches differ from those of torch's loader without workers."""
+def described(make: Make, work: str, folder: str, workers: tuple[int, ...] = WORKERS) -> dict[str, int]:
+    """How many values of the first batches, in order, differ from those of the rows."""
     dataset = DATASETS[work](folder)
-    expected = list(islice(DataLoader(dataset, batch_size=BATCH), 3))
     differing = 0
-    for workers in WORKERS:
-        found = islice(cls(dataset, batch_size=BATCH, num_workers=workers), 3)
-        for one, other in zip(expected, found, strict=True):
-            differing += sum(int((a != b).sum()) for a, b in zip(_parts(one), _parts(other), strict=True))
+    for number in workers:
+        for place, batch in enumerate(islice(make(dataset, number, False), 3)):
+            rows = [_parts(dataset[place * BATCH + row]) for row in range(BATCH)]
+            for column, values in zip(zip(*rows, strict=True), _parts(batch), strict=True):
+                differing += int((np.stack([np.asarray(value) for value in column]) != np.asarray(values)).sum())
     return {"differing": differing}
 
 
-def _parts(batch: Any) -> list[Any]:
-    return list(batch.values() if isinstance(batch, dict) else batch)
+def _parts(row: Any) -> list[Any]:
+    return list(row.values() if isinstance(row, dict) else row)

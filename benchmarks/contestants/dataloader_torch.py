@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch.utils.data import DataLoader
 
-from .dataloader_tasks import described, timed
+from .dataloader_tasks import BATCH, described, timed
+
+
+def _loader(dataset: Any, workers: int, shuffle: bool) -> DataLoader[Any]:
+    return DataLoader(dataset, batch_size=BATCH, shuffle=shuffle, num_workers=workers, persistent_workers=workers > 0)
 
 
 def measure(work: str, folder: str, batches: int) -> dict[str, float]:
-    return timed(DataLoader, work, folder, batches)
+    return timed(_loader, work, folder, batches)
 
 
 def check(work: str, folder: str, batches: int) -> dict[str, int]:
-    return described(DataLoader, work, folder)
+    return described(_loader, work, folder)

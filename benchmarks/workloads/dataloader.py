@@ -1,4 +1,7 @@
-"""`feedpipe.compat.DataLoader` against torch's, with the same datasets and settings, in one environment."""
+"""`feedpipe.compat.DataLoader` against torch's, with the same datasets and settings, in one environment.
+
+Grain and SPDL stand beside them. Grain has no API for a dataset of tensors; SPDL has none without workers.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..harness import made
-from ..model import Column, Contestant, Results, Verdict, Workload
+from ..model import HERE, Column, Contestant, Results, Summary, Verdict, Workload
 
 TITLES = {
     "fashion": "Fashion-MNIST, rows of arrays",
@@ -14,6 +17,8 @@ TITLES = {
     "jpeg": "JPEG files",
     "tokens": "tokens",
 }
+LIBRARIES = {"feedpipe": HERE, "torch": HERE, "grain": "grain", "spdl": "spdl"}
+"""The environments of the libraries."""
 WORKERS = (0, 1, 2)
 SMALL = ("fashion", "tensors")
 TIMES = 3  # on small items with workers
@@ -24,14 +29,21 @@ def _name(library: str, work: str) -> str:
 
 
 CONTESTANTS = tuple(
-    Contestant(_name(library, work), f"dataloader_{library}:measure", arguments={"work": work}, ours=library != "torch")
+    Contestant(
+        _name(library, work), f"dataloader_{library}:measure", environment, {"work": work}, ours=library == "feedpipe"
+    )
     for work in TITLES
-    for library in ("feedpipe", "torch")
+    for library, environment in LIBRARIES.items()
+    if (library, work) != ("grain", "tensors")
 )
 
 
 def check(found: Mapping[str, Any], arguments: Mapping[str, Any]) -> str | None:
-    return f"{found['differing']} values of the first batches differ from torch's" if found["differing"] else None
+    return (
+        f"{found['differing']} values of the first batches differ from those of the rows"
+        if found["differing"]
+        else None
+    )
 
 
 def _judge(results: Results) -> list[Verdict]:
@@ -50,17 +62,20 @@ def _judge(results: Results) -> list[Verdict]:
     return verdicts
 
 
+def _column(workers: int) -> Column:
+    figure = f"workers_{workers}"
+
+    def text(each: Summary) -> str:
+        return f"{each.median(figure) * 1e6:.0f}" if figure in each.figures[0] else "-"
+
+    return Column(f"us a batch, {workers} workers", text)
+
+
 WORKLOAD = Workload(
     name="dataloader",
-    title="feedpipe.compat.DataLoader and torch's: batches of 64, shuffled, workers kept",
+    title="feedpipe.compat.DataLoader beside torch's, Grain and SPDL: batches of 64, shuffled",
     contestants=CONTESTANTS,
-    columns=tuple(
-        Column(
-            f"us a batch, {workers} workers",
-            lambda each, figure=f"workers_{workers}": f"{each.median(figure) * 1e6:.0f}",  # type: ignore[misc]
-        )
-        for workers in WORKERS
-    ),
+    columns=tuple(map(_column, WORKERS)),
     judge=_judge,
     baseline="",
     metric="workers_2",
