@@ -20,7 +20,7 @@ from ..pipe import Pipe
 from ..services.on_ray import Ray
 from ..services.processes.pool import PoolSettings
 from .epoch import DataLoaderEpoch, DataLoaderIterator, Parts
-from .fetchers import DatasetSource
+from .fetchers import DatasetSource, InheritedSource
 from .sampling import Sampling
 from .workers import Workers, actors, processes
 
@@ -210,7 +210,8 @@ class DataLoader(TorchDataLoader[T_co]):
 
     def _new_parts(self) -> Parts:
         iterable = isinstance(self.dataset, IterableDataset)
-        source = DatasetSource(
+        inherits = self._ray is None and self._start_method == "fork"
+        source = (InheritedSource if inherits else DatasetSource)(
             dataset=self.dataset,
             iterable=iterable,
             batch_size=self.batch_size,
@@ -233,14 +234,18 @@ class DataLoader(TorchDataLoader[T_co]):
             announced_length=self._announced_length,
         )
 
+    @property
+    def _start_method(self) -> str:
+        context = self.multiprocessing_context
+        return "forkserver" if context is None else context.get_start_method()
+
     def _workers(self, prefetch: int) -> Workers:
         if self._ray is not None:
             return actors(self._ray, keep=self.persistent_workers)
-        context = self.multiprocessing_context
         settings = PoolSettings(
             workers=self.num_workers,
             memory=memory_budget(),
-            start_method="forkserver" if context is None else context.get_start_method(),
+            start_method=self._start_method,
             prefetch=prefetch,
             timeout=self.timeout or None,
         )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, ClassVar, cast
+from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -71,6 +72,21 @@ class DatasetSource(FetchSource):
         """The fetcher; `default` stands in for torch's default collation, by the same rules."""
         collate = default if self.collates_by_default else self.collate
         return (StreamFetcher if self.iterable else MapFetcher)(self, collate, seeds=seeds)
+
+
+_inherited: WeakValueDictionary[int, DatasetSource] = WeakValueDictionary()
+
+
+class InheritedSource(DatasetSource):
+    """A source for workers that are forks of this process: it is in their copy of the memory, so it is not pickled."""
+
+    def reduce_for_worker(self) -> tuple[object, ...]:
+        _inherited[id(self)] = self
+        return _inherited_source, (id(self),)
+
+
+def _inherited_source(key: int) -> DatasetSource:
+    return _inherited[key]
 
 
 class MapFetcher:
