@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from .core.checks import check_choice, check_int
 from .core.unknown_arguments import methods_explain_unknown_arguments
 from .engine.run import length_of
-from .errors import ArgumentError, ArgumentTypeError, LoaderError, with_call_site
+from .errors import ArgumentTypeError, LoaderError, with_call_site
 from .loading.epoch import Epoch, Info
 from .loading.gather import gather
-from .loading.history import KEPT_STEPS
+from .loading.history import check_kept
 from .loading.job_state import read_states, restore_job, shards_of_job
 from .loading.rank import RankSource
 from .loading.runner import Runner
@@ -312,15 +312,7 @@ class Loader(Generic[T_co]):
         """Where the consumer stood after `step` elements of the epoch."""
         check_int("step", step, least=0)
         epoch = self._current
-        kept = range(self._progress.step, self._progress.step + 1) if epoch is None else epoch.kept_steps
-        if step not in kept:
-            steps = f"from {kept[0]} to {kept[-1]}" if len(kept) > 1 else f"{kept[0]}"
-            raise ArgumentError(
-                with_call_site(
-                    f"`step` must be {steps} but got: {step}; a loader keeps the last {KEPT_STEPS} steps that it has "
-                    "given in an epoch"
-                )
-            )
+        check_kept(step, range(self._progress.step, self._progress.step + 1) if epoch is None else epoch.kept_steps)
         return self._progress if epoch is None else epoch.position_at(step)
 
     @property
@@ -349,7 +341,7 @@ class Loader(Generic[T_co]):
             progress = Progress(requested, 0, requested)
         self._requested_epoch = None
         self._progress = progress
-        self._current = Epoch(self._runner, progress)
+        self._current = Epoch(self._runner, progress, self._current)
         return self._current
 
     def _end_current(self, reason: str) -> None:
@@ -391,7 +383,14 @@ def gather_state(loader: Loader[object], group: Group | None = None) -> State:
 def state_before(loader: Loader[object], count: int) -> State:
     """The state before the last `count` elements, which a framework has taken ahead of training."""
     epoch = loader._current  # pyright: ignore[reportPrivateUsage]
-    return loader.state_dict(step=None if count == 0 or epoch is None else epoch.kept_steps[-1] - count)
+    position = loader._position if epoch is None else epoch.position_before(count)  # pyright: ignore[reportPrivateUsage]
+    return loader._schedule.state(position)  # pyright: ignore[reportPrivateUsage]
+
+
+def at_end(loader: Loader[object]) -> bool:
+    """Whether the element that was taken last is the last of its epoch. If lengths do not tell, it looks ahead."""
+    epoch = loader._current  # pyright: ignore[reportPrivateUsage]
+    return epoch is not None and epoch.at_end()
 
 
 def gathered(loader: Loader[object], state: State) -> State:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from itertools import count
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ..errors import ArgumentTypeError, with_call_site
-from ..loader import Loader, gather_state
+from ..loader import Loader, at_end, gather_state
 from ..loading.state import State
 
 T = TypeVar("T")
@@ -19,6 +20,8 @@ class PreparedLoader(Generic[T]):
     - `skip_first_batches` moves on by `loader.skip`, so it reads nothing that an indexed pipe need not read.
     - `accelerator.register_for_checkpointing` saves the states of all ranks with `save_state`, and `load_state` goes on
       from there, on any number of ranks.
+    - `accelerator.accumulate` learns of the last element of an epoch, so it takes a step of the optimiser there. If the
+      length is not known, that element is taken while the one before it is handed out.
     - The Trainer of Transformers takes it from `get_train_dataloader`, and resumes from its checkpoints.
 
     The loader must not be iterated beside it. Its elements stay where they are: move them with
@@ -49,7 +52,7 @@ class PreparedLoader(Generic[T]):
         self.batch_sampler = _Steps(self.dataset)
 
     def __iter__(self) -> Iterator[T]:
-        return iter(self.loader)
+        return _next_epoch(self.loader)
 
     def __len__(self) -> int:
         """Return how many elements an epoch has on this rank."""
@@ -73,6 +76,36 @@ class PreparedLoader(Generic[T]):
         return element
 
 
+class _ActiveLoader:
+    """What Accelerate asks the loader whose elements are being trained on.
+
+    Attributes:
+        end_of_dataloader: whether the element that was handed out last is the last of the epoch.
+        remainder: how many rows of the last batch are no padding of Accelerate's; -1 because none is.
+    """
+
+    end_of_dataloader = False
+    remainder = -1
+
+
+def _next_epoch(loader: Loader[T]) -> Iterator[T]:
+    """The elements of the next epoch. If the program uses Accelerate, that learns which one is the last."""
+    elements = iter(loader)
+    accelerate: Any = sys.modules.get("accelerate")
+    return elements if accelerate is None else _reported(loader, elements, accelerate.state.GradientState())
+
+
+def _reported(loader: Loader[T], elements: Iterator[T], gradients: Any) -> Generator[T]:
+    active = _ActiveLoader()
+    gradients._add_dataloader(active)
+    try:
+        for element in elements:
+            active.end_of_dataloader = at_end(loader)
+            yield element
+    finally:
+        gradients._remove_dataloader(active)
+
+
 class _Elements(Generic[T]):
     """The elements of an epoch as torch's DataLoader asks a dataset for them: by the number of their step."""
 
@@ -88,7 +121,7 @@ class _Elements(Generic[T]):
         """The next element. If it is the first, elements before its step are skipped."""
         (step,) = steps
         if self._elements is None:
-            self._elements = iter(self.loader)
+            self._elements = _next_epoch(self.loader)
             self.loader.skip(max(0, step - self.loader.step))
         return next(self._elements)  # its `StopIteration` ends the DataLoader
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ..core.signals import raised_by_signal_handler
 from ..engine.run import interrupted
-from ..errors import DataError, FeedpipeError, LoaderError, PlanError, RankError, RowError, StateError, shown_traceback
+from ..errors import DataError, FeedpipeError, LoaderError, PlanError, RowError, StateError, shown_traceback
 from ..plan.plan import Position
 from ..services.base import Session, ShardEnd, Step
 from .agreement import PADDING, AgreedItems
@@ -21,6 +21,7 @@ from .history import History
 from .info import Info as Info
 from .info import row_shape
 from .job import Job
+from .rank import on_rank
 from .replay import note_cursor
 from .runner import Runner
 from .schedule import End, Schedule
@@ -53,9 +54,10 @@ class Epoch(Generic[T_co]):
         iterated: whether a consumer iterates it; before that, `peek` may have looked at its first element.
     """
 
-    def __init__(self, runner: Runner, progress: Progress) -> None:
+    def __init__(self, runner: Runner, progress: Progress, before: Epoch[T_co] | None = None) -> None:
         self.iterated = False
-        self._start(EpochRun(runner, progress))
+        follows = before is not None and before._run.finished and before.following() == progress
+        self._start(EpochRun(runner, progress, history=before._run.history if before and follows else None))
 
     def _start(self, run: EpochRun) -> None:
         self._run = run
@@ -138,6 +140,13 @@ class Epoch(Generic[T_co]):
             raise
         self._run.finish(LoaderError(reason))
 
+    def at_end(self) -> bool:
+        """Whether the element that was taken last is the last one. If lengths do not tell, it looks for another."""
+        if self.goal is not None:
+            return self._run.progress.step >= self.goal
+        self.look()
+        return self._run.finished
+
     @property
     def over(self) -> bool:
         return self._run.stop is not None
@@ -173,7 +182,11 @@ class Epoch(Generic[T_co]):
 
     def position_at(self, step: int) -> Progress:
         """The position after the first elements of the epoch, one of `kept_steps`."""
-        return self._run.position_at(step)
+        return self.position_before(self._run.progress.step - step)
+
+    def position_before(self, count: int) -> Progress:
+        """The position before the last `count` elements, which may reach into the epoch before."""
+        return self._run.position_before(count)
 
     def following(self) -> Progress:
         """Where a loader goes on that leaves this epoch: in this one if it has given no element, else in the next."""
@@ -185,7 +198,7 @@ class EpochRun:
 
     Attributes:
         progress: after the last element that the consumer took.
-        history: the steps that led there.
+        history: the steps that led there, also those of epochs before.
         start_step: the step at which it began.
         end: where it ends.
         schedule: the schedule that it runs by.
@@ -193,9 +206,11 @@ class EpochRun:
         stop: what ended it, and is raised by each later `next`; `trace` is its first traceback.
     """
 
-    def __init__(self, runner: Runner, progress: Progress, start_step: int | None = None) -> None:
+    def __init__(
+        self, runner: Runner, progress: Progress, start_step: int | None = None, history: History | None = None
+    ) -> None:
         self.progress = progress.copy()
-        self.history = History()
+        self.history = History() if history is None else history
         self.start_step = progress.step if start_step is None else start_step
         self.end = End(None, None)
         self._last: int | None = None  # the step at which this rank ends
@@ -245,7 +260,8 @@ class EpochRun:
                 note_cursor(error, self.schedule.plan, str(self.schedule.signature.entries["pipe"]), self.progress)
             if self._job is not None:
                 self._job.fail(error)
-            self.finish(_on_rank(error if isinstance(error, Exception) else interrupted(error), self.schedule))
+            stop = error if isinstance(error, Exception) else interrupted(error)
+            self.finish(stop if self.schedule is None else on_rank(stop, self.schedule.rank))
             raise
         self.finish(StopIteration())
 
@@ -258,17 +274,21 @@ class EpochRun:
     def position(self) -> Progress:
         """The progress; after the last element of all ranks, the beginning of the next epoch."""
         last = self.end.of_all
-        over = isinstance(self.stop, StopIteration) or (last is not None and self.progress.step >= last)
+        over = self.finished or (last is not None and self.progress.step >= last)
         return self.next_epoch() if over else self.progress
+
+    @property
+    def finished(self) -> bool:
+        """Whether the consumer, or a look ahead, has come to the end."""
+        return isinstance(self.stop, StopIteration)
 
     @property
     def kept_steps(self) -> range:
         step = self.progress.step
-        return range(step - len(self.history), step + 1)
+        return range(max(self.start_step, step - len(self.history)), step + 1)
 
-    def position_at(self, step: int) -> Progress:
-        back = self.progress.step - step
-        return self.history.back(self.progress, back) if back else self.position()
+    def position_before(self, count: int) -> Progress:
+        return self.history.back(self.progress, count) if count else self.position()
 
     def skipping(self, count: int) -> EpochRun:
         """A run that begins behind up to `count` further elements, as many as lengths tell."""
@@ -377,11 +397,3 @@ class EpochRun:
 def _is_executing(error: ValueError) -> bool:
     """Whether `send` or `close` itself raised it, because another thread runs the generator."""
     return error.__traceback__ is not None and error.__traceback__.tb_next is None
-
-
-def _on_rank(error: Exception, schedule: Schedule | None) -> Exception:
-    if schedule is None or schedule.rank.world_size == 1 or isinstance(error, RankError):
-        return error
-    if isinstance(error, FeedpipeError):
-        error.args = (f"{error}\n  on {schedule.rank}",)
-    return error

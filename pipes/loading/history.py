@@ -6,6 +6,7 @@ from collections import deque
 from typing import TypeAlias
 
 from ..core.cursor import Json
+from ..errors import ArgumentError, with_call_site
 from .state import Progress
 
 KEPT_STEPS = 64
@@ -54,3 +55,15 @@ class History:
             while len(earlier.ended) > ended:
                 earlier.ended.popitem()
         return earlier
+
+
+def check_kept(step: int, kept: range) -> None:
+    """Raises an `ArgumentError` if `step` is none of the steps whose positions are `kept`."""
+    if step not in kept:
+        steps = f"from {kept[0]} to {kept[-1]}" if len(kept) > 1 else f"{kept[0]}"
+        raise ArgumentError(
+            with_call_site(
+                f"`step` must be {steps} but got: {step}; a loader keeps the last {KEPT_STEPS} steps that it has given "
+                "in an epoch"
+            )
+        )

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.checks import check_int
-from ..errors import ArgumentError, PlanWarning, warn, with_call_site
+from ..errors import ArgumentError, FeedpipeError, PlanWarning, RankError, warn, with_call_site
 
 if TYPE_CHECKING:
     from ..torch.ranks import Group as Group
@@ -22,6 +22,13 @@ class Rank(NamedTuple):
 
     def __str__(self) -> str:
         return f"rank {self.number} of {self.world_size}"
+
+
+def on_rank(error: Exception, rank: Rank) -> Exception:
+    """`error`, whose message names the rank if there are several."""
+    if rank.world_size > 1 and isinstance(error, FeedpipeError) and not isinstance(error, RankError):
+        error.args = (f"{error}\n  on {rank}",)
+    return error
 
 
 class RankSource:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from accelerate import Accelerator, skip_first_batches
 from accelerate.utils import send_to_device
 from lightning.fabric import Fabric
@@ -17,7 +18,7 @@ import feedpipe as fp
 from feedpipe.accelerate import PreparedLoader
 from feedpipe.errors import ArgumentTypeError, LoaderError
 
-from .lightning_job import indexed, streamed
+from .lightning_job import BATCH, ROWS, indexed, streamed
 from .two_ranks import run_on_two_ranks
 
 PIPES = {"indexed": indexed, "streamed": streamed}
@@ -70,7 +71,7 @@ def test_skipping_beyond_the_epoch_is_an_error(loader: fp.Loader[Any]) -> None:
 
 
 def test_save_state_and_load_state(tmp_path: Path, loader: fp.Loader[Any]) -> None:
-    first, second, _ = epochs_of(loader)
+    first, second, third = epochs_of(loader)
     accelerator = Accelerator(cpu=True)
     prepared = PreparedLoader(loader)
     accelerator.register_for_checkpointing(prepared)
@@ -80,8 +81,65 @@ def test_save_state_and_load_state(tmp_path: Path, loader: fp.Loader[Any]) -> No
     accelerator.load_state(str(tmp_path))
     assert rows(iter(prepared)) == first[8:]
     assert rows(iter(prepared)) == second
+    accelerator.save_state(str(tmp_path / "epochs"))
+    accelerator.load_state(str(tmp_path / "epochs"))
+    assert rows(iter(prepared)) == third
     accelerator.load_state(str(tmp_path))
     assert rows(iter(skip_first_batches(prepared, 4))) == first[8:]  # a step is skipped once
+
+
+def test_accumulate_ends_with_the_epoch(loader: fp.Loader[Any]) -> None:
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=3)
+    model = torch.nn.Linear(1, 1)
+    prepared = PreparedLoader(loader)
+
+    def steps_of_optimizer(batches: Iterable[Any]) -> list[int]:
+        steps = []
+        for step, _ in enumerate(batches, 1):
+            with accelerator.accumulate(model):
+                if accelerator.sync_gradients:
+                    steps.append(step)
+        return steps
+
+    whole = [3, 6, 9, 12, 15, 18, 20]
+    assert [steps_of_optimizer(prepared) for _ in range(2)] == [whole, whole]
+    prepared.set_epoch(2)
+    assert steps_of_optimizer(skip_first_batches(prepared, 16)) == [3, 4]
+    assert steps_of_optimizer(islice(prepared, 4)) == [3]
+    assert not accelerator.gradient_state.in_dataloader  # the loop has left it
+
+
+def test_looking_ahead_leaves_the_state_at_the_element_before(tmp_path: Path) -> None:
+    accelerator = Accelerator(cpu=True)
+    prepared = PreparedLoader(fp.Loader(streamed(), seed=1))
+    expected = rows(iter(fp.Loader(streamed(), seed=1)))
+    accelerator.register_for_checkpointing(prepared)
+    for step, _ in enumerate(prepared, 1):
+        if step in (7, 19):
+            accelerator.save_state(str(tmp_path / f"{step}"))
+    for step in (7, 19):
+        accelerator.load_state(str(tmp_path / f"{step}"))
+        assert rows(iter(prepared)) == expected[step * BATCH :]
+
+
+@pytest.mark.parametrize("client", ["accelerate", "fabric"])
+def test_validation_in_mid_epoch_and_limits(loader: fp.Loader[Any], client: str) -> None:
+    first, second, _ = epochs_of(loader)
+    validation: Any = fp.Loader(fp.from_sequence(range(6)).batch(2).collate())
+    training: Any = loader
+    if client == "accelerate":
+        accelerator = Accelerator(cpu=True)
+        training, validation = accelerator.prepare(PreparedLoader(loader), PreparedLoader(validation))
+    trained: list[int] = []
+    validated: list[int] = []
+    for limit in (None, 5):
+        for step, batch in enumerate(islice(training, limit), 1):
+            trained += batch.tolist()
+            if step % 8 == 0:
+                validated += rows(iter(validation))
+        validated += rows(islice(validation, limit and 1))
+    assert trained == first + second[: 5 * BATCH]
+    assert validated == 3 * list(range(6)) + [0, 1]
 
 
 def test_what_is_no_loader_is_refused() -> None:
@@ -92,21 +150,24 @@ def test_what_is_no_loader_is_refused() -> None:
 def test_fabric_saves_and_loads_a_loader(tmp_path: Path, loader: fp.Loader[Any]) -> None:
     fabric = Fabric(accelerator="cpu", devices=1)
     fabric.launch()
-    first, second, _ = epochs_of(loader)
+    first, second, third = epochs_of(loader)
     assert rows(fabric.to_device(batch) for batch in islice(loader, 4)) == first[:8]
     fabric.save(tmp_path / "state.ckpt", {"loader": loader})
     resumed = fp.Loader(loader.dataset, seed=1)
     fabric.load(tmp_path / "state.ckpt", {"loader": resumed})
     assert rows(iter(resumed)) == first[8:]
     assert rows(iter(resumed)) == second
+    fabric.save(tmp_path / "epochs.ckpt", {"loader": resumed})
+    fabric.load(tmp_path / "epochs.ckpt", {"loader": loader})
+    assert rows(iter(loader)) == third
 
 
-def test_two_processes_share_the_rows_and_go_on_with_theirs(tmp_path: Path) -> None:
-    job = Path(__file__).with_name("accelerate_job.py")
-    run_on_two_ranks(job, str(tmp_path))
+@pytest.mark.parametrize("client", ["accelerate", "fabric"])
+def test_two_processes_share_the_rows_and_go_on_with_theirs(tmp_path: Path, client: str) -> None:
+    run_on_two_ranks(Path(__file__).with_name(f"{client}_job.py"), str(tmp_path))
     reports = [json.loads((tmp_path / f"rank.{rank}").read_text()) for rank in (0, 1)]
     for name in PIPES:
         ranks = [report[name] for report in reports]
-        assert sorted(x for rank in ranks for x in rank["before"] + rank["after"]) == list(range(40))
+        assert sorted(x for rank in ranks for x in rank["before"] + rank["after"]) == list(range(ROWS))
         for rank in ranks:
             assert rank["resumed"] == rank["after"]

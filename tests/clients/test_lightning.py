@@ -10,6 +10,7 @@ import lightning.pytorch as pl
 import pytest
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.utilities import CombinedLoader
 
 import feedpipe as fp
 
@@ -149,6 +150,29 @@ def test_two_loaders(tmp_path: Path) -> None:
     trainer_of(tmp_path, saves).fit(whole, loaders())
     trainer_of(tmp_path).fit(resumed, loaders(), ckpt_path=saved_at(tmp_path, 14))
     assert resumed.trained == {0: whole.trained[0][14 * 2 * BATCH :], 1: whole.trained[1]}
+
+
+@pytest.mark.parametrize("within_step", [False, True], ids=["between steps", "within a step"])
+def test_a_loader_that_begins_again_within_an_epoch(tmp_path: Path, within_step: bool) -> None:
+    """The shorter of two loaders; checkpoints are written around its end, and before an element that is in training."""
+
+    class Both(Model):
+        def training_step(self, batch: dict[str, torch.Tensor], index: int) -> torch.Tensor:
+            if self is whole and within_step:
+                self.trainer.save_checkpoint(tmp_path / f"step={index}.ckpt")
+            return super().training_step(torch.cat([batch["a"], batch["b"]]), index)
+
+    def loaders() -> CombinedLoader:
+        short = fp.from_sequence(range(100, 106)).filter(lambda x: x >= 0).shuffle(window=4).batch(BATCH).collate()
+        return CombinedLoader({"a": fp.Loader(streamed(), seed=1), "b": fp.Loader(short, seed=2)}, "max_size_cycle")
+
+    saves = [] if within_step else [ModelCheckpoint(tmp_path, save_top_k=-1, every_n_train_steps=1, filename="{step}")]
+    whole = Both()
+    trainer_of(tmp_path, *saves, max_epochs=1).fit(whole, loaders())
+    for step in range(1, 8):
+        resumed = Both()
+        trainer_of(tmp_path, max_epochs=1).fit(resumed, loaders(), ckpt_path=saved_at(tmp_path, step))
+        assert resumed.trained == {0: whole.trained[0][step * 2 * BATCH :]}
 
 
 def test_validating_from_a_checkpoint_leaves_nothing_behind(tmp_path: Path) -> None:

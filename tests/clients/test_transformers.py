@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from transformers import TrainerControl, TrainerState, TrainingArguments
 
 import feedpipe as fp
+from feedpipe.errors import ArgumentTypeError
+from feedpipe.transformers import LoaderStateCallback
 
-from .transformers_job import BATCH, ROWS, indexed, streamed, train
+from .transformers_job import BATCH, ROWS, indexed, streamed, train, trained
 from .two_ranks import run_on_two_ranks
 
 JOB = Path(__file__).with_name("transformers_job.py")
@@ -37,6 +40,76 @@ def test_resume_loses_and_repeats_nothing(tmp_path: Path, name: str, accumulated
         assert train(tmp_path, make(name), tmp_path / f"checkpoint-{step}", **options) == expected[before * BATCH :]
 
 
+@pytest.mark.parametrize("name", ["indexed", "streamed"])
+def test_validation_in_mid_epoch_and_limits(tmp_path: Path, name: str) -> None:
+    validation = fp.Loader(fp.from_sequence([{"x": x} for x in range(6)]).batch(BATCH).collate())
+    model = trained(
+        tmp_path,
+        make(name),
+        validation=validation,
+        eval_strategy="steps",
+        eval_steps=7,
+        prediction_loss_only=True,
+        max_steps=25,
+    )
+    assert model.seen == two_epochs(make(name))[: 25 * BATCH]
+    assert model.validated == 4 * list(range(6))  # the last time at the end
+
+
+class TestLoaderStateCallback:
+    def test_a_stream_goes_on_without_reading_what_is_before(self, tmp_path: Path) -> None:
+        calls: list[int] = []
+
+        def stream() -> fp.Loader[Any]:
+            rows = fp.from_sequence([{"x": x} for x in range(1000)]).filter(lambda row: calls.append(row["x"]) or True)
+            return fp.Loader(rows.batch(BATCH).collate(), steps=500)
+
+        options = {"exact": True, "num_train_epochs": 1, "save_steps": 400}
+        expected = train(tmp_path, stream(), **options)
+        calls.clear()
+        assert train(tmp_path, stream(), tmp_path / "checkpoint-400", **options) == expected[400 * BATCH :]
+        assert min(calls) >= 100  # the first row of the block with row 800; blocks grow from one row
+        calls.clear()
+        assert train(tmp_path, stream(), tmp_path / "checkpoint-400", **{**options, "exact": False}) == expected[800:]
+        assert min(calls) == 0
+
+    def test_another_loader_is_refused(self) -> None:
+        begin = LoaderStateCallback().on_train_begin
+        with pytest.raises(ArgumentTypeError, match=r"must return a feedpipe.accelerate.PreparedLoader .*: \[1\]"):
+            begin(TrainingArguments(report_to=[]), TrainerState(), TrainerControl(), train_dataloader=[1])
+
+    @pytest.mark.parametrize("name", ["indexed", "streamed"])
+    def test_epochs_that_end_within_the_data(self, tmp_path: Path, name: str) -> None:
+        def loader() -> fp.Loader[Any]:
+            return fp.Loader(indexed() if name == "indexed" else streamed(), seed=1, steps=13)
+
+        expected = two_epochs(loader())
+        options = {"exact": True, "gradient_accumulation_steps": 3}
+        assert train(tmp_path, loader(), **options) == expected
+        # An epoch has 5 updates, the last one of a single batch. 6 is within the second epoch.
+        for step, before in ((4, 12), (6, 16), (8, 22)):
+            assert train(tmp_path, loader(), tmp_path / f"checkpoint-{step}", **options) == expected[before * BATCH :]
+
+    def test_after_an_epoch_and_for_the_best_model(self, tmp_path: Path) -> None:
+        def loader() -> fp.Loader[Any]:
+            return fp.Loader(streamed(), seed=1, steps=13)
+
+        validation = fp.Loader(fp.from_sequence([{"x": x} for x in range(6)]).batch(BATCH).collate())
+        expected = two_epochs(loader())
+        for strategy in ("epoch", "best"):
+            folder = tmp_path / strategy
+            options: dict[str, Any] = {
+                "exact": True,
+                "save_strategy": strategy,
+                "eval_strategy": "epoch",
+                "validation": validation,
+                "metric_for_best_model": "loss",
+                "label_names": ["x"],
+            }
+            assert trained(folder, loader(), **options).seen == expected
+            assert trained(folder, loader(), folder / "checkpoint-13", **options).seen == expected[13 * BATCH :]
+
+
 def test_workers(tmp_path: Path) -> None:
     expected = two_epochs(make("indexed"))
     with make("indexed", workers=2) as loader:
@@ -52,4 +125,4 @@ def test_two_processes(tmp_path: Path) -> None:
         epoch = [x for rank in ranks for x in rank["whole"][: ROWS // 2]]
         assert sorted(epoch) == list(range(ROWS))
         for rank in ranks:
-            assert rank["resumed"] == rank["whole"][6 * BATCH :]
+            assert rank["resumed"] == rank["whole"][8 * BATCH :]

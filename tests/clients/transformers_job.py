@@ -14,6 +14,7 @@ from transformers import Trainer, TrainingArguments
 
 import feedpipe as fp
 from feedpipe.accelerate import PreparedLoader
+from feedpipe.transformers import LoaderStateCallback
 
 ROWS = 40
 BATCH = 2
@@ -30,60 +31,73 @@ def streamed() -> fp.Pipe[Any]:
 
 
 class Model(torch.nn.Module):
-    """Notes the rows of each batch."""
+    """Notes the rows of each batch, those of validations apart."""
 
     def __init__(self) -> None:
         super().__init__()
         self.layer = torch.nn.Linear(1, 1)
         self.seen: list[int] = []
+        self.validated: list[int] = []
 
     def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
-        self.seen.extend(x.tolist())
+        (self.seen if self.training else self.validated).extend(x.tolist())
         return {"loss": self.layer(x[:, None].float()).mean()}
 
 
 class FeedTrainer(Trainer):
     """The recipe of `docs/trainers.md`."""
 
-    loader: fp.Loader[Any]
-
     def get_train_dataloader(self) -> Any:
-        return PreparedLoader(self.loader)
+        return PreparedLoader(self.train_dataset)
+
+    def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
+        return PreparedLoader(self.eval_dataset)
 
 
 def train(folder: Path, loader: fp.Loader[Any], resume: Path | None = None, **options: Any) -> list[int]:
     """Train for two epochs, and return the rows that this rank saw."""
+    return trained(folder, loader, resume, **options).seen
+
+
+def trained(
+    folder: Path,
+    loader: fp.Loader[Any],
+    resume: Path | None = None,
+    *,
+    validation: fp.Loader[Any] | None = None,
+    exact: bool = False,
+    **options: Any,
+) -> Model:
+    """Train for two epochs, with the callback if `exact`, and return the model."""
     model = Model()
     arguments = TrainingArguments(
         str(folder),
-        num_train_epochs=2,
-        save_steps=2,
         use_cpu=True,
         report_to=[],
         disable_tqdm=True,
         logging_strategy="no",
         remove_unused_columns=False,
-        **options,
+        **{"num_train_epochs": 2, "save_steps": 2, **options},
     )
-    trainer = FeedTrainer(model, arguments)
-    trainer.loader = loader
+    callbacks = [LoaderStateCallback()] if exact else []
+    trainer = FeedTrainer(model, arguments, train_dataset=loader, eval_dataset=validation, callbacks=callbacks)
     trainer.train(resume_from_checkpoint=None if resume is None else str(resume))
-    return model.seen
+    return model
 
 
 # Made before there is a process group.
 LOADERS = {
     "indexed": [fp.Loader(indexed(), seed=1) for _ in range(2)],
-    "streamed": [fp.Loader(streamed(), seed=1, shards=4, steps=10) for _ in range(2)],
+    "streamed": [fp.Loader(streamed(), seed=1, shards=4, steps=7) for _ in range(2)],  # an epoch ends within the data
 }
 
 
 def main(folder: Path) -> None:
-    """Train, and again from the checkpoint of step 6; each rank reports the rows that it saw."""
+    """Train, and again from the checkpoint of step 8; each rank reports the rows that it saw."""
     torch.set_num_threads(1)
     for name, (first, second) in LOADERS.items():
-        whole = train(folder / name, first, ddp_backend="gloo")
-        resumed = train(folder / name, second, folder / name / "checkpoint-6", ddp_backend="gloo")
+        whole = train(folder / name, first, exact=True, ddp_backend="gloo")
+        resumed = train(folder / name, second, folder / name / "checkpoint-8", exact=True, ddp_backend="gloo")
         report = {"whole": whole, "resumed": resumed}
         (folder / f"{name}.{distributed.get_rank()}").write_text(json.dumps(report))
     distributed.destroy_process_group()

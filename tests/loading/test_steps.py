@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import pytest
 
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, LoaderError
+from feedpipe.loader import at_end, state_before
 
 INDEXED = fp.from_sequence(range(10)).shuffle().batch(2)
 STREAMED = fp.from_sequence(range(10)).flat_map(lambda x: [x] * (x % 3)).batch(2)
@@ -80,6 +81,33 @@ def test_after_the_end_the_steps_of_the_epoch_are_kept(pipe: fp.Pipe[Any]) -> No
     assert loader.state_dict(step=len(rows)) == loader.state_dict()
     loader.load_state_dict(loader.state_dict(step=len(rows) - 1))
     assert list(loader) == rows[-1:]
+
+
+@pytest.mark.parametrize("steps", [None, 4])
+@pytest.mark.parametrize("pipe", [INDEXED, STREAMED, KNOWN], ids=["indexed", "streamed", "known"])
+def test_a_framework_may_look_ahead_into_the_next_epoch(pipe: fp.Pipe[Any], steps: int | None) -> None:
+    def loader() -> fp.Loader[Any]:
+        return fp.Loader(pipe, seed=3, steps=steps)
+
+    ahead = loader()
+    rows = list(ahead)
+    rows += islice(ahead, 2)
+    for count in range(len(rows) + 1):
+        resumed = loader()
+        resumed.load_state_dict(state_before(ahead, count))
+        expected = rows[len(rows) - count :]
+        assert [row for _, row in zip(range(count), chain(resumed, resumed), strict=False)] == expected
+
+
+@pytest.mark.parametrize("steps", [None, 4])
+@pytest.mark.parametrize("pipe", [INDEXED, STREAMED, KNOWN], ids=["indexed", "streamed", "known"])
+def test_the_last_element_of_an_epoch_is_known(pipe: fp.Pipe[Any], steps: int | None) -> None:
+    expected = list(fp.Loader(pipe, seed=3, steps=steps))
+    loader = fp.Loader(pipe, seed=3, steps=steps)
+    for number, row in enumerate(loader, 1):
+        assert row == expected[number - 1]
+        assert at_end(loader) == (number == len(expected))
+        assert loader.state_dict()["step"] == (0 if number == len(expected) else number)
 
 
 def test_skipping_reads_no_element_of_an_indexed_pipe() -> None:
