@@ -22,7 +22,7 @@ from ..core.per_process import PerProcess
 from ..core.row_bytes import nbytes
 from ..core.rows import BlockRows, Indices
 from ..engine.stage import Stage
-from ..errors import DataError
+from ..errors import DataError, SourceError
 from ..formats.row_buffers import StoredRows
 from ..storage.cache_place import TemporaryFolder, other_caches
 from ._cached_rows import FILE_BYTES, Page, RowsByPosition, RowsByUnit, UnfitRowsError
@@ -138,7 +138,10 @@ class Cache(SameRows):
         return cast("RowsByUnit", self._cached(stage))
 
     def _cached(self, stage: StageView) -> RowsByPosition | RowsByUnit:
-        return self.memory.get(lambda: self._open(stage))
+        try:
+            return self.memory.get(lambda: self._open(stage))
+        except SourceError as error:
+            raise at_call_site(error, stage) from error
 
     def _open(self, stage: StageView) -> RowsByPosition | RowsByUnit:
         assert self.folder is not None, "a run begins with `resolve`"

@@ -425,8 +425,11 @@ def test_arguments() -> None:
 
 def test_a_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(SourceError, match=r"the folder .* of a `cache` cannot be written to: .*; give a folder"):
+    with pytest.raises(
+        SourceError, match=r"the folder .* of a `cache` cannot be written to: .*; give a folder"
+    ) as error:
         list(fp.from_sequence(range(9)).cache(tmp_path / "file"))
+    assert "test_cache.py" in str(error.value)
 
 
 class Thing:
