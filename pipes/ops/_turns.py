@@ -177,12 +177,12 @@ class ShuffledTurns:
         numbers = positions // SHUFFLED_TURNS
         low, high = (int(numbers.min()), int(numbers.max()) + 1) if len(numbers) else (0, 0)
         if high - low <= len(numbers):
-            blocks, rows = range(low, high), numbers - low
+            blocks, places = range(low, high), positions - low * SHUFFLED_TURNS
         else:
             found, rows = np.unique(numbers, return_inverse=True)
-            blocks = found.tolist()
-        sources, turns = self._table(blocks)[:, rows, positions % SHUFFLED_TURNS]
-        return sources, turns
+            blocks, places = found.tolist(), rows * SHUFFLED_TURNS + positions % SHUFFLED_TURNS
+        sources, turns = self._table(blocks).reshape(2, -1)
+        return sources[places], turns[places]
 
     def _table(self, numbers: Sequence[int]) -> Ints:
         """The inputs and the turns of these blocks."""
