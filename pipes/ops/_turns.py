@@ -174,8 +174,10 @@ class ShuffledTurns:
         self._blocks: dict[int, Ints] = {}
 
     def at(self, positions: Ints) -> tuple[Ints, Ints]:
+        if not len(positions):
+            return positions, positions
         numbers = positions // SHUFFLED_TURNS
-        low, high = (int(numbers.min()), int(numbers.max()) + 1) if len(numbers) else (0, 0)
+        low, high = int(numbers.min()), int(numbers.max()) + 1
         if high - low <= len(numbers):
             blocks, places = range(low, high), positions - low * SHUFFLED_TURNS
         else:
