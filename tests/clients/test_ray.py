@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import select
 import signal
+import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -190,6 +193,15 @@ class TestActorsThatCannotBegin:
         assert "2 actors have not started" in message and "each needs 100 CPU, 1 scanner" in message
         assert "8 CPU free of 8, 0 scanner free of 0" in message
 
+    def test_no_cluster(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("ray.is_initialized", lambda: False)
+        with socket.socket() as unused:
+            unused.bind(("127.0.0.1", 0))
+            address = f"127.0.0.1:{unused.getsockname()[1]}"
+            message = self.refused(fp.Ray(1, address=address))
+        assert f"there is no Ray cluster at '{address}': [Errno 111] Connection refused" in message
+        assert "start one with `ray start --head`" in message
+
     def test_init_fails(self) -> None:
         def init(number: int) -> None:
             raise OSError("no such device")
@@ -297,3 +309,26 @@ class TestDataLoader:
         with pytest.raises(ZeroDivisionError):
             next(batches)
         assert list(batches) == [0]
+
+
+def test_the_example_trains_to_the_same_numbers(cluster: RayCluster, tmp_path: Path) -> None:
+    """`examples/dpex_table.py` with one mode, on images of noise."""
+    write_noise(tmp_path)
+    program = [str(Path(__file__).parents[2] / "examples" / "dpex_table.py"), f"--data={tmp_path}", "--mode=single"]
+    options = [[], ["--distribute", f"--address={cluster.address}"]]
+    runs = [
+        subprocess.Popen([sys.executable, *program, "--epochs=1", "--images=300", *more], stdout=subprocess.PIPE)
+        for more in options
+    ]
+    here, there = (json.loads(run.communicate()[0].splitlines()[-1]) for run in runs)
+    assert here == there and here["loss"] > 0
+
+
+def write_noise(folder: Path) -> None:
+    """Files in the format of Fashion-MNIST."""
+    generator = np.random.default_rng(0)
+    for part, count in (("train", 300), ("t10k", 100)):
+        for name, shape in (("images-idx3", (count, 28, 28)), ("labels-idx1", (count,))):
+            content = generator.integers(0, 10, shape, np.uint8)
+            head = struct.pack(f">HBB{len(shape)}I", 0, 8, len(shape), *shape)
+            (folder / f"{part}-{name}-ubyte.gz").write_bytes(gzip.compress(head + content.tobytes(), 1))
