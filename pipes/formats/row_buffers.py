@@ -138,7 +138,7 @@ class Buffers:
             return {"is": "text", "as": kind.__name__, "of": self._text([write(value).encode() for value in values])}
         if kind is np.ndarray:
             return {**self._array(np.stack(values)), "of": "array"}
-        if isinstance(first, np.generic):
+        if issubclass(kind, np.generic):
             return {**self._array(np.array(values, first.dtype)), "of": "scalar"}
         if _is_tensor(first):
             return {**self._array(np.stack([value.numpy() for value in values])), "of": "tensor"}
@@ -176,7 +176,7 @@ def _kind(value: Any, path: str) -> object:
         return kind, value.dtype.str, value.shape
     if kind is np.ndarray:
         raise UnfitError(f"`{path}` is an array of dtype {value.dtype}")
-    if isinstance(value, np.generic) and value.dtype.kind in _ARRAY_KINDS:
+    if issubclass(kind, np.generic) and value.dtype.kind in _ARRAY_KINDS:
         return kind, value.dtype.str
     if kind is dict:
         return (kind, *value) if _has_text_keys(value) else kind

@@ -8,7 +8,7 @@ import logging
 import os
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -107,7 +107,7 @@ class CacheFolder:
             )
 
     @contextlib.contextmanager
-    def _locked_counter(self) -> Iterator[int]:
+    def _locked_counter(self) -> Generator[int]:
         # A lock belongs to one call of `open`, so it also keeps out other threads.
         descriptor = os.open(self.path / _COUNTER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
