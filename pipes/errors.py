@@ -20,11 +20,12 @@ A message gives the rule, its reason and its repair; errors in a chain add the u
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from types import FrameType, TracebackType
 from typing import NamedTuple
 
@@ -203,15 +204,38 @@ class StateWarning(UserWarning):
     """A state was loaded although something differs."""
 
 
+ENTRY_POINT_GROUPS = ("feedpipe.operators", "feedpipe.sources")
+"""Entry points by which an installed package declares its operators and its sources."""
+
+
 def call_site() -> CallSite | None:
-    """The innermost line on the stack that is not feedpipe's own."""
+    """The innermost line on the stack that is the user's: not feedpipe's, nor a package's that declares operators."""
     frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
-        module = frame.f_globals.get("__name__", "")
-        if module != "feedpipe" and not module.startswith("feedpipe."):
+        module: str = frame.f_globals.get("__name__", "")
+        if module == "__main__" or not (_is_in(module, "feedpipe") or any(_is_in(module, p) for p in _packages())):
             return CallSite(frame.f_code.co_filename, frame.f_lineno)
         frame = frame.f_back
     return None
+
+
+def _is_in(module: str, package: str) -> bool:
+    return module == package or module.startswith(f"{package}.")
+
+
+def _packages() -> Iterator[str]:
+    """The packages that declare operators or sources, as far as the modules that they name are imported."""
+    for name in _entry_point_modules():
+        module = sys.modules.get(name)
+        if module is not None:
+            yield getattr(module, "__package__", None) or name
+
+
+@functools.cache
+def _entry_point_modules() -> frozenset[str]:
+    from importlib.metadata import entry_points  # here, so that `import feedpipe` does not pay for it
+
+    return frozenset(point.module for group in ENTRY_POINT_GROUPS for point in entry_points(group=group))
 
 
 def with_call_site(message: str, where: CallSite | None = None) -> str:

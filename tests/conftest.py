@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from feedpipe import errors
+
 # Fixtures, and a hook, for those who ask for a server.
 from .servers.fixtures import hdfs as hdfs
 from .servers.fixtures import hdfs_client as hdfs_client
@@ -117,7 +119,9 @@ def install_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
         (folder / f"{name}.py").write_text(code, encoding="utf-8")
         installed.append(name)
         importlib.invalidate_caches()
+        errors._entry_point_modules.cache_clear()
 
     yield install
     for name in installed:
         sys.modules.pop(name, None)
+    errors._entry_point_modules.cache_clear()

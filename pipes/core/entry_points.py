@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from ..errors import text_of, with_call_site
+from ..errors import ENTRY_POINT_GROUPS, text_of, with_call_site
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 Kind: TypeAlias = Literal["operator", "source"]
 
-_GROUPS: dict[Kind, str] = {"operator": "feedpipe.operators", "source": "feedpipe.sources"}
+_GROUPS: dict[Kind, str] = dict(zip(("operator", "source"), ENTRY_POINT_GROUPS, strict=True))
 
 
 class InstalledFunction(NamedTuple):

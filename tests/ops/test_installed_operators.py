@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 import feedpipe as fp
+from feedpipe.core.graph import walk
 
 Install = Callable[[str, str, str], None]
 
@@ -26,6 +27,19 @@ def test_it_calls_the_function_with_the_pipe(install_package: Install) -> None:
     assert PIPE.ext.scaled.__doc__ == "Multiply each row."
     assert dir(PIPE.ext) == ["scaled"]
     assert repr(PIPE.ext) == "<operators of installed packages: scaled>"
+
+
+@pytest.mark.parametrize("called", ["PIPE.ext.scaled(10)", "PIPE.pipe(scaled, 10)", "scaled(PIPE, 10)"])
+def test_its_errors_name_the_line_of_the_user(install_package: Install, called: str) -> None:
+    install_package("scaling", SCALING, f"{OPERATORS}scaled = scaling:scaled")
+    names = {"__name__": "a_module_of_the_user", "PIPE": fp.from_sequence([1, None])}
+    code = f"from scaling import scaled\nscaled_pipe = {called}\nnumbers = scaled_pipe.batch(\n  2)"
+    exec(compile(code, "user.py", "exec"), names)
+    rows = iter(names["scaled_pipe"])
+    assert next(rows) == 10
+    with pytest.raises(fp.RowError, match="user.py:2"):
+        next(rows)
+    assert [node.call_site.line for node in walk(names["numbers"]) if node.inputs] == [2, 3]
 
 
 def test_a_package_is_imported_when_its_operator_is_asked_for(install_package: Install) -> None:

@@ -1,5 +1,6 @@
 """A user's script, run and type-checked in an environment in which feedpipe and the package are installed."""
 
+import inspect
 import sys
 from collections.abc import Sequence
 from typing import cast
@@ -57,7 +58,10 @@ def check_the_code_of_a_pipe() -> None:
 
 def check_an_error() -> None:
     numbers = cast("list[float]", [1.0, 2.0, "three"])
-    differing = iter(fp.from_iterable(numbers).pipe(differences))
+    pipe = fp.from_iterable(numbers).pipe(differences)
+    (lines, first) = inspect.getsourcelines(check_an_error)
+    line = first + next(number for number, text in enumerate(lines) if ".pipe(differences)" in text)
+    differing = iter(pipe)
     assert next(differing) == 1.0
     try:
         next(differing)
@@ -67,6 +71,7 @@ def check_an_error() -> None:
         raise AssertionError("there should have been an error")
     assert message.startswith("`.then(Differences())` failed with TypeError"), message
     assert "on from_iterable, row 3" in message, message
+    assert f"use.py:{line}" in message, message
 
 
 if __name__ == "__main__":
