@@ -145,23 +145,32 @@ class Signature:
         return self._cut[1]
 
 
+_NO_CURSOR: Json = "no cursor"
+
+
 class _ShardTexts:
     """The position of each shard as JSON text. A loop may save after every batch, so only what changed is encoded."""
 
     def __init__(self) -> None:
-        self._texts: dict[int, tuple[Json, str]] = {}
+        self._shards: list[int] = []
+        self._cursors: list[Json] = []
+        self._texts: list[str] = []
         self._tokens: dict[int, tuple[Json, Json, str, str]] = {}
 
     def text(self, cursors: Mapping[int, Json]) -> str:
         """The cursors as one JSON object."""
-        texts = self._texts
-        parts: list[str] = []
-        for shard, cursor in cursors.items():
-            last = texts.get(shard)
-            if last is None or last[0] is not cursor:
-                last = texts[shard] = cursor, self._cursor_text(shard, cursor)
-            parts.append(last[1])
-        return "{" + ", ".join(parts) + "}"
+        if not cursors:
+            return "{}"
+        shards, last, texts = [*cursors], self._cursors, self._texts
+        if shards != self._shards:
+            self._shards = shards
+            last = self._cursors = [_NO_CURSOR] * len(shards)
+            texts = self._texts = [""] * len(shards)
+        for place, cursor in enumerate(cursors.values()):
+            if cursor is not last[place]:
+                last[place] = cursor
+                texts[place] = self._cursor_text(shards[place], cursor)
+        return f"{{{', '.join(texts)}}}"
 
     def _cursor_text(self, shard: int, cursor: Json) -> str:
         if cursor is None:

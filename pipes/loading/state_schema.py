@@ -131,8 +131,8 @@ def signature_checksum(entries: Mapping[str, Json]) -> int:
 
 def checksum(signature: int, entries: Mapping[str, Json]) -> int:
     """The checksum of a state, from that of its signature."""
-    names = ("epoch", "step", "data_epoch", "goal", "position")
-    return crc32(" ".join([str(entries[name]) for name in names]).encode(), signature)
+    epoch, step, data_epoch = entries["epoch"], entries["step"], entries["data_epoch"]
+    return crc32(f"{epoch} {step} {data_epoch} {entries['goal']} {entries['position']}".encode(), signature)
 
 
 def validated(state: object) -> SavedState:
