@@ -17,7 +17,7 @@ class SqlDialect:
     """A kind of database.
 
     Attributes:
-        name: in messages.
+        name: of the database.
         quote: stands around names.
         begin: begins a transaction in which all queries see the same rows; None if there is none.
         binary: a literal of bytes, given their hexadecimal digits.

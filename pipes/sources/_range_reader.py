@@ -63,14 +63,12 @@ class RangeReader(UnitReader[RangeUnit, NoWork]):
     def pieces(self, unit: RangeUnit, opened: NoWork, place: Place) -> Iterator[Piece]:
         last, count = key_of(place[0]), cast("int", place[1])
         waiting: tuple[pa.RecordBatch, Place, Place] | None = None  # the last batch tells that it is the last
-        for batch in self._batches(unit, last, count):
+        for batch, first, until in self._batches(unit, last, count):
             if waiting is not None:
                 yield self._piece(unit, *waiting)
             before = plain_key(last), count
-            count += batch.num_rows
+            last, count = until, count + batch.num_rows
             if self._query.key is not None:
-                column = batch.column(self._query.key)
-                first, last = check_keys(column, self._query.key, last if last is not None else unit.after)
                 self._check(unit, count, first if before[1] == 0 else unit.low, None)
             waiting = batch, before, (plain_key(last), count)
             del batch
@@ -86,8 +84,16 @@ class RangeReader(UnitReader[RangeUnit, NoWork]):
         if connected is not None:
             connected.close()
 
-    def _batches(self, unit: RangeUnit, last: Key | None, count: int) -> Iterator[pa.RecordBatch]:
-        """The batches behind a row; `last` is its key, and `count` the rows before it."""
+    def _batches(
+        self, unit: RangeUnit, last: Key | None, count: int
+    ) -> Iterator[tuple[pa.RecordBatch, Key | None, Key | None]]:
+        """The batches behind a row, each with its first and last key.
+
+        Args:
+            unit: the range.
+            last: the key of the row; None at the beginning of the range.
+            count: the rows of the range up to this row.
+        """
         key = self._query.key
         skip = 0 if key is not None else count
         failures = 0
@@ -104,9 +110,10 @@ class RangeReader(UnitReader[RangeUnit, NoWork]):
                     if skip:
                         skip, batch = max(0, skip - batch.num_rows), batch.slice(skip)
                     if batch.num_rows:
+                        first = None
                         if key is not None:
-                            _, after = check_keys(batch.column(key), key, after)
-                        yield batch
+                            first, after = check_keys(batch.column(key), key, after)
+                        yield batch, first, after
                 return
             except LostConnectionError:
                 self.close()
@@ -120,7 +127,8 @@ class RangeReader(UnitReader[RangeUnit, NoWork]):
         """Connects to the address of the unit, or to the next that has not been lost."""
         count = len(self._database.addresses)
         order = [(unit.number + k) % count for k in range(count)]
-        self._lost &= set(order) if len(self._lost) < count else set()
+        if len(self._lost) == count:
+            self._lost.clear()
         self._address = next(number for number in order if number not in self._lost)
         connected = self._database.connect(self._address)
         if self._snapshot is not None:
