@@ -14,10 +14,10 @@ from ..core.signals import raised_by_signal_handler
 from ..errors import PlanError, PlanWarning, warn
 from ..services.base import ShardEnd, Step
 from .job import Job
+from .schedule import MAX_DROPPED, Even
 
 if TYPE_CHECKING:
-    from ..torch.ranks import Exchange
-    from .schedule import Even
+    from .job import Exchange
 
 MAX_SEGMENT = 4096
 """The most steps that the ranks agree on at once."""
@@ -178,15 +178,25 @@ class AgreedItems(Iterator["Step | ShardEnd | Literal['padding']"]):
                 f'{self._step}, and another rank has more; use "drop" or "pad"'
             )
         if others:
-            self._tell_of_dropped(empty, others)
+            self._check_dropped(empty, [supply.steps for supply in supplies])
         raise StopIteration
 
-    def _tell_of_dropped(self, empty: list[int], others: int) -> None:
-        message = (
-            f"the epoch ends after step {self._step}, where {ranks_in_words(empty)} has no more elements; at least "
-            f"{others} of another rank are left out"
-        )
-        if others > 0.01 * self._step:
+    def _check_dropped(self, empty: list[int], held: Sequence[int]) -> None:
+        """Says how many elements are left out, at least: those that ranks hold.
+
+        Raises:
+            PlanError: they are too many.
+        """
+        end = f"the epoch ends after step {self._step}, where {ranks_in_words(empty)} has no more elements"
+        dropped, total = sum(held), sum(held) + self._step * len(held)
+        if max(held) > 1 and dropped > MAX_DROPPED * total:
+            raise PlanError(
+                f"{end}; at least {dropped} of {total} elements are left out, because the data is cut too unevenly; "
+                'give files or row groups of similar size, or `even="pad"`, or `steps=`, or `even=None` if your '
+                "training loop accepts ranks of different length"
+            )
+        message = f"{end}; at least {max(held)} of another rank are left out"
+        if max(held) > 0.01 * self._step:
             warn(message, PlanWarning)
         else:
             log.info(message)

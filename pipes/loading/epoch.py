@@ -254,6 +254,8 @@ class EpochRun:
             if self._job is not None:
                 self._job.hear()  # the end of an epoch hides no failure
         except GeneratorExit:
+            if self._job is not None and self._agrees:
+                self._job.leave(self.progress.step)
             raise
         except BaseException as error:
             if isinstance(error, (DataError, RowError)) and self.schedule is not None:

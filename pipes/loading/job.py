@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Mapping
 from hashlib import blake2b
@@ -13,7 +14,8 @@ from ..errors import PlanError, RankError, text_of
 from ..plan.fingerprint import differences
 
 if TYPE_CHECKING:
-    from ..torch.ranks import Exchange, SideGroup
+    from ..torch.ranks import Exchange as GroupExchange
+    from ..torch.ranks import SideGroup
 
 MAX_SHARE_OF_LOOKS = 0.01
 """The share of time in which a rank may look whether another has failed."""
@@ -33,6 +35,17 @@ class Standing(NamedTuple):
     facts: Mapping[str, object]
 
 
+class Exchange(NamedTuple):
+    """An exchange of numbers that has begun in a run.
+
+    Attributes:
+        number: how many exchanges of the run came before.
+    """
+
+    number: int
+    work: GroupExchange
+
+
 class Job:
     """The ranks that run a loader together.
 
@@ -50,6 +63,8 @@ class Job:
         self._group = group
         self._name = f"loader {group.number_of_new_loader()}"
         self._run = 0
+        self._exchanges = 0  # of this run
+        self._process = os.getpid()
         self._has_met = False
         self._is_over = False  # the run has failed, on this rank or another
         self._next_look = 0.0
@@ -60,7 +75,10 @@ class Job:
         Raises:
             RankError: some ranks have not asked for an element, or one has failed.
         """
+        if self._failure in self._group.failed_without_us():
+            self._end()
         self._run += 1
+        self._exchanges = 0
         self._is_over = False
         if self._has_met:
             return
@@ -120,15 +138,38 @@ class Job:
 
     def exchange(self, name: str, *numbers: int) -> Exchange:
         """Begins an exchange of numbers, and does not wait for the others."""
-        return self._group.post(f"{self._name}: {name}", numbers, self.hear)
+        work = self._group.post(f"{self._name}: {name}", numbers, self.hear)
+        self._exchanges += 1
+        return Exchange(self._exchanges - 1, work)
 
     def result(self, exchange: Exchange) -> list[list[int]]:
         """The numbers of all ranks, in order of rank.
 
         Raises:
-            RankError: a rank has failed or does not answer.
+            RankError: a rank has failed, has left the run before this exchange, or does not answer.
         """
-        return exchange.result(self.hear)
+
+        def hear() -> None:
+            self.hear()
+            self._check_left(exchange.number)
+
+        return exchange.work.result(hear)
+
+    def leave(self, step: int) -> None:
+        """Tells the other ranks that this one takes no further part in the run; they may have come to their end too."""
+        if not self._is_over and self._process == os.getpid():
+            self._group.announce(self._departure(self._exchanges), f"{self.rank} {step}")
+            self._group.left.append(self._failure)
+
+    def _check_left(self, number: int) -> None:
+        """Checks that no rank has left the run before exchange `number`; all have made those before it."""
+        departure = self._group.announced(self._departure(number))
+        if departure is not None:
+            rank, step = departure.split()
+            raise RankError(
+                f"rank {rank} of {self.world_size} has left the epoch after step {step}, and this rank goes on; all "
+                "ranks must take as many elements"
+            )
 
     def hear_from(self, rank: int) -> NoReturn:
         """Waits for the reason of a rank that fails now.
@@ -176,6 +217,9 @@ class Job:
     @property
     def _failure(self) -> str:
         return f"{self._place}/failure"
+
+    def _departure(self, exchanges: int) -> str:
+        return f"{self._place}/left after {exchanges} exchanges"
 
     def _end(self) -> None:
         """After a failure, ranks connect anew: some may wait in an exchange that others never join."""

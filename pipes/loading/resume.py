@@ -30,9 +30,10 @@ def resumed_elsewhere(states: Sequence[SavedState], schedule: Schedule) -> Progr
     if any(one.data_epoch != first.data_epoch for one in states):
         raise StateError(
             "some ranks of these states have begun the next pass over the data, and others have not, so they go on "
-            f"only on {first.world_size} ranks; save when all ranks are in one pass"
+            f"only on {first.world_size} ranks; load the states of a step at which all ranks are in one pass, or begin "
+            "a new pass with `set_epoch`"
         )
-    job = _Job(states)
+    job = StreamedJob(states)
     plain = job.as_it_is(plan)
     progress = Progress(first.epoch, sum(one.step for one in states) // plan.world_size, first.data_epoch)
     if plain is not None:
@@ -58,8 +59,8 @@ class _ShardItems(NamedTuple):
     leftovers: list[Item]
 
 
-class _Job:
-    """Where all ranks of a job stand together."""
+class StreamedJob:
+    """Where all ranks of a job of a streamed pipe stand together."""
 
     def __init__(self, states: Sequence[SavedState]) -> None:
         first = states[0]

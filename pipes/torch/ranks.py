@@ -53,6 +53,7 @@ class SideGroup:
         rank: the number of this rank among the members.
         world_size: the number of members.
         store: the store of the job, which it belongs to.
+        left: the names of the failures of runs that this rank has left since it last looked for them.
     """
 
     def __init__(self, store: Any, members: Sequence[int], rank: int) -> None:
@@ -68,6 +69,7 @@ class SideGroup:
         self._gloo: Any = None
         self._connections = 0  # how often the ranks have connected, also anew after a failure
         self._loaders = 0
+        self.left: list[str] = []
         self._lock = threading.RLock()  # several loaders may use the group, in several threads
 
     def number_of_new_loader(self) -> int:
@@ -116,6 +118,17 @@ class SideGroup:
             return self._store.get(name).decode() if there else None
         except RuntimeError:  # the host of the store may end before other ranks; they have all that they need
             return None
+
+    def failed_without_us(self) -> list[str]:
+        """The runs that other ranks have failed in after this one had left them, by the names of the failures.
+
+        They connect anew after a failure, so this rank does too.
+        """
+        left, self.left = self.left, []
+        failed = [name for name in left if self.announced(name) is not None]
+        if failed:
+            self.disconnect()
+        return failed
 
     def post(self, topic: str, numbers: Sequence[int] = (), interrupt: Interrupt = _never) -> Exchange:
         """Begins an exchange of a few whole numbers, and does not wait for the others."""

@@ -19,6 +19,7 @@ from unittest import mock
 
 import torch
 import torch.distributed as distributed
+import torch.distributed.checkpoint as checkpoint
 from torch.distributed.device_mesh import init_device_mesh
 
 import feedpipe as fp
@@ -171,6 +172,56 @@ def a_rank_that_does_not_ask(rank: int) -> object:
 
 
 @check
+def a_rank_that_leaves_early(rank: int) -> object:
+    """Rank 1 drops its loader after a few elements, and waits for the others by other means."""
+    pipe = fp.from_sequence(range(400)).filter(seventh_is_missing)
+    if rank == 1:
+        loader: fp.Loader[int] | None = fp.Loader(pipe)
+        taken = len(list(itertools.islice(loader, 3)))
+        del loader
+        error = ""
+    else:
+        taken, error = 0, error_of(lambda: deque(fp.Loader(pipe), maxlen=0))
+    distributed.barrier()
+    return [taken, error, len(list(itertools.islice(fp.Loader(pipe), 5)))]
+
+
+@check
+def padding_goes_on_after_a_state(rank: int) -> object:
+    """What each rank takes with padding of unknown length, and what loaders take that load the state of each step."""
+    pipe = fp.from_sequence(range(100)).filter(seventh_is_missing)
+    whole = [(row, bool(info.valid), info.state_dict()) for row, info in fp.Loader(pipe, even="pad").with_info()]
+    rests: list[object] = []
+    for _, _, state in whole[-4:-1]:
+        loader = fp.Loader(pipe, even="pad")
+        loader.load_state_dict(state)
+        rests.append([(row, bool(info.valid)) for row, info in loader.with_info()])
+    return [[pair[:2] for pair in whole], rests]
+
+
+@check
+def a_cut_of_unknown_length(rank: int) -> object:
+    """Four ranks agree on the end of an epoch that three ranks have begun, and that goes on on two."""
+    pipe = fp.from_sequence(range(300)).filter(seventh_is_missing).shuffle(window=8)
+    first = [fp.Loader(pipe, rank=number, world_size=3, even=None) for number in range(3)]
+    begun = [list(itertools.islice(loader, 4)) for loader in first]
+    states = [loader.state_dict() for loader in first]
+    answers: list[object] = []
+    for even in ("drop", "pad"):
+        loader = fp.Loader(pipe, even=even)
+        loader.load_state_dict(states)
+        elements = ((row, bool(info.valid)) for row, info in loader.with_info())
+        taken = list(itertools.islice(elements, 20))
+        state = fp.gather_state(loader)
+        pairs = list(elements)
+        resumed = [fp.Loader(pipe, rank=number, world_size=2, even=None) for number in range(2)]
+        for one in resumed:
+            one.load_state_dict(state)
+        answers.append([taken, taken + pairs, [row for one in resumed for row in one]])
+    return [begun, *answers]
+
+
+@check
 def files_are_listed_once(rank: int) -> object:
     """Only rank 0 may look at files."""
     pipe = fp.read_csv("*.csv")
@@ -217,6 +268,42 @@ def states_are_gathered(rank: int) -> object:
         answers.append([taken, fp.gather_state(loader)])
     alone = fp.Loader(indexed(), rank=0, world_size=2)
     return [*answers, error_of(lambda: fp.gather_state(alone))]
+
+
+def job_state(loader: fp.Loader[int]) -> dict[str, object]:
+    """What to put into a checkpoint: the state of any rank of an indexed pipe, else that of the job."""
+    return dict(loader.state_dict() if loader.dataset.indexed else fp.gather_state(loader))
+
+
+@check
+def checkpoints(rank: int) -> object:
+    """Three ranks save with `torch.distributed.checkpoint`, and three and two go on."""
+    groups = {count: distributed.new_group(list(range(count))) for count in (3, 2)}
+    answers: dict[str, object] = {}
+    for name, pipe in (("indexed", indexed()), ("streamed", streamed())):
+        for count, group in groups.items():
+            if rank >= count:
+                continue
+            loader = fp.Loader(pipe, seed=5, group=group)
+            if count == 3:
+                answers[f"{name} taken"] = list(itertools.islice(loader, 4))
+                state = {"loader": job_state(loader)}
+                checkpoint.save(state, checkpoint_id=name, process_group=group)
+                torch.save(state, f"{name}.pt")
+                loader = fp.Loader(pipe, seed=5, group=group)
+            template = {"loader": job_state(loader)}
+            checkpoint.load(template, checkpoint_id=name, process_group=group)
+            assert template == torch.load(f"{name}.pt")
+            loader.load_state_dict(template["loader"])
+            answers[f"{name} on {count}"] = list(loader)
+    if rank < 3:
+        loader = fp.Loader(streamed(), seed=5, group=groups[3])
+        list(itertools.islice(loader, 4 + rank))
+        mixture = {"loader": loader.state_dict()}
+        checkpoint.save(mixture, checkpoint_id="mixture", process_group=groups[3])
+        checkpoint.load(mixture, checkpoint_id="mixture", process_group=groups[3])
+        answers["mixture"] = error_of(lambda: loader.load_state_dict(mixture["loader"]))
+    return answers
 
 
 def main(rank: int, folder: Path) -> None:

@@ -158,3 +158,11 @@ class TestWhatIsRefused:
         mixed = [Job(streamed(), 3, states if rank else others, seed=1).loaders[rank].state_dict() for rank in range(3)]
         with pytest.raises(StateError, match="states of ranks 0 and 1 come from different resumes"):
             Job(streamed(), 2, mixed, seed=1)
+
+    def test_ranks_in_different_passes(self):
+        pipe = fp.from_sequence(range(9)).filter(lambda row: True)
+        job = Job(pipe, 2, seed=1, steps=100)
+        _, states = job.take([5, 5])  # rank 0 has four rows in a pass, and rank 1 five
+        with pytest.raises(StateError, match="begun the next pass.*go on only on 2 ranks; .* with `set_epoch`"):
+            Job(pipe, 3, states, seed=1, steps=100)
+        Job(pipe, 2, states, seed=1, steps=100)

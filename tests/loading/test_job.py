@@ -15,7 +15,7 @@ import torch.distributed  # noqa: F401, the ranks need it
 
 import feedpipe as fp
 
-from .job import indexed, streamed
+from .job import indexed, seventh_is_missing, streamed
 
 Answers = list[Any]
 """What each rank returned of one check."""
@@ -130,6 +130,35 @@ def test_a_rank_that_does_not_ask(answers: Answers) -> None:
     assert sorted(sum((json.loads(rows) for _, _, rows in answers), [])) == list(range(20))
 
 
+def test_a_rank_that_leaves_early(answers: Answers) -> None:
+    assert answers[1] == [3, "", 5]
+    for rank in (0, 2, 3):
+        _, error, later = answers[rank]
+        assert later == 5, "afterwards the ranks go on together"
+        assert "rank 1 of 4 has left the epoch after step 3, and this rank goes on; all ranks must take" in error
+
+
+def test_padding_goes_on_after_a_state(answers: Answers) -> None:
+    for whole, rests in answers:
+        assert rests == [whole[-3:], whole[-2:], whole[-1:]]
+    assert any(not valid for whole, _ in answers for _, valid in whole[-3:])
+
+
+def test_a_cut_of_unknown_length(answers: Answers) -> None:
+    whole = sorted(number for number in range(300) if seventh_is_missing(number))
+    begun = list(itertools.chain(*answers[0][0]))
+    for place, even in ((1, "drop"), (2, "pad")):
+        parts = [of_rank[place][1] for of_rank in answers]
+        assert len({len(part) for part in parts}) == 1, "all ranks take as many steps"
+        rows = sorted(begun + [row for part in parts for row, valid in part if valid])
+        if even == "pad":
+            assert rows == whole
+        else:
+            assert len(rows) == len(set(rows)) > 0.8 * len(whole) and set(rows) <= set(whole)
+        taken = [row for of_rank in answers for row, valid in of_rank[place][0] if valid]
+        assert sorted(begun + taken + answers[0][place][2]) == whole
+
+
 def test_files_are_listed_once(answers: Answers) -> None:
     assert sorted(itertools.chain(*(rows for rows, _ in answers))) == [*range(8), *range(10, 18)]
     assert answers[0][1].startswith("MissingError: missing/*.csv is not there")
@@ -160,3 +189,16 @@ def test_states_are_gathered(answers: Answers) -> None:
             assert sorted(itertools.chain(*taken, *job)) == list(range(240))
     for rank, (*_, error) in enumerate(answers):
         assert f"this loader is rank 0 of 2, and this process is rank {rank} of 4 in the process group" in error
+
+
+def test_checkpoints(answers: Answers) -> None:
+    for name in ("indexed", "streamed"):
+        taken = [row for of_rank in answers[:3] for row in of_rank[f"{name} taken"]]
+        for count in (3, 2):
+            rest = [row for of_rank in answers[:count] for row in of_rank[f"{name} on {count}"]]
+            assert sorted(taken + rest) == list(range(240)), (name, count)
+    for of_rank in answers[:3]:
+        assert of_rank["mixture"].startswith("StateError: ")
+        assert (
+            "load what `state_dict()` returned" in of_rank["mixture"] and "gather_state(loader)" in of_rank["mixture"]
+        )

@@ -1,7 +1,8 @@
 """`python -m tests.soak [PART ...]`: each part prints its result, and if it failed, the command that repeats it.
 
-The parts: random chains with resumes, damaged states, plans of up to 1,024 ranks, killed workers, exponents of costs,
-killed actors and nodes of Ray, and all of `check_service` in actors, in the environment of `make test-clients`.
+The parts: random chains with resumes, damaged states, plans of up to 1,024 ranks, resumes on other numbers of ranks,
+killed workers, exponents of costs, killed actors and nodes of Ray, and all of `check_service` in actors, in the
+environment of `make test-clients`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,14 @@ PARTS = {
     # Five laws, 120 chains each; the sixth law runs in worker processes, on 20 chains.
     "chains": (17, ["pytest", "-q", "tests/test_chains.py", "--hypothesis-seed={seed}"]),
     "states": (1, ["tests.soak.state_mutations", "2000", "{seed}"]),
-    "ranks": (10, ["pytest", "-q", "tests/plan/test_many_ranks.py"]),
+    "ranks": (10, ["pytest", "-q", "tests/plan/test_many_ranks.py", "tests/loading/test_large_job.py"]),
+    "resumes": (
+        10,
+        [
+            *("pytest", "-q", "tests/loading/test_elastic.py", "tests/loading/test_even_after_cut.py"),
+            *("tests/loading/test_agreement.py", "--hypothesis-seed={seed}"),
+        ],
+    ),
     "kills": (10, ["pytest", "-q", "tests/services/processes/test_kills.py", "-k", "each_epoch"]),
     "exponents": (1, ["benchmarks", "scaling", "--strict"]),
     "ray": (20, [".ci/test_clients", "-q", "tests/clients/test_ray.py", "-k", "killed or conformance"]),
