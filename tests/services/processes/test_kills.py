@@ -6,6 +6,7 @@ import os
 import random
 import signal
 from contextlib import closing
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -70,6 +71,29 @@ def test_one_or_all_killed_in_each_epoch(pipe, turn, processes, deaths):
 def kill_some(processes, chance):
     workers = processes.workers()
     processes.kill(workers if chance.random() < 0.3 else [chance.choice(workers)])
+
+
+def test_three_workers_killed_right_after_the_number_of_ranks_has_changed(processes, deaths):
+    pipe = streamed(240).shuffle(window=10).batch(7)
+    states = []
+    for rank, count in enumerate((3, 5)):
+        loader = fp.Loader(pipe, seed=1, rank=rank, world_size=2, even=None)
+        list(islice(loader, count))
+        states.append(loader.state_dict())
+
+    def resumed(workers):
+        loader = fp.Loader(pipe, workers=workers, seed=1, rank=1, world_size=3, shards=9, even=None)
+        loader.load_state_dict(states)
+        return loader
+
+    expected = list(resumed(0))
+    with deaths(least=6), resumed(3) as loader:
+        got = []
+        for place, element in enumerate(loader):
+            got.append(element)
+            if place in (0, 4):
+                processes.kill(processes.workers())
+    assert got == expected
 
 
 def test_elements_of_dead_workers_stay_as_they_were(processes, deaths):
