@@ -34,6 +34,7 @@ from inspect import isfunction as _isfunction
 from typing import TYPE_CHECKING
 
 from . import errors as errors
+from .core.policy import Quarantine, Retry
 from .core.rows import Rows
 from .core.unknown_arguments import explains_unknown_arguments as _explains_unknown_arguments
 from .errors import FeedpipeError, RowError
@@ -102,6 +103,9 @@ __all__ = [
     "verify",
     "write_parquet",
     "write_tar",
+    # rows that fail
+    "Quarantine",
+    "Retry",
     # operators of your own
     "operator",
     # elements and errors

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from .core.checks import check_choice, check_int
 from .core.unknown_arguments import methods_explain_unknown_arguments
 from .engine.run import length_of
+from .engine.skip_log import NO_SKIPS
 from .errors import ArgumentTypeError, LoaderError, with_call_site
 from .loading.epoch import Epoch, Info
 from .loading.gather import gather
@@ -104,7 +105,7 @@ class Loader(Generic[T_co]):
         )
         self._runner.check_service()
         self._runner.check_ranks()
-        self._progress = Progress()  # where the next epoch begins
+        self._progress, self._skipped = Progress(), NO_SKIPS  # where the next epoch begins; of the last one
         self._current: Epoch[T_co] | None = None
         self._requested_epoch: int | None = None  # by `set_epoch`
         self._closed = False
@@ -195,6 +196,11 @@ class Loader(Generic[T_co]):
         """
         return None if self._current is None else self._current.valid
 
+    @property
+    def skipped(self) -> dict[str, int]:
+        """How many rows of the epoch were skipped on this rank because they failed, by operator; see `on_error`."""
+        return dict((self._skipped if self._current is None else self._current.progress.skipped).skipped)
+
     def set_epoch(self, epoch: int) -> None:
         """Make the next `iter(loader)` begin epoch `epoch`; if the loader stands at a place in it, it goes on there.
 
@@ -227,8 +233,7 @@ class Loader(Generic[T_co]):
         Example:
             >>> import feedpipe as fp
             >>> loader = fp.Loader(fp.from_sequence(range(6)))
-            >>> elements = iter(loader)
-            >>> ahead = [next(elements) for _ in range(4)]
+            >>> ahead = [element for element, _ in zip(loader, range(4))]
             >>> loader.load_state_dict(loader.state_dict(step=2))
             >>> list(loader)
             [2, 3, 4, 5]
@@ -262,7 +267,7 @@ class Loader(Generic[T_co]):
         # Nothing has changed up to here: a state that is refused ends no epoch.
         self._end_current("a state was loaded")
         self._runner.use(schedule)
-        self._progress = progress
+        self._progress, self._skipped = progress, progress.skipped
         self._requested_epoch = None
 
     def close(self) -> None:
@@ -283,10 +288,8 @@ class Loader(Generic[T_co]):
         """Show the chain, the service and the position, as far as they are known without running or reading."""
         position = self._position
         goal = self._runner.steps or (None if self._current is None else self._current.goal)
-        parts = [chain_in_one_line(self._pipe), service_code(self._runner.service)]
-        parts += self._runner.rank_code()
-        parts.append(f"epoch {position.epoch}")
-        parts.append(f"step {position.step}" + (f" of {goal}" if goal is not None else ""))
+        parts = [chain_in_one_line(self._pipe), service_code(self._runner.service), *self._runner.rank_code()]
+        parts += [f"epoch {position.epoch}", f"step {position.step}" + (f" of {goal}" if goal is not None else "")]
         return f"Loader({', '.join(parts)}{', closed' if self._closed else ''})"
 
     def __getstate__(self) -> dict[str, object]:
@@ -339,16 +342,14 @@ class Loader(Generic[T_co]):
             self._current.end("a newer `iter(loader)` has ended this one; a loader has one epoch at a time")
         if requested is not None and requested != progress.epoch:
             progress = Progress(requested, 0, requested)
-        self._requested_epoch = None
-        self._progress = progress
+        self._requested_epoch, self._progress = None, progress
         self._current = Epoch(self._runner, progress, self._current)
         return self._current
 
     def _end_current(self, reason: str) -> None:
-        if self._current is not None:
-            self._current.end(reason)
-            self._progress = self._current.position()
-            self._current = None
+        if (epoch := self._current) is not None:
+            epoch.end(reason)
+            self._progress, self._skipped, self._current = epoch.position(), epoch.progress.skipped, None
 
     def _check_open(self) -> None:
         if self._closed:

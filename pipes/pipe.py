@@ -13,7 +13,8 @@ from .core.cursor import START
 from .core.graph import Node, chain_code
 from .core.operator import Operator
 from .core.unknown_arguments import methods_explain_unknown_arguments
-from .engine.run import Run, at_index, length_of
+from .engine.run import Run, at_index, known_length, length_of, position_count
+from .engine.skipping import remaining_blocks
 from .engine.stage import Stage, bind, resolve
 from .errors import ArgumentError, ArgumentTypeError, call_site, with_call_site
 from .ops._collect_table import collect_table
@@ -41,6 +42,7 @@ from .ops.map import map as _map
 from .ops.map_batches import map_batches as _map_batches
 from .ops.map_columns import map_columns as _map_columns
 from .ops.mix import mix as _mix
+from .ops.on_error import on_error as _on_error
 from .ops.pack import pack as _pack
 from .ops.pad_batch import pad_batch as _pad_batch
 from .ops.parsing.arrow import parse_arrow as _parse_arrow
@@ -171,21 +173,14 @@ class Pipe(Node, Generic[T_co]):
 
     @property
     def length(self) -> int | None:
-        """How many elements there are; None if only a run can tell.
-
-        Example:
-            >>> import feedpipe as fp
-            >>> fp.from_sequence(range(10)).batch(4).length
-            3
-        """
-        return self._stage().length
+        """How many elements there are; None if only a run can tell."""
+        return known_length(self._stage())
 
     @property
     def schema(self) -> pa.Schema | None:
         """Names and types of the columns, if the elements are rows of a table; else None.
 
-        Headers and footers of files tell it, no row is read. It is None behind a function of the user, such as that of
-        `map`: only a run can tell what that returns.
+        Headers and footers of files tell it, no row is read. It is None behind a function of the user, as in `map`.
 
         Example:
             >>> import feedpipe as fp, numpy as np
@@ -202,7 +197,7 @@ class Pipe(Node, Generic[T_co]):
     def __getitem__(self, index: SupportsIndex | slice) -> T_co | Pipe[T_co]:
         if not isinstance(index, slice):
             return cast("T_co", at_index(self._stage(), _position(index)))
-        start, stop, step = index.indices(len(self))
+        start, stop, step = index.indices(position_count(self._stage()))
         if step < 1:
             raise ArgumentError(with_call_site(f"the step of a slice must be >= 1 but got: {step}"))
         return self.slice(start, stop, step)
@@ -215,18 +210,17 @@ class Pipe(Node, Generic[T_co]):
         """Return the number of elements. If it is not known without a run, this runs the pipe once.
 
         Args:
-            service: where the pipe runs; by default in this process. `fp.MultiProcess(4)` counts in four processes, and
-                elements do not leave them.
+            service: where the pipe runs, by default in this process; elements do not leave the workers of a service.
 
         Example:
             >>> import feedpipe as fp
             >>> fp.from_sequence(range(10)).filter(lambda x: x % 3).count()
             6
         """
-        if (length := self.length) is not None:
-            return length
+        if self.length is not None:
+            return self.length
         if service is None:
-            return sum(map(len, self._stage().blocks(START, Context())))
+            return sum(map(len, remaining_blocks(self._stage().blocks(START, Context()))))
         from .loader import Loader
 
         with Loader(self.batch(_COUNTED_ROWS).map(len), service, rank=0, world_size=1, even=None) as loader:
@@ -251,7 +245,9 @@ class Pipe(Node, Generic[T_co]):
             {'x': [1, 2], 'y': ['a', None]}
         """
         stage = self._stage()
-        return collect_table(stage.blocks(START, Context()), stage.schema, check_bytes("limit", limit))
+        return collect_table(
+            remaining_blocks(stage.blocks(START, Context())), stage.schema, check_bytes("limit", limit)
+        )
 
     def as_iterable_dataset(
         self,
@@ -349,6 +345,7 @@ class Pipe(Node, Generic[T_co]):
     map_batches = _map_batches
     map_columns = _map_columns
     mix = _mix
+    on_error = _on_error
     open_files = _open_files
     pack = _pack
     pad_batch = _pad_batch

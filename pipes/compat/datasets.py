@@ -12,7 +12,7 @@ from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from ..core.checks import check_int
 from ..core.context import Context
-from ..engine.run import length_of
+from ..engine.run import position_count, present
 from ..engine.stage import bind, resolve
 from ..errors import ArgumentError, ArgumentTypeError, RowError, shown_traceback, with_call_site
 from ..loader import Loader
@@ -143,7 +143,7 @@ class PipeMapDataset(Dataset[T_co]):
         self._epoch = _SharedEpoch()
 
     def __len__(self) -> int:
-        return length_of(self._stage)
+        return position_count(self._stage)
 
     def __getitem__(self, index: int) -> T_co:
         return self.__getitems__([index])[0]
@@ -159,7 +159,7 @@ class PipeMapDataset(Dataset[T_co]):
             rows = self._stage.rows(positions % length, Context(seed=self._seed, epoch=self._epoch.get()))
         except RowError as error:
             raise error.with_traceback(shown_traceback(error)) from error.__cause__
-        return cast("Sequence[T_co]", list(rows))
+        return cast("Sequence[T_co]", list(map(present, rows)) if self._stage.may_skip else list(rows))
 
     def set_epoch(self, epoch: int) -> None:
         """Make shuffles and random draws those of `epoch`, also in the workers of a loader that keeps them."""

@@ -10,6 +10,7 @@ from typing import ClassVar, Protocol, cast
 
 from ..errors import redacted
 from .plain_values import is_plain, partial_parts, value_text
+from .policy import Quarantine, Retry
 
 PACKAGE = __name__.partition(".")[0]
 
@@ -81,6 +82,8 @@ def value_code(value: object) -> str:
         return "{" + ", ".join(f"{key!r}: {value_code(item)}" for key, item in value.items()) + "}"
     if isinstance(value, str):
         return redacted(repr(value))
+    if isinstance(value, (Quarantine, Retry)):
+        return constructor_code(value)
     if value is None or isinstance(value, (bool, int, float, bytes, range)):
         return repr(value)
     shape = getattr(value, "shape", None) if hasattr(type(value), "shape") else None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,9 @@ from .block import Block
 from .code import call_code
 from .context import Context, Work
 from .cursor import Cursor, Json
+from .policy import OnError
 from .rows import BlockRows, Indices
+from .skipped import Skipped
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -92,6 +94,11 @@ class Input(Protocol):
         """Whether `rows` gives the rows at any positions; else they come in order only."""
         ...
 
+    @property
+    def may_skip(self) -> bool:
+        """Whether a policy may leave out rows."""
+        ...
+
     def weights(self, context: Context) -> Weights | None:
         """The weights of the rows, if they are known and rows come at any positions."""
         ...
@@ -144,6 +151,15 @@ class StageView(Protocol):
         """As `failed`, for a source, which knows the origin of its rows."""
         ...
 
+    def skip(
+        self, error: Exception, place: Cursor | int, row: object, context: Context, origin: Origin | None = None
+    ) -> Skipped | None:
+        """What stands in the place of a row on which a function failed; None if the error must be raised.
+
+        `place` is the cursor of the row in the input, or its number if the input is indexed.
+        """
+        ...
+
 
 class Operator:
     """One operator: a frozen value, and the code that runs it.
@@ -175,6 +191,15 @@ class Operator:
     """The user's own name for it, the key of its randomness in place of its kind and count."""
     buffer: int = 0
     """How many elements a thread makes before they are asked for."""
+    on_error = cast("OnError | None", None)
+    """What happens to a row whose function fails; None takes the policy of the next `on_error()` in the chain."""
+
+    def moves_skipped(self) -> bool:
+        """Whether its code takes a `Skipped` for a row like any other: it only moves rows, or knows of them.
+
+        Else it gets none, and the engine puts them back.
+        """
+        return False
 
     def indexed(self, inputs: Sequence[bool]) -> bool:
         """Whether `rows` answers, given which inputs do: by default if it is defined and all inputs are indexed."""

@@ -1,11 +1,11 @@
-"""`nbytes`: about how many bytes rows hold; `row_width`: how many a row of a schema has."""
+"""How many bytes rows hold, or a row of a schema has; how many rows an element has."""
 
 # pyright: reportPrivateUsage=false
 # Rows that are not gathered yet are not gathered for this.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from typing import TYPE_CHECKING
 
 from .rows import BlockRows, Rows
@@ -65,3 +65,23 @@ def _bits(kind: pa.DataType) -> int | None:
         return kind.bit_width
     except ValueError:  # of a type without a fixed width
         return None
+
+
+def row_shape(element: object) -> int | tuple[()]:
+    """How many rows an element has; () if it is one row."""
+    if isinstance(element, Mapping):
+        element = next(iter(element.values()), ())
+    elif isinstance(element, (list, tuple)) and element and hasattr(element[0], "shape"):
+        element = element[0]  # the columns of collated pairs
+    elif isinstance(element, tuple):
+        return ()
+    shape = getattr(element, "shape", None)
+    if shape is not None:
+        return int(shape[0]) if len(shape) else ()
+    return len(element) if isinstance(element, Sized) and not isinstance(element, (str, bytes)) else ()
+
+
+def row_count(element: object) -> int:
+    """How many rows an element has; 1 if it is one row."""
+    shape = row_shape(element)
+    return shape if isinstance(shape, int) else 1

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import ArgumentTypeError, with_call_site
+from .skipped import Skipped
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,6 +27,8 @@ Indices: TypeAlias = range | npt.NDArray[np.int64]
 """Positions of rows; a `range` if they are evenly spaced, so that storage can slice."""
 Row: TypeAlias = dict[str, object]
 """A row of a table: Python scalars, and NumPy arrays for columns of more than one dimension."""
+SKIPPED = "\0skipped"
+"""The column of a `Rows` that has a `Skipped` for each row that was skipped; see `skipped_rows`."""
 
 
 class _Schema:
@@ -141,7 +144,8 @@ class Rows(Sequence[Row]):
         if not names:
             return iter([{} for _ in range(self._length)])
         values = zip(*(scalars(column) for column in columns.values()), strict=True)
-        return (dict(zip(names, row, strict=True)) for row in values)
+        rows = (dict(zip(names, row, strict=True)) for row in values)
+        return map(_in_place, rows) if SKIPPED in columns else rows
 
     def __repr__(self) -> str:
         return f"Rows({self._length} x {list(self._columns_and_selection[0])})"
@@ -225,16 +229,42 @@ def pick(rows: Sequence[object], indices: list[int]) -> list[object]:
     return list(itemgetter(*indices)(rows))
 
 
+def _in_place(row: Row) -> Any:
+    """A row, or the `Skipped` that stands in its place."""
+    skipped = cast("Skipped | None", row.pop(SKIPPED))
+    return row if skipped is None else skipped if skipped.is_row else skipped.before(row)
+
+
 def concat(parts: Sequence[BlockRows]) -> BlockRows:
     """All rows of all parts; they stay columns if names and types agree."""
     if len(parts) == 1:
         return parts[0]
+    if Skipped.exist:
+        parts = _marked_alike(parts)
     if parts and isinstance(parts[0], Rows) and have_one_signature(parts):
         return _concat_tables(cast("Sequence[Rows]", parts))
     joined: list[object] = []
     for part in parts:
         joined.extend(part)
     return joined
+
+
+def _marked_alike(parts: Sequence[BlockRows]) -> Sequence[BlockRows]:
+    """The parts; if some are tables, rows that were skipped stand in a column of all, so that they are one table."""
+    like = next((part for part in parts if isinstance(part, Rows) and len(part)), None)
+    if like is None or all(isinstance(p, Rows) and SKIPPED not in p._columns_and_selection[0] for p in parts):
+        return parts
+    alike: list[BlockRows] = []
+    for part in parts:
+        if isinstance(part, Rows):
+            marks = part.columns.get(SKIPPED, np.full(len(part), None))
+        elif all(isinstance(row, Skipped) and row.is_row for row in part):
+            marks = np.array([*part, None], object)[:-1]
+            part = cast("Rows", take(like, np.zeros(len(part), np.int64)))  # any values of these types
+        else:
+            return parts
+        alike.append(part._alike(Rows({**part.columns, SKIPPED: marks}, len(part))))
+    return alike
 
 
 def _concat_tables(tables: Sequence[Rows]) -> Rows:
@@ -246,37 +276,6 @@ def _concat_tables(tables: Sequence[Rows]) -> Rows:
     tables_columns = [table.columns for table in tables]
     columns = {name: _concat([columns[name] for columns in tables_columns]) for name in source}
     return tables[0]._alike(Rows(columns, sum(map(len, tables))))
-
-
-def take_joined(parts: Sequence[BlockRows], *selections: npt.NDArray[np.int64]) -> list[BlockRows]:
-    """`take(concat(parts), indices)` for the indices in each of `selections`.
-
-    Joins one column of arrays at a time, in memory that stays in the cache.
-    """
-    all_rows = [part for part in parts if isinstance(part, Rows)]
-    states = [rows._columns_and_selection for rows in all_rows]
-    tables = [columns for columns, selection in states if selection is None]
-    if len(parts) < 2 or len(tables) < len(parts) or not have_one_signature(parts):
-        joined_rows = concat(parts)
-        return [take(joined_rows, indices) for indices in selections]
-    scratch = np.empty(0, np.uint8)
-    taken: list[dict[str, Column]] = [{} for _ in selections]
-    for name in tables[0]:
-        pieces = [table[name] for table in tables]
-        arrays = [piece for piece in pieces if isinstance(piece, np.ndarray)]
-        joined: Column
-        if len(arrays) < len(pieces):
-            joined = _concat(pieces)
-        else:
-            size = sum(array.nbytes for array in arrays)
-            if size > len(scratch):
-                scratch = np.empty(size, np.uint8)
-            joined = scratch[:size].view(arrays[0].dtype).reshape(-1, *arrays[0].shape[1:])
-            np.concatenate(arrays, out=joined)
-        for columns, indices in zip(taken, selections, strict=True):
-            columns[name] = _take(joined, indices)
-    lengths = map(len, selections)
-    return [all_rows[0]._alike(Rows(columns, length)) for columns, length in zip(taken, lengths, strict=True)]
 
 
 def column_names(rows: Rows) -> list[str]:
@@ -335,7 +334,7 @@ def signature(rows: BlockRows) -> tuple[object, ...] | None:
     schema = rows._schema
     if schema.types is None:
         columns, _ = rows._columns_and_selection
-        schema.types = tuple((name, _type_of(column)) for name, column in columns.items())
+        schema.types = tuple((name, _type_of(column)) for name, column in columns.items() if name != SKIPPED)
     return schema.types
 
 

@@ -21,6 +21,7 @@ from ..core.checks import is_coroutine_function
 from ..core.context import Context, Work
 from ..core.row_bytes import nbytes
 from ..core.rows import BlockRows
+from ..core.skipped import Skipped
 from ..errors import LoaderError
 from .apply import forgotten_coroutine_error, stop_iteration_error
 
@@ -70,13 +71,14 @@ class CallPool(ABC):
         return results, None
 
     def in_order(
-        self, function: Callable[..., object], calls: Iterator[tuple[U, Sequence[object]]], limit: AheadLimit
+        self, function: Callable[..., object], calls: Iterator[tuple[U, Sequence[object] | None]], limit: AheadLimit
     ) -> Iterator[tuple[U, Future[object]]]:
         """Begins calls ahead of the consumer, and gives them in order.
 
         Args:
             function: to call.
-            calls: for each call a name, which comes back with it, and the arguments. An error is raised in its turn.
+            calls: for each call a name, which comes back with it, and the arguments; without arguments nothing is
+                called. An error is raised in its turn.
             limit: how many calls are begun before their results are asked for.
         """
         waiting: deque[tuple[U, Future[object]]] = deque()
@@ -90,7 +92,7 @@ class CallPool(ABC):
                     except BaseException as error:
                         failure = error
                         break
-                    waiting.append((name, self.submit(function, *arguments)))
+                    waiting.append((name, done(None) if arguments is None else self.submit(function, *arguments)))
                     begun = True
                 if not waiting:
                     break
@@ -133,16 +135,27 @@ class BegunCall(NamedTuple):
     Attributes:
         future: its result.
         group: the number of its group, if a call is for several rows.
+        skipped: what was skipped before the row, or stands in its place.
+        row: the row, if it is needed when the call fails.
     """
 
     future: Future[object]
     group: int = 0
+    skipped: Skipped | None = None
+    row: object = None
 
     def start(self) -> None:
         pass
 
     def cancel(self) -> None:
         self.future.cancel()
+
+
+def done(result: object) -> Future[object]:
+    """A call that has returned."""
+    future: Future[object] = Future()
+    future.set_result(result)
+    return future
 
 
 def begun_calls(

@@ -9,7 +9,11 @@ from ..core.block import Block
 from ..core.context import Context
 from ..core.cursor import START, Cursor
 from ..core.graph import node_code
-from ..errors import LoaderError, PlanError, RowError, UnknownLengthError, shown_traceback
+from ..core.row_bytes import row_count
+from ..core.rows import BlockRows
+from ..core.skipped import Skipped
+from ..errors import DataError, LoaderError, PlanError, RowError, UnknownLengthError, shown_traceback
+from .skip_log import NO_SKIPS, SkipLog
 from .stage import Stage
 
 
@@ -20,6 +24,8 @@ class Run:
         self._context = context or Context()
         self._blocks = stage.blocks(at, self._context)
         self._rows: Iterator[object] = iter(())
+        self._skip_log = SkipLog.of(stage.node) if stage.may_skip else None
+        self._counts = NO_SKIPS
         self._error: Exception | None = None
         self._trace: TracebackType | None = None
 
@@ -29,23 +35,50 @@ class Run:
     def __next__(self) -> object:
         for row in self._rows:
             return row
+        while (block := self._next()) is not None:
+            self._rows = iter(block.rows if self._skip_log is None else self._delivered(block.rows, self._skip_log))
+            for row in self._rows:
+                return row
+            if self._skip_log is None:
+                raise empty_block()
+        if self._skip_log is not None:
+            self._skip_log.report(self._counts, "this run")
+            self._counts = NO_SKIPS
+        raise StopIteration
+
+    def _next(self) -> Block | None:
         if self._error is not None:
             raise self._error.with_traceback(self._trace)  # its first traceback: each `raise` would add to it
         try:
             block = self._next_block()
         except RowError as error:
             raise error.with_traceback(shown_traceback(error)) from error.__cause__
-        if block is None:
-            raise StopIteration
-        self._rows = iter(block.rows)
-        for row in self._rows:
-            return row
-        raise empty_block()
+        return block
+
+    def _delivered(self, rows: BlockRows, skip_log: SkipLog) -> Iterator[object]:
+        """The rows that were not skipped; the others are counted in their turn."""
+        for row in rows:
+            if not isinstance(row, Skipped):
+                value = row
+            else:
+                try:
+                    self._counts = skip_log.add(row.skips, self._counts)
+                except Exception as error:
+                    self._error, self._trace = error, error.__traceback__
+                    raise
+                if row.is_row:
+                    continue
+                value = row.value
+            if skip_log.counts_rows:
+                self._counts = self._counts._replace(rows=self._counts.rows + row_count(value))
+            yield value
 
     def _next_block(self) -> Block | None:
         clock = self._context.pacing.clock
         clock.enter()
         try:
+            if self._skip_log is not None:
+                self._skip_log.open()
             return next(self._blocks, None)
         except BaseException as error:
             self._error = error if isinstance(error, Exception) else interrupted(error)
@@ -53,6 +86,19 @@ class Run:
             raise
         finally:
             clock.leave()
+
+
+def present(row: object) -> object:
+    """A row that was asked for by its number.
+
+    Raises:
+        DataError: it was skipped.
+    """
+    if not isinstance(row, Skipped):
+        return row
+    if row.is_row:
+        raise DataError(f"this element was skipped, because `{row.skips[-1].operator}` failed: {row.skips[-1].error}")
+    return row.value
 
 
 def interrupted(error: BaseException) -> LoaderError:
@@ -68,8 +114,32 @@ def empty_block() -> PlanError:
     )
 
 
+def known_length(stage: Stage) -> int | None:
+    """How many elements come out; None if only a run can tell.
+
+    If rows may be skipped, it is known only of an indexed pipe that regroups them: its groups become shorter.
+    """
+    if stage.may_skip and (not stage.indexed or stage.loses_elements):
+        return None
+    return stage.length
+
+
 def length_of(stage: Stage) -> int:
     """How many elements come out.
+
+    Raises:
+        UnknownLengthError: the length is not known before a run; the error names the operator.
+    """
+    if stage.length is not None and known_length(stage) is None:
+        raise UnknownLengthError(
+            "the length of this pipe is not known before a run, because rows that fail are skipped; count the elements "
+            "of a run, or give a loader `steps=`"
+        )
+    return position_count(stage)
+
+
+def position_count(stage: Stage) -> int:
+    """How many elements come out, those included that are skipped because they fail.
 
     Raises:
         UnknownLengthError: the length is not known before a run; the error names the operator.
@@ -94,6 +164,8 @@ def unknown_length_stage(stage: Stage) -> Stage | None:
 def unknown_length_reason(stage: Stage) -> str:
     """The operator because of which a length is not known, for errors; no text if each stage knows its own."""
     unknown = unknown_length_stage(stage)
+    if unknown is None and stage.may_skip:
+        return ", because rows that fail are skipped"
     return "" if unknown is None else f", because of `{node_code(unknown.node)}`"
 
 
@@ -104,11 +176,11 @@ def at_index(stage: Stage, index: int) -> object:
             f"only an indexed pipe gives rows by number, and `{node_code(stage.node)}` is streamed; "
             "`.load()` makes a pipe indexed"
         )
-    length = length_of(stage)
+    length = position_count(stage)
     if not -length <= index < length:
         raise IndexError(f"index {index} is out of range for a pipe of {length} elements")
     at = index % length
     try:
-        return next(iter(stage.rows(range(at, at + 1), Context())))
+        return present(next(iter(stage.rows(range(at, at + 1), Context()))))
     except RowError as error:
         raise error.with_traceback(shown_traceback(error)) from error.__cause__

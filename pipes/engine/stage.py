@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections import ChainMap
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from threading import Lock
@@ -14,11 +13,16 @@ from ..core.context import Context, Tracer
 from ..core.cursor import START, Cursor
 from ..core.graph import Node, names, node_code, walk
 from ..core.operator import Boundary, Operator, Order, Weights
+from ..core.policy import covers, skips
 from ..core.rows import BlockRows, Indices, concat
+from ..core.skipped import Skipped
 from ..errors import CallSite, FeedpipeError, Origin, PlanError, RowError, text_of, with_call_site
 from .calls_ahead import call_ahead
 from .prefetch import in_thread
 from .readahead import rows_ahead
+from .row_counts import check_row_count, no_length
+from .skip_record import skip_of
+from .skipping import blocks_around, rows_around
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,6 +51,9 @@ class Stage:
         indexed: whether `rows` answers.
         reads_ahead: whether its rows, made one at a time by `rows`, may mostly wait for storage.
         calls_ahead: how many calls, of its function or an input's, may begin before `rows` asks for their results.
+        may_skip: whether a policy may leave out rows here or before.
+        one_for_one: whether each row is made of the row of the input at the same position.
+        loses_elements: whether it may leave out rows of the output; else these are regrouped, and only become shorter.
         main_thread: whether it, or an input, must run in the consumer's thread.
     """
 
@@ -67,6 +74,18 @@ class Stage:
         )
         traced = [stage.calls_ahead for stage in inputs if op.boundary is not Boundary.EACH_PROCESS]
         self.calls_ahead: int = max([op.calls_ahead(), *traced]) if self.indexed else 0
+        skips_rows = skips(op.on_error)
+        meets_skipped = any(stage.may_skip for stage in inputs)
+        self.may_skip: bool = skips_rows or meets_skipped
+        regroups_all = bool(inputs) and op.order is Order.REGROUPS
+        self.loses_elements: bool = not regroups_all and (skips_rows or any(s.loses_elements for s in inputs))
+        self.one_for_one: bool = len(inputs) == 1 and type(op).trace is Operator.trace and (op.seeks or self.indexed)
+        self._guards: bool = not op.moves_skipped() and (
+            meets_skipped or (skips_rows and bool(inputs) and not self.one_for_one)
+        )
+        # A group that some rows are left out of is made of any number of rows.
+        groups = regroups_all or not (op.moves_skipped() or self.one_for_one)
+        self._seeks: bool = op.seeks and not (meets_skipped and groups)
         self._buffer: int = max([op.buffer, *(stage._buffer for stage in inputs if self.indexed)])
         self._length: object = _UNASKED
         self._schema: object = _UNASKED
@@ -104,7 +123,7 @@ class Stage:
         if self._length is _UNASKED:
             length = self.op.length(self)
             if self.indexed and length is None:
-                raise _no_length(self.node)
+                raise no_length(self.node)
             self._length = length if length is None else check_row_count(length, self.node)
         return cast("int | None", self._length)
 
@@ -135,7 +154,10 @@ class Stage:
         """The rows at `indices`; indexed stages only."""
         if context.tracing.tracer is not None:
             return self._traced_rows(indices, context, context.tracing.tracer)
-        return self.op.rows(self, indices, context)
+        return self._own_rows(indices, context)
+
+    def _own_rows(self, indices: Indices, context: Context) -> BlockRows:
+        return rows_around(self, indices, context) if self._guards else self.op.rows(self, indices, context)
 
     def blocks(self, at: Cursor, context: Context) -> Iterator[Block]:
         """The rows from `at` on."""
@@ -147,8 +169,9 @@ class Stage:
     def _blocks(self, at: Cursor, context: Context) -> Iterator[Block]:
         if self.indexed:
             return self._by_index(at, context)
-        seeks = self.op.seeks
-        blocks = self.op.blocks(self, at if seeks else Cursor(at.token, 0, at.row), context)
+        seeks = self._seeks
+        start = at if seeks else Cursor(at.token, 0, at.row)
+        blocks = blocks_around(self, start, context) if self._guards else self.op.blocks(self, start, context)
         if not isinstance(blocks, Iterator):
             raise PlanError(
                 with_call_site(
@@ -165,9 +188,9 @@ class Stage:
         for index in indices:
             origin = self.origin(int(index), context)
             tracer.enter(code, self.call_site, origin)
-            parts.append(self.op.rows(self, range(index, index + 1), context))
+            parts.append(self._own_rows(range(index, index + 1), context))
             tracer.leave(origin)
-        return concat(parts) if parts else self.op.rows(self, indices, context)
+        return concat(parts) if parts else self._own_rows(indices, context)
 
     def _traced_blocks(self, blocks: Iterator[Block], tracer: Tracer) -> Iterator[Block]:
         code = node_code(self.node)
@@ -260,6 +283,20 @@ class Stage:
         """As `failed`, for a source, which knows the origin of its rows."""
         return self._row_error(error, lambda: origin)
 
+    def skip(
+        self, error: Exception, place: Cursor | int, row: object, context: Context, origin: Origin | None = None
+    ) -> Skipped | None:
+        """What stands in the place of a row that failed; None if the error must be raised."""
+        if not skips(self.op.on_error) or not covers(error):
+            return None
+
+        def find_origin() -> Origin | None:
+            if origin is not None or not self.inputs:
+                return origin
+            return self._origin_at(place, context) if isinstance(place, Cursor) else self.input.origin(place, context)
+
+        return skip_of(self.node, error, place, row, context, find_origin)
+
     def _origin_at(self, at: Cursor, context: Context) -> Origin | None:
         block = next(self.input.blocks(at, context.replay()), None)
         return block.origins[0] if block and block.origins else None
@@ -304,7 +341,7 @@ def bind(
     for node in walk(root):
         if node not in stages:
             if node.indexed and type(node.op).length is Operator.length:
-                raise _no_length(node)
+                raise no_length(node)
             stages[node] = Stage(node, all_names[node], tuple(stages[child] for child in node.inputs), root)
     return stages[root]
 
@@ -345,35 +382,6 @@ def resolve(
         resolved[node] = node if kept is None else kept
         stages[node] = Stage(resolved[node], all_names[node], input_stages)
     return resolved[root]
-
-
-def _no_length(node: Node) -> PlanError:
-    return PlanError(
-        with_call_site(
-            f"`{node_code(node)}` gives rows by position and must know how many there are, because nothing else says "
-            "where they end; define `length`, or let `indexed` give False",
-            node.call_site,
-        )
-    )
-
-
-def check_row_count(length: object, node: Node) -> int:
-    """The length that the operator of `node` returned.
-
-    Raises:
-        PlanError: it is no number of rows.
-    """
-    try:
-        count = operator.index(length)  # type: ignore[arg-type]
-    except TypeError:
-        count = -1
-    if count < 0:
-        raise PlanError(
-            with_call_site(
-                f"`length` of `{node_code(node)}` must be an int >= 0, or None, but is: {length!r}", node.call_site
-            )
-        )
-    return count
 
 
 def _cut(blocks: Iterator[Block], sizes: Callable[[int], list[int]]) -> Iterator[Block]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from ..core.rank_texts import ranks_in_words
 from ..core.row_bytes import nbytes
 from ..core.signals import raised_by_signal_handler
+from ..core.skipped import Skipped
 from ..errors import PlanError, PlanWarning, warn
 from ..services.base import ShardEnd, Step
 from .job import Job
@@ -84,11 +85,11 @@ class AgreedItems(Iterator["Step | ShardEnd | Literal['padding']"]):
 
     def __next__(self) -> Step | ShardEnd | Literal["padding"]:
         while not self._agreed:
-            if self._ready and isinstance(self._ready[0], ShardEnd):
+            if self._ready and not _is_step(self._ready[0]):
                 return self._ready.popleft()
             self._agree()
         item: Step | ShardEnd | Literal["padding"] = self._ready.popleft() if self._ready else PADDING
-        if isinstance(item, ShardEnd):
+        if isinstance(item, ShardEnd) or (isinstance(item, Step) and not _is_step(item)):
             return item
         self._held -= item is not PADDING
         self._agreed -= 1
@@ -139,7 +140,7 @@ class AgreedItems(Iterator["Step | ShardEnd | Literal['padding']"]):
                 self._ended = True
                 return
             self._ready.append(item)
-            if isinstance(item, Step):
+            if _is_step(item):
                 self._held += 1
                 count -= 1
 
@@ -200,6 +201,11 @@ class AgreedItems(Iterator["Step | ShardEnd | Literal['padding']"]):
             warn(message, PlanWarning)
         else:
             log.info(message)
+
+
+def _is_step(item: Step | ShardEnd) -> bool:
+    """Whether the consumer gets an element; a row that was skipped is none."""
+    return isinstance(item, Step) and not (isinstance(item.element, Skipped) and item.element.is_row)
 
 
 def agreed_steps(supplies: Sequence[Supply], *, pad: bool) -> int:

@@ -6,11 +6,12 @@ import contextlib
 from collections.abc import Generator, Iterator
 from itertools import repeat
 from types import TracebackType
-from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
+from typing import Any, Generic, Literal, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from ..core.row_bytes import row_shape
 from ..core.signals import raised_by_signal_handler
 from ..engine.run import interrupted
 from ..errors import DataError, FeedpipeError, LoaderError, PlanError, RowError, StateError, shown_traceback
@@ -19,30 +20,21 @@ from ..services.base import Session, ShardEnd, Step
 from .agreement import PADDING, AgreedItems
 from .history import History
 from .info import Info as Info
-from .info import row_shape
 from .job import Job
+from .one_thread import ONE_THREAD, is_executing
 from .rank import on_rank
 from .replay import note_cursor
 from .runner import Runner
 from .schedule import End, Schedule
+from .skip_counter import SkipCounter, element_of
 from .skipping import skipped, too_many
 from .state import Progress
+from .wish import INFO, PEEK, Wish
 
 T_co = TypeVar("T_co", covariant=True)
 
 
 _NOTHING = object()
-
-_ONE_THREAD = (
-    "only one thread at a time may use an iterator of a loader, because its state counts what one consumer took, and "
-    "another thread waits for an element now; take elements in one thread and hand them on, or use a lock"
-)
-
-
-Wish: TypeAlias = Literal["info", "peek"] | None
-"""What a consumer asks an epoch for: the next element (None), the same with its `Info`, or only a look at it."""
-INFO: Final = "info"
-PEEK: Final = "peek"
 
 
 class Epoch(Generic[T_co]):
@@ -120,8 +112,8 @@ class Epoch(Generic[T_co]):
         except RowError as error:
             raise error.with_traceback(shown_traceback(error)) from error.__cause__
         except ValueError as error:
-            if _is_executing(error):
-                raise LoaderError(_ONE_THREAD) from None
+            if is_executing(error):
+                raise LoaderError(ONE_THREAD) from None
             raise
         assert stop is not None, "a run that has ended knows why"
         raise stop.with_traceback(self._run.trace)  # without it, each `raise` would make the traceback longer
@@ -135,8 +127,8 @@ class Epoch(Generic[T_co]):
         try:
             self._elements.close()
         except ValueError as error:
-            if _is_executing(error):
-                raise LoaderError(_ONE_THREAD) from None
+            if is_executing(error):
+                raise LoaderError(ONE_THREAD) from None
             raise
         self._run.finish(LoaderError(reason))
 
@@ -150,6 +142,11 @@ class Epoch(Generic[T_co]):
     @property
     def over(self) -> bool:
         return self._run.stop is not None
+
+    @property
+    def progress(self) -> Progress:
+        """The progress in this epoch, also after its last element."""
+        return self._run.progress
 
     @property
     def started(self) -> bool:
@@ -224,6 +221,7 @@ class EpochRun:
         self._padding = False
         self._padding_items: Iterator[Step | ShardEnd] = iter(())
         self._has_cursors = False  # an indexed pipe and padding need only the number of elements
+        self._skips = None if runner.skip_log is None else SkipCounter(runner.skip_log)
         self._session: Session | None = None
         self._items: Iterator[Step | ShardEnd | Literal["padding"]] = iter(())
 
@@ -240,12 +238,15 @@ class EpochRun:
                     wish = yield step.element
                 progress = self.progress
                 shard = step.shard
-                self.history.add((progress, shard, progress.cursors.get(shard), len(progress.ended)))
+                before = None if self._skips is None else self._skips.before(progress)
+                self.history.add((progress, shard, progress.cursors.get(shard), len(progress.ended), before))
                 progress.step += 1
                 progress.taken += 1
                 if self._has_cursors:
                     progress.cursors[shard] = step.cursor
                 self.element = step.element
+                if self._skips is not None and not self._padding:
+                    self._skips.count(step.element, progress)
                 del step
                 wish = yield self.element if wish is None else (self.element, self._info())
                 if wish is not PEEK:
@@ -253,6 +254,8 @@ class EpochRun:
                 step = self._next()
             if self._job is not None:
                 self._job.hear()  # the end of an epoch hides no failure
+            if self._skips is not None:
+                self._skips.report(self.progress)
         except GeneratorExit:
             if self._job is not None and self._agrees:
                 self._job.leave(self.progress.step)
@@ -275,8 +278,7 @@ class EpochRun:
 
     def position(self) -> Progress:
         """The progress; after the last element of all ranks, the beginning of the next epoch."""
-        last = self.end.of_all
-        over = self.finished or (last is not None and self.progress.step >= last)
+        over = self.finished or (self.end.of_all is not None and self.progress.step >= self.end.of_all)
         return self.next_epoch() if over else self.progress
 
     @property
@@ -338,7 +340,10 @@ class EpochRun:
         while (last := self._last) is None or self.progress.step < last:
             item = next(self._items, None)
             if isinstance(item, Step):
-                return item
+                skips = self._skips
+                if skips is None or (item := skips.take_apart(item, self.progress, has_cursors=self._has_cursors)):
+                    return item
+                continue
             if item == PADDING:
                 return self._padding_step()
             if isinstance(item, ShardEnd):
@@ -383,8 +388,8 @@ class EpochRun:
                 self._padding_step()
         for _ in range(2):
             while (item := next(self._padding_items, None)) is not None:
-                if isinstance(item, Step):
-                    return item
+                if isinstance(item, Step) and (step := element_of(item)) is not None:
+                    return step
             self._padding_items = self._open(Position())
         raise PlanError("this rank has no element that could be repeated as padding")
 
@@ -394,8 +399,3 @@ class EpochRun:
             self._session.close()
         self._session = self._runner.open(self._schedule.plan, position, self.progress.data_epoch)
         return iter(self._session)
-
-
-def _is_executing(error: ValueError) -> bool:
-    """Whether `send` or `close` itself raised it, because another thread runs the generator."""
-    return error.__traceback__ is not None and error.__traceback__.tb_next is None

@@ -3,18 +3,42 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ..core.cursor import Json
+from ..engine.skip_log import SkipCounts
 from ..errors import ArgumentError, with_call_site
 from .state import Progress
 
 KEPT_STEPS = 64
 """The number of steps before the current one that a loader can still save."""
 
-Change: TypeAlias = tuple[Progress, int, Json, int]
-"""What a step changes: the progress, the shard of the element, the cursor of that shard before, and how many shards had
-ended before."""
+
+class Passed(NamedTuple):
+    """A skipped row: its shard, with the cursor before it, and how many rows had been skipped."""
+
+    shard: int
+    cursor: Json
+    skipped: SkipCounts
+
+
+class Before(NamedTuple):
+    """What a step changes of an epoch that may skip rows.
+
+    Attributes:
+        taken: the elements and skipped rows of the pass before the step.
+        skipped: how many rows had been skipped before it.
+        passed: the rows skipped since the last step.
+    """
+
+    taken: int
+    skipped: SkipCounts
+    passed: tuple[Passed, ...]
+
+
+Change: TypeAlias = tuple[Progress, int, Json, int, Before | None]
+"""What a step changes: the progress, the shard of the element, the cursor of that shard before, how many shards had
+ended before, and what was skipped."""
 
 
 class History:
@@ -34,7 +58,7 @@ class History:
     @property
     def last_place(self) -> tuple[int, Json]:
         """The shard of the last element, and the plain cursor of that shard before it."""
-        _, shard, cursor, _ = self._changes[-1]
+        _, shard, cursor, _, _ = self._changes[-1]
         return shard, cursor
 
     def back(self, progress: Progress, steps: int) -> Progress:
@@ -42,19 +66,28 @@ class History:
         changed = progress
         earlier = progress.copy()
         for _, change in zip(range(steps), reversed(self._changes), strict=False):
-            owner, shard, cursor, ended = change
+            owner, shard, cursor, ended, before = change
             if owner is not changed:  # a later pass over the data began with a progress of its own
                 changed = owner
                 earlier = owner.copy()
             earlier.step -= 1
             earlier.taken -= 1
-            if cursor is None:
-                earlier.cursors.pop(shard, None)
-            else:
-                earlier.cursors[shard] = cursor
+            _set(earlier, shard, cursor)
+            if before is not None:
+                earlier.taken, earlier.skipped = before.taken, before.skipped
+                for passed in reversed(before.passed):
+                    _set(earlier, passed.shard, passed.cursor)
+                    earlier.taken, earlier.skipped = earlier.taken - 1, passed.skipped
             while len(earlier.ended) > ended:
                 earlier.ended.popitem()
         return earlier
+
+
+def _set(progress: Progress, shard: int, cursor: Json) -> None:
+    if cursor is None:
+        progress.cursors.pop(shard, None)
+    else:
+        progress.cursors[shard] = cursor
 
 
 def check_kept(step: int, kept: range) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sized
 from dataclasses import replace
 
 import numpy as np
@@ -76,17 +75,3 @@ class Info:
             LoaderError: the element is padding.
         """
         return lineage_at(self._schedule.plan, self.cursor)
-
-
-def row_shape(element: object) -> int | tuple[()]:
-    """How many rows an element has; () if it is one row."""
-    if isinstance(element, Mapping):
-        element = next(iter(element.values()), ())
-    elif isinstance(element, (list, tuple)) and element and hasattr(element[0], "shape"):
-        element = element[0]  # the columns of collated pairs
-    elif isinstance(element, tuple):
-        return ()
-    shape = getattr(element, "shape", None)
-    if shape is not None:
-        return int(shape[0]) if len(shape) else ()
-    return len(element) if isinstance(element, Sized) and not isinstance(element, (str, bytes)) else ()

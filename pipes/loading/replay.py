@@ -11,6 +11,7 @@ from ..core.block import Block, close
 from ..core.block_size import OneRow
 from ..core.context import Context, Pacing, ProcessContext, ProcessResources, Tracing
 from ..core.cursor import START, Cursor, Json
+from ..engine.run import present
 from ..engine.stage import Stage, resolve
 from ..errors import (
     ArgumentTypeError,
@@ -134,7 +135,7 @@ def replay(pipe: Pipe[T], /, cursor: Mapping[str, object]) -> T:
         raise
     except Exception as error:
         raise StateError(with_call_site(f"`cursor` does not fit this pipe: {error!r}")) from error
-    return cast("T", next(iter(block.rows)))
+    return cast("T", present(next(iter(block.rows))))
 
 
 def _common(plan: Plan, fingerprint: str, progress: Progress) -> ElementCursor:

@@ -8,6 +8,7 @@ from ..core.code import constructor_code
 from ..core.graph import Node, node_code, walk
 from ..core.memory import element_memory
 from ..core.operator import Boundary, Operator
+from ..engine.skip_log import SkipLog
 from ..engine.stage import bind, resolve
 from ..errors import ArgumentError, LoaderError, PlanError, PlanWarning, warn, with_call_site
 from ..plan.fingerprint import saved_operators
@@ -32,6 +33,9 @@ class Runner:
         ranks: says which rank this process is.
         seed, shards: of the plan.
         steps, even: of the schedule.
+
+    Attributes:
+        skip_log: counts and records rows that are skipped; None if no operator skips any.
     """
 
     def __init__(
@@ -56,6 +60,7 @@ class Runner:
         self._executor: Executor | None = None
         self._job: Job | None = None
         self._is_shared = False  # whether all ranks have what the first one has resolved
+        self.skip_log = SkipLog.of(pipe)
 
     def check_service(self) -> None:
         """Checks that the service can run the pipe.
@@ -125,6 +130,8 @@ class Runner:
             RankError: another rank has failed, or has not begun.
         """
         self._check_one_view(job)
+        if self.skip_log is not None:
+            self.skip_log.open()
         if job is not None:
             job.begin()
             self._resolve_once(job)
@@ -181,7 +188,8 @@ class Runner:
             self._executor.close()
 
     def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_schedule": None, "_executor": None, "_job": None, "_is_shared": False}
+        state = {**self.__dict__, "_schedule": None, "_executor": None, "_job": None, "_is_shared": False}
+        return {**state, "skip_log": SkipLog.of(self.pipe)}  # each process writes files of its own
 
     def _resolve_once(self, job: Job) -> None:
         """Fixes listings and types before the first epoch: the first rank looks at the files, and tells the others."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple, TypeAlias
 
-from ..engine.run import length_of, unknown_length_reason, unknown_length_stage
+from ..engine.run import position_count, unknown_length_reason, unknown_length_stage
 from ..engine.stage import Stage
 from ..errors import LoaderError, PlanError, PlanWarning, warn, with_call_site
 from ..plan.items import Cut
@@ -214,7 +214,7 @@ class Schedule:
         If `steps` sets the length of an epoch, an indexed pipe is one sequence of all passes, of which the ranks take
         elements in turn. So ranks at the same step stand at the same place, also if a pass does not divide evenly.
         """
-        length = length_of(self.plan.unsharded)
+        length = position_count(self.plan.unsharded)
         if not length:
             return progress
         taken = progress.data_epoch * length + progress.position(self.plan).start

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from ..core.checks import check_choice, check_int
 from ..core.code import constructor_code
+from ..core.skipped import Skipped
 from ..errors import ArgumentError, with_call_site
 from ..plan.plan import Plan, Position
 from ..services.base import Executor, ReadingService, Session, ShardEnd, Step
@@ -118,4 +119,9 @@ class _DeviceSession:
 
 
 def _moved(item: Step | ShardEnd, move: Move) -> Step | ShardEnd:
-    return item._replace(element=move(item.element)) if isinstance(item, Step) else item
+    if not isinstance(item, Step):
+        return item
+    if isinstance(item.element, Skipped):
+        skipped = item.element
+        return item if skipped.is_row else item._replace(element=Skipped(skipped.skips, move(skipped.value), False))
+    return item._replace(element=move(item.element))

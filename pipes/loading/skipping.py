@@ -12,7 +12,8 @@ from .state import Progress
 def skipped(progress: Progress, count: int, schedule: Schedule) -> Progress:
     """Where a rank stands after `count` further elements, or after as many as lengths alone can tell.
 
-    Of a stream these are none: its cursors also say which of its parts have been opened, so the elements must be read.
+    If rows may be skipped, or of a stream, these are none. The cursors of a stream also say which of its parts have
+    been opened, so the elements must be read.
 
     Raises:
         LoaderError: the epoch has fewer elements.
@@ -21,7 +22,7 @@ def skipped(progress: Progress, count: int, schedule: Schedule) -> Progress:
     if last is not None and progress.step + count > last:
         raise too_many(count, last - progress.step)
     plan = schedule.plan
-    if not schedule.ordered or not plan.indexed or progress.beyond:
+    if not schedule.ordered or not plan.indexed or progress.beyond or plan.unsharded.loses_elements:
         return progress
     if schedule.steps is not None:
         return schedule.next_pass(_moved(progress, count))

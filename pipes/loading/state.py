@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar, cast
 
 from ..core.cursor import Json
-from ..engine.run import length_of
+from ..engine.run import position_count
+from ..engine.skip_log import NO_SKIPS, SkipCounts
 from ..errors import FeedpipeError, StateError, StateWarning, warn
 from ..plan.fingerprint import Fingerprint, code_differences, differences
 from ..plan.items import Cut
@@ -50,6 +51,7 @@ class Progress:
         cursors: the plain cursors of the shards of a streamed pipe that have begun.
         ended: the shards that have ended, each with the plain cursor of its leftover rows.
         cut: of a streamed pipe, what the shards run if the number of ranks has changed in this pass.
+        skipped: how many rows of the epoch were skipped on this rank.
         goal: the step at which the epoch ends, if the plan does not say it: the number of ranks has changed in it.
         own_steps: of a streamed pipe, the step at which this rank had no more elements and began to repeat some.
     """
@@ -65,6 +67,7 @@ class Progress:
     goal: int | None = None
     cut: Cut | None = None
     own_steps: int | None = None
+    skipped: SkipCounts = NO_SKIPS
 
     @property
     def padding(self) -> int:
@@ -87,12 +90,12 @@ class Progress:
 
     def next_data_epoch(self) -> Progress:
         """The beginning of the next pass over the data, in the same epoch."""
-        return Progress(self.epoch, self.step, self.data_epoch + 1)
+        return Progress(self.epoch, self.step, self.data_epoch + 1, skipped=self.skipped)
 
     def next_epoch(self, *, by_steps: bool) -> Progress:
         """The beginning of the next epoch; with `by_steps` it goes on at the same place of the data."""
         if by_steps:
-            return replace(self.copy(), epoch=self.epoch + 1, step=0)
+            return replace(self.copy(), epoch=self.epoch + 1, step=0, skipped=NO_SKIPS)
         return Progress(self.epoch + 1, 0, self.epoch + 1)
 
     def position(self, plan: Plan) -> Position:
@@ -196,6 +199,9 @@ def save(progress: Progress, plan: Plan, signature: Signature) -> State:
         cut = "" if progress.cut is None else f', "cut": {signature.cut_text(progress.cut)}'
         padding = f', "padding": {progress.padding}' if progress.padding else ""
         position = f'{{"cursors": {cursors}, "ended": {ended}{cut}{padding}}}'
+    # The state of an indexed pipe on several ranks is the same on all of them, so it has no counts of one.
+    if progress.skipped.skipped and progress.begun and (plan.world_size == 1 or not plan.indexed):
+        position = f'{position[:-1]}, "skipped": {json.dumps(progress.skipped.plain)}}}'
     state = signature.entries.copy()
     state["epoch"] = progress.epoch
     state["step"] = progress.step
@@ -307,7 +313,7 @@ def restore(saved: SavedState, plan: Plan) -> Progress:
     if not isinstance(position, IndexedPosition):
         return restore_streamed(saved, plan)
     _check_step(saved, plan)
-    (consumed, beyond), length = position, length_of(plan.unsharded)
+    (consumed, beyond), length = position, position_count(plan.unsharded)
     if not (consumed or beyond) or consumed >= length + saved.world_size:  # padding goes beyond the length
         raise damaged("position.consumed", f"must be from 1 to {length}, the length of the pipe, but is: {consumed}")
     if any(part[-1] >= length + saved.world_size for part in beyond):
@@ -316,13 +322,14 @@ def restore(saved: SavedState, plan: Plan) -> Progress:
     if saved.world_size != plan.world_size:
         step = step * saved.world_size // plan.world_size
     taken = consumed + sum(map(len, beyond))
-    return Progress(saved.epoch, step, saved.data_epoch, start=taken, beyond=beyond)
+    counts = saved.skipped if saved.world_size == plan.world_size else NO_SKIPS
+    return Progress(saved.epoch, step, saved.data_epoch, start=taken, beyond=beyond, skipped=counts)
 
 
 def restore_streamed(saved: SavedState, plan: Plan) -> Progress:
     """As `restore`, for a streamed pipe, or before the first element."""
     _check_step(saved, plan)
-    progress = Progress(saved.epoch, saved.step, saved.data_epoch, goal=saved.goal)
+    progress = Progress(saved.epoch, saved.step, saved.data_epoch, goal=saved.goal, skipped=saved.skipped)
     if isinstance(saved.position, StreamedPosition):
         _check_turns(saved.position, plan)
         progress.cursors, progress.ended = dict(saved.position.cursors), dict(saved.position.ended)
@@ -340,7 +347,7 @@ def _check_step(saved: SavedState, plan: Plan) -> None:
     if saved.epoch != saved.data_epoch or saved.goal is not None or is_cut:
         return
     if plan.indexed:
-        most: int | None = length_of(plan.unsharded) // saved.world_size + 1
+        most: int | None = position_count(plan.unsharded) // saved.world_size + 1
     else:
         most = plan.length(plan.rank, 0, saved.data_epoch)
         if most is not None and saved.step > most:  # the longest rank may set the length

@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeAlias, cast
 from zlib import crc32
 
 from ..core.cursor import Json
+from ..engine.skip_log import NO_SKIPS, SkipCounts
 from ..errors import StateError
 from ..plan.items import Cut
 from ..plan.plan import ShardState
@@ -104,6 +105,7 @@ class SavedState:
         position: the place of all ranks in an indexed pipe, or of one rank in a streamed one; an entry for each rank if
             the state was gathered. None before the first element of a pass over the data.
         goal: the step at which the epoch ends; None if the plan says it.
+        skipped: how many rows of the epoch were skipped.
     """
 
     seed: int
@@ -117,6 +119,7 @@ class SavedState:
     code: str
     position: SavedPosition
     goal: int | None
+    skipped: SkipCounts = NO_SKIPS
 
     @property
     def indexed(self) -> bool:
@@ -178,6 +181,7 @@ def validated(state: object) -> SavedState:
         code=texts["code"],
         position=_position(texts["position"], rank, world_size, shards),
         goal=goal,
+        skipped=_skipped(texts["position"]),
     )
 
 
@@ -217,6 +221,8 @@ def _position(text: str, rank: int, world_size: int, shards: int) -> SavedPositi
     position = _parsed(text, "position")
     if position is None:
         return None
+    if isinstance(position, dict):
+        position.pop("skipped", None)
     if not shards:
         return _indexed(position, text)
     if rank != ALL_RANKS:
@@ -229,12 +235,26 @@ def _position(text: str, rank: int, world_size: int, shards: int) -> SavedPositi
     return JobPosition(tuple(_rank_entry(f"position.ranks.{number}", entry) for number, entry in enumerate(ranks)))
 
 
+def _skipped(text: str) -> SkipCounts:
+    position = _parsed(text, "position")
+    counts = position.get("skipped") if isinstance(position, dict) else None
+    if counts is None:
+        return NO_SKIPS
+    if not isinstance(counts, list) or len(counts) != 2 or not isinstance(counts[0], dict):
+        raise damaged("position.skipped", f"must have the rows skipped by each operator but is: {_shown(counts)}")
+    if not all(map(_is_count, (*counts[0].values(), counts[1]))):
+        raise damaged("position.skipped", f"must have whole numbers but is: {_shown(json.dumps(counts))}")
+    return SkipCounts(cast("dict[str, int]", counts[0]), cast("int", counts[1]))
+
+
 def _rank_entry(place: str, entry: Json) -> RankEntry:
     if not isinstance(entry, list) or len(entry) != 4 or not all(map(_is_count, entry[:2])):
         raise damaged(place, f"must be step, data epoch, goal and position but is: {_shown(entry)}")
     step, data_epoch, goal, position = cast("tuple[int, int, Json, Json]", entry)
     if type(goal) is not int:
         raise damaged(place, f"must have a whole number as goal but has: {_shown(goal)}")
+    if isinstance(position, dict):
+        position.pop("skipped", None)
     streamed = None if position is None else _streamed(position, json.dumps(position))
     return RankEntry(step, data_epoch, _goal(place, goal, step), streamed)
 

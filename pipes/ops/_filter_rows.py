@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, cast
 
@@ -12,9 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.block import Block
+from ..core.code import value_code
 from ..core.context import Context
 from ..core.cursor import Cursor, Json
 from ..core.operator import Operator, Order, StageView
+from ..core.policy import OnError, check_on_error
 from ..core.rows import BlockRows, Rows
 from ..errors import Origin, UnfitError
 from ..formats.tables.expressions import check_expression, expression_code, expression_identity, filter_problem
@@ -53,15 +55,30 @@ class FilterRows(SameRows, ABC):
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         row = at.row
         for block in stage.input.blocks(Cursor.of(at.token), context):
-            rows, origins, tested, error = self.select(stage, block)
-            start, end = block.at, block.end if tested == len(block) else block.at.advance(tested)
-            first, row = row, row + len(rows)
-            output = [Block(rows, Cursor(start.plain, 0, first), Cursor(end.plain, 0, row), origins)]
-            del block, rows  # only the consumer holds them now
-            if row > first:
-                yield output.pop()
-            if error is not None:
-                raise data_error(self, stage.failed(error, end, context))
+            rest = [block]
+            del block
+            while rest:
+                block = rest.pop()
+                rows, origins, tested, error = self.select(stage, block)
+                start, end = block.at, block.end if tested == len(block) else block.at.advance(tested)
+                first, row = row, row + len(rows)
+                output = [Block(rows, Cursor(start.plain, 0, first), Cursor(end.plain, 0, row), origins)]
+                if error is not None:
+                    rest = [block.slice(tested, len(block))]
+                del block, rows  # only the consumer holds them now
+                if row > first:
+                    yield output.pop()
+                if error is None:
+                    continue
+                failed = rest.pop()
+                skipped = stage.skip(error, end, next(iter(failed.rows)), context)
+                if skipped is None:
+                    raise data_error(self, stage.failed(error, end, context))
+                single = failed.slice(0, 1)
+                yield Block([skipped], Cursor(end.plain, 0, row), Cursor(single.end.plain, 0, row + 1), single.origins)
+                row += 1
+                if len(failed) > 1:
+                    rest.append(failed.slice(1, len(failed)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,12 +86,15 @@ class ExpressionFilter(FilterRows):
     """Tests whole blocks; the rows stay columns, and only the columns in the expression are looked at."""
 
     expression: Any
+    on_error: OnError | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
+        check_on_error(self.on_error)
         check_expression("predicate", self.expression)
 
     def call(self) -> str:
-        return f"filter({expression_code(self.expression)})"
+        policy = "" if self.on_error is None else f", on_error={value_code(self.on_error)}"
+        return f"filter({expression_code(self.expression)}{policy})"
 
     def identity(self) -> Json:
         return expression_identity(self.expression)

@@ -16,7 +16,9 @@ from ..core.context import Context, Work
 from ..core.cursor import Cursor
 from ..core.gather import gather
 from ..core.operator import Columns, StageView
+from ..core.policy import skips
 from ..core.rows import BlockRows, Indices, concat, index_array, take
+from ..core.skipped_rows import Parted, parted
 from ..engine.call_pool import AheadLimit, BegunCall
 from ..errors import UnfitError
 from ._concurrent_map import ConcurrentMap
@@ -71,19 +73,21 @@ class GroupedMap(ConcurrentMap):
         return [groups[number] for number in numbers]
 
     def _begin(self, stage: StageView, number: int, context: Context) -> BegunCall:
-        rows = stage.input.rows(self._range(stage, number), context)
-        return BegunCall(self._pool(stage, context).submit(self._call, stage, rows, number, context), number)
+        parts = parted(stage.input.rows(self._range(stage, number), context))
+        call = self._pool(stage, context).submit(self._call, stage, parts.values, number, context)
+        return BegunCall(call, number, row=parts)
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         if not len(indices):  # the function need not return columns without rows
             first = range(1 if stage.input.length and self.format != "rows" else 0)
             return take(self.rows(stage, first, context), range(0)) if first else []
         if self.rng is False and not self.calls_ahead():
-            results, error = self._call(stage, stage.input.rows(indices, context), 0, context)
+            parts = parted(stage.input.rows(indices, context))
+            called = self._call(stage, parts.values, 0, context)
+            rows, error = self._finished(stage, parts, 0, called, lambda row: int(indices[row]), context)
             if error is not None:
-                failing = int(indices[self.size * len(results)])
-                raise data_error(self, stage.failed_at(error, failing, context), _IN_GROUP)
-            return concat(results)
+                raise data_error(self, stage.failed_at(error, int(indices[len(rows)]), context), _IN_GROUP)
+            return rows
         length = stage.input.length or 0
         bounds = stage.memo("bounds", lambda: np.append(np.arange(0, length, self.size, dtype=np.int64), length))
         begun: dict[int, BegunCall] = {}
@@ -99,14 +103,15 @@ class GroupedMap(ConcurrentMap):
             ahead = self.calls_ahead() and context.process.threads
             call = self._begin(stage, number, context) if begun is None and ahead else begun
             if call is None:
-                results, error = self._call(
-                    stage, stage.input.rows(self._range(stage, number), context), number, context
-                )
+                parts = parted(stage.input.rows(self._range(stage, number), context))
+                called = self._call(stage, parts.values, number, context)
             else:
-                results, error = self._result(stage, call.future, context)
+                parts, called = cast("Parted", call.row), self._result(stage, call.future, context)
+            first = number * self.size
+            rows, error = self._finished(stage, parts, number, called, lambda row: first + row, context)
             if error is not None:
-                raise data_error(self, stage.failed_at(error, number * self.size, context), _IN_GROUP)
-            return results[0]
+                raise data_error(self, stage.failed_at(error, first, context), _IN_GROUP)
+            return rows
 
         return stage.memo((context.key(stage.name).tobytes(), number), make)
 
@@ -117,16 +122,23 @@ class GroupedMap(ConcurrentMap):
         skip = at.skip % self.size  # of the first group, which is made again
         row = at.position - skip
         groups = group_rows(stage.input.blocks(Cursor.of(at.token).advance(at.skip - skip), context), self.size)
-        for group, whole, results, error in self._called(stage, _joined(groups, row), context):
-            if error is not None and self.rng is False and not isinstance(error, UnfitError):
+        for group, whole, parts, results, error in self._called(stage, _joined(groups, row), context):
+            if (
+                error is not None
+                and self.rng is False
+                and not isinstance(error, UnfitError)
+                and not skips(self.on_error)
+            ):
                 # Search the row that fails. If none fails again, it counts as the first.
-                singles, again = replace(self, size=1)._call(stage, whole.rows, 0, context)
+                singles, again = replace(self, size=1)._call(stage, parts.values, 0, context)
                 results, error = (singles, again) if again is not None else (results, error)
-            converted = concat(results) if results else []
+            place = partial(cursor_at, group)
+            number = whole.at.row // self.size
+            converted, error = self._finished(stage, parts, number, (results, error), place, context)
             failing = cursor_at(group, len(converted)) if error is not None else None
             output = [whole.with_rows(converted).slice(skip, len(converted))] if len(converted) > skip else []
             skip = 0
-            del group, whole, results, converted  # only the consumer holds them now
+            del group, whole, parts, place, results, converted  # only the consumer holds them now
             if output:
                 yield output.pop()
             if error is not None and failing is not None:
@@ -134,19 +146,54 @@ class GroupedMap(ConcurrentMap):
 
     def _called(
         self, stage: StageView, groups: Iterator[tuple[list[Block], Block]], context: Context
-    ) -> Iterator[tuple[list[Block], Block, list[BlockRows], Exception | None]]:
-        """Each group, as blocks and as one block, with its results and the error that ended them."""
-        calls = ((pair, (stage, pair[1].rows, pair[1].at.row // self.size, context)) for pair in groups)
+    ) -> Iterator[tuple[list[Block], Block, Parted, list[BlockRows], Exception | None]]:
+        """Each group, as blocks, as one block and as the rows to call with; its results and their error."""
+        parts = ((group, whole, parted(whole.rows)) for group, whole in groups)
+        calls = ((part, (stage, part[2].values, part[1].at.row // self.size, context)) for part in parts)
         if not self.calls_ahead() or not context.process.threads:
-            for (group, whole), arguments in calls:
-                yield group, whole, *self._call(*arguments)
+            for part, arguments in calls:
+                yield *part, *self._call(*arguments)
             return
         limit = AheadLimit(self.calls_ahead() // self.size, context)
-        for (group, whole), future in self._pool(stage, context).in_order(self._call, calls, limit):
+        for part, future in self._pool(stage, context).in_order(self._call, calls, limit):
             results, error = self._result(stage, future, context)
             for rows in results:
                 limit.measure(rows, 1)
-            yield group, whole, results, error
+            yield *part, results, error
+
+    def _finished(
+        self,
+        stage: StageView,
+        parts: Parted,
+        number: int,
+        called: tuple[list[BlockRows], Exception | None],
+        place: Callable[[int], Cursor | int],
+        context: Context,
+    ) -> tuple[BlockRows, Exception | None]:
+        """The results with skipped rows in their places, up to the first error that no policy covers, and that error.
+
+        If a group failed and rows may be skipped, the function is called with each row of it alone.
+        """
+        pieces, error = called
+        pieces = list(pieces)
+        done = sum(map(len, pieces))
+        while error is not None and skips(self.on_error):
+            group = parts.values[done : done + self.size]
+            for row in range(len(group)):
+                single = take(group, range(row, row + 1))
+                result, failed = self._call(stage, single, number, context)
+                if failed is not None:
+                    at = place(parts.places[done + row])
+                    skipped = stage.skip(failed, at, next(iter(single)), context)
+                    if skipped is None:
+                        return parts.merged(concat(pieces) if pieces else []), failed
+                    result = [cast("BlockRows", [skipped])]
+                pieces.extend(result)
+            done += len(group)
+            more, error = self._call(stage, parts.values[done:], number, context)
+            pieces += more
+            done += sum(map(len, more))
+        return parts.merged(concat(pieces) if pieces else []), error
 
     def _result(
         self, stage: StageView, call: Future[object], context: Context

@@ -13,7 +13,8 @@ from ..core.context import Context
 from ..core.cursor import START, Cursor, Json
 from ..core.graph import Node
 from ..core.operator import StageView
-from ..core.rows import BlockRows, signature, take_joined
+from ..core.rows import BlockRows, signature
+from ..core.take_joined import take_joined
 from ..engine.apply import extend_until_error
 from ..engine.stage import bind, resolve
 from ..errors import Origin

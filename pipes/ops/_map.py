@@ -6,13 +6,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+import numpy as np
+
 from ..core.block import Block
 from ..core.checks import check_callable, check_choice
 from ..core.context import Context
 from ..core.cursor import Cursor
 from ..core.operator import Columns, Operator, Order, StageView
+from ..core.policy import skips
 from ..core.randomness import Generators
-from ..core.rows import BlockRows, Indices
+from ..core.rows import BlockRows, Indices, index_array
+from ..core.skipped_rows import Parted, has_skipped, parted
 from ..engine.apply import map_until_error
 from ..engine.global_seeds import global_generators
 
@@ -29,6 +33,9 @@ class Map(Operator):
     function: Callable[..., object]
     rng: Literal[False, True, "global"] = False
     name: str | None = None
+
+    def moves_skipped(self) -> bool:
+        return True
 
     def __post_init__(self) -> None:
         check_callable("function", self.function, coroutines=self.awaits)
@@ -54,7 +61,9 @@ class Map(Operator):
         return "random draws of its own are not keyed, so they would differ after a resume; see `rng=`"
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
-        rows, error = self._apply(stage, stage.input.rows(indices, context), indices, context)
+        rows, error = self._results(
+            stage, stage.input.rows(indices, context), indices, context, lambda row: int(indices[row])
+        )
         if error is not None:
             raise self.row_error(stage.failed_at(error, int(indices[len(rows)]), context))
         return rows
@@ -62,7 +71,8 @@ class Map(Operator):
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         for block in stage.input.blocks(at, context):
             start = block.at.position
-            rows, error = self._apply(stage, block.rows, range(start, start + len(block)), context)
+            positions = range(start, start + len(block))
+            rows, error = self._results(stage, block.rows, positions, context, block.at.advance)
             end = block.at.advance(len(rows))
             output = [block.with_rows(rows)] if rows else []
             del block, rows  # only the consumer holds them now
@@ -70,6 +80,40 @@ class Map(Operator):
                 yield output.pop()
             if error is not None:
                 raise self.row_error(stage.failed(error, end, context))
+
+    def _results(
+        self,
+        stage: StageView,
+        rows: BlockRows,
+        positions: Indices,
+        context: Context,
+        place: Callable[[int], Cursor | int],
+    ) -> tuple[BlockRows, Exception | None]:
+        """The results up to the first row that fails and may not be skipped, and its error.
+
+        No function is called twice: behind a row that is skipped, the calls go on with the next row.
+        """
+        marked = stage.input.may_skip and has_skipped(rows)
+        results: list[object] = []
+        error: Exception | None = None
+        if not marked:
+            results, error = self._apply(stage, rows, positions, context)
+            if error is None or not skips(self.on_error):
+                return results, error
+        parts = parted(rows) if marked else Parted(rows, range(len(rows)), {}, len(rows))
+        while len(results) < len(parts.places):
+            if error is not None:
+                failed = len(results)
+                row = next(iter(parts.values[failed : failed + 1]))
+                skipped = stage.skip(error, place(parts.places[failed]), row, context)
+                if skipped is None:
+                    break
+                results.append(skipped)
+            done = len(results)
+            left = index_array(positions)[np.array(parts.places[done:], np.int64)]
+            more, error = self._apply(stage, parts.values[done:], left, context)
+            results.extend(more)
+        return parts.merged(results), error
 
     def _apply(
         self, stage: StageView, rows: BlockRows, positions: Indices, context: Context

@@ -42,6 +42,9 @@ class Mixture(Operator, ABC):
     stop: str = "longest"
     columnar: bool = field(default=False, repr=False)
 
+    def moves_skipped(self) -> bool:
+        return True
+
     @property
     def leaves_out(self) -> bool:
         """Whether an input that has ended is left out."""

@@ -10,7 +10,8 @@ from ..core.block import Block
 from ..core.context import Context
 from ..core.cursor import START, Cursor, Json
 from ..core.operator import StageView
-from ..core.rows import BlockRows, take_joined
+from ..core.rows import BlockRows
+from ..core.take_joined import take_joined
 from ..errors import DataError, Origin, with_call_site
 from ._turn_windows import TurnWindow
 from ._turns import FixedTurns, Turns

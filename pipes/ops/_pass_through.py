@@ -18,6 +18,9 @@ class PassThrough(SameRows):
 
     seeks: ClassVar[bool] = True
 
+    def moves_skipped(self) -> bool:
+        return True
+
     def length(self, stage: StageView) -> int | None:
         return stage.input.length
 

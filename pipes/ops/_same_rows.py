@@ -24,6 +24,9 @@ class SameRows(Operator):
 class Rearranged(SameRows, ABC):
     """Of an indexed input, gives the rows at positions that can be computed."""
 
+    def moves_skipped(self) -> bool:
+        return True
+
     @abstractmethod
     def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
         """The positions in the input of the rows at `indices`."""

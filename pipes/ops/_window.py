@@ -16,7 +16,8 @@ from ..core.memory import bytes_text, large_windows
 from ..core.operator import StageView
 from ..core.randomness import Generators
 from ..core.row_bytes import nbytes
-from ..core.rows import BlockRows, have_one_signature, take_joined
+from ..core.rows import BlockRows, have_one_signature
+from ..core.take_joined import take_joined
 from ..errors import Origin, PlanWarning, warn
 
 Origins: TypeAlias = list[Origin | None] | None

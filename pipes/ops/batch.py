@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 
 import numpy as np
 
-from ..core.block import Block, group_origins, join_blocks, join_origins
+from ..core.block import Block, group_origins, join_blocks
 from ..core.checks import check_int
 from ..core.context import Context
 from ..core.cursor import Cursor
 from ..core.operator import Input, Operator, Order, StageView
-from ..core.rows import BlockRows, Indices, concat, index_array, take
-from ..errors import Origin
+from ..core.rows import BlockRows, Indices, index_array, take
+from ._batches import filled_batches, full_batches, shorter_batch
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -30,6 +30,9 @@ class Batch(Operator):
 
     size: int
     drop_last: bool = False
+
+    def moves_skipped(self) -> bool:
+        return True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", check_int("size", self.size, least=1))
@@ -58,15 +61,19 @@ class Batch(Operator):
         assert total is not None, "an indexed pipe knows its length"
         if isinstance(indices, range) and indices.step == 1:
             rows = stage.input.rows(range(indices.start * self.size, min(total, indices.stop * self.size)), context)
-            return _split(rows, self.size)
+            return _without_skipped(stage, _split(rows, self.size))
         starts = index_array(indices) * self.size
         places = np.minimum(starts[:, None] + np.arange(self.size), total)  # `total`: past the end, left out below
         lengths = np.minimum(total - starts, self.size)
         rows = stage.input.rows(places[places < total], context)
         ends = np.cumsum(lengths).tolist()
-        return [take(rows, range(end - length, end)) for end, length in zip(ends, lengths.tolist(), strict=True)]
+        batches = [take(rows, range(end - length, end)) for end, length in zip(ends, lengths.tolist(), strict=True)]
+        return _without_skipped(stage, batches)
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
+        if stage.input.may_skip:
+            yield from filled_batches(stage, self.size, at, context, drop_last=self.drop_last)
+            return
         row = at.position
         pending: list[Block] = []  # rows that do not fill a batch yet
         count = 0
@@ -78,7 +85,7 @@ class Batch(Operator):
             rest = count % self.size
             full = [*pending[:-1], block.slice(0, len(block) - rest)] if rest else pending
             remainder = [block.slice(len(block) - rest, len(block))] if rest else []
-            batches, origins = _batches(full, self.size)
+            batches, origins = full_batches(full, self.size)
             start, end = pending[0].at, remainder[0].at if remainder else block.end
             first, row = row, row + len(batches)
             output = [Block(batches, Cursor(start.plain, 0, first), Cursor(end.plain, 0, row), origins)]
@@ -96,30 +103,12 @@ class Batch(Operator):
             yield Block([rows[:]], Cursor(start.plain, 0, row), end, group_origins(origins, [range(len(rows))]))
 
 
-def _batches(blocks: list[Block], size: int) -> tuple[list[object], list[Origin | None] | None]:
-    """The rows in full batches, and the origin of each batch.
-
-    Each batch is joined by itself: whether it has columns must not depend on its neighbours in a block.
-    """
-    batches: list[object] = []
-    parts: list[BlockRows] = []
-    missing = size
-    for block in blocks:
-        start = 0
-        while start < len(block):
-            stop = min(len(block), start + missing)
-            parts.append(block.rows[start:stop])  # a list is copied: its consumer may change an element
-            missing -= stop - start
-            start = stop
-            if not missing:
-                batches.append(concat(parts))
-                parts, missing = [], size
-    origins = join_origins(blocks)
-    spans = (range(start, start + size) for start in range(0, len(batches) * size, size))
-    return batches, group_origins(origins, spans)
+def _without_skipped(stage: StageView, batches: list[BlockRows]) -> list[object]:
+    """The batches of an indexed input without the rows that were skipped: they keep their number, and are shorter."""
+    return [shorter_batch(stage, batch) for batch in batches] if stage.input.may_skip else cast("list[object]", batches)
 
 
-def _split(rows: BlockRows, size: int) -> list[object]:
+def _split(rows: BlockRows, size: int) -> list[BlockRows]:
     return [rows[start : start + size] for start in range(0, len(rows), size)]
 
 
@@ -136,8 +125,12 @@ def batch(pipe: Pipe[T], /, size: int, *, drop_last: bool = False) -> Pipe[Seque
         size: rows in each group.
         drop_last: leave out a last group of fewer rows. The shards of a rank together leave out only one such group.
 
+    Rows that `on_error` skips are in no group: groups of an indexed pipe keep their number and are shorter, those of a
+    streamed pipe are filled up.
+
     Raises:
         ArgumentError: `size` is below 1.
+        DataError: all rows of a group of an indexed pipe were skipped.
 
     Example:
         >>> import feedpipe as fp

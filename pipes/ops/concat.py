@@ -29,6 +29,9 @@ class Concat(Operator):
     kind: ClassVar[str] = "concat"
     order: ClassVar[Order] = Order.ROW_LOCAL
 
+    def moves_skipped(self) -> bool:
+        return True
+
     def length(self, stage: StageView) -> int | None:
         lengths = [source.length for source in stage.inputs]
         return None if None in lengths else sum(n for n in lengths if n is not None)

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, cast
 
-from ..core.code import call_code
+from ..core.code import call_code, value_code
 from ..core.cursor import Json
 from ..core.operator import Operator, StageView
+from ..core.policy import OnError
 from ..formats.decoders import DecodeFunction, Decoder, Images, Mode
 from ._concurrent_map import ConcurrentMap
 
@@ -24,9 +25,10 @@ class Decode(ConcurrentMap):
 
     def call(self) -> str:
         code = call_code(cast("Operator", self.function))
-        if self.concurrency == 1:
-            return code
-        return f"{code[:-1]}{'' if code.endswith('()') else ', '}concurrency={self.concurrency})"
+        arguments = [code.partition("(")[2][:-1]]
+        arguments += [f"concurrency={self.concurrency}"] if self.concurrency > 1 else []
+        arguments += [f"on_error={value_code(self.on_error)}"] if self.on_error is not None else []
+        return f"{self.kind}({', '.join(filter(None, arguments))})"
 
     def identity(self) -> Json:
         return {"call": call_code(cast("Operator", self.function))}
@@ -43,6 +45,7 @@ def decode(
     mode: Mode = "RGB",
     decoders: Mapping[str, DecodeFunction] | None = None,
     concurrency: int = 1,
+    on_error: OnError | None = None,
 ) -> Pipe[dict[str, object]]:
     """Replace the bytes in each row with the images, text and numbers that they encode, by extension.
 
@@ -68,6 +71,7 @@ def decode(
         decoders: functions of bytes by extension in lower case, such as "wav" or "seg.png"; they replace the decoders
             above.
         concurrency: how many rows are decoded at the same time, in threads; see `map`.
+        on_error: what happens to a row that cannot be decoded; see `map`.
 
     Raises:
         RowError: a value cannot be decoded: an image is truncated, has more pixels than `PIL.Image.MAX_IMAGE_PIXELS` or
@@ -82,4 +86,4 @@ def decode(
         >>> list(rows.decode(decoders={"wav": len}))
         [{'__key__': '7', 'cls': 3, 'json': [1, 2], 'wav': 3}]
     """
-    return pipe.then(Decode(Decoder(images, mode, decoders), concurrency=concurrency))
+    return pipe.then(Decode(Decoder(images, mode, decoders), concurrency=concurrency, on_error=on_error))

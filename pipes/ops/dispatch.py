@@ -27,6 +27,9 @@ class Dispatch(SameRows):
     seeks: ClassVar[bool] = True
     boundary: ClassVar[Boundary | None] = Boundary.ONE_PROCESS
 
+    def moves_skipped(self) -> bool:
+        return True
+
     def length(self, stage: StageView) -> int | None:
         return stage.input.length
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
@@ -13,7 +13,9 @@ from ..core.checks import check_callable
 from ..core.context import Context
 from ..core.cursor import Cursor
 from ..core.operator import Columns, Operator, Order, StageView
+from ..core.policy import OnError, Retry, check_on_error, check_retry
 from ..engine.apply import extend_until_error
+from ..engine.retrying import retrying
 from ..errors import Origin
 
 if TYPE_CHECKING:
@@ -31,9 +33,13 @@ class FlatMap(Operator):
     expands: ClassVar[bool] = True
 
     function: Callable[..., Iterable[object]]
+    on_error: OnError | None = field(default=None, kw_only=True, compare=False)
+    retry: int | Retry = field(default=0, kw_only=True, compare=False)
 
     def __post_init__(self) -> None:
         check_callable("function", self.function)
+        check_on_error(self.on_error)
+        check_retry(self.retry)
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         row = at.row
@@ -71,9 +77,17 @@ class FlatMap(Operator):
                 limit = block_size.rows()
             if error is not None:
                 here = block.at.advance(index)
+                end = Cursor(here.plain, row + len(items) - first, first)
+                row += len(items)
                 if items:
-                    yield Block(items, start, Cursor(here.plain, row + len(items) - first, first), origins)
-                raise stage.failed(error, here, context)
+                    yield Block(items, start, end, origins)
+                skipped = stage.skip(error, here, value, context)
+                if skipped is None:
+                    raise stage.failed(error, here, context)
+                items, origins = [], origins and []
+                after = block.at.advance(index + 1) if index + 1 < len(block) else block.end
+                yield Block([skipped], end, Cursor(after.plain, 0, row + 1), block.origins and [block.origins[index]])
+                row += 1
         row += len(items)
         if items:
             yield Block(items, start, Cursor(block.end.plain, 0, row), origins)
@@ -81,12 +95,16 @@ class FlatMap(Operator):
 
     def _call(self, value: object) -> tuple[Iterator[object], Exception | None]:
         try:
-            return iter(self.function(value)), None
+            if not self.retry:
+                return iter(self.function(value)), None
+            return iter(retrying(lambda: list(self.function(value)), check_retry(self.retry))()), None
         except Exception as error:
             return iter(()), error
 
 
-def flat_map(pipe: Pipe[T], /, function: Callable[[T], Iterable[U]]) -> Pipe[U]:
+def flat_map(
+    pipe: Pipe[T], /, function: Callable[[T], Iterable[U]], *, on_error: OnError | None = None, retry: int | Retry = 0
+) -> Pipe[U]:
     """Replace each row with all items of `function(row)`.
 
     Element: an item of the list, generator or other iterable that `function` returns. The iterable is read lazily, so
@@ -96,10 +114,12 @@ def flat_map(pipe: Pipe[T], /, function: Callable[[T], Iterable[U]]) -> Pipe[U]:
     Args:
         function: called once for each row; its errors come with file, line and row (`RowError`). If a generator fails
             halfway, the items that it has given come first.
+        on_error, retry: what happens to a row on which it fails; see `map`. With `retry`, all items of a row are made
+            before the first of them comes.
 
     Example:
         >>> import feedpipe as fp
         >>> list(fp.from_sequence(["a b", "c"]).flat_map(str.split))
         ['a', 'b', 'c']
     """
-    return pipe.then(FlatMap(function))
+    return pipe.then(FlatMap(function, on_error=on_error, retry=retry))

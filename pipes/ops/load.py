@@ -43,6 +43,9 @@ class Load(SameRows):
     limit: int | str = "1GiB"
     memory: PerProcess[_Loaded] = field(default_factory=PerProcess, repr=False, compare=False)
 
+    def moves_skipped(self) -> bool:
+        return True
+
     def __post_init__(self) -> None:
         check_bytes("limit", self.limit)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 
+from ..core.policy import OnError, Retry
 from ._concurrent_map import ConcurrentMap
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ def map(
     *,
     rng: Literal[True],
     concurrency: int = 1,
+    on_error: OnError | None = None,
+    retry: int | Retry = 0,
     name: str | None = None,
 ) -> Pipe[U]: ...
 @overload
@@ -34,6 +37,8 @@ def map(
     *,
     rng: Literal[True],
     concurrency: int = 1,
+    on_error: OnError | None = None,
+    retry: int | Retry = 0,
     name: str | None = None,
 ) -> Pipe[U]: ...
 @overload
@@ -44,6 +49,8 @@ def map(
     *,
     rng: Literal[False] = False,
     concurrency: int = 1,
+    on_error: OnError | None = None,
+    retry: int | Retry = 0,
     name: str | None = None,
 ) -> Pipe[U]: ...
 @overload
@@ -54,6 +61,8 @@ def map(
     *,
     rng: Literal[False, "global"] = False,
     concurrency: int = 1,
+    on_error: OnError | None = None,
+    retry: int | Retry = 0,
     name: str | None = None,
 ) -> Pipe[U]: ...
 def map(
@@ -63,6 +72,8 @@ def map(
     *,
     rng: Literal[False, True, "global"] = False,
     concurrency: int = 1,
+    on_error: OnError | None = None,
+    retry: int | Retry = 0,
     name: str | None = None,
 ) -> Pipe[Any]:
     """Replace each row with `function(row)`.
@@ -81,10 +92,16 @@ def map(
             that wait, such as for a server, or that let other threads run, such as most of NumPy. Rows keep their
             order. Up to four times as many rows are called ahead of the one that is used, fewer if they hold more than
             256 MiB; a resume calls them again.
+        on_error: what happens to a row on which `function` fails: "raise" (the default) ends the run; "skip" leaves the
+            row out; `Quarantine(folder)` also records it. None takes the policy of the next `on_error()` in the chain.
+            See [Errors](errors.md).
+        retry: how often `function` is called again for a row that failed with an `OSError`, before `on_error` applies;
+            `Retry` also says which errors, the waits, and a timeout of coroutines.
         name: identifies the operator in that key, in place of its kind and count.
 
     Raises:
-        ArgumentError: `concurrency` is below 1; or `rng="global"` stands beside calls that run at the same time.
+        ArgumentError: `concurrency` is below 1, or `on_error` no policy; `rng="global"` stands beside calls that run at
+            the same time, or a `timeout` beside a plain function.
 
     Example:
         >>> import feedpipe as fp
@@ -98,4 +115,4 @@ def map(
         >>> list(fp.from_sequence([1, 2, 3]).map(fetch, concurrency=100))
         [10, 20, 30]
     """
-    return pipe.then(ConcurrentMap(function, rng, name, concurrency=concurrency))
+    return pipe.then(ConcurrentMap(function, rng, name, concurrency=concurrency, on_error=on_error, retry=retry))

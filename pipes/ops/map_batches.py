@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
+from ..core.policy import OnError, Retry
 from ._grouped_map import GroupedMap
 from .map_columns import Arrays, Tensors
 
@@ -31,6 +32,8 @@ def map_batches(
     format: Literal["rows"] = "rows",
     rng: Literal[False, "global"] = False,
     concurrency: int = 1,
+    on_error: OnError | None = None,
+    retry: int | Retry = 0,
     name: str | None = None,
 ) -> Pipe[U]: ...
 @overload
@@ -43,6 +46,8 @@ def map_batches(
     format: Literal["rows"] = "rows",
     rng: Literal[True],
     concurrency: int = 1,
+    on_error: OnError | None = None,
+    retry: int | Retry = 0,
     name: str | None = None,
 ) -> Pipe[U]: ...
 @overload
@@ -55,6 +60,8 @@ def map_batches(
     format: Literal["numpy"],
     rng: Literal[False, "global"] = False,
     concurrency: int = 1,
+    on_error: OnError | None = None,
+    retry: int | Retry = 0,
     name: str | None = None,
 ) -> Pipe[Row]: ...
 @overload
@@ -67,6 +74,8 @@ def map_batches(
     format: Literal["arrow"],
     rng: Literal[False, "global"] = False,
     concurrency: int = 1,
+    on_error: OnError | None = None,
+    retry: int | Retry = 0,
     name: str | None = None,
 ) -> Pipe[Row]: ...
 @overload
@@ -79,6 +88,8 @@ def map_batches(
     format: Literal["torch"],
     rng: Literal[False, "global"] = False,
     concurrency: int = 1,
+    on_error: OnError | None = None,
+    retry: int | Retry = 0,
     name: str | None = None,
 ) -> Pipe[Row]: ...
 @overload
@@ -91,6 +102,8 @@ def map_batches(
     format: Literal["numpy", "arrow", "torch"],
     rng: Literal[True],
     concurrency: int = 1,
+    on_error: OnError | None = None,
+    retry: int | Retry = 0,
     name: str | None = None,
 ) -> Pipe[Row]: ...
 def map_batches(
@@ -102,38 +115,35 @@ def map_batches(
     format: Literal["rows", "numpy", "arrow", "torch"] = "rows",
     rng: Literal[False, True, "global"] = False,
     concurrency: int = 1,
+    on_error: OnError | None = None,
+    retry: int | Retry = 0,
     name: str | None = None,
 ) -> Pipe[Any]:
     """Replace each row with a row that `function` returns for it, calling it with many rows at once.
 
-    It is `batch(size).map(function).unbatch()` for a function that treats each row by itself, such as a model or a
-    tokenizer: groups are only for speed. So rows keep their positions, the pipe stays indexed, and no row is lost at
-    the end of a shard. Which rows come together, and how many, depends on how they are read.
+    It is `batch(size).map(function).unbatch()` for a function that treats each row by itself, such as a model: groups
+    are only for speed. So rows keep their positions. Which rows come together depends on how they are read.
 
     Element: what `function` returns; for a format of columns a row of a table. Order and length are the input's.
     Indexed if the input is. State: a position; a resume calls `function` again for up to `size` rows.
 
     Args:
-        function: called with up to `size` rows; returns one row for each, in their order. If it fails, it is called
-            with single rows to find the one that fails; errors come with its file, line and row (`RowError`).
-        size: how many rows it is called with at most.
+        function, size: called with up to `size` rows; returns one row for each, in their order. If it fails, it is
+            called with single rows to find the one that fails; errors come with its file, line and row (`RowError`).
         format: the form of rows: "rows", a list, or for rows of a table a `feedpipe.Rows`; or "numpy", "arrow" or
             "torch" for columns, as in `map_columns`, given and returned.
         rng, name: as in `map`; with `rng=True` the call is `function(rows, rng)`. The generator is keyed by the number
             of the group, so each group then begins at a multiple of `size`, and is made as a whole for any row of it.
-        concurrency: how many calls run at the same time in each process, in threads; see `map`. Groups then are made as
-            with `rng=True`.
+        concurrency, on_error, retry: as in `map`. Concurrent calls have groups as with `rng=True`.
 
     Raises:
         ArgumentError: `size` or `concurrency` is below 1.
         DataError: `function` returned another number of rows, or rows cannot form columns.
 
     Example:
-        >>> import feedpipe as fp, numpy as np
+        >>> import feedpipe as fp
         >>> fp.from_sequence([1, 2, 3]).map_batches(lambda rows: [10 * x for x in rows], 2)[2]
         30
-        >>> table = fp.from_arrays({"x": np.arange(3)})
-        >>> list(table.map_batches(lambda columns: {"y": columns["x"] + 1}, 1000, format="numpy"))
-        [{'y': 1}, {'y': 2}, {'y': 3}]
     """
-    return pipe.then(GroupedMap(function, rng, name, size=size, format=format, concurrency=concurrency))
+    options: dict[str, Any] = {"concurrency": concurrency, "on_error": on_error, "retry": retry}
+    return pipe.then(GroupedMap(function, rng, name, size=size, format=format, **options))

@@ -32,6 +32,9 @@ class Repeat(SameRows):
 
     times: int | None = None
 
+    def moves_skipped(self) -> bool:
+        return True
+
     def __post_init__(self) -> None:
         if self.times is not None:
             object.__setattr__(self, "times", check_int("times", self.times, least=0))

@@ -12,6 +12,7 @@ from ..core.context import Context
 from ..core.cursor import Cursor
 from ..core.operator import Columns, Operator, Order, StageView
 from ..core.rows import BlockRows, Indices
+from ..core.skipped_rows import zipped
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -29,13 +30,16 @@ class Zip(Operator):
     columns: ClassVar[Columns] = Columns.LOSES
     seeks: ClassVar[bool] = True
 
+    def moves_skipped(self) -> bool:
+        return True
+
     def length(self, stage: StageView) -> int | None:
         lengths = [source.length for source in stage.inputs]
         known = [length for length in lengths if length is not None]
         return min(known) if len(known) == len(lengths) or 0 in known else None
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
-        return list(builtins.zip(*(source.rows(indices, context) for source in stage.inputs), strict=True))
+        return zipped([source.rows(indices, context) for source in stage.inputs])
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         tokens: Sequence[object] = at.token or [None] * len(stage.inputs)  # type: ignore[assignment]
@@ -56,7 +60,7 @@ class Zip(Operator):
             rests = [block.slice(count, len(block)) if len(block) > count else None for block in blocks]
             blocks = [block.slice(0, count) for block in blocks]
             yield Block(
-                list(builtins.zip(*(block.rows for block in blocks), strict=True)),
+                zipped([block.rows for block in blocks]),
                 Cursor([block.at.plain for block in blocks], 0, row),
                 Cursor([block.end.plain for block in blocks], 0, row + count),
                 zipped_origins(blocks),

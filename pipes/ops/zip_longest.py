@@ -14,6 +14,7 @@ from ..core.context import Context
 from ..core.cursor import Cursor, Json
 from ..core.operator import Columns, Input, Operator, Order, StageView
 from ..core.rows import BlockRows, Indices, index_array
+from ..core.skipped_rows import zipped
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -38,6 +39,9 @@ class ZipLongest(Operator):
 
     fill: Any = None
 
+    def moves_skipped(self) -> bool:
+        return True
+
     def length(self, stage: StageView) -> int | None:
         lengths = [source.length for source in stage.inputs]
         return None if None in lengths else max(length for length in lengths if length is not None)
@@ -47,7 +51,7 @@ class ZipLongest(Operator):
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         columns = [self._padded(source, index_array(indices), context) for source in stage.inputs]
-        return list(builtins.zip(*columns, strict=True))
+        return zipped(columns)
 
     def _padded(self, source: Input, indices: Indices, context: Context) -> list[object]:
         """The rows of an input at `indices`, some of which may be behind its end."""
@@ -82,7 +86,7 @@ class ZipLongest(Operator):
             ]
             columns = [[self.fill] * count if part is None else part.rows for part in parts]
             yield Block(
-                list(builtins.zip(*columns, strict=True)),
+                zipped(columns),
                 Cursor([ENDED if part is None else part.at.plain for part in parts], 0, row),
                 Cursor([ENDED if part is None else part.end.plain for part in parts], 0, row + count),
                 zipped_origins([part for part in parts if part is not None]),

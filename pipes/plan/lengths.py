@@ -11,7 +11,8 @@ import numpy as np
 from ..core.context import Context
 from ..core.graph import Node, walk
 from ..core.operator import Boundary, Operator, Order, StageView
-from ..engine.stage import Stage, bind, check_row_count
+from ..engine.row_counts import check_row_count
+from ..engine.stage import Stage, bind
 from ..errors import CallSite, PlanError, with_call_site
 from .pieces import Numbers
 from .sharding import Sharding, expanded_units, has_user_boundary, shuffled_after

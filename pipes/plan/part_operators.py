@@ -76,6 +76,9 @@ class RowsPart(Operator):
     whole: RowsShard
     part: Part = field(repr=False, compare=False)
 
+    def moves_skipped(self) -> bool:
+        return True
+
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         source = cast("Stage", stage.input)
         line = self.whole.line(source)
@@ -104,6 +107,9 @@ class StreamedPart(Operator):
     of_shard: bool
     shard: int | None = None
     shards: int = 1
+
+    def moves_skipped(self) -> bool:
+        return True
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         segments = self.part.segments(context.rounds[0] if context.rounds else 0, None)
@@ -166,6 +172,9 @@ class ItemsInTurn(Operator):
 
     items: tuple[Item, ...] = field(repr=False, compare=False)
     tail_name: str | None
+
+    def moves_skipped(self) -> bool:
+        return True
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         first, plain, left = cast("tuple[int, Json, list[Json]]", at.token or (0, None, []))

@@ -15,7 +15,7 @@ from ..core.graph import Node, names, walk, with_inputs
 from ..core.meter import Marks
 from ..core.operator import Boundary, Operator, Order
 from ..core.rows import BlockRows
-from ..engine.run import length_of
+from ..engine.run import position_count
 from ..engine.stage import Stage, bind
 from ..errors import PlanError
 from ..ops.concat import Concat
@@ -111,7 +111,9 @@ class Plan:
         self.names = names(root)
         self._stages: dict[Node, Stage] = {}
         self.unsharded = bind(root, self.names, self._stages)
-        self.indexed = root.indexed and not has_user_boundary(root)
+        # Ranks that skip different numbers of elements do not stand at one place of an indexed pipe.
+        same_place = world_size == 1 or not self.unsharded.loses_elements
+        self.indexed = root.indexed and not has_user_boundary(root) and same_place
         self.shards = 0 if self.indexed else _count(root, world_size, workers, shards)
         self._lengths: tuple[int, list[int] | None] | None = None  # of all ranks, in one pass
         self._sharding = Sharding(self.shards, self._stages, self.names)
@@ -210,8 +212,10 @@ class Plan:
 
     def length(self, rank: int, start: int = 0, data_epoch: int = 0) -> int | None:
         """How many elements `rank` has in a pass over the data, from `start` on; None if that is not known."""
+        if self.unsharded.may_skip and (not self.indexed or self.unsharded.loses_elements):
+            return None
         if self.indexed:
-            return len(range(start + rank, length_of(self.unsharded), self.world_size))
+            return len(range(start + rank, position_count(self.unsharded), self.world_size))
         data_epoch = data_epoch if self.varies else 0
         if self._lengths is None or self._lengths[0] != data_epoch:
             self._lengths = data_epoch, self._rank_lengths(data_epoch)
@@ -223,6 +227,8 @@ class Plan:
 
         After a cut, no rank has taken any.
         """
+        if self.unsharded.may_skip:
+            return None
         if position.cut is not None:
             return self._lengths_of_cut(position.cut, data_epoch)
         lengths = Lengths(self._sharding, self.seed, data_epoch)

@@ -40,6 +40,9 @@ class PlacedShard(Operator, ABC):
     stream: str | None = None
     """The number of the stream, for the meter of a run."""
 
+    def moves_skipped(self) -> bool:
+        return True
+
     @abstractmethod
     def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
         """The positions in the input of the rows at `indices` of the shard."""
@@ -267,6 +270,9 @@ class StreamedShard(Operator):
     dispatched: bool = False
     stream: str = "0"
 
+    def moves_skipped(self) -> bool:
+        return True
+
     @staticmethod
     def share(rows: int, shards: int, shard: N) -> N:
         """How many of `rows` rows a shard has."""
@@ -321,6 +327,9 @@ class Leftover(Operator):
     shard: int
     cursor: Json = None
     leftover_rows: BlockRows | None = None
+
+    def moves_skipped(self) -> bool:
+        return True
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         first = Cursor.of(self.cursor).position

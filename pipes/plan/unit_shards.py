@@ -74,6 +74,9 @@ class ChosenUnits(Operator):
     stream: str | None = None
     opened: int = 0
 
+    def moves_skipped(self) -> bool:
+        return True
+
     def length(self, stage: StageView) -> int:
         return len(self.places)
 
@@ -310,6 +313,9 @@ class UnitsShard(Operator):
     near: int
     stream: str = "0"
     part: Part | None = None
+
+    def moves_skipped(self) -> bool:
+        return True
 
     def line(self, source: Input, context: Context) -> Line:
         """The pieces that the units of `source` are cut into, by shard, in the pass and round of `context`."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import re
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from ..core.checks import check_choice, check_int
@@ -15,8 +14,8 @@ from ..core.code import call_code
 from ..core.context import Context, Work
 from ..core.cursor import Json
 from ..core.operator import Columns, Operator, StageView
+from ..core.policy import OnError, check_on_error
 from ..core.rows import BlockRows, Indices, Row, index_array
-from ..engine.apply import map_until_error
 from ..engine.call_pool import CALLS_AHEAD, BegunCall, CallPool, begun_calls, call_pool
 from ..errors import ArgumentTypeError, DataError, Origin, SourceError, redacted, with_call_site
 from ..formats import images
@@ -48,12 +47,14 @@ class ReadImages(Operator):
     classes: tuple[str, ...] = field(default=(), repr=False)
     concurrency: int = field(default=1, kw_only=True, compare=False)
     cache: FileCache | None = field(default=None, kw_only=True, repr=False)
+    on_error: OnError | None = field(default=None, kw_only=True, compare=False)
 
     def __post_init__(self) -> None:
         check_file_cache(self.cache)
         check_choice("label", self.label, ("folder", None))
         check_choice("mode", self.mode, images.MODES)
         object.__setattr__(self, "concurrency", check_int("concurrency", self.concurrency, least=1))
+        check_on_error(self.on_error)
 
     def calls_ahead(self) -> int:
         return CALLS_AHEAD * self.concurrency if self.concurrency > 1 else 0
@@ -95,27 +96,43 @@ class ReadImages(Operator):
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         files = self._files(indices)
+        positions: list[int] = index_array(indices).tolist()
+        rows: list[object] = []
         try:
-            arrays, failure = self._arrays(stage, indices, files, context)
+            for position, file, (image, error) in zip(
+                positions, files, self._images(stage, positions, files, context), strict=False
+            ):
+                row: object = None if error is not None else self._row(image, file.path)
+                if error is not None:
+                    origin = Origin(file.path, position + 1, "image")
+                    row = stage.skip(error, position, file.path, context, origin)
+                    if row is None:
+                        raise stage.failed_on(error, origin)
+                rows.append(row)
         except (SourceError, DataError) as error:
             raise at_call_site(error, stage) from error
-        if failure is not None:
-            failing = len(arrays)
-            number = int(index_array(indices)[failing]) + 1
-            raise stage.failed_on(failure, Origin(files[failing].path, number, "image"))
-        return [self._row(image, file.path) for image, file in zip(arrays, files, strict=True)]
+        return rows
 
-    def _arrays(
-        self, stage: StageView, indices: Indices, files: Sequence[File], context: Context
-    ) -> tuple[Sequence[object], Exception | None]:
-        """The images before the first one that cannot be decoded, and its error."""
+    def _images(
+        self, stage: StageView, positions: list[int], files: Sequence[File], context: Context
+    ) -> Iterator[tuple[object, Exception | None]]:
+        """Each image, or the error of one that cannot be decoded."""
         if self.calls_ahead() and context.process.threads:
-            positions: list[int] = index_array(indices).tolist()
             calls = begun_calls(lambda missing: self.start_calls(stage, missing, context), stage, positions, context)
-            return self._pool(stage, context).results(calls)
-        opened = cast("OpenTask | None", context.take_started(stage, int(indices[0])) if len(indices) == 1 else None)
-        data = list(read_whole_files(files, opened, threads=context.process.threads))
-        return map_until_error(partial(images.decode_array, mode=self.mode), data)
+            pool = self._pool(stage, context)
+            try:
+                while calls:
+                    yield pool.result(calls.pop(0).future)
+            finally:
+                for call in calls:
+                    call.cancel()
+            return
+        opened = cast("OpenTask | None", context.take_started(stage, positions[0]) if len(positions) == 1 else None)
+        for data in read_whole_files(files, opened, threads=context.process.threads):
+            try:
+                yield images.decode_array(data, mode=self.mode), None
+            except Exception as error:
+                yield None, error
 
     def _files(self, indices: Indices) -> list[File]:
         positions: Any = index_array(indices)
@@ -184,6 +201,7 @@ def read_images(
     filesystem: object = None,
     cache: FileCache | None = None,
     concurrency: int = 1,
+    on_error: OnError | None = None,
 ) -> Pipe[Row]:
     """Begin a pipe with the images in the folders of `root`, which are their classes, as in torchvision's ImageFolder.
 
@@ -203,6 +221,7 @@ def read_images(
         filesystem: a pyarrow or fsspec file system for `root`; without it, `root` is a local path or a URL.
         cache: keeps what is read of remote files on a local disk; see `FileCache`.
         concurrency: how many images are decoded at the same time in each process, in threads; see `map`.
+        on_error: what happens to an image that cannot be decoded; see `map`.
 
     Raises:
         SourceError: `root` is missing or holds no image; an image is in `root` itself; a file cannot be read; or a
@@ -222,5 +241,5 @@ def read_images(
     """
     if not isinstance(root, (str, os.PathLike)):
         raise ArgumentTypeError(with_call_site(f"`root` must be the path of a folder but got: {root!r}"))
-    operator = ReadImages(os.fspath(root), label, mode, filesystem, concurrency=concurrency, cache=cache)
-    return cast("Pipe[Row]", Pipe.source(operator))
+    op = ReadImages(os.fspath(root), label, mode, filesystem, concurrency=concurrency, cache=cache, on_error=on_error)
+    return cast("Pipe[Row]", Pipe.source(op))

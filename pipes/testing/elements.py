@@ -6,11 +6,15 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from ..core.skipped import Skipped
+
 
 def same(one: object, other: object) -> bool:
     """Whether two elements are equal: arrays and tensors by type and value, tables and lists row by row."""
     import pyarrow as pa
 
+    if isinstance(one, Skipped) and isinstance(other, Skipped):
+        return one.is_row == other.is_row and len(one.skips) == len(other.skips) and same(one.value, other.value)
     if isinstance(one, pa.RecordBatch) and isinstance(other, pa.RecordBatch):
         return one.schema == other.schema and same(one.to_pylist(), other.to_pylist())
     if hasattr(one, "__array__") or hasattr(other, "__array__"):

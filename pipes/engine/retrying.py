@@ -1,0 +1,73 @@
+"""`retrying`: a function that is called again when it fails."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import numpy as np
+
+from ..core.checks import is_coroutine_function
+from ..core.policy import Retry
+
+
+def retrying(function: Callable[..., Any], retry: Retry) -> Callable[..., Any]:
+    """`function`, with further calls as `retry` says; a coroutine function stays one.
+
+    Each call of a row draws the same random numbers.
+    """
+    if not retry.times and retry.timeout is None:
+        return function
+    if is_coroutine_function(function):
+        return _retrying_coroutine(function, retry)
+
+    @wraps(function, updated=())
+    def call(*arguments: object) -> object:
+        rewind = _rewinding(arguments)
+        for attempt in range(retry.times):
+            try:
+                return function(*arguments)
+            except retry.on:
+                time.sleep(retry.backoff * 2**attempt)
+                rewind()
+        return function(*arguments)
+
+    return call
+
+
+def _retrying_coroutine(function: Callable[..., Any], retry: Retry) -> Callable[..., Any]:
+    async def call(*arguments: object) -> object:
+        rewind = _rewinding(arguments)
+        for attempt in range(retry.times):
+            try:
+                return await _within(function, arguments, retry.timeout)
+            except retry.on:
+                await asyncio.sleep(retry.backoff * 2**attempt)
+                rewind()
+        return await _within(function, arguments, retry.timeout)
+
+    return call
+
+
+async def _within(function: Callable[..., Any], arguments: tuple[object, ...], timeout: float | None) -> object:
+    task = asyncio.ensure_future(function(*arguments))
+    finished, _ = await asyncio.wait([task], timeout=timeout)
+    if not finished:
+        task.cancel()
+        raise TimeoutError(f"the coroutine did not return within {timeout:g} s")
+    return task.result()
+
+
+def _rewinding(arguments: tuple[object, ...]) -> Callable[[], None]:
+    """A function that puts the generator among the arguments of a call back to where it stands now."""
+    generators = [argument for argument in arguments if isinstance(argument, np.random.Generator)]
+    states = [generator.bit_generator.state for generator in generators]
+
+    def rewind() -> None:
+        for generator, state in zip(generators, states, strict=True):
+            generator.bit_generator.state = state
+
+    return rewind
