@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -215,7 +215,7 @@ class Connected:
                 if batch.num_rows:
                     yield batch
         finally:
-            if hasattr(batches, "close"):
+            if isinstance(batches, Generator):
                 with suppress(Exception):  # the connection may be lost
                     batches.close()
 
@@ -225,7 +225,7 @@ class Connected:
 
 
 @contextmanager
-def _errors(shown: str, uri: str) -> Iterator[None]:
+def _errors(shown: str, uri: str) -> Generator[None, None, None]:
     try:
         yield
     except FeedpipeError:

@@ -82,7 +82,7 @@ def _array(name: str, values: Sequence[object], kind: pa.DataType | None) -> Any
     import pyarrow as pa
 
     try:
-        array: Any = pa.array(values, type=kind)
+        array: Any = pa.array(values) if kind is None else pa.array(values, type=kind)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         expected = "one type" if kind is None else f"type {kind}, as the first rows"
         raise DataError(

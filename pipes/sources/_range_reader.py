@@ -98,6 +98,8 @@ class RangeReader(UnitReader[RangeUnit, NoWork]):
         skip = 0 if key is not None else count
         failures = 0
         after = last if last is not None else unit.after
+        if len(self._database.addresses) > 1:
+            self.close()  # each range has an address of its own
         while True:
             is_new = has_rows = False
             try:
