@@ -49,8 +49,9 @@ test test-gpu test-python: export PYTEST_ADDOPTS += -o faulthandler_timeout=60 -
 # A job of several processes that import a trainer takes longer than that on a busy machine.
 test-clients test-databases: export PYTEST_ADDOPTS += -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true
 
+# Tests wait for servers and for other processes much of the time, so there is one process more than cores.
 test: $(READY)  ## run every test
-	$(BIN)/pytest -n auto --durations=30
+	$(BIN)/pytest -n $$($(BIN)/python -c 'import os; print(os.cpu_count() + 1)') --dist worksteal --durations=30
 
 test-clients: $(READY)  ## run the tests in real trainers, in an environment of their own
 	.ci/test_clients

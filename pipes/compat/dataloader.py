@@ -22,7 +22,7 @@ from ..services.processes.pool import PoolSettings
 from .epoch import DataLoaderEpoch, DataLoaderIterator, Parts
 from .fetchers import DatasetSource, InheritedSource
 from .sampling import Sampling
-from .workers import Workers, actors, processes
+from .workers import WorkerPools, actors, processes
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -239,7 +239,7 @@ class DataLoader(TorchDataLoader[T_co]):
         context = self.multiprocessing_context
         return "forkserver" if context is None else context.get_start_method()
 
-    def _workers(self, prefetch: int) -> Workers:
+    def _workers(self, prefetch: int) -> WorkerPools:
         if self._ray is not None:
             return actors(self._ray, keep=self.persistent_workers)
         settings = PoolSettings(

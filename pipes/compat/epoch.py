@@ -18,7 +18,7 @@ from ..errors import LoaderError, WorkerError
 from ..services.fetching import FetchEnd, FetchRequest
 from .fetchers import DatasetSource
 from .sampling import Sampling, at_process_states, process_states
-from .workers import KeyedRun, WorkerPool, Workers
+from .workers import KeyedRun, WorkerPool, WorkerPools
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -73,7 +73,7 @@ class Parts:
     generator: torch.Generator | None
     workers: int
     prefetch: int
-    pools: Workers
+    pools: WorkerPools
     pin: Callable[[object], object] | None
     seed: int | None = None
     announced_length: int | None = None

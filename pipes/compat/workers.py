@@ -31,7 +31,7 @@ class WorkerPool(Protocol):
     def close(self) -> None: ...
 
 
-class Workers:
+class WorkerPools:
     """Hands out the pool of an epoch, and begins runs on it.
 
     Args:
@@ -76,14 +76,14 @@ class Workers:
         return {**self.__dict__, "_kept": None}  # workers belong to the process that started them
 
 
-def processes(settings: PoolSettings, *, keep: bool, ordered: bool) -> Workers:
+def processes(settings: PoolSettings, *, keep: bool, ordered: bool) -> WorkerPools:
     """Processes of this machine."""
-    return Workers(partial(Pool, settings), partial(FetchRun, ordered=ordered), keep=keep)
+    return WorkerPools(partial(Pool, settings), partial(FetchRun, ordered=ordered), keep=keep)
 
 
-def actors(service: Ray, *, keep: bool) -> Workers:
+def actors(service: Ray, *, keep: bool) -> WorkerPools:
     """Actors of a cluster. They hand out elements in order, also if none is needed."""
-    return Workers(partial(actor_pool, service), _actor_run, keep=keep)
+    return WorkerPools(partial(actor_pool, service), _actor_run, keep=keep)
 
 
 def _actor_run(*arguments: Any, **options: Any) -> KeyedRun:

@@ -78,7 +78,7 @@ class DbApiConnection(StatementConnection):
                 is_first = False
 
 
-def _array(name: str, values: Sequence[object], kind: pa.DataType | None) -> Any:
+def _array(name: str, values: Sequence[Any], kind: pa.DataType | None) -> Any:
     import pyarrow as pa
 
     try:

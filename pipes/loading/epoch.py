@@ -5,36 +5,22 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Generator, Iterator
 from itertools import repeat
-from types import TracebackType
-from typing import Any, Generic, Literal, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from ..core.row_bytes import row_shape
-from ..core.signals import raised_by_signal_handler
-from ..engine.run import interrupted
-from ..errors import DataError, FeedpipeError, LoaderError, PlanError, RowError, StateError, shown_traceback
-from ..plan.plan import Position
-from ..services.base import Session, ShardEnd, Step
-from .agreement import PADDING, AgreedItems
-from .history import History
+from ..errors import FeedpipeError, LoaderError, RowError, shown_traceback
+from .epoch_run import EpochRun
 from .info import Info as Info
-from .job import Job
 from .one_thread import ONE_THREAD, is_executing
-from .rank import on_rank
-from .replay import note_cursor
 from .runner import Runner
-from .schedule import End, Schedule
-from .skip_counter import SkipCounter, element_of
-from .skipping import skipped, too_many
+from .schedule import Schedule
+from .skipping import too_many
 from .state import Progress
 from .wish import INFO, PEEK, Wish
 
 T_co = TypeVar("T_co", covariant=True)
-
-
-_NOTHING = object()
 
 
 class Epoch(Generic[T_co]):
@@ -161,7 +147,7 @@ class Epoch(Generic[T_co]):
     @property
     def valid(self) -> npt.NDArray[np.bool_] | None:
         """The mask of the element that the consumer took last; None before the first and after the last one."""
-        return None if self._run.element is _NOTHING else self._run.mask()
+        return self._run.mask() if self._run.has_element else None
 
     @property
     def schedule(self) -> Schedule | None:
@@ -188,214 +174,3 @@ class Epoch(Generic[T_co]):
     def following(self) -> Progress:
         """Where a loader goes on that leaves this epoch: in this one if it has given no element, else in the next."""
         return self._run.next_epoch() if self.started else self._run.position()
-
-
-class EpochRun:
-    """What an epoch has while it runs, from `progress` on.
-
-    Attributes:
-        progress: after the last element that the consumer took.
-        history: the steps that led there, also those of epochs before.
-        start_step: the step at which it began.
-        end: where it ends.
-        schedule: the schedule that it runs by.
-        element: the one that the consumer took last.
-        stop: what ended it, and is raised by each later `next`; `trace` is its first traceback.
-    """
-
-    def __init__(
-        self, runner: Runner, progress: Progress, start_step: int | None = None, history: History | None = None
-    ) -> None:
-        self.progress = progress.copy()
-        self.history = History() if history is None else history
-        self.start_step = progress.step if start_step is None else start_step
-        self.end = End(None, None)
-        self._last: int | None = None  # the step at which this rank ends
-        self.schedule: Schedule | None = None
-        self.element: object = _NOTHING
-        self.stop: Exception | None = None
-        self.trace: TracebackType | None = None
-        self._runner = runner
-        self._job: Job | None = None  # the other ranks, if they communicate
-        self._agrees = False  # whether the ranks agree on the end while they run
-        self._padding = False
-        self._padding_items: Iterator[Step | ShardEnd] = iter(())
-        self._has_cursors = False  # an indexed pipe and padding need only the number of elements
-        self._skips = None if runner.skip_log is None else SkipCounter(runner.skip_log)
-        self._session: Session | None = None
-        self._items: Iterator[Step | ShardEnd | Literal["padding"]] = iter(())
-
-    def elements(self) -> Generator[object, Wish]:
-        """The elements, as the consumer wishes them; first comes a None for the first wish.
-
-        All of it runs in the generator, from the first look at the rank to the count of an element.
-        """
-        wish: Wish = yield None
-        try:
-            step = self._first()
-            while step is not None:
-                while wish is PEEK:
-                    wish = yield step.element
-                progress = self.progress
-                shard = step.shard
-                before = None if self._skips is None else self._skips.before(progress)
-                self.history.add((progress, shard, progress.cursors.get(shard), len(progress.ended), before))
-                progress.step += 1
-                progress.taken += 1
-                if self._has_cursors:
-                    progress.cursors[shard] = step.cursor
-                self.element = step.element
-                if self._skips is not None and not self._padding:
-                    self._skips.count(step.element, progress)
-                del step
-                wish = yield self.element if wish is None else (self.element, self._info())
-                if wish is not PEEK:
-                    self.element = _NOTHING  # the last reference here, before the next element is made
-                step = self._next()
-            if self._job is not None:
-                self._job.hear()  # the end of an epoch hides no failure
-            if self._skips is not None:
-                self._skips.report(self.progress)
-        except GeneratorExit:
-            if self._job is not None and self._agrees:
-                self._job.leave(self.progress.step)
-            raise
-        except BaseException as error:
-            if isinstance(error, (DataError, RowError)) and self.schedule is not None:
-                note_cursor(error, self.schedule.plan, str(self.schedule.signature.entries["pipe"]), self.progress)
-            if self._job is not None:
-                self._job.fail(error)
-            stop = error if isinstance(error, Exception) else interrupted(error)
-            self.finish(stop if self.schedule is None else on_rank(stop, self.schedule.rank))
-            raise
-        self.finish(StopIteration())
-
-    def finish(self, stop: Exception) -> None:
-        if self.stop is None:
-            self.stop, self.trace = stop, shown_traceback(stop)
-            if self._session is not None:
-                self._session.close()
-
-    def position(self) -> Progress:
-        """The progress; after the last element of all ranks, the beginning of the next epoch."""
-        over = self.finished or (self.end.of_all is not None and self.progress.step >= self.end.of_all)
-        return self.next_epoch() if over else self.progress
-
-    @property
-    def finished(self) -> bool:
-        """Whether the consumer, or a look ahead, has come to the end."""
-        return isinstance(self.stop, StopIteration)
-
-    @property
-    def kept_steps(self) -> range:
-        step = self.progress.step
-        return range(max(self.start_step, step - len(self.history)), step + 1)
-
-    def position_before(self, count: int) -> Progress:
-        return self.history.back(self.progress, count) if count else self.position()
-
-    def skipping(self, count: int) -> EpochRun:
-        """A run that begins behind up to `count` further elements, as many as lengths tell."""
-        schedule = self._runner.schedule(self.progress)
-        run = EpochRun(self._runner, skipped(self.progress, count, schedule), self.start_step)
-        run.schedule, run.end = schedule, schedule.end(run.progress)
-        return run
-
-    def next_epoch(self) -> Progress:
-        return self._schedule.next_epoch(self.progress)
-
-    def mask(self) -> npt.NDArray[np.bool_]:
-        """A bool for each row of the element that was taken last."""
-        return np.full(row_shape(self.element), not self._padding)
-
-    def _info(self) -> Info:
-        place = None if self._padding else self.history.last_place
-        return Info(self._schedule, self.progress.copy(), self.position().copy(), self.mask(), place)
-
-    def _first(self) -> Step | None:
-        self._begin()
-        resumed = self.progress.begun and self.progress.step == self.start_step  # else elements were skipped
-        try:
-            step = self._next()
-        except FeedpipeError:
-            raise
-        except Exception as error:
-            if not resumed or raised_by_signal_handler(error):
-                raise
-            # A function of the user fails with a `FeedpipeError`, so this is a cursor that does not fit the pipe.
-            raise StateError(f"`position` of the state does not fit this pipe: {error!r}") from error
-        if step is not None or not resumed or (self._schedule.plan.world_size > 1 and not self._agrees):
-            return step
-        # A state after the last element means the next epoch. Several ranks begin that together, so they must agree.
-        self.progress = self.next_epoch()
-        self.start_step = 0
-        self._begin()
-        return self._next()
-
-    def _next(self) -> Step | None:
-        """The next element, or None after the last one."""
-        if self._job is not None and not self._agrees:
-            self._job.look()
-        restarted = False
-        while (last := self._last) is None or self.progress.step < last:
-            item = next(self._items, None)
-            if isinstance(item, Step):
-                skips = self._skips
-                if skips is None or (item := skips.take_apart(item, self.progress, has_cursors=self._has_cursors)):
-                    return item
-                continue
-            if item == PADDING:
-                return self._padding_step()
-            if isinstance(item, ShardEnd):
-                if self._has_cursors:
-                    self.progress.ended[item.shard] = item.leftover
-            elif self._schedule.steps is not None:
-                if restarted:
-                    raise PlanError("this pipe has no elements for this rank, so an epoch of `steps` cannot be filled")
-                restarted = True
-                self.progress = self._schedule.next_pass(self.progress)
-                self._items = self._open(self.progress.position(self._schedule.plan))
-            elif self._schedule.even == "pad" and last is not None:
-                self._items = iter(())
-                return self._padding_step()
-            else:
-                break
-        return None
-
-    @property
-    def _schedule(self) -> Schedule:
-        assert self.schedule is not None, "an epoch that has begun has a schedule"
-        return self.schedule
-
-    def _begin(self) -> None:
-        self._job = job = self._runner.job()
-        self.schedule, self.end = self._runner.begin(self.progress, job)
-        self._last = self.end.of_rank
-        self._has_cursors = not self._schedule.plan.indexed
-        items = self._open(self.progress.position(self._schedule.plan))
-        self._agrees = job is not None and self._schedule.agrees(self.end)
-        if job is None or not self._agrees:
-            self._items = items
-        else:
-            self._items = AgreedItems(items, job, self._schedule.even, self.progress.step, self._runner.memory)
-
-    def _padding_step(self) -> Step:
-        """An element of this rank as padding: its elements from the beginning, and again when they are used up."""
-        if not self._padding:
-            self._padding = True
-            self._has_cursors = False
-            for _ in range(self.progress.begin_padding()):  # before the state that was loaded
-                self._padding_step()
-        for _ in range(2):
-            while (item := next(self._padding_items, None)) is not None:
-                if isinstance(item, Step) and (step := element_of(item)) is not None:
-                    return step
-            self._padding_items = self._open(Position())
-        raise PlanError("this rank has no element that could be repeated as padding")
-
-    def _open(self, position: Position) -> Iterator[Step | ShardEnd]:
-        """Runs the plan from here on."""
-        if self._session is not None:
-            self._session.close()
-        self._session = self._runner.open(self._schedule.plan, position, self.progress.data_epoch)
-        return iter(self._session)

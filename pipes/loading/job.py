@@ -14,8 +14,7 @@ from ..errors import PlanError, RankError, text_of
 from ..plan.fingerprint import differences
 
 if TYPE_CHECKING:
-    from ..torch.ranks import Exchange as GroupExchange
-    from ..torch.ranks import SideGroup
+    from ..torch.ranks import GroupExchange, SideGroup
 
 MAX_SHARE_OF_LOOKS = 0.01
 """The share of time in which a rank may look whether another has failed."""

@@ -130,7 +130,7 @@ class SideGroup:
             self.disconnect()
         return failed
 
-    def post(self, topic: str, numbers: Sequence[int] = (), interrupt: Interrupt = _never) -> Exchange:
+    def post(self, topic: str, numbers: Sequence[int] = (), interrupt: Interrupt = _never) -> GroupExchange:
         """Begins an exchange of a few whole numbers, and does not wait for the others."""
         assert len(numbers) <= MAX_NUMBERS, "an exchange has room for few numbers"
         message = torch.zeros(1 + MAX_NUMBERS, dtype=torch.int64)
@@ -140,7 +140,7 @@ class SideGroup:
         with self._lock:
             answers = [torch.zeros_like(message) for _ in range(self.world_size)]
             work = self._connected(interrupt).allgather([answers], [message])
-        return Exchange(self, topic, len(numbers), work, answers)
+        return GroupExchange(self, topic, len(numbers), work, answers)
 
     def gather(self, topic: str, message: bytes, interrupt: Interrupt = _never) -> list[bytes]:
         """The messages of all ranks, in order of rank.
@@ -228,7 +228,7 @@ class SideGroup:
         return True
 
 
-class Exchange:
+class GroupExchange:
     """An exchange that has begun."""
 
     def __init__(self, group: SideGroup, topic: str, count: int, work: Any, answers: list[torch.Tensor]) -> None:

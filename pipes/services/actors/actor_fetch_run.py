@@ -22,7 +22,7 @@ _NO_KEY = object()
 
 
 @dataclass
-class _Lane:
+class _ActorLane:
     """The part of one actor in a run.
 
     Attributes:
@@ -62,7 +62,7 @@ class ActorFetchRun:
         self._next_number = first
         self._seed = seed
         self._ahead = ahead
-        self._lanes = [_Lane(*pair) for pair in zip(pool.ready(root), positions, strict=True)]
+        self._lanes = [_ActorLane(*pair) for pair in zip(pool.ready(root), positions, strict=True)]
         self._turns = deque(self._lanes[worker] for worker in turns)  # whose element is next
         self._askable = deque(self._turns)  # who gets the next key
         for lane in self._turns:
@@ -106,7 +106,7 @@ class ActorFetchRun:
         for lane in self._lanes:
             lane.keys.clear()
 
-    def _receive(self, lane: _Lane) -> BurstItem:
+    def _receive(self, lane: _ActorLane) -> BurstItem:
         """The answer to the first key of a lane. It waits, and replaces actors that die."""
         self._pool.check_owner()
         timeout = self._pool.settings.timeout
@@ -124,14 +124,14 @@ class ActorFetchRun:
                 lane.handle.progress = True
                 return item
 
-    def _begin(self, lane: _Lane) -> None:
+    def _begin(self, lane: _ActorLane) -> None:
         """Has an actor go on behind the last element that was taken from it."""
         handle = lane.handle
         request = FetchRequest(self._number, handle.number, len(self._lanes), self._seed, lane.position, 0)
         handle.actor.begin_fetching.remote(request)
         lane.keys = deque((number, key, self._call(lane, number, key)) for number, key, _ in lane.keys)
 
-    def _call(self, lane: _Lane, number: int, key: object) -> Any:
+    def _call(self, lane: _ActorLane, number: int, key: object) -> Any:
         return lane.handle.actor.fetch.remote(number, key)
 
     def _send_keys(self) -> None:
@@ -145,7 +145,7 @@ class ActorFetchRun:
             self._next_number += 1
             self._askable.rotate(-1)
 
-    def _end_lane(self, lane: _Lane) -> None:
+    def _end_lane(self, lane: _ActorLane) -> None:
         """An actor has no further elements, so it gets no further keys, and no turns."""
         lane.keys.clear()
         self._turns.remove(lane)

@@ -19,7 +19,7 @@ _NO_KEY = object()
 
 
 @dataclass
-class _Lane:
+class _WorkerLane:
     """The part of one worker in a run.
 
     Attributes:
@@ -73,7 +73,7 @@ class FetchRun:
         self._seed = seed
         self._ahead = ahead
         self._ordered = ordered
-        self._lanes = [_Lane(*pair) for pair in zip(pool.ready(root), positions, strict=True)]
+        self._lanes = [_WorkerLane(*pair) for pair in zip(pool.ready(root), positions, strict=True)]
         self._turns = deque(self._lanes[worker] for worker in turns)  # whose element is next
         self._askable = deque(self._turns)  # who gets the next key
         for lane in self._turns:
@@ -120,7 +120,7 @@ class FetchRun:
         for lane in self._lanes:
             lane.handle.cancel()
 
-    def _lane_of_next(self) -> _Lane:
+    def _lane_of_next(self) -> _WorkerLane:
         """The worker of the next answer, which is in its inbox; it comes to the front of the turns."""
         if self._ordered:
             lane = self._turns[0]
@@ -148,14 +148,14 @@ class FetchRun:
                 return
             self._askable.rotate(-1)
 
-    def _end_lane(self, lane: _Lane) -> None:
+    def _end_lane(self, lane: _WorkerLane) -> None:
         """A worker has no further elements, so it gets no further keys, and no turns."""
         lane.keys.clear()
         self._turns.remove(lane)
         self._askable.remove(lane)
         self._send_keys()
 
-    def _listen(self, lanes: list[_Lane]) -> None:
+    def _listen(self, lanes: list[_WorkerLane]) -> None:
         for handle in self._pool.listen([lane.handle for lane in lanes]):
             lane = self._lanes[handle.number]
             answers = len(handle.inbox)
@@ -165,7 +165,7 @@ class FetchRun:
             for number, key in list(lane.keys)[answers:]:
                 handle.post(("fetch", self._number, number, key))
 
-    def _begin(self, lane: _Lane) -> None:
+    def _begin(self, lane: _WorkerLane) -> None:
         """Has a worker go on after what has arrived from it."""
         handle = lane.handle
         position = lane.position
