@@ -13,7 +13,7 @@ from ..pipe import Pipe
 from .command_error import CommandError
 
 FAMILIES: Mapping[str, tuple[str, ...]] = {
-    "Rows": ("map", "map_batches", "filter", "flat_map", "interleave", "enumerate", "decode"),
+    "Rows": ("map", "map_batches", "filter", "flat_map", "interleave", "enumerate", "decode", "on_error"),
     "Selection and order": (
         *("shuffle", "take", "skip", "take_while", "skip_while", "distinct", "slice"),
         *("sample", "resample", "repeat"),
@@ -29,7 +29,7 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
         *("open_files", "parse_parquet", "parse_arrow", "parse_csv", "parse_jsonl", "parse_lines", "parse_tar"),
         "parse_bytes",
     ),
-    "Memory and place": ("load", "prefetch", "shard_by_rank", "dispatch"),
+    "Memory and place": ("load", "cache", "prefetch", "shard_by_rank", "dispatch"),
 }
 """The operators as `docs/reference.md` groups them."""
 
