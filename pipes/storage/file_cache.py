@@ -21,7 +21,8 @@ class FileCache:
     on a machine may use one folder at the same time. Files on this machine are read where they are.
 
     A process asks storage for the size and the version of a file when a pipe first opens it: the ETag and the time on
-    S3, the time elsewhere. A file that has changed is fetched anew. If storage tells neither, only the size counts.
+    S3, the time elsewhere, which HDFS tells in seconds. A file that has changed is fetched anew. If storage tells
+    neither, only the size counts.
     Each block has a checksum, so a damaged copy is fetched again. If the disk is full, or the folder cannot be
     written to later on, the process reads on from the remote files and logs one warning.
 
