@@ -16,9 +16,10 @@ from ..core.graph import Node
 from ..engine.run import interrupted
 from ..errors import LoaderError, WorkerError
 from ..services.fetching import FetchEnd, FetchRequest
+from ..services.keyed_run import KeyedRun
 from .fetchers import DatasetSource
 from .sampling import Sampling, at_process_states, process_states
-from .workers import KeyedRun, WorkerPool, WorkerPools
+from .workers import WorkerPool, WorkerPools
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -212,7 +213,9 @@ class DataLoaderEpoch:
             keys = chain([*islice(keys, 1)], keys)  # many samplers draw all with the first key
         self._run = self._start(keys, epoch.get("positions"), epoch.get("turns"))
 
-    def _start(self, keys: Iterator[object], positions: list[Json] | None, turns: list[int] | None) -> KeyedRun:
+    def _start(
+        self, keys: Iterator[object], positions: list[Json] | None, turns: list[int] | None
+    ) -> LocalRun | KeyedRun[Any]:
         parts = self._parts
         parts.seed = self._seed
         if not parts.workers:

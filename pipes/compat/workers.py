@@ -8,20 +8,10 @@ from typing import Any, Protocol
 
 from ..core.cursor import Json
 from ..core.graph import Node
+from ..services.keyed_run import KeyedRun
 from ..services.on_ray import Ray, actor_pool
 from ..services.processes.fetch_run import FetchRun
 from ..services.processes.pool import Pool, PoolSettings
-
-
-class KeyedRun(Protocol):
-    """What makes the elements of an epoch."""
-
-    @property
-    def positions(self) -> list[Json]: ...
-    @property
-    def turns(self) -> list[int]: ...
-    def __next__(self) -> object: ...
-    def close(self) -> None: ...
 
 
 class WorkerPool(Protocol):
@@ -41,7 +31,7 @@ class WorkerPools:
             it is.
     """
 
-    def __init__(self, make_pool: Callable[[], Any], make_run: Callable[..., KeyedRun], *, keep: bool) -> None:
+    def __init__(self, make_pool: Callable[[], Any], make_run: Callable[..., KeyedRun[Any]], *, keep: bool) -> None:
         self._make_pool = make_pool
         self._make_run = make_run
         self.keep = keep
@@ -67,7 +57,7 @@ class WorkerPools:
         turns: Sequence[int],
         positions: Sequence[Json],
         **options: int,
-    ) -> KeyedRun:
+    ) -> KeyedRun[Any]:
         """Begins a run; `FetchRun` explains the arguments."""
         self._runs += 1
         return self._make_run(pool, root, keys, turns, positions, number=self._runs, **options)
@@ -86,7 +76,7 @@ def actors(service: Ray, *, keep: bool) -> WorkerPools:
     return WorkerPools(partial(actor_pool, service), _actor_run, keep=keep)
 
 
-def _actor_run(*arguments: Any, **options: Any) -> KeyedRun:
+def _actor_run(*arguments: Any, **options: Any) -> KeyedRun[Any]:
     from ..services.actors.actor_fetch_run import ActorFetchRun
 
     return ActorFetchRun(*arguments, **options)
