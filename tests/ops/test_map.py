@@ -70,7 +70,7 @@ def test_an_error_names_operator_line_and_row(source):
     text = str(error.value)
     assert "`.map(" in text and "broken" in text and "from_sequence, row 8" in text
     assert __file__ in text
-    assert error.value.origin == ("from_sequence", 8, "row")
+    assert error.value.origin == fp.errors.Origin("from_sequence", 8)
 
 
 def test_a_stop_iteration_is_an_error_not_the_end(source):

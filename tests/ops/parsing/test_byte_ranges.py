@@ -275,7 +275,7 @@ def test_an_error_beyond_the_counted_bytes_names_the_byte_and_reads_nothing_befo
     other.write_text("\n" + '{"x": 1}\n' * 20 + '{"x": 0}\n')
     with pytest.raises(fp.RowError) as error:
         list(fp.read_jsonl(other, schema={"x": "int64"}).map(lambda row: 1 // row["x"]))
-    assert error.value.origin == (str(other), begins + 1, "byte")
+    assert error.value.origin == fp.errors.Origin(str(other), begins + 1, "byte")
     monkeypatch.undo()
     ranges(20)
     with pytest.raises(DataError, match=r"a\.jsonl, line 21: this is not JSON"):
