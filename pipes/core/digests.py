@@ -21,8 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import UnfitError
+from .column import Column, scalars
 from .randomness import mixed
-from .rows import Column, Rows, scalars
+from .rows import Rows
 
 Digests: TypeAlias = npt.NDArray[np.uint64]
 

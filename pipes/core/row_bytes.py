@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 def nbytes(rows: BlockRows) -> int:
     """About how many bytes the rows hold; for lists, estimated from the first row."""
     if isinstance(rows, Rows):
-        columns, selection = rows._columns_and_selection
+        tables, selection = rows._tables_and_selection
         if selection is None:
-            return sum(int(column.nbytes) for column in columns.values())  # of Python objects, the pointers only
-        return len(rows) * sum(int(column[:1].nbytes) for column in columns.values())
+            # Of Python objects, the pointers only.
+            return sum(int(column.nbytes) for columns in tables for column in columns.values())
+        return len(rows) * sum(int(column[:1].nbytes) for column in tables[0].values())
     return len(rows) * _object_bytes(rows[0]) if rows else 0
 
 

@@ -5,24 +5,29 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, Union, cast, overload
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, cast, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import ArgumentTypeError, with_call_site
+from .column import (
+    Column,
+    concat_columns,
+    gather_column,
+    join_columns,
+    scalars,
+    take_column,
+    to_arrow,
+    type_of,
+)
 from .skipped import Skipped
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Array: TypeAlias = npt.NDArray[np.generic]
-ArrowArray: TypeAlias = "pa.Array[Any]"
-Column: TypeAlias = Union["Array", "ArrowArray"]
-"""One column: a NumPy array whose first axis counts rows, or a contiguous Arrow array."""
 Indices: TypeAlias = range | npt.NDArray[np.int64]
 """Positions of rows; a `range` if they are evenly spaced, so that storage can slice."""
 Row: TypeAlias = dict[str, object]
@@ -31,7 +36,7 @@ SKIPPED = "\0skipped"
 """The column of a `Rows` that has a `Skipped` for each row that was skipped; see `skipped_rows`."""
 
 
-class _Schema:
+class RowSignature:
     """Names and types of columns, which are computed when they are first compared; all parts of a table share one."""
 
     __slots__ = ("types",)
@@ -64,16 +69,17 @@ class Rows(Sequence[Row]):
         [0, 1, 2]
     """
 
-    __slots__ = ("_columns_and_selection", "_length", "_schema")
+    __slots__ = ("_length", "_signature", "_tables_and_selection")
 
-    # The columns, and which of their rows these are; None for all of them. It is one attribute, so that no thread sees
-    # the columns before a change and the selection after it. The functions below use it.
-    _columns_and_selection: tuple[Mapping[str, Column], npt.NDArray[np.int64] | None]
+    # Tables whose rows follow each other, mostly one, and which of their rows these are; None for all of them. Only one
+    # table has a selection. It is one attribute, so that no thread sees the tables before a change and the selection
+    # after it.
+    _tables_and_selection: tuple[tuple[Mapping[str, Column], ...], npt.NDArray[np.int64] | None]
 
     def __init__(self, columns: Mapping[str, Column], length: int | None = None) -> None:
-        self._columns_and_selection = dict(columns), None
+        self._tables_and_selection = (dict(columns),), None
         self._length = len(next(iter(columns.values()))) if length is None else length
-        self._schema = _Schema()
+        self._signature = RowSignature()
 
     @staticmethod
     def selected(columns: Mapping[str, Column], indices: npt.NDArray[np.int64]) -> Rows:
@@ -82,12 +88,22 @@ class Rows(Sequence[Row]):
         So a shuffled batch is copied once, from the source into the tensor.
         """
         rows = Rows({}, len(indices))
-        rows._columns_and_selection = columns, indices
+        rows._tables_and_selection = (columns,), indices
         return rows
+
+    @staticmethod
+    def joined(tables: Sequence[Rows]) -> Rows:
+        """All rows of tables of one signature, joined when they are needed.
+
+        So a batch that lies in two blocks is copied once, from these into the tensor.
+        """
+        rows = Rows({}, sum(map(len, tables)))
+        rows._tables_and_selection = tuple(table.columns for table in tables), None
+        return tables[0]._alike(rows)
 
     def _alike(self, rows: Rows) -> Rows:
         """`rows`, which have the names and types of these."""
-        rows._schema = self._schema
+        rows._signature = self._signature
         return rows
 
     @property
@@ -95,17 +111,31 @@ class Rows(Sequence[Row]):
         """The columns by name. They are read-only: the source, or another batch, may share their memory."""
         columns, selection = self._columns_and_selection
         if selection is not None:
-            columns = {name: _take(column, selection) for name, column in columns.items()}
-            self._columns_and_selection = columns, None
+            columns = {name: take_column(column, selection) for name, column in columns.items()}
+            self._tables_and_selection = (columns,), None
         return columns
+
+    @property
+    def _columns_and_selection(self) -> tuple[Mapping[str, Column], npt.NDArray[np.int64] | None]:
+        """The columns, which are joined now, and which of their rows these are."""
+        tables, selection = self._tables_and_selection
+        columns, *others = tables
+        if others:
+            columns = {name: concat_columns([table[name] for table in tables]) for name in columns}
+            self._tables_and_selection = (columns,), selection
+        return columns, selection
 
     def copies(self) -> dict[str, Column]:
         """The columns, to be written to: arrays in memory of their own; Arrow arrays as they are."""
-        columns, selection = self._columns_and_selection
-        if selection is None:
+        tables, selection = self._tables_and_selection
+        columns, *others = tables
+        if others:
+            new = {name: join_columns([table[name] for table in tables]) for name in columns}
+        elif selection is not None:
+            new = {name: gather_column(column, selection) for name, column in columns.items()}
+        else:
             return {n: c.copy() if isinstance(c, np.ndarray) else c for n, c in columns.items()}
-        gathered = {name: _gathered(column, selection) for name, column in columns.items()}
-        return {n: np.ascontiguousarray(c) if isinstance(c, np.ndarray) else c for n, c in gathered.items()}
+        return {n: np.ascontiguousarray(c) if isinstance(c, np.ndarray) else c for n, c in new.items()}
 
     def __reduce__(self) -> tuple[object, ...]:
         return Rows, (self.columns, self._length)
@@ -136,7 +166,7 @@ class Rows(Sequence[Row]):
         columns, selection = self._columns_and_selection
         if name not in columns:
             raise KeyError(f"{name!r} is none of the columns: {', '.join(map(repr, columns))}")
-        return columns[name] if selection is None else _take(columns[name], selection)
+        return columns[name] if selection is None else take_column(columns[name], selection)
 
     def __iter__(self) -> Iterator[Row]:
         columns = self.columns
@@ -148,14 +178,14 @@ class Rows(Sequence[Row]):
         return map(_in_place, rows) if SKIPPED in columns else rows
 
     def __repr__(self) -> str:
-        return f"Rows({self._length} x {list(self._columns_and_selection[0])})"
+        return f"Rows({self._length} x {column_names(self)})"
 
     @property
     def arrow(self) -> pa.RecordBatch:
         """The columns as an Arrow record batch; arrays of more than one dimension become fixed-shape tensors."""
         import pyarrow as pa
 
-        arrays = [_to_arrow(column) for column in self.columns.values()]
+        arrays = [to_arrow(column) for column in self.columns.values()]
         return pa.RecordBatch.from_arrays(arrays, names=list(self.columns))
 
     @staticmethod
@@ -165,40 +195,6 @@ class Rows(Sequence[Row]):
 
 BlockRows: TypeAlias = list[object] | Rows
 """What a block holds: Python objects, or columns."""
-
-
-def scalars(column: Column) -> list[object]:
-    """The values of a column as Python objects."""
-    if isinstance(column, np.ndarray):
-        return cast("list[object]", column.tolist() if column.ndim == 1 else list(column))
-    if column.null_count == 0:
-        if _is_plain_number(column):
-            return cast("list[object]", column.to_numpy(zero_copy_only=False).tolist())
-        if is_grid(column):
-            return list(grid(column))
-    return cast("list[object]", column.to_pylist())
-
-
-def is_grid(column: ArrowArray) -> bool:
-    """Whether the column holds tensors of one shape, as `Rows.arrow` makes them of arrays."""
-    return hasattr(column, "to_numpy_ndarray")
-
-
-def grid(column: Any) -> Array:
-    """A column of tensors of one shape, without nulls, as one array."""
-    import pyarrow as pa
-
-    if not pa.types.is_boolean(column.type.value_type) or column.type.permutation is not None:
-        return cast("Array", column.to_numpy_ndarray())
-    flat = column.storage.flatten().to_numpy(zero_copy_only=False)  # Arrow refuses bools
-    return cast("Array", flat.reshape(len(column), *column.type.shape))
-
-
-def read_only(array: Array) -> Array:
-    """A read-only view of the same memory."""
-    view = np.asarray(array).view()
-    view.flags.writeable = False
-    return view
 
 
 def index_array(indices: Indices) -> npt.NDArray[np.int64]:
@@ -218,7 +214,7 @@ def take(rows: BlockRows, indices: Indices) -> BlockRows:
         columns, selection = rows._columns_and_selection
         if selection is not None:
             return rows._alike(Rows.selected(columns, selection[indices]))
-        return rows._alike(Rows({name: _take(column, indices) for name, column in columns.items()}, len(indices)))
+        return rows._alike(Rows({name: take_column(column, indices) for name, column in columns.items()}, len(indices)))
     return pick(rows, indices.tolist())
 
 
@@ -252,7 +248,7 @@ def concat(parts: Sequence[BlockRows]) -> BlockRows:
 def _marked_alike(parts: Sequence[BlockRows]) -> Sequence[BlockRows]:
     """The parts; if some are tables, rows that were skipped stand in a column of all, so that they are one table."""
     like = next((part for part in parts if isinstance(part, Rows) and len(part)), None)
-    if like is None or all(isinstance(p, Rows) and SKIPPED not in p._columns_and_selection[0] for p in parts):
+    if like is None or all(isinstance(part, Rows) and SKIPPED not in column_names(part) for part in parts):
         return parts
     alike: list[BlockRows] = []
     for part in parts:
@@ -268,31 +264,37 @@ def _marked_alike(parts: Sequence[BlockRows]) -> Sequence[BlockRows]:
 
 
 def _concat_tables(tables: Sequence[Rows]) -> Rows:
-    states = [table._columns_and_selection for table in tables]
-    source = states[0][0]
-    selections = [selection for columns, selection in states if columns is source and selection is not None]
+    tables = [table for table in tables if len(table)] or tables[:1]
+    states = [table._tables_and_selection for table in tables]
+    source = states[0][0][0]
+    selections = [selection for (columns, *_), selection in states if columns is source and selection is not None]
     if len(selections) == len(tables):
         return tables[0]._alike(Rows.selected(source, np.concatenate(selections)))
-    tables_columns = [table.columns for table in tables]
-    columns = {name: _concat([columns[name] for columns in tables_columns]) for name in source}
-    return tables[0]._alike(Rows(columns, sum(map(len, tables))))
+    return Rows.joined(tables)
 
 
 def column_names(rows: Rows) -> list[str]:
     """The names of the columns; gathers nothing."""
-    return list(rows._columns_and_selection[0])
+    return list(rows._tables_and_selection[0][0])
 
 
 def select_columns(rows: Rows, sources: Mapping[str, str]) -> Rows:
-    """The columns of `rows` that `sources` maps the new names to; gathers nothing."""
-    columns, selection = rows._columns_and_selection
-    selected = {name: columns[source] for name, source in sources.items()}
-    return Rows(selected, len(rows)) if selection is None else Rows.selected(selected, selection)
+    """The columns of `rows` that `sources` maps the new names to; gathers and joins nothing."""
+    tables, selection = rows._tables_and_selection
+    selected = Rows({}, len(rows))
+    selected._tables_and_selection = (
+        tuple({name: columns[source] for name, source in sources.items()} for columns in tables),
+        selection,
+    )
+    return selected
 
 
 def _slice(rows: BlockRows, indices: range) -> BlockRows:
     if not indices:
-        return Rows({n: c[:0] for n, c in rows._columns_and_selection[0].items()}, 0) if isinstance(rows, Rows) else []
+        if isinstance(rows, list):
+            return []
+        columns = rows._tables_and_selection[0][0]
+        return Rows({name: column[:0] for name, column in columns.items()}, 0)
     stop: int | None = indices.stop if indices.step > 0 or indices.stop >= 0 else None
     cut = slice(indices.start, stop, indices.step)
     if isinstance(rows, list):
@@ -303,39 +305,21 @@ def _slice(rows: BlockRows, indices: range) -> BlockRows:
     return rows._alike(Rows({name: column[cut] for name, column in columns.items()}, len(indices)))
 
 
-def _take(column: Column, indices: npt.NDArray[np.int64]) -> Column:
-    taken = _gathered(column, indices)
-    if isinstance(taken, np.ndarray):
-        taken.flags.writeable = False
-    return taken
-
-
-def _gathered(column: Column, indices: npt.NDArray[np.int64]) -> Column:
-    if not isinstance(column, np.ndarray):
-        return column.take(cast("Any", indices))
-    # `take` is faster, but copies all of an array that is not contiguous.
-    return column.take(indices, axis=0) if column.flags.c_contiguous else column[indices]
-
-
-def _concat(columns: list[Column]) -> Column:
-    if all(isinstance(column, np.ndarray) for column in columns):
-        joined = np.concatenate(cast("list[Array]", columns))
-        joined.flags.writeable = False
-        return joined
-    import pyarrow as pa
-
-    return pa.concat_arrays([_to_arrow(column) for column in columns])
-
-
 def signature(rows: BlockRows) -> tuple[object, ...] | None:
     """Names and types of the columns; None for Python objects."""
     if isinstance(rows, list):
         return None
-    schema = rows._schema
+    schema = rows._signature
     if schema.types is None:
-        columns, _ = rows._columns_and_selection
-        schema.types = tuple((name, _type_of(column)) for name, column in columns.items() if name != SKIPPED)
+        columns = rows._tables_and_selection[0][0]
+        schema.types = tuple((name, type_of(column)) for name, column in columns.items() if name != SKIPPED)
     return schema.types
+
+
+def sharing(signature: RowSignature, rows: Rows) -> Rows:
+    """`rows`, which have the names and types of all others with this `signature`."""
+    rows._signature = signature
+    return rows
 
 
 def have_one_signature(parts: Sequence[BlockRows]) -> bool:
@@ -344,34 +328,6 @@ def have_one_signature(parts: Sequence[BlockRows]) -> bool:
     if isinstance(first, list):
         return all(isinstance(part, list) for part in parts)
     return all(
-        isinstance(part, Rows) and (part._schema is first._schema or signature(part) == signature(first))
+        isinstance(part, Rows) and (part._signature is first._signature or signature(part) == signature(first))
         for part in parts
     )
-
-
-def _type_of(column: Column) -> object:
-    # Numbers in NumPy and in Arrow are one type: results never show which of them holds a column.
-    if isinstance(column, np.ndarray):
-        return column.dtype.str, column.shape[1:]
-    return (np.dtype(column.type.to_pandas_dtype()).str, ()) if _is_plain_number(column) else column.type
-
-
-def _is_plain_number(column: ArrowArray) -> bool:
-    import pyarrow as pa
-
-    kind = column.type
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
-
-
-def _to_arrow(column: Column) -> ArrowArray:
-    import pyarrow as pa
-
-    if not isinstance(column, np.ndarray):
-        return column
-    if column.ndim == 1:
-        return pa.array(column)
-    # As `FixedShapeTensorArray.from_numpy_ndarray` makes it, which refuses bools and an array without rows.
-    values = pa.array(np.ascontiguousarray(column).reshape(-1))
-    shape = column.shape[1:]
-    kind: Any = pa.fixed_shape_tensor(cast("Any", values.type), shape)
-    return pa.ExtensionArray.from_storage(kind, pa.FixedSizeListArray.from_arrays(values, math.prod(shape)))

@@ -4,9 +4,6 @@ A list has a `Skipped` in the place of such a row. A `Rows` has one more column 
 such a row mean nothing.
 """
 
-# pyright: reportPrivateUsage=false
-# Rows that are not gathered yet are not gathered for this.
-
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +11,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from .rows import SKIPPED, BlockRows, Rows, concat, take
+from .rows import SKIPPED, BlockRows, Rows, column_names, concat, take
 from .skipped import Skipped
 
 
@@ -55,7 +52,7 @@ def has_skipped(rows: BlockRows) -> bool:
         return False
     if isinstance(rows, list):
         return Skipped in set(map(type, rows))
-    return SKIPPED in rows._columns_and_selection[0]
+    return SKIPPED in column_names(rows)
 
 
 def parted(rows: BlockRows) -> Parted:

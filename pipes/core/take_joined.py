@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from .rows import BlockRows, Column, Rows, _concat, _take, concat, have_one_signature, take
+from .column import Column, are_arrays, join_columns, take_column
+from .rows import BlockRows, Rows, concat, have_one_signature, take
 from .skipped import Skipped
 
 
@@ -25,21 +27,20 @@ def take_joined(parts: Sequence[BlockRows], *selections: npt.NDArray[np.int64]) 
     if len(parts) < 2 or len(tables) < len(parts) or Skipped.exist or not have_one_signature(parts):
         joined_rows = concat(parts)
         return [take(joined_rows, indices) for indices in selections]
+    length = sum(map(len, all_rows))
     scratch = np.empty(0, np.uint8)
     taken: list[dict[str, Column]] = [{} for _ in selections]
     for name in tables[0]:
         pieces = [table[name] for table in tables]
-        arrays = [piece for piece in pieces if isinstance(piece, np.ndarray)]
-        joined: Column
-        if len(arrays) < len(pieces):
-            joined = _concat(pieces)
-        else:
-            size = sum(array.nbytes for array in arrays)
+        if are_arrays(pieces) and not pieces[0].dtype.hasobject:
+            shape = length, *pieces[0].shape[1:]
+            size = math.prod(shape) * pieces[0].itemsize
             if size > len(scratch):
                 scratch = np.empty(size, np.uint8)
-            joined = scratch[:size].view(arrays[0].dtype).reshape(-1, *arrays[0].shape[1:])
-            np.concatenate(arrays, out=joined)
+            joined: Column = np.concatenate(pieces, out=np.ndarray(shape, pieces[0].dtype, scratch))
+        else:
+            joined = join_columns(pieces)
         for columns, indices in zip(taken, selections, strict=True):
-            columns[name] = _take(joined, indices)
+            columns[name] = take_column(joined, indices)
     lengths = map(len, selections)
     return [all_rows[0]._alike(Rows(columns, length)) for columns, length in zip(taken, lengths, strict=True)]

@@ -14,9 +14,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ..core.column import Array
 from ..core.cursor import Json
 from ..core.row_bytes import nbytes
-from ..core.rows import Array, BlockRows, Indices, concat, index_array, take
+from ..core.rows import BlockRows, Indices, concat, index_array, take
 from ..errors import UnfitError
 from ..formats.row_buffers import Buffers, Node, StoredRows, snapshot
 from ..storage.row_files import RowFile, RowFiles

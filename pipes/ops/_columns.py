@@ -7,7 +7,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from ..core.rows import Array, Column, Rows, grid, is_grid, read_only
+from ..core.column import Array, Column, grid, is_grid, read_only
+from ..core.rows import Rows
 from ..errors import UnfitError
 
 

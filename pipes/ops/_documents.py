@@ -11,7 +11,8 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from ..core.rows import Array, BlockRows, Rows, take
+from ..core.column import Array
+from ..core.rows import BlockRows, Rows, take
 from ..engine.apply import map_until_error
 from ..errors import UnfitError
 from ._fill import Fill, fill_of, filled

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..core.rows import Array
+from ..core.column import Array
 from ..errors import ArgumentTypeError, UnfitError, with_call_site
 
 Fill: TypeAlias = float | Mapping[str, float]

@@ -8,7 +8,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from ..core.rows import Column, Rows
+from ..core.column import Column
+from ..core.rows import Rows
 from ..errors import UnfitError
 from ..formats.tables.columns import first_duplicate
 from ._columns import check_name, column_of_array, column_of_values

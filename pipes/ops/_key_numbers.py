@@ -8,7 +8,8 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from ..core.rows import BlockRows, Column, Rows, scalars
+from ..core.column import Column, scalars
+from ..core.rows import BlockRows, Rows
 from ..engine.apply import map_until_error
 from ..errors import UnfitError
 from ._column_arguments import existing_columns

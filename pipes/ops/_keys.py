@@ -6,8 +6,9 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias, cast
 
+from ..core.column import scalars
 from ..core.operator import Input, Operator, StageView
-from ..core.rows import BlockRows, Rows, column_names, scalars, select_columns
+from ..core.rows import BlockRows, Rows, column_names, select_columns
 from ..engine.apply import map_until_error
 from ..errors import ArgumentTypeError, UnfitError, with_call_site
 from ..formats.tables.columns import check_names

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ..core.rows import Array, Rows, column_names, select_columns
+from ..core.column import Array
+from ..core.rows import Rows, column_names, select_columns
 from ..errors import UnfitError
 from ._columns import numpy_columns
 

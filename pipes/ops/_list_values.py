@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from ..core.rows import Array, Column, grid, is_grid
+from ..core.column import Array, Column, grid, is_grid
 from ..errors import UnfitError
 
 NUMBERS = "biuf"

@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.block import Block
+from ..core.column import Column, scalars
 from ..core.row_bytes import nbytes
-from ..core.rows import BlockRows, Column, Rows, column_names, concat, pick, scalars, take
+from ..core.rows import BlockRows, Rows, column_names, concat, pick, take
 from ..engine.apply import map_until_error
 from ..errors import LimitError, UnfitError
 from ..formats.tables.arrow import to_column

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from ..core.rows import Array, Rows, read_only
+from ..core.column import Array, read_only
+from ..core.rows import Rows
 from ._documents import Documents
 from ._fill import Fill, fill_of, filled
 

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from ..core.rows import Array, Column, Rows, grid, is_grid, read_only
+from ..core.column import Array, Column, grid, is_grid, read_only
+from ..core.rows import Rows
 from ..errors import UnfitError
 from ._columns import not_a_batch
 from ._fill import filled

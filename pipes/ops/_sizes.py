@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.block import Block
+from ..core.column import Column
 from ..core.context import Context
 from ..core.operator import Operator, StageView
-from ..core.rows import BlockRows, Column, Rows, take
+from ..core.rows import BlockRows, Rows, take
 from ..engine.apply import map_until_error
 from ..errors import ArgumentTypeError, UnfitError, with_call_site
 from ._data_error import data_error

@@ -8,8 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ..core.block import Block, group_origins
+from ..core.column import Array
 from ..core.cursor import START, Cursor
-from ..core.rows import Array, Rows
+from ..core.rows import Rows
 from ..errors import Origin
 from ._documents import Documents, joined_columns
 from ._fill import Fill, fill_of, filled

@@ -9,8 +9,9 @@ from typing import cast as as_type
 
 import numpy as np
 
+from ..core.column import grid, is_grid, read_only
 from ..core.operator import StageView
-from ..core.rows import Rows, grid, is_grid, read_only, select_columns
+from ..core.rows import Rows, select_columns
 from ..errors import ArgumentError, UnfitError, with_call_site
 from ..formats.tables.arrow import to_column
 from ..formats.tables.columns import Schema, check_schema

@@ -21,7 +21,7 @@ from ._segments import Groups, segment_blocks
 from ._token_stream import TokenStream
 
 if TYPE_CHECKING:
-    from ..core.rows import Array
+    from ..core.column import Array
     from ..pipe import Pipe
 
 

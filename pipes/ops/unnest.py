@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast, overload
 
 import numpy as np
 
+from ..core.column import Column
 from ..core.operator import StageView
-from ..core.rows import Column, Rows
+from ..core.rows import Rows
 from ..errors import ArgumentTypeError, UnfitError, with_call_site
 from ..formats.tables.arrow import to_column
 from ..formats.tables.columns import check_names, first_duplicate

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, Union
 
 from ..core.code import value_code
+from ..core.column import Array
 from ..core.context import Context
 from ..core.cursor import Json
 from ..core.operator import StageView
-from ..core.rows import Array, BlockRows, Indices, Rows, take
+from ..core.rows import BlockRows, Indices, Rows, take
 from ..errors import ArgumentError, ArgumentTypeError, UnfitError, with_call_site
 from ..formats.tables.arrow import to_column
 from ..formats.tables.expressions import check_expression, expression_code, expression_identity, is_expression

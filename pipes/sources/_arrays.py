@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, Union
 
 import numpy as np
 
+from ..core.column import Array, read_only
 from ..core.cursor import Json
-from ..core.rows import Array, Indices, Rows, read_only, take
+from ..core.rows import Indices, Rows, take
 from ..errors import SourceError
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ..core.column import Array, read_only
 from ..core.gather import gather
-from ..core.rows import Array, BlockRows, Indices, Rows, index_array, read_only
+from ..core.rows import BlockRows, Indices, Rows, index_array
 from ..engine.readahead import WorkGroup
 from ..errors import FeedpipeError, SourceError
 from ..formats.npy import HEADER_BYTES, ArrayHeader, read_header

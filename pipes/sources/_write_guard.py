@@ -8,7 +8,8 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from ..core.rows import Array, Indices
+from ..core.column import Array
+from ..core.rows import Indices
 from ..errors import CallSite, DataError, with_call_site
 
 SAMPLED_VALUES = 8

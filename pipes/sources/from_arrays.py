@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
+from ..core.column import Array, read_only
 from ..core.context import Context
 from ..core.cursor import Json
 from ..core.operator import Columns, Operator, StageView
-from ..core.rows import Array, BlockRows, Indices, Row, read_only
+from ..core.rows import BlockRows, Indices, Row
 from ..errors import ArgumentError, ArgumentTypeError, Origin, with_call_site
 from ..pipe import Pipe
 from ._arrays import PickledArray, arrays_schema, describe_columns, pickled_array, rows_at, unpickled_arrays

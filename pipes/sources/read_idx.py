@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, ClassVar, cast
 import numpy as np
 
 from ..core.code import value_code
+from ..core.column import Array, read_only
 from ..core.context import Context
 from ..core.cursor import Json
 from ..core.operator import Columns, Operator, StageView
 from ..core.per_process import PerProcess
-from ..core.rows import Array, BlockRows, Indices, Row, read_only
+from ..core.rows import BlockRows, Indices, Row
 from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, SourceError, with_call_site
 from ..formats.npy import ArrayHeader
 from ..pipe import Pipe

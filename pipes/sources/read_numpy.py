@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias, Union, cast, overload
 import numpy as np
 
 from ..core.code import value_code
+from ..core.column import Array
 from ..core.context import Context
 from ..core.cursor import Json
 from ..core.operator import Columns, Operator, StageView
 from ..core.per_process import PerProcess
-from ..core.rows import Array, BlockRows, Indices, Row, Rows
+from ..core.rows import BlockRows, Indices, Row, Rows
 from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, SourceError, redacted, with_call_site
 from ..ops.parsing._open_files import at_call_site, listed_files
 from ..pipe import Pipe

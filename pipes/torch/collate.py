@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch.utils.data import default_collate
 
-from ..core.rows import Array
+from ..core.column import Array
 from ..core.tensor_data import Stack
 
 

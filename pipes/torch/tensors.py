@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from ..core.rows import Array
+from ..core.column import Array
 
 _NUMPY_DTYPES = frozenset(
     getattr(torch, name)

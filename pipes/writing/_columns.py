@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
-from ..core.rows import ArrowArray, Rows, scalars
+from ..core.column import ArrowArray, scalars
+from ..core.rows import Rows
 from ..errors import ArgumentError, DataError, with_call_site
 from ..formats.tables.columns import format_names, suggest_name
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import feedpipe as fp
 from feedpipe.core.row_bytes import nbytes
-from feedpipe.core.rows import Rows, concat, pick, signature, take
+from feedpipe.core.rows import Rows, concat, pick, select_columns, signature, take
+from feedpipe.core.take_joined import take_joined
 from feedpipe.errors import ArgumentTypeError
 from feedpipe.testing import same
 
@@ -32,10 +33,11 @@ def held(count: int, how: str) -> Rows:
     if how == "chosen":
         source = {"n": np.arange(2 * count), "g": np.arange(4.0 * count).reshape(2 * count, 2)}
         return Rows.selected(source, np.arange(2 * count - 1, count - 1, -1))
-    return Rows({"n": numbers, "g": grid, "t": numbers.astype("U3")}, count)
+    rows = Rows({"n": numbers, "g": grid, "t": numbers.astype("U3")}, count)
+    return Rows.joined([rows[: count // 3], rows[count // 3 :]]) if how == "joined" else rows
 
 
-HOW = ["numpy", "arrow", "chosen"]
+HOW = ["numpy", "arrow", "chosen", "joined"]
 tables = st.builds(held, st.integers(0, 12), st.sampled_from(HOW))
 
 
@@ -103,7 +105,7 @@ def test_rows_without_columns() -> None:
     assert len(concat([rows, rows])) == 6
 
 
-@pytest.mark.parametrize("how", ["numpy", "chosen"])
+@pytest.mark.parametrize("how", ["numpy", "chosen", "joined"])
 def test_columns_cannot_be_written_to_and_copies_can(how: str) -> None:
     rows = take(held(4, how), np.array([3, 1], np.int64))
     assert isinstance(rows, Rows)
@@ -126,6 +128,36 @@ def test_positions_in_one_source_are_joined_without_gathering() -> None:
     assert joined._columns_and_selection[0] is source
     assert [row["x"] for row in joined] == [5, 6, 2]
     assert nbytes(joined) == 24
+
+
+def test_tables_are_joined_when_their_columns_are_needed() -> None:
+    tables = [Rows({"x": np.arange(2), "y": np.zeros((2, 3))}), Rows({"x": np.arange(2, 6), "y": np.ones((4, 3))})]
+    joined = concat(list(tables))
+    assert isinstance(joined, Rows)
+    assert (repr(joined), nbytes(joined)) == ("Rows(6 x ['x', 'y'])", 6 * 4 * 8)
+    selected = select_columns(joined, {"z": "x"})
+    assert joined.copies()["x"].tolist() == [0, 1, 2, 3, 4, 5]
+    for rows in (joined, selected):
+        assert len(rows._tables_and_selection[0]) == 2
+    assert selected["z"].tolist() == [0, 1, 2, 3, 4, 5]  # type: ignore[union-attr]
+    assert len(selected._tables_and_selection[0]) == 1
+    joined.copies()["x"][:] = -1  # type: ignore[index]
+    assert [row["x"] for row in joined] == [0, 1, 2, 3, 4, 5]
+    assert [row["x"] for row in tables[0]] == [0, 1]
+
+
+def test_a_table_without_rows_is_not_joined() -> None:
+    table = Rows({"x": np.arange(2)})
+    joined = concat([table[:0], table, table[:0]])
+    assert isinstance(joined, Rows)
+    assert joined["x"] is table["x"]
+
+
+@pytest.mark.parametrize("content", [object(), None])
+def test_objects_of_several_parts_are_taken(content: object) -> None:
+    parts = [Rows({"x": np.array([content, 1], object)}), Rows({"x": np.array([2], object)})]
+    (taken,) = take_joined(parts, np.array([2, 0], np.int64))
+    assert [row["x"] for row in taken] == [2, content]  # type: ignore[index, call-overload]
 
 
 def test_numbers_in_numpy_and_arrow_join() -> None:

@@ -133,6 +133,24 @@ def test_workers_give_the_same_elements_and_counts(name):
         assert [(element, skipped) for element, _, skipped in with_states(loader)] == expected
 
 
+@pytest.mark.parametrize("skips_first", [False, True])
+@pytest.mark.parametrize("prepare", [lambda pipe: pipe, lambda pipe: pipe.shuffle(window=4)])
+def test_a_batch_over_two_blocks_of_which_one_has_skipped_rows(skips_first, prepare):
+    bad, good = (
+        fp.from_arrays({"x": values}).map_batches(columns_parsed, 4, format="numpy", on_error="skip")
+        for values in (np.arange(10), np.arange(10) * 10)
+    )
+    pipe = prepare(bad.concat(good) if skips_first else good.concat(bad)).batch(15)
+    expected = sorted([*range(3), *range(4, 10), *range(0, 100, 10)])
+    batches = list(pipe)
+    assert all(list(batch.columns) == ["x", "y"] for batch in batches)
+    assert sorted(row["x"] for batch in batches for row in batch) == expected
+    tensors = list(pipe.collate())
+    assert [len(tensor["x"]) for tensor in tensors] == [len(batch) for batch in batches]
+    assert sorted(x for tensor in tensors for x in tensor["x"].tolist()) == expected
+    assert all((tensor["y"] == tensor["x"] / 2).all() for tensor in tensors)
+
+
 def test_batches_of_an_indexed_pipe_keep_their_number():
     pipe = parsed().batch(10)
     assert len(pipe) == 10 and [len(batch) for batch in pipe] == [9] * 10

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from ...core.rows import Rows
+from ...core.rows import Rows, RowSignature, sharing
 from ...errors import DataError, FeedpipeError
 from ..tables.arrow import arrow_errors, read_error, to_column
 from ..tables.expressions import matching_rows
@@ -23,25 +23,30 @@ MAX_FETCH_BYTES = 2**26
 
 
 class BatchSize:
-    """How many rows make a batch. It learns from the rows read, since compressed sizes say little about them."""
+    """How many rows make a batch: by the types of the columns, else by the rows read, as compressed sizes say little.
+
+    Args:
+        columns: how many columns are read.
+        row_bytes: how many bytes each row takes; None if that is not the same for all rows.
+    """
 
     FIRST_ROWS, MAX_ROWS = 256, 2**17
     BATCH_BYTES = 2**22
-    COLUMN_BYTES = 2**12  # more for each column, because Arrow takes as long to begin a column as to read this much
+    COLUMN_BYTES = 2**13  # more for each column, because Arrow takes as long to begin a column as to read half as much
 
-    def __init__(self) -> None:
-        self.learned = False
-        self._bytes = self.BATCH_BYTES
-        self._row_bytes = 1.0
+    def __init__(self, columns: int, row_bytes: int | None) -> None:
+        self.learned = self._certain = row_bytes is not None
+        self._bytes = self.BATCH_BYTES + self.COLUMN_BYTES * columns
+        self._row_bytes = 1.0 if row_bytes is None else float(row_bytes)
 
     def rows(self) -> int:
         return int(min(self.MAX_ROWS, max(1, self._bytes / self._row_bytes))) if self.learned else self.FIRST_ROWS
 
     def learn(self, batch: pa.RecordBatch) -> None:
-        self.learned = True
-        self._bytes = self.BATCH_BYTES + self.COLUMN_BYTES * batch.num_columns
-        # Not `nbytes`, which takes ten times as long.
-        self._row_bytes = max(self._row_bytes, batch.get_total_buffer_size() / max(1, batch.num_rows))
+        if not self._certain:
+            self.learned = True
+            # Not `nbytes`, which takes ten times as long.
+            self._row_bytes = max(self._row_bytes, batch.get_total_buffer_size() / max(1, batch.num_rows))
 
 
 class RowGroupPart(NamedTuple):
@@ -78,6 +83,7 @@ class ParquetFile:
             read = [name for name in self._fixed.file_types if name in {*self._names, *self._fixed.filter_columns}]
         self._read = None if read is None else footer.existing(read)
         self._constants = self._fixed.constants(footer.name, columns)
+        self._signature = RowSignature()
 
     def matching_row_groups(self, footer: ParquetFooter) -> Sequence[int]:
         """The row groups that may have rows for the filter and for those that follow."""
@@ -192,4 +198,4 @@ class ParquetFile:
                 numbers, length = places + first, len(places)
         columns = {name: to_column(arrays[name]) for name in self._names}
         lineage = self._options.lineage.columns_for(self._name, numbers)
-        return RowGroupPart(Rows({**columns, **lineage}, length), numbers, stop)
+        return RowGroupPart(sharing(self._signature, Rows({**columns, **lineage}, length)), numbers, stop)

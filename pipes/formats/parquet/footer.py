@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
-_TAIL_BYTES = 2**16  # read at once: most footers are shorter
+_TAIL_BYTES = 2**16  # read at once if the length of the footer is not known: most are shorter
+_LEAST_BYTES = 12  # of a footer, and the magic number at the beginning
 _OBJECT_BYTES = 2**14  # a footer of two columns and one row group takes 12 KiB
 _MAX_FLOAT_COLUMNS = 4  # in a filter; they make 16 cases to try
 
@@ -47,6 +48,11 @@ class ParquetFooter:
         except arrow_errors() as error:
             message = " ".join(str(error).split())
             raise DataError(f"{name} is damaged: its footer cannot be read: {message}") from error
+
+    @property
+    def length(self) -> int:
+        """How many bytes it has in the file."""
+        return len(self._data) - len(_MAGIC)
 
     @property
     def memory_bytes(self) -> int:
@@ -149,8 +155,13 @@ def _with_parents(path: str) -> list[str]:
     return [path, *(path[:at] for at, char in enumerate(path) if char == ".")]
 
 
-def read_parquet_footer(stream: BinaryIO, name: str) -> ParquetFooter:
+def read_parquet_footer(stream: BinaryIO, name: str, length: int = 0) -> ParquetFooter:
     """Read the footer of a file.
+
+    Args:
+        stream: the file.
+        name: of the file, for errors.
+        length: how long the footer is, if that is known, so that one request fetches it; else 0.
 
     Raises:
         SourceError: the file cannot be read.
@@ -158,7 +169,7 @@ def read_parquet_footer(stream: BinaryIO, name: str) -> ParquetFooter:
     """
     try:
         size = stream.seek(0, io.SEEK_END)
-        data = read_tail(stream, name, size, _TAIL_BYTES)
+        data = read_tail(stream, name, size, max(length, _LEAST_BYTES) if length else _TAIL_BYTES)
         if not size:
             raise DataError(f"{name} is empty, but a Parquet file has a footer; leave the file out")
         if data[-4:] == _ENCRYPTED:
@@ -166,7 +177,7 @@ def read_parquet_footer(stream: BinaryIO, name: str) -> ParquetFooter:
         if data[-4:] != _MAGIC:
             raise DataError(f"{name} is no Parquet file, or is cut short: it does not end with {_MAGIC.decode()!r}")
         length = int.from_bytes(data[-8:-4], "little") + 8
-        if size < 12 or length > size - 4:
+        if size < _LEAST_BYTES or length > size - 4:
             raise DataError(f"{name} is damaged: its footer would be longer than the file, which has {size} bytes")
         data = data if length <= len(data) else read_tail(stream, name, size, length)
     except FeedpipeError:

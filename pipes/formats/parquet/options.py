@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from ...core.cursor import Json
+from ...core.row_bytes import row_width
 from ..tables.columns import UnifiedSchema
 from ..tables.expressions import filter_problem, used_columns
 from ..tables.heads import TableHead
@@ -75,6 +76,14 @@ class Parquet(TableFormat):
         """The columns of the rows, without path and row number, that something uses. Names and types are fixed."""
         return self.require_fixed_schema(self.kind).names if self.used_names is None else self.used_names
 
+    def row_bytes(self) -> int | None:
+        """How many bytes of a file's columns a row takes; None if that is not the same for all rows."""
+        import pyarrow as pa
+
+        fixed = self.require_fixed_schema(self.kind)
+        names = {*self.names_to_read(), *fixed.filter_columns}
+        return row_width(pa.schema([(name, kind) for name, kind in fixed.file_types.items() if name in names]))
+
     def row_schema(self) -> pa.Schema | None:
         schema = super().row_schema()
         if schema is None or self.used_names is None:
@@ -88,7 +97,7 @@ class Parquet(TableFormat):
         fixed = super().fix(heads, paths)
         if fixed.fixed_schema is None:
             return fixed
-        types = {name: fixed.fixed_schema.types[name] for name in fixed.fixed_schema.names}
+        types = fixed.fixed_schema.row_types
         fitting = (later for later in self.later_filters if filter_problem(later.expression, types) is None)
         filters = tuple(LaterFilter(later.expression, (*used_columns(later.expression, types),)) for later in fitting)
         return replace(fixed, later_filters=filters, used_names=self._used_names(types))

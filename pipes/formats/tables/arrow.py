@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from ...core.rows import Column, Rows
+from ...core.column import Column
+from ...core.rows import Rows
 from ...errors import DataError, FeedpipeError, SourceError
 from ..text.chunks import MAX_RECORD_BYTES
 

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ...core.column import Array, ArrowArray, Column
 from ...core.gather import gather
-from ...core.rows import Array, ArrowArray, Column, Indices, Rows, index_array
+from ...core.rows import Indices, Rows, index_array
 from .takeable_types import with_takeable_types
 
 Positions = npt.NDArray[np.int64]

@@ -46,6 +46,12 @@ class FixedSchema:
         return {**self.file_types, **self.folder_types}
 
     @property
+    def row_types(self) -> dict[str, pa.DataType]:
+        """Types of the columns of the rows, in their order, without path and row number."""
+        types = self.types
+        return {name: types[name] for name in self.names}
+
+    @property
     def origin(self) -> str:
         """Where names and types come from, for errors."""
         return "all files" if self.unified else self.source

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...core.rows import Column
+from ...core.column import Column
 from ...errors import ArgumentError, ArgumentTypeError, DataError, redacted, with_call_site
 
 

@@ -66,7 +66,7 @@ class TableFormat:
     def identity(self) -> dict[str, Json]:
         """What a state is checked against."""
         fixed = self.fixed_schema
-        types = None if fixed is None else plain_types({name: fixed.types[name] for name in fixed.names})
+        types = None if fixed is None else plain_types(fixed.row_types)
         return {"call": self.call(), "types": types}
 
     def row_schema(self) -> pa.Schema | None:
@@ -76,7 +76,7 @@ class TableFormat:
         fixed = self.fixed_schema
         if fixed is None:
             return None
-        types = {name: fixed.types[name] for name in fixed.names}
+        types = fixed.row_types
         path, row = self.lineage
         types |= {path: pa.string()} if path is not None else {}
         types |= {row: pa.int64()} if row is not None else {}

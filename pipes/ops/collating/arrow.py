@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from ...core.rows import Array, grid, is_grid
+from ...core.column import Array, grid, is_grid
 from ...errors import UnfitError
 from .rules import Rules
 from .unfit import REPAIR, NoTensorError, unfit

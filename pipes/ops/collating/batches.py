@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ...core.rows import Array, Column, Rows
+from ...core.column import Array, Column
+from ...core.rows import Rows
 from ...errors import UnfitError
 from .._columns import not_a_batch
 from .arrow import column_arrays

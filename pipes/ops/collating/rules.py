@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from ...core.rows import Array
+from ...core.column import Array
 from ...core.tensor_data import Stack, TensorData
 
 ToTensor: TypeAlias = Callable[[Array | Stack], object]

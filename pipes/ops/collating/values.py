@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from ...core.rows import Array
+from ...core.column import Array
 from ...core.tensor_data import Stack
 from .numbers import collate_by_torch, collate_nulls, collate_numbers, collate_numpy_scalars
 from .rules import Rules

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 UNKNOWN = -1
 """The number of rows of a unit that does not know it, such as a stream; it is the only one of its file."""
-VERSION = "1"
+VERSION = "2"
 
 _LOG = logging.getLogger("feedpipe")
 
@@ -36,6 +36,7 @@ class FileContents(NamedTuple):
         rows: of each of its units.
         compressed: whether the columns of each unit are.
         selected: the numbers of the units that a filter leaves; None for all.
+        footer_bytes: how long the footer is; 0 if that is not known.
     """
 
     schema: pa.Schema
@@ -43,6 +44,7 @@ class FileContents(NamedTuple):
     rows: Sequence[int]
     compressed: Sequence[bool]
     selected: Sequence[int] | None = None
+    footer_bytes: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +53,8 @@ class FileUnits:
 
     Attributes:
         schemas: each once, in the order in which they first occur.
-        schema_numbers, seals, counts: of each file, the number of its schema, its seal and how many units it has.
+        schema_numbers, seals, footer_bytes, counts: of each file, the number of its schema, its seal, the length of its
+            footer and how many units it has.
         rows, compressed: of each unit of each file.
         selected: the positions among all units of those that a filter leaves; None for all.
     """
@@ -59,6 +62,7 @@ class FileUnits:
     schemas: Sequence[pa.Schema]
     schema_numbers: Numbers
     seals: Numbers
+    footer_bytes: Numbers
     counts: Numbers
     rows: Numbers
     compressed: Numbers
@@ -68,19 +72,20 @@ class FileUnits:
     def of(files: Iterable[FileContents]) -> FileUnits:
         schemas: dict[bytes, tuple[int, pa.Schema]] = {}
         last: tuple[int, pa.Schema] | None = None
-        numbers, seals, counts, rows, compressed, selected = (array("q") for _ in range(6))
+        numbers, seals, footers, counts, rows, compressed, selected = (array("q") for _ in range(7))
         filtered = False
         for file in files:
             if last is None or not file.schema.equals(last[1], check_metadata=True):
                 last = schemas.setdefault(file.schema.serialize().to_pybytes(), (len(schemas), file.schema))
             numbers.append(last[0])
             seals.append(file.seal)
+            footers.append(file.footer_bytes)
             counts.append(len(file.rows))
             filtered = filtered or file.selected is not None
             selected.extend(len(rows) + k for k in (range(len(file.rows)) if file.selected is None else file.selected))
             rows.extend(file.rows)
             compressed.extend(file.compressed)
-        columns = (np.array(column, np.int64) for column in (numbers, seals, counts, rows, compressed))
+        columns = (np.array(column, np.int64) for column in (numbers, seals, footers, counts, rows, compressed))
         units = FileUnits([schema for _, schema in schemas.values()], *columns)
         return replace(units, selected=np.array(selected, np.int64)) if filtered else units
 
@@ -88,7 +93,7 @@ class FileUnits:
         return len(self.counts)
 
     def unit_table(self, fields: tuple[str, ...]) -> UnitTable:
-        """The units that have rows, with these of their fields: file, number, rows, first, seal and compressed."""
+        """The units that have rows, by these fields: file, number, rows, first, seal, compressed and footer_bytes."""
         files = np.repeat(np.arange(len(self)), self.counts)
         begins = np.cumsum(self.counts) - self.counts
         before = np.cumsum(self.rows) - self.rows
@@ -101,6 +106,7 @@ class FileUnits:
             "first": before - firsts[files],
             "seal": self.seals[files],
             "compressed": self.compressed,
+            "footer_bytes": self.footer_bytes[files],
         }
         numbers = np.stack([columns[name] for name in fields], axis=1)
         chosen = np.arange(len(files)) if self.selected is None else self.selected
@@ -113,7 +119,7 @@ class FileUnits:
     def digest(self) -> str:
         """A digest of all values. It does not depend on how they are written."""
         digest = hashlib.blake2b(digest_size=16)
-        for column in (self.schema_numbers, self.seals, self.counts, self.rows, self.compressed):
+        for column in (self.schema_numbers, self.seals, self.footer_bytes, self.counts, self.rows, self.compressed):
             digest.update(len(column).to_bytes(8, "little") + column.tobytes())
         for schema in self.schemas:
             digest.update(schema.serialize())
@@ -127,6 +133,7 @@ class FileUnits:
         columns: dict[str, Any] = {
             "schema": pa.array(self.schema_numbers),
             "seal": pa.array(self.seals),
+            "footer_bytes": pa.array(self.footer_bytes),
             "rows": pa.LargeListArray.from_arrays(offsets, pa.array(self.rows)),
             "compressed": pa.LargeListArray.from_arrays(offsets, pa.array(self.compressed)),
         }
@@ -185,9 +192,9 @@ def _parse(data: bytes, listing: str, kind: str) -> FileUnits:
                 raise DataError(f"its {key!r} is {metadata.get(key, b'').decode()!r} and should be {value!r}")
         count = sum(key.startswith("schema ") for key in metadata)
         schemas = [pa.ipc.read_schema(pa.py_buffer(metadata[f"schema {number}"])) for number in range(count)]
-        names = ("schema", "seal", "rows", "compressed")
-        schema, seal, rows, compressed = (cast("Any", table.column(name).combine_chunks()) for name in names)
-        flat = [schema, seal, rows.value_lengths(), rows.flatten(), compressed.flatten()]
+        names = ("schema", "seal", "footer_bytes", "rows", "compressed")
+        schema, seal, footers, rows, compressed = (cast("Any", table.column(name).combine_chunks()) for name in names)
+        flat = [schema, seal, footers, rows.value_lengths(), rows.flatten(), compressed.flatten()]
         units = FileUnits(schemas, *(np.asarray(column.to_numpy(zero_copy_only=False), np.int64) for column in flat))
     except DataError:
         raise

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import numpy as np
 import numpy.typing as npt
 
+from ...core.column import Column
 from ...core.context import Context
 from ...core.cursor import Json
 from ...core.operator import Columns, Operator, Order, StageView
 from ...core.per_process import PerProcess
-from ...core.rows import BlockRows, Column, Indices, Rows, index_array
+from ...core.rows import BlockRows, Indices, Rows, index_array
 from ...errors import DataError, Origin, SourceError
 from ...formats.arrow.ipc import ArrowIpc
 from ._open_files import at_call_site

@@ -39,6 +39,7 @@ class RowGroup(NamedTuple):
         rows: how many it has.
         first: the number of its first row in the file.
         seal: of the footer that says so.
+        footer_bytes: how long that footer is.
     """
 
     file: File
@@ -46,6 +47,7 @@ class RowGroup(NamedTuple):
     rows: int
     first: int
     seal: int
+    footer_bytes: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +66,7 @@ class RowGroups(CountedUnits[Parquet, RowGroup]):
         footer = self.head(file)
         rows = footer.row_counts()
         selected = ParquetFile(self.format, footer).matching_row_groups(footer)
-        return FileContents(footer.schema, footer.seal, rows, [False] * len(rows), selected)
+        return FileContents(footer.schema, footer.seal, rows, [False] * len(rows), selected, footer.length)
 
     def kept_head(self, file: File, schema: pa.Schema) -> FlatHead:
         return FlatHead(file.path, schema)
@@ -112,7 +114,8 @@ class RowGroupReader(UnitReader[RowGroup, _OpenSource]):
 
     def __init__(self, options: Parquet, context: Context) -> None:
         self._context = context
-        self._batch_size = BatchSize()
+        self._options = options
+        self._batch_size: BatchSize | None = None
         self._files = OpenFileCache(partial(_open, options), lambda opened: opened.stream.close())
 
     def is_remote(self, unit: RowGroup) -> bool:
@@ -140,6 +143,8 @@ class RowGroupReader(UnitReader[RowGroup, _OpenSource]):
         (file, file_stream, version), stream, buffer_bytes = opened.result()
         footer = _unchanged_footer(unit, file_stream, version)
         threads = self._context.process.threads
+        if self._batch_size is None:
+            self._batch_size = BatchSize(len(self._options.names_to_read()), self._options.row_bytes())
         if isinstance(stream, RemoteRanges):
             stream.fetch(needed=True)
         try:
@@ -182,7 +187,7 @@ def _unchanged_footer(group: RowGroup, stream: Stream, version: object) -> Parqu
     """The footer of an open file, if it is the one that the row group was found in."""
     reason = "its footer is a different one now"
     try:
-        footer = parquet_footer(group.file, stream, version)
+        footer = parquet_footer(group.file, stream, version, group.footer_bytes)
         if footer.seal == group.seal:
             return footer
     except DataError as error:

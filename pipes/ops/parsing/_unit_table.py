@@ -28,7 +28,9 @@ class UnitTable:
         return self.numbers[:, self.fields.index(name)]
 
     def digest(self) -> str:
-        return hashlib.blake2b(self.numbers.tobytes(), digest_size=16).hexdigest()
+        """A digest of the units, for states; without the length of footers, which follows from the seal."""
+        columns = [number for number, name in enumerate(self.fields) if name != "footer_bytes"]
+        return hashlib.blake2b(self.numbers[:, columns].tobytes(), digest_size=16).hexdigest()
 
     def at(self, indices: Indices) -> tuple[Numbers, Iterator[tuple[int, list[int]]]]:
         """Look up units.

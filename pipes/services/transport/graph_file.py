@@ -23,9 +23,9 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 import cloudpickle  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]
 
+from ...core.column import Array
 from ...core.graph import Node, walk
 from ...core.operator import Operator
-from ...core.rows import Array
 from ...errors import CallSite
 from .class_registry import number_of
 from .importable import Importable

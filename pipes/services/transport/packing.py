@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import cloudpickle  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]
 import numpy as np
 
-from ...core.rows import Array, Column, Rows
+from ...core.column import Array, Column
+from ...core.rows import Rows
 from ...core.tensor_data import Stack, TensorData
 from ...errors import CallSite, DataError
 from .class_registry import class_of

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from ...core.rows import Array
+from ...core.column import Array
 from ...core.tensor_data import Stack
 
 if TYPE_CHECKING:

@@ -17,11 +17,16 @@ import pyarrow.parquet as pq
 import pytest
 
 import feedpipe as fp
+from feedpipe.core.context import Context
 from feedpipe.core.graph import walk
-from feedpipe.engine.stage import resolve
+from feedpipe.engine.stage import bind, resolve
 from feedpipe.errors import DataError, SourceError
+from feedpipe.ops.parsing import _footers
 from feedpipe.ops.parsing._file_units import FileContents, FileUnits
 from feedpipe.ops.parsing._row_groups import RowGroup
+from feedpipe.storage.file_values import open_version
+
+from ...storage.remote_store import RemoteStore
 
 LOG = "feedpipe"
 
@@ -176,7 +181,7 @@ def rewritten(data: bytes, key: str, value: bytes) -> bytes:
         (lambda data: data[:100], "it is damaged"),
         (lambda data: b"", "it is damaged"),
         (lambda data: arrow(pa.table({"x": [1]})), "its 'feedpipe units' is ''"),
-        (lambda data: rewritten(data, "feedpipe units", b"99"), "its 'feedpipe units' is '99' and should be '1'"),
+        (lambda data: rewritten(data, "feedpipe units", b"99"), "its 'feedpipe units' is '99' and should be '2'"),
         (lambda data: rewritten(data, "kind", b"record_batches"), "its 'kind' is 'record_batches' and should be 'row"),
         (lambda data: rewritten(data, "listing", b"0"), "its 'listing' is '0' and should be "),
         (lambda data: rewritten(data, "schema 0", b"0"), "it is damaged"),
@@ -229,6 +234,25 @@ def test_a_file_that_changed_is_told_by_its_seal(here: Path) -> None:
         list(again)
 
 
+def test_the_footer_of_a_remote_file_of_known_length_is_one_request() -> None:
+    data = parquet(pa.table({f"column_{k}": [k] for k in range(1_000)}))
+    size, length = len(data), int.from_bytes(data[-8:-4], "little") + 8
+    store = RemoteStore({"d/a": data})
+    pipe = resolve(fp.read_parquet("d", filesystem=store.filesystem))
+    (group,) = bind(pipe.inputs[0]).rows(range(1), Context())
+    assert group.footer_bytes == length > 2**16
+    for known, expected in [
+        (0, [(size - 2**16, size), (size - length, size - 2**16)]),
+        (length, [(size - length, size)]),
+    ]:
+        _footers._cache.clear()
+        store.requests.clear()
+        stream, version = open_version(group.file)
+        with stream:
+            assert _footers.parquet_footer(group.file, stream, version, known).seal == group.seal
+        assert [(begin, end) for _, begin, end in store.requests] == expected
+
+
 def test_the_manifest_of_a_writer_keeps_units_too(here: Path, opened: list[str]) -> None:
     manifest = fp.write_parquet(fp.from_sequence(range(30)).map(lambda i: {"id": i}), "data", rows_per_file=10)
     before = Path(manifest).read_bytes()
@@ -250,9 +274,11 @@ def test_the_digest_is_one_of_values() -> None:
         FileUnits.of([FileContents(schema, 5, [3, 4], [False, True])]),
         FileUnits.of([FileContents(schema, 5, [3, 4], [False, True]), FileContents(schema, 7, [], [])]),
         FileUnits.of([FileContents(schema, 5, [3, 4], [False, True]), FileContents(pa.schema({}), 6, [], [])]),
+        FileUnits.of([FileContents(schema, 5, [3, 4], [False, True], None, 99), units_of(6)]),
     ]
-    assert len({units.digest(), *(other.digest() for other in others)}) == 5
-    assert units.unit_table(RowGroup._fields).numbers.tolist() == [[0, 0, 3, 0, 5], [0, 1, 4, 3, 5]]
+    assert len({units.digest(), *(other.digest() for other in others)}) == 6
+    assert units.unit_table(RowGroup._fields).numbers.tolist() == [[0, 0, 3, 0, 5, 0], [0, 1, 4, 3, 5, 0]]
+    assert units.unit_table(RowGroup._fields).digest() == others[-1].unit_table(RowGroup._fields).digest()
 
 
 def units_of(seal: int) -> FileContents:
