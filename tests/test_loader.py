@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import signal
 import warnings
 from dataclasses import dataclass
@@ -748,3 +749,17 @@ def test_a_source_that_cannot_be_cut_is_read_once_by_a_process():
 def test_numpy_elements_have_valid_rows():
     pipe = fp.from_sequence([np.zeros((3, 2)), np.ones((2, 2))])
     assert [info.valid.tolist() for _, info in fp.Loader(pipe).with_info()] == [[True] * 3, [True] * 2]
+
+
+def reciprocal(row):
+    return 1 / row
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_a_loader_that_has_not_begun_can_be_pickled(on_error):
+    first = 0 if on_error == "skip" else 1  # 0 is skipped
+    loader = fp.Loader(fp.from_sequence(range(first, 6)).map(reciprocal, on_error=on_error))
+    assert len(loader.state_dict()) == 13
+    loader = pickle.loads(pickle.dumps(loader))
+    assert list(loader) == [1, 1 / 2, 1 / 3, 1 / 4, 1 / 5]
+    assert pickle.loads(pickle.dumps(loader)).epoch == 1

@@ -8,9 +8,8 @@ import os
 import secrets
 import socket
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple, cast
 
 from ..core.cursor import Json
@@ -37,7 +36,7 @@ class SkipCounts(NamedTuple):
         rows: those that came out; they are counted only if a policy has a `rate`.
     """
 
-    skipped: MappingProxyType[str, int] | dict[str, int] = MappingProxyType({})
+    skipped: Mapping[str, int] = {}  # a `MappingProxyType` could not be pickled
     rows: int = 0
 
     @property
