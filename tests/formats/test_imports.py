@@ -13,8 +13,10 @@ ALLOWED = {
     "feedpipe.errors",
     "feedpipe.core.checks",
     "feedpipe.core.code",
+    "feedpipe.core.column",
     "feedpipe.core.cursor",
     "feedpipe.core.gather",
+    "feedpipe.core.row_bytes",
     "feedpipe.core.rows",
 }
 
