@@ -197,10 +197,11 @@ class RemoteStream(_RemoteReader, io.RawIOBase):
         return bytes(data)
 
     def readinto(self, buffer: WriteableBuffer) -> int:
-        """Fills the buffer, except at the end and before a range that cannot be read."""
+        """Fills the buffer, except at the end of the part or file, and before a range that cannot be read."""
         self._check_open()
         view = memoryview(buffer).cast("B")
-        count = max(0, min(len(view), self.file.size - self._position))
+        end = self._stop if self._position < self._stop else self.file.size  # a buffer may ask for more than is needed
+        count = max(0, min(len(view), end - self._position))
         done = 0
         while done < count:
             fetch = self._current(count - done)

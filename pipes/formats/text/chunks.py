@@ -22,7 +22,8 @@ MAX_COUNTED_BYTES = 2**28
 TO_END = 2**63 - 1
 """The end of a range that goes to the end of its file, wherever that is."""
 
-_LAST_RECORD_BYTES = 2**12  # most records are shorter: the rest of the last one is read with those before it
+LAST_RECORD_BYTES = 2**14
+"""Most records are shorter: the rest of the last one of a range is read with those before it."""
 
 
 class TextPlace(NamedTuple):
@@ -213,9 +214,9 @@ class ChunkReader:
     def peek(self, at: TextPlace, size: int) -> Chunk | None:
         """The chunk that begins at `at`: about `size` bytes, at least one record; None at the end."""
         offset, line = at
-        left = self._stop - offset + _LAST_RECORD_BYTES
+        left = self._stop - offset + LAST_RECORD_BYTES
         if left < size + size // 2:  # a second chunk of a few records would cost as much as this one
-            size = max(ChunkSize.FIRST_BYTES, left)
+            size = left
         self._advance(offset)
         if offset == 0 and self._begins_with_bom():
             offset = len(BOM)
@@ -231,7 +232,8 @@ class ChunkReader:
                     f"{self.describe(at)}: no end of the record that begins here within {length >> 20} MiB; "
                     "is it a text file, and is each quote closed?"
                 )
-            size = 2 * length
+            behind = offset + length - self._stop  # bytes that were read for the end of the last record
+            size = length + (behind if behind > 0 else length)
         if not end:
             if self._error is not None:
                 raise self._error

@@ -10,7 +10,7 @@ from ...core.block_size import BlockSize
 from ...core.context import Context
 from ...core.cursor import Json
 from ...core.operator import Columns, Operator, StageView
-from ...formats.text.chunks import ChunkReader, ChunkSize, TextFormat, TextPlace
+from ...formats.text.chunks import LAST_RECORD_BYTES, ChunkReader, ChunkSize, TextFormat, TextPlace
 from ._byte_ranges import ByteRange, ByteRanges
 from ._open_files import OpenTask
 from ._parse_units import ParseUnits, Piece, Place, UnitReader
@@ -67,8 +67,9 @@ class _ByteRangeReader(UnitReader[ByteRange, OpenTask]):
 
     def start_reading(self, unit: ByteRange, early: bool) -> OpenTask:
         # A user may look at the first rows of a run only, so all of the first file is not requested at once. A range
-        # is found from the byte before it.
-        part = range(max(0, unit.start - 1), unit.stop) if early or unit.start else None
+        # is found from the byte before it, and its last record ends behind it.
+        is_range = unit.start > 0 or unit.stop < unit.size
+        part = range(max(0, unit.start - 1), unit.stop + LAST_RECORD_BYTES) if early or is_range else None
         return OpenTask(unit.file, part)
 
     def pieces(self, unit: ByteRange, opened: OpenTask, place: Place) -> Iterator[Piece]:

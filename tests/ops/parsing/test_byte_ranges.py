@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
 from itertools import pairwise
 
@@ -17,10 +16,13 @@ from feedpipe.core.cursor import START, Cursor
 from feedpipe.engine.stage import bind, resolve
 from feedpipe.errors import DataError
 from feedpipe.formats.text import chunks
-from feedpipe.formats.text.chunks import TO_END
+from feedpipe.formats.text.chunks import LAST_RECORD_BYTES, TO_END
 from feedpipe.formats.text.lines import Lines
 from feedpipe.ops.parsing import _byte_ranges
+from feedpipe.storage.remote import FIRST_REQUEST_BYTES
 from feedpipe.testing import check_operator
+
+from ...storage.remote_store import RemoteStore
 
 QUIET = [HealthCheck.function_scoped_fixture]
 SIZES = st.integers(1, 40)
@@ -224,26 +226,27 @@ def test_a_file_of_unknown_size_is_one_range(tmp_path, monkeypatch, ranges):
     assert list(pipe) == ["1", "2", "3"]
 
 
-def test_each_range_reads_the_header_and_nothing_else_before_it(tmp_path, monkeypatch, ranges):
-    path = tmp_path / "a.csv"
-    path.write_text("x\n" + "".join(f"{n:07d}\n" for n in range(50_000)))
+def test_a_range_reads_the_header_and_nothing_else_before_it(ranges):
+    store = RemoteStore({"a.csv": b"x\n" + b"".join(b"%07d\n" % n for n in range(50_000))})
     ranges(100_000)
-    stage = bind(resolve(opened([path]).parse_csv(quote=None)))
-    read = []
-    real = fp.File.open
-
-    class Counting(io.BufferedReader):
-        def read(self, size):
-            data = super().read(size)
-            read.append((self.tell() - len(data), len(data)))
-            return data
-
-    monkeypatch.setattr(fp.File, "open", lambda self: Counting(real(self).detach()))
+    stage = bind(resolve(fp.read_csv("a.csv", filesystem=store.filesystem, quote=None)))
+    store.requests.clear()
     last = Cursor([START.advance(stage.input.length - 1).plain, 0, 1, 0])
     rows = [row for block in stage.blocks(last, Context()) for row in block.rows]
     assert rows[-1] == {"x": 49_999}
-    assert sum(size for start, size in read if start < 300_000) < 20_000
-    assert sum(size for _, size in read) < 150_000
+    (_, *header), (_, *range_) = sorted(store.requests)
+    assert header == [0, FIRST_REQUEST_BYTES]
+    assert range_ == [320_000, 400_002]
+
+
+@pytest.mark.parametrize("length", [9, 5_000, 40_000])
+def test_ranges_of_a_remote_file_are_fetched_once(ranges, length):
+    lines = [f"{n:0{length}}" for n in range(2**21 // length)]
+    store = RemoteStore({"a": "\n".join(lines).encode()})
+    ranges(2**18)
+    assert list(fp.read_lines("a", filesystem=store.filesystem)) == lines
+    behind = LAST_RECORD_BYTES if length < LAST_RECORD_BYTES else LAST_RECORD_BYTES + FIRST_REQUEST_BYTES
+    assert sum(end - begin for _, begin, end in store.requests) < len(store.files["a"]) + 9 * behind
 
 
 def test_an_error_downstream_names_the_line(tmp_path, ranges):
