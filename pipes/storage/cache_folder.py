@@ -76,10 +76,14 @@ class CacheFolder:
         """A descriptor of the copy with that key, which is made if it is missing. It now counts as used last."""
         if not self.usable:
             return None
-        path = self.path / key[:2] / (key[2:] + _ENDING)
+        folder = f"{self.path}/{key[:2]}"
+        path = f"{folder}/{key[2:]}{_ENDING}"
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            try:
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            except FileNotFoundError:
+                os.makedirs(folder, exist_ok=True)
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
             os.utime(descriptor)
         except OSError as error:
             self.give_up(error)
