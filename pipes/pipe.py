@@ -1,4 +1,4 @@
-"""`Pipe`: a lazy graph of operators, made by chaining. Each operator is one line that names its chain function."""
+"""`Pipe`: a lazy graph of operators, made by chaining."""
 
 from __future__ import annotations
 
@@ -19,66 +19,8 @@ from .engine.stage import Stage, bind, resolve
 from .errors import ArgumentError, ArgumentTypeError, call_site, with_call_site
 from .ops._collect_table import collect_table
 from .ops._installed_operators import InstalledOperators
+from .ops._methods import OperatorMethods
 from .ops._torch_workers import warn_in_torch_worker
-from .ops.batch import batch as _batch
-from .ops.batch_by_size import batch_by_size as _batch_by_size
-from .ops.bucket_by_length import bucket_by_length as _bucket_by_length
-from .ops.cache import cache as _cache
-from .ops.cast import cast as _cast
-from .ops.collate import collate as _collate
-from .ops.concat import concat as _concat
-from .ops.decode import decode as _decode
-from .ops.dispatch import dispatch as _dispatch
-from .ops.distinct import distinct as _distinct
-from .ops.enumerate import enumerate as _enumerate
-from .ops.filter import filter as _filter
-from .ops.flat_map import flat_map as _flat_map
-from .ops.fork import fork as _fork
-from .ops.group_by import group_by as _group_by
-from .ops.interleave import interleave as _interleave
-from .ops.join import join as _join
-from .ops.load import load as _load
-from .ops.map import map as _map
-from .ops.map_batches import map_batches as _map_batches
-from .ops.map_columns import map_columns as _map_columns
-from .ops.mix import mix as _mix
-from .ops.on_error import on_error as _on_error
-from .ops.pack import pack as _pack
-from .ops.pad_batch import pad_batch as _pad_batch
-from .ops.parsing.arrow import parse_arrow as _parse_arrow
-from .ops.parsing.bytes import parse_bytes as _parse_bytes
-from .ops.parsing.csv import parse_csv as _parse_csv
-from .ops.parsing.jsonl import parse_jsonl as _parse_jsonl
-from .ops.parsing.lines import parse_lines as _parse_lines
-from .ops.parsing.open_files import open_files as _open_files
-from .ops.parsing.parquet import parse_parquet as _parse_parquet
-from .ops.parsing.tar import parse_tar as _parse_tar
-from .ops.prefetch import prefetch as _prefetch
-from .ops.repeat import repeat as _repeat
-from .ops.resample import resample as _resample
-from .ops.round_robin import round_robin as _round_robin
-from .ops.route import route as _route
-from .ops.sample import sample as _sample
-from .ops.select import drop as _drop
-from .ops.select import rename as _rename
-from .ops.select import select as _select
-from .ops.shard_by_rank import shard_by_rank as _shard_by_rank
-from .ops.shuffle import shuffle as _shuffle
-from .ops.slice import skip as _skip
-from .ops.slice import slice as _slice
-from .ops.slice import take as _take
-from .ops.sliding import sliding as _sliding
-from .ops.split import split as _split
-from .ops.take_while import skip_while as _skip_while
-from .ops.take_while import take_while as _take_while
-from .ops.to_arrow import to_arrow as _to_arrow
-from .ops.unbatch import unbatch as _unbatch
-from .ops.unnest import unnest as _unnest
-from .ops.unzip import unzip as _unzip
-from .ops.with_columns import with_columns as _with_columns
-from .ops.zip import zip as _zip
-from .ops.zip_by_key import zip_by_key as _zip_by_key
-from .ops.zip_longest import zip_longest as _zip_longest
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -95,7 +37,7 @@ _COUNTED_ROWS = 1024  # of which a worker sends the number
 
 
 @methods_explain_unknown_arguments
-class Pipe(Node, Generic[T_co]):
+class Pipe(OperatorMethods, Node, Generic[T_co]):
     """A lazy, immutable graph of operators that gives elements of type `T_co`.
 
     Each operator is a method that returns a new pipe. `for x in pipe` runs the pipe in this process, without shards,
@@ -321,66 +263,6 @@ class Pipe(Node, Generic[T_co]):
 
     def __repr__(self) -> str:
         return chain_code(self)
-
-    batch = _batch
-    batch_by_size = _batch_by_size
-    bucket_by_length = _bucket_by_length
-    cache = _cache
-    cast = _cast
-    collate = _collate
-    concat = _concat
-    decode = _decode
-    dispatch = _dispatch
-    distinct = _distinct
-    drop = _drop
-    enumerate = _enumerate
-    filter = _filter
-    flat_map = _flat_map
-    fork = _fork
-    group_by = _group_by
-    interleave = _interleave
-    join = _join
-    load = _load
-    map = _map
-    map_batches = _map_batches
-    map_columns = _map_columns
-    mix = _mix
-    on_error = _on_error
-    open_files = _open_files
-    pack = _pack
-    pad_batch = _pad_batch
-    parse_arrow = _parse_arrow
-    parse_bytes = _parse_bytes
-    parse_csv = _parse_csv
-    parse_jsonl = _parse_jsonl
-    parse_lines = _parse_lines
-    parse_parquet = _parse_parquet
-    parse_tar = _parse_tar
-    prefetch = _prefetch
-    rename = _rename
-    repeat = _repeat
-    resample = _resample
-    round_robin = _round_robin
-    route = _route
-    sample = _sample
-    select = _select
-    shard_by_rank = _shard_by_rank
-    shuffle = _shuffle
-    skip = _skip
-    skip_while = _skip_while
-    slice = _slice
-    sliding = _sliding
-    split = _split
-    take = _take
-    take_while = _take_while
-    to_arrow = _to_arrow
-    unbatch = _unbatch
-    unnest = _unnest
-    unzip = _unzip
-    with_columns = _with_columns
-    zip = _zip
-    zip_by_key = _zip_by_key
-    zip_longest = _zip_longest
 
 
 def _position(index: SupportsIndex) -> int:

@@ -1,0 +1,145 @@
+"""`OperatorMethods`: each operator is one line that names its chain function, and so a method of `Pipe`."""
+
+from __future__ import annotations
+
+from ..core.unknown_arguments import methods_explain_unknown_arguments
+from .batch import batch as _batch
+from .batch_by_size import batch_by_size as _batch_by_size
+from .bucket_by_length import bucket_by_length as _bucket_by_length
+from .bucketize import bucketize as _bucketize
+from .cache import cache as _cache
+from .cast import cast as _cast
+from .clip import clip as _clip
+from .collate import collate as _collate
+from .concat import concat as _concat
+from .decode import decode as _decode
+from .dispatch import dispatch as _dispatch
+from .distinct import distinct as _distinct
+from .drop_null import drop_null as _drop_null
+from .enumerate import enumerate as _enumerate
+from .fill_null import fill_null as _fill_null
+from .filter import filter as _filter
+from .flat_map import flat_map as _flat_map
+from .fork import fork as _fork
+from .group_by import group_by as _group_by
+from .index_of import index_of as _index_of
+from .interleave import interleave as _interleave
+from .join import join as _join
+from .load import load as _load
+from .map import map as _map
+from .map_batches import map_batches as _map_batches
+from .map_columns import map_columns as _map_columns
+from .mix import mix as _mix
+from .normalize_text import normalize_text as _normalize_text
+from .on_error import on_error as _on_error
+from .one_hot import one_hot as _one_hot
+from .pack import pack as _pack
+from .pad_batch import pad_batch as _pad_batch
+from .parsing.arrow import parse_arrow as _parse_arrow
+from .parsing.bytes import parse_bytes as _parse_bytes
+from .parsing.csv import parse_csv as _parse_csv
+from .parsing.jsonl import parse_jsonl as _parse_jsonl
+from .parsing.lines import parse_lines as _parse_lines
+from .parsing.open_files import open_files as _open_files
+from .parsing.parquet import parse_parquet as _parse_parquet
+from .parsing.tar import parse_tar as _parse_tar
+from .prefetch import prefetch as _prefetch
+from .repeat import repeat as _repeat
+from .resample import resample as _resample
+from .round_robin import round_robin as _round_robin
+from .route import route as _route
+from .sample import sample as _sample
+from .select import drop as _drop
+from .select import rename as _rename
+from .select import select as _select
+from .shard_by_rank import shard_by_rank as _shard_by_rank
+from .shuffle import shuffle as _shuffle
+from .slice import skip as _skip
+from .slice import slice as _slice
+from .slice import take as _take
+from .sliding import sliding as _sliding
+from .split import split as _split
+from .take_while import skip_while as _skip_while
+from .take_while import take_while as _take_while
+from .to_arrow import to_arrow as _to_arrow
+from .unbatch import unbatch as _unbatch
+from .unnest import unnest as _unnest
+from .unzip import unzip as _unzip
+from .with_columns import with_columns as _with_columns
+from .zip import zip as _zip
+from .zip_by_key import zip_by_key as _zip_by_key
+from .zip_longest import zip_longest as _zip_longest
+
+
+@methods_explain_unknown_arguments
+class OperatorMethods:
+    """The operators, as methods of `Pipe`. A chain function is a method too, because its first argument is the pipe."""
+
+    __slots__ = ()
+
+    batch = _batch
+    batch_by_size = _batch_by_size
+    bucket_by_length = _bucket_by_length
+    bucketize = _bucketize
+    cache = _cache
+    cast = _cast
+    clip = _clip
+    collate = _collate
+    concat = _concat
+    decode = _decode
+    dispatch = _dispatch
+    distinct = _distinct
+    drop = _drop
+    drop_null = _drop_null
+    enumerate = _enumerate
+    fill_null = _fill_null
+    filter = _filter
+    flat_map = _flat_map
+    fork = _fork
+    group_by = _group_by
+    index_of = _index_of
+    interleave = _interleave
+    join = _join
+    load = _load
+    map = _map
+    map_batches = _map_batches
+    map_columns = _map_columns
+    mix = _mix
+    normalize_text = _normalize_text
+    on_error = _on_error
+    one_hot = _one_hot
+    open_files = _open_files
+    pack = _pack
+    pad_batch = _pad_batch
+    parse_arrow = _parse_arrow
+    parse_bytes = _parse_bytes
+    parse_csv = _parse_csv
+    parse_jsonl = _parse_jsonl
+    parse_lines = _parse_lines
+    parse_parquet = _parse_parquet
+    parse_tar = _parse_tar
+    prefetch = _prefetch
+    rename = _rename
+    repeat = _repeat
+    resample = _resample
+    round_robin = _round_robin
+    route = _route
+    sample = _sample
+    select = _select
+    shard_by_rank = _shard_by_rank
+    shuffle = _shuffle
+    skip = _skip
+    skip_while = _skip_while
+    slice = _slice
+    sliding = _sliding
+    split = _split
+    take = _take
+    take_while = _take_while
+    to_arrow = _to_arrow
+    unbatch = _unbatch
+    unnest = _unnest
+    unzip = _unzip
+    with_columns = _with_columns
+    zip = _zip
+    zip_by_key = _zip_by_key
+    zip_longest = _zip_longest
