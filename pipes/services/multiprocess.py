@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
+from itertools import count
 from typing import Literal, TypeAlias, get_args
 
-from ..core.checks import check_bytes, check_callable, check_choice, check_int, check_seconds
+from ..core.checks import check_choice, check_int
 from ..core.memory import element_memory
 from ..core.unknown_arguments import methods_explain_unknown_arguments
-from .base import Executor
+from ..plan.plan import Plan, Position
+from .arguments import check_arguments
+from .executor import RunExecutor
 
 StartMethod: TypeAlias = Literal["forkserver", "spawn", "fork"]
 
@@ -63,24 +66,17 @@ class MultiProcess:
     def __post_init__(self) -> None:
         for name in ("workers", "threads", "io_threads"):
             check_int(name, getattr(self, name), least=1)
-        if self.prefetch is not None:
-            check_int("prefetch", self.prefetch, least=1)
         check_choice("start_method", self.start_method, get_args(StartMethod))
         check_choice("ordered", self.ordered, (True, False))
-        if self.memory is not None:
-            check_bytes("memory", self.memory)
-        if self.init is not None:
-            check_callable("init", self.init)
-        if self.timeout is not None:
-            check_seconds("timeout", self.timeout)
+        check_arguments(prefetch=self.prefetch, memory=self.memory, init=self.init, timeout=self.timeout)
 
     @property
     def global_generators(self) -> bool:
         return True
 
-    def start(self) -> Executor:
-        from .processes.executor import MultiProcessExecutor
-        from .processes.pool import PoolSettings
+    def start(self) -> RunExecutor:
+        from .processes.pool import Pool, PoolSettings
+        from .processes.run import ProcessRun
 
         settings = PoolSettings(
             workers=self.workers,
@@ -92,4 +88,9 @@ class MultiProcess:
             threads=self.threads,
             io_threads=self.io_threads,
         )
-        return MultiProcessExecutor(settings, ordered=self.ordered)
+        pool, numbers = Pool(settings), count(1)
+
+        def make_run(plan: Plan, position: Position, epoch: int) -> ProcessRun:
+            return ProcessRun(pool, plan, position, epoch, next(numbers), ordered=self.ordered)
+
+        return RunExecutor(make_run, pool)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
+from itertools import count
 from typing import TYPE_CHECKING
 
-from ..core.checks import check_bytes, check_callable, check_int, check_seconds
+from ..core.checks import check_int
 from ..core.memory import element_memory
 from ..core.unknown_arguments import methods_explain_unknown_arguments
 from ..errors import ArgumentError, ArgumentTypeError, WorkerError, with_call_site
-from .base import Executor
+from ..plan.plan import Plan, Position
+from .arguments import check_arguments
+from .executor import RunExecutor
 
 if TYPE_CHECKING:
     from .actors.actor_pool import ActorPool
@@ -72,14 +75,7 @@ class Ray:
             value = getattr(self, name)
             if value is not None and not isinstance(value, Mapping):
                 raise ArgumentTypeError(with_call_site(f"`{name}` must be a mapping but got: {value!r}"))
-        if self.prefetch is not None:
-            check_int("prefetch", self.prefetch, least=1)
-        if self.memory is not None:
-            check_bytes("memory", self.memory)
-        if self.init is not None:
-            check_callable("init", self.init)
-        if self.timeout is not None:
-            check_seconds("timeout", self.timeout)
+        check_arguments(prefetch=self.prefetch, memory=self.memory, init=self.init, timeout=self.timeout)
 
     @property
     def workers(self) -> int:
@@ -93,11 +89,14 @@ class Ray:
     def global_generators(self) -> bool:
         return True
 
-    def start(self) -> Executor:
-        pool = actor_pool(self)
-        from .actors.actor_executor import RayExecutor
+    def start(self) -> RunExecutor:
+        pool, numbers = actor_pool(self), count(1)
+        from .actors.actor_run import ActorRun
 
-        return RayExecutor(pool)
+        def make_run(plan: Plan, position: Position, epoch: int) -> ActorRun:
+            return ActorRun(pool, plan, position, epoch, next(numbers))
+
+        return RunExecutor(make_run, pool)
 
 
 def actor_pool(service: Ray) -> ActorPool:

@@ -6,19 +6,21 @@ import os
 import sys
 import traceback
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import KW_ONLY, dataclass
 from threading import Condition, Thread
 from typing import TypeAlias
 
-from ..core.checks import check_bytes, check_choice, check_int, check_seconds
+from ..core.checks import check_choice, check_int
 from ..core.context import ProcessResources
 from ..core.memory import element_memory
 from ..core.row_bytes import nbytes
 from ..core.unknown_arguments import methods_explain_unknown_arguments
 from ..errors import LoaderError, WorkerError
 from ..plan.plan import Plan, Position, ShardRun
+from .arguments import check_arguments
 from .base import ShardEnd, Step
+from .executor import RunExecutor
 from .merge import Merge
 from .prefetch_limit import PrefetchLimit
 from .round_robin import DEFAULT, run_shards
@@ -63,64 +65,25 @@ class Threads:
 
     def __post_init__(self) -> None:
         check_int("workers", self.workers, least=1)
-        if self.prefetch is not None:
-            check_int("prefetch", self.prefetch, least=1)
-        if self.memory is not None:
-            check_bytes("memory", self.memory)
-        if self.timeout is not None:
-            check_seconds("timeout", self.timeout)
         check_choice("ordered", self.ordered, (True, False))
+        check_arguments(prefetch=self.prefetch, memory=self.memory, timeout=self.timeout)
 
     @property
     def global_generators(self) -> bool:
         return False
 
-    def start(self) -> ThreadsExecutor:
-        return ThreadsExecutor(self)
-
-
-class ThreadsExecutor:
-    """Opens sessions, each with threads of its own. It holds nothing, so there is nothing to close."""
-
-    def __init__(self, service: Threads) -> None:
-        self._service = service
-
-    def open(self, plan: Plan, position: Position, epoch: int) -> ThreadsSession:
-        return ThreadsSession(ThreadsRun(self._service, plan, position, epoch))
-
-    def close(self) -> None:
-        pass
-
-
-class ThreadsSession:
-    """One run in threads. They end when it is closed or dropped; `close` waits for them."""
-
-    def __init__(self, run: ThreadsRun) -> None:
-        self._threads = run.threads
-        # The generator refers to the run, and the run not to the generator: a dropped session is freed at once.
-        self._items = run.items()
-
-    def __iter__(self) -> Iterator[Step | ShardEnd]:
-        return self._items
-
-    def close(self) -> None:
-        self._items.close()
-        for thread in self._threads:
-            thread.join()
+    def start(self) -> RunExecutor:
+        return RunExecutor(lambda plan, position, epoch: ThreadsRun(self, plan, position, epoch))
 
 
 Item: TypeAlias = Step | ShardEnd | BaseException
 
 
 class ThreadsRun:
-    """Runs a plan from `position` on; `Merge` puts the elements in order.
-
-    Attributes:
-        threads: those that were started.
-    """
+    """Runs a plan from `position` on; `Merge` puts the elements in order."""
 
     def __init__(self, service: Threads, plan: Plan, position: Position, epoch: int) -> None:
-        self.threads: list[Thread] = []
+        self._threads: list[Thread] = []
         self._service = service
         self._plan = plan
         self._epoch = epoch
@@ -143,6 +106,10 @@ class ThreadsRun:
                 self._stopped = True
                 self._changed.notify_all()
             self._resources.close()
+
+    def close(self) -> None:
+        for thread in self._threads:
+            thread.join()
 
     def receive(self, worker: int) -> Step | ShardEnd:
         """The next item of a thread; waits for it."""
@@ -176,8 +143,8 @@ class ThreadsRun:
         for worker, own in zip(workers, parts, strict=True):
             if own:
                 name = f"feedpipe-worker-{worker}"
-                self.threads.append(Thread(target=self._produce, args=(worker, own, shards), name=name, daemon=True))
-                self.threads[-1].start()
+                self._threads.append(Thread(target=self._produce, args=(worker, own, shards), name=name, daemon=True))
+                self._threads[-1].start()
 
     def _produce(self, worker: int, parts: list[ShardRun], shards: tuple[int, ...]) -> None:
         items = run_shards(self._plan, parts, self._epoch, DEFAULT, self._resources, shards)
@@ -215,10 +182,10 @@ class ThreadsRun:
         frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]
         stacks = [
             f"{thread.name}:\n{''.join(traceback.format_stack(frames[thread.ident]))}"
-            for thread in self.threads
+            for thread in self._threads
             if thread.ident in frames
         ]
-        self.threads.clear()  # nobody waits for those that never end
+        self._threads.clear()  # nobody waits for those that never end
         return WorkerError(
             f"no element has come for {self._service.timeout:g} seconds, which is the `timeout`\n" + "\n".join(stacks)
         )

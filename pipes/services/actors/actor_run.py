@@ -25,27 +25,31 @@ class ActorRun:
     """
 
     def __init__(self, pool: ActorPool, plan: Plan, position: Position, epoch: int, number: int) -> None:
-        self.workers = pool.ready(plan.root)
+        self._workers = pool.ready(plan.root)
         self._pool = pool
         self._plan = plan
         self._epoch = epoch
         self._number = number
         self._arguments = PlanArguments(plan.seed, plan.rank, plan.world_size, plan.shards)
-        self._merge = Merge(plan, position, len(self.workers))
+        self._merge = Merge(plan, position, len(self._workers))
         self._leftovers: dict[int, tuple[bytes, ...]] = {}
         self._in_tail = False
 
     def items(self) -> Generator[Step | ShardEnd]:
         """The elements, in the order of the plan."""
-        for handle in self.workers:
+        for handle in self._workers:
             handle.begin(self._number)
             self._request(handle)
         yield from self._merge.run(self)
 
+    def close(self) -> None:
+        for handle in self._workers:
+            handle.cancel()
+
     def receive(self, worker: int) -> Step | ShardEnd:
         """The next item of an actor. It waits, and replaces actors that die."""
         self._pool.check_owner()
-        handle = self.workers[worker]
+        handle = self._workers[worker]
         while not handle.inbox or handle.inbox[0].kind == "orphaned":
             if handle.inbox:
                 self._replace_dispatcher()
@@ -59,7 +63,7 @@ class ActorRun:
     def start_tail(self) -> None:
         """Worker 0 runs the tail."""
         self._in_tail = True
-        self._request(self.workers[0])
+        self._request(self._workers[0])
 
     def _listen(self, handle: ActorHandle) -> None:
         timeout = self._pool.settings.timeout
@@ -72,11 +76,11 @@ class ActorRun:
             self._request(handle)
 
     def _replace_dispatcher(self) -> None:
-        for handle in self.workers:
+        for handle in self._workers:
             if handle.inbox and handle.inbox[-1].kind == "orphaned":
                 handle.inbox.pop()
         self._pool.replace_dispatcher()
-        for handle in self.workers[:1] if self._in_tail else self.workers:
+        for handle in self._workers[:1] if self._in_tail else self._workers:
             self._request(handle)
 
     def _request(self, handle: ActorHandle) -> None:

@@ -22,41 +22,46 @@ class ProcessRun:
     When a worker dies, the elements that it has sent stay in its inbox, and the next process continues after them.
     """
 
-    def __init__(self, pool: Pool, plan: Plan, position: Position, epoch: int, number: int) -> None:
-        self.workers = pool.ready(plan.root)
+    def __init__(self, pool: Pool, plan: Plan, position: Position, epoch: int, number: int, *, ordered: bool) -> None:
+        self._workers = pool.ready(plan.root)
         self._pool = pool
         self._plan = plan
         self._epoch = epoch
         self._number = number
+        self._ordered = ordered
         self._arguments = PlanArguments(plan.seed, plan.rank, plan.world_size, plan.shards)
-        self._merge = Merge(plan, position, len(self.workers))
+        self._merge = Merge(plan, position, len(self._workers))
         self._leftovers: dict[int, PackedBody] = {}
         self._in_tail = False
-        self._rotation = deque(range(len(self.workers)))
+        self._rotation = deque(range(len(self._workers)))
 
-    def items(self, *, ordered: bool) -> Generator[Step | ShardEnd]:
+    def items(self) -> Generator[Step | ShardEnd]:
         """The elements; in the order of the plan, or as they arrive."""
         try:
             self._start()
-            yield from self._merge.run(self, ordered=ordered)
+            yield from self._merge.run(self, ordered=self._ordered)
         except (Exception, GeneratorExit):
             raise
         except BaseException:
             self._pool.distrust()
             raise
 
+    def close(self) -> None:
+        for handle in self._workers:
+            handle.cancel()
+
     def receive(self, worker: int) -> Step | ShardEnd:
         """The next item of a worker. It waits, and replaces workers that die."""
-        handle = self.workers[worker]
+        handle = self._workers[worker]
         while not handle.inbox:
             self._listen([handle])
         return self._unpack(handle, handle.inbox.popleft())
 
     def wait_for_any(self) -> int:
         """The worker of the next item; workers that have items take turns."""
-        while not any(handle.inbox for handle in self.workers):
-            self._listen(self.workers)
-        while not self.workers[self._rotation[0]].inbox:
+        while not any(handle.inbox for handle in self._workers):
+            self._listen(self._workers)
+        while not self._workers[self._rotation[0]].inbox:
             self._rotation.rotate(-1)
         worker = self._rotation[0]
         self._rotation.rotate(-1)
@@ -65,18 +70,18 @@ class ProcessRun:
     def start_tail(self) -> None:
         """Worker 0 runs the tail."""
         self._in_tail = True
-        self._request(self.workers[0])
+        self._request(self._workers[0])
 
     def _start(self) -> None:
         self._pool.begin(DispatchRequest(self._number, self._arguments, self._epoch))
-        for handle in self.workers:
+        for handle in self._workers:
             handle.begin(self._number)
             self._request(handle)
 
     def _listen(self, handles: list[WorkerHandle]) -> None:
         for handle in self._pool.listen(handles):
             self._pool.replace(handle, self._assignment(handle).next_element(self._plan))
-            if not self._in_tail or handle is self.workers[0]:
+            if not self._in_tail or handle is self._workers[0]:
                 self._request(handle)
 
     def _request(self, handle: WorkerHandle) -> None:
