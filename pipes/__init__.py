@@ -63,11 +63,13 @@ from .sources.read_numpy import read_numpy
 from .sources.read_parquet import read_parquet
 from .sources.read_sql import read_sql
 from .sources.read_tar import read_tar
+from .sources.read_tfrecord import read_tfrecord
 from .storage.file import File
 from .storage.file_cache import FileCache
 from .writing.verify import verify
 from .writing.write_parquet import write_parquet
 from .writing.write_tar import write_tar
+from .writing.write_tfrecord import write_tfrecord
 
 __all__ = [
     # pipes, and where they run
@@ -97,12 +99,14 @@ __all__ = [
     "read_numpy",
     "read_parquet",
     "read_tar",
+    "read_tfrecord",
     # sources of databases
     "read_sql",
     # writers
     "verify",
     "write_parquet",
     "write_tar",
+    "write_tfrecord",
     # rows that fail
     "Quarantine",
     "Retry",

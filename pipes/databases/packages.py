@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
-from ..errors import ArgumentError, with_call_site
+from ..core.packages import Package
 
 
 def require(module: str, package: str) -> Any:
@@ -15,11 +13,4 @@ def require(module: str, package: str) -> Any:
     Raises:
         ArgumentError: its package is not installed.
     """
-    if find_spec(module.partition(".")[0]) is None:
-        raise ArgumentError(
-            with_call_site(
-                f"this database is read with the package {package}, which is not installed; "
-                "`pip install 'feedpipe[databases]'` installs all drivers"
-            )
-        )
-    return import_module(module)
+    return Package(module, package, "databases", "this database is read").load()

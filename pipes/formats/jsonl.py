@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Literal, TypeAlias, cast
 
 import numpy as np
 
@@ -16,7 +16,8 @@ from .tables.arrow import BLOCK_BYTES, HEAD_BYTES, arrow_source, to_rows
 from .tables.arrow_types import text_for
 from .tables.columns import check_schema, suggest_name
 from .tables.fixed_schema import FixedSchema
-from .tables.text_table import TextHead, TextTable
+from .tables.sampled_table import SampledHead
+from .tables.text_table import TextTable
 from .text.chunks import Chunk, ChunkReader, ParseChunk, TextPlace, first_failing, last_line_end, shorten
 
 if TYPE_CHECKING:
@@ -39,11 +40,12 @@ class Jsonl(TextTable):
     kind: ClassVar[str] = "parse_jsonl"
     arguments: ClassVar[tuple[str, ...]] = ("schema", "columns", "path_column", "row_column", "unify_schemas")
 
-    def read_head(self, reader: ChunkReader) -> TextHead | None:
+    def head(self, stream: BinaryIO, path: str) -> SampledHead | None:
+        reader = ChunkReader(stream, path, self.last_record_end)
         chunk = reader.peek(TextPlace(), HEAD_BYTES)
         if chunk is None or not chunk.data.strip():
             return None
-        return TextHead(reader.name, _infer_types(chunk.data, check_schema(self.schema)), has_rows=True)
+        return SampledHead(reader.name, _infer_types(chunk.data, check_schema(self.schema)), has_rows=True)
 
     def missing_name_error(self, source: str, name: str, names: Sequence[str]) -> DataError:
         origin = "all files" if self.unify_schemas else source

@@ -43,6 +43,7 @@ from .parsing.lines import parse_lines as _parse_lines
 from .parsing.open_files import open_files as _open_files
 from .parsing.parquet import parse_parquet as _parse_parquet
 from .parsing.tar import parse_tar as _parse_tar
+from .parsing.tfrecord import parse_tfrecord as _parse_tfrecord
 from .prefetch import prefetch as _prefetch
 from .repeat import repeat as _repeat
 from .resample import resample as _resample
@@ -118,6 +119,7 @@ class OperatorMethods:
     parse_lines = _parse_lines
     parse_parquet = _parse_parquet
     parse_tar = _parse_tar
+    parse_tfrecord = _parse_tfrecord
     prefetch = _prefetch
     rename = _rename
     repeat = _repeat

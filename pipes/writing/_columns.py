@@ -25,16 +25,18 @@ class BatchBuilder:
 
     Args:
         types: the types that the user gives, by column.
+        writer: the name of the function that writes, for errors.
 
     Attributes:
         schema: names and types; None before the first chunk.
         rows: the number of rows so far.
     """
 
-    def __init__(self, types: Mapping[str, pa.DataType]) -> None:
+    def __init__(self, types: Mapping[str, pa.DataType], writer: str) -> None:
         self.schema: pa.Schema | None = None
         self.rows = 0
         self._types = types
+        self._writer = writer
 
     def batch(self, chunk: Sequence[object]) -> pa.RecordBatch:
         """Converts a chunk of rows.
@@ -81,7 +83,7 @@ class BatchBuilder:
         for number, row in enumerate(chunk, self.rows + 1):
             if not isinstance(row, Mapping):
                 raise DataError(
-                    f"`write_parquet` writes rows that are dicts, but row {number} is of type {type(row).__name__}; "
+                    f"`{self._writer}` writes rows that are dicts, but row {number} is of type {type(row).__name__}; "
                     "`.unbatch()` gives the rows of batches, and `.map` can make dicts"
                 )
             if row.keys() != dict.fromkeys(names).keys():

@@ -16,7 +16,9 @@ from ..storage.output import TEMPORARY_SUFFIX
 MANIFEST = "_manifest.jsonl"
 """The name of a manifest beside its files. It begins with `_`, so that no listing takes it for data."""
 
-_OURS = re.compile(rf"part-\d{{5,}}\.(parquet|tar)|\..*{re.escape(TEMPORARY_SUFFIX)}|{re.escape(MANIFEST)}")
+_OURS = re.compile(
+    rf"part-\d{{5,}}\.(parquet|tar|tfrecord|tfrecord\.gz)|\..*{re.escape(TEMPORARY_SUFFIX)}|{re.escape(MANIFEST)}"
+)
 
 
 def prepare(folder: str, filesystem: object, root: Node, *, overwrite: bool) -> None:

@@ -85,7 +85,7 @@ def write_parquet(
     limits = Limits(rows_per_file, file_size)
     check_int("row_group_rows", row_group_rows, least=1)
     check_choice("compression", compression, _CODECS)
-    builder = BatchBuilder(check_schema(schema))
+    builder = BatchBuilder(check_schema(schema), "write_parquet")
     run = ChunkedRun(pipe, _CHUNK_ROWS, workers)
     with DatasetWriter(
         run, folder, "write_parquet", "parquet", filesystem=filesystem, progress=progress, overwrite=overwrite

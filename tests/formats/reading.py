@@ -26,7 +26,7 @@ def open_reader(data: bytes, form: TextFormat[Any], name: str) -> ChunkReader:
 
 def fix(form: TextFormat[Any], files: Sequence[bytes], name: str) -> Any:
     """Fix names and types by these files."""
-    return form.fix((form.read_head(open_reader(data, form, f"first-{k}.{name}")) for k, data in enumerate(files)), [])
+    return form.fix((form.head(io.BytesIO(data), f"first-{k}.{name}") for k, data in enumerate(files)), [])
 
 
 def read_all(data: bytes, form: TextFormat[Any], size: int, name: str) -> tuple[list[Any], list[int], DataError | None]:

@@ -16,6 +16,7 @@ ALLOWED = {
     "feedpipe.core.column",
     "feedpipe.core.cursor",
     "feedpipe.core.gather",
+    "feedpipe.core.packages",
     "feedpipe.core.row_bytes",
     "feedpipe.core.rows",
 }

@@ -23,6 +23,7 @@ import pyarrow as pa
 from pyarrow import feather, parquet
 
 import feedpipe as fp
+from feedpipe.formats.tfrecord.writing import write_records
 
 UNIT_ROWS = 32
 """Rows of a row group and of a record batch."""
@@ -163,6 +164,16 @@ def _read_arrow_in_order(root: str, **options: Any) -> fp.Pipe[Any]:
     return files.parse_arrow(row_column="row")
 
 
+def _tfrecord(numbers: range, other: bool) -> Content:
+    rows = [
+        dict(
+            sorted({**_record(number, other, None), "word": f"süd {number}".encode(), "list": [number % 3] * 2}.items())
+        )
+        for number in numbers
+    ]
+    return b"".join(write_records(pa.RecordBatch.from_pylist(rows))) if rows else b"", rows
+
+
 # Whole files, arrays and images
 
 
@@ -300,6 +311,7 @@ CASES = {
         partial(fp.read_jsonl, recursive=True),
         _folders("jsonl", _jsonl, packed=".gz"),
     ),
+    "tfrecord": Case(partial(fp.read_tfrecord, recursive=True), _folders("tfrecord", _tfrecord, packed=".gz")),
     "parquet": Case(
         partial(fp.read_parquet, recursive=True, row_column="row"), _folders("parquet", _parquet), numbered=True
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import BinaryIO, ClassVar
 
 from ...errors import ArgumentError, ArgumentTypeError, DataError, with_call_site
 from ..tables.arrow import HEAD_BYTES
@@ -17,7 +17,8 @@ from ..tables.columns import (
     unexpected_column_error,
 )
 from ..tables.fixed_schema import FixedSchema
-from ..tables.text_table import TextHead, TextTable
+from ..tables.sampled_table import SampledHead
+from ..tables.text_table import TextTable
 from ..text.chunks import Chunk, ChunkReader, ChunkSize, ParseChunk, TextPlace, shorten
 from .parser import CsvParser, Dialect, infer_types, split_record
 from .quotes import last_record_end
@@ -69,7 +70,8 @@ class Csv(TextTable):
                 with_call_site(f"`newlines_in_values` must be True or False but got: {self.newlines_in_values!r}")
             )
 
-    def read_head(self, reader: ChunkReader) -> TextHead | None:
+    def head(self, stream: BinaryIO, path: str) -> SampledHead | None:
+        reader = ChunkReader(stream, path, self.last_record_end)
         start, names = self._read_names(reader)
         chunk = reader.peek(start, HEAD_BYTES)
         if names is None:

@@ -11,7 +11,7 @@ import numpy as np
 from ...core.rows import BlockRows
 from ...errors import ArgumentError, DataError
 from ..tables.arrow import BLOCK_BYTES, arrow_source, to_rows
-from ..tables.text_table import TextHead
+from ..tables.sampled_table import SampledHead
 from ..text.chunks import Chunk, ChunkReader, first_failing, shorten
 from .odd_values import log_odd_values
 from .quotes import RecordEnds, record_ends
@@ -86,7 +86,7 @@ def infer_types(
     schema: Mapping[str, pa.DataType],
     chunk: Chunk | None,
     file: str,
-) -> TextHead:
+) -> SampledHead:
     """Infer the types of the columns `selected` from the first chunk of a file; `schema` gives types of some.
 
     If the chunk has a malformed record, the records before it count: a run delivers them, then raises the error.
@@ -110,7 +110,7 @@ def infer_types(
             dialect.nulls,
             lambda row: f"{file}, line {next(islice(dialect.records(chunk), row, None))[0]}",
         )
-    return TextHead(file, types, has_rows=has_rows)
+    return SampledHead(file, types, has_rows=has_rows)
 
 
 def _read_well_formed(dialect: Dialect, read: Callable[[bytes], pa.Table], data: bytes) -> pa.Table | None:

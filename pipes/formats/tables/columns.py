@@ -31,8 +31,8 @@ _FREQUENT_TYPES = (
 )
 
 
-def check_schema(value: object) -> dict[str, pa.DataType]:
-    """The types that `schema=` gives, by name."""
+def check_schema(value: object, argument: str = "schema") -> dict[str, pa.DataType]:
+    """The types that an argument gives, by name."""
     if value is None:
         return {}
     import pyarrow as pa
@@ -41,9 +41,9 @@ def check_schema(value: object) -> dict[str, pa.DataType]:
         return dict(zip(value.names, value.types, strict=True))
     if not isinstance(value, Mapping):
         raise ArgumentTypeError(
-            with_call_site(f"`schema` must map names to types, or be a pyarrow schema, but got: {value!r}")
+            with_call_site(f"`{argument}` must map names to types, or be a pyarrow schema, but got: {value!r}")
         )
-    return {_check_name(name): _check_type(name, kind) for name, kind in value.items()}
+    return {_check_name(argument, name): _check_type(argument, name, kind) for name, kind in value.items()}
 
 
 def check_names(argument: str, value: object) -> list[str] | None:
@@ -156,13 +156,13 @@ def unexpected_column_error(file: str, name: str, source: str, *, unified: bool)
     return DataError(f"{file} has a column {name!r}, and {lacking}; `columns=` names those to read{repair}")
 
 
-def _check_name(name: object) -> str:
+def _check_name(argument: str, name: object) -> str:
     if not isinstance(name, str):
-        raise ArgumentTypeError(with_call_site(f"`schema` must map names to types but got the name: {name!r}"))
+        raise ArgumentTypeError(with_call_site(f"`{argument}` must map names to types but got the name: {name!r}"))
     return name
 
 
-def _check_type(name: str, kind: Any) -> pa.DataType:
+def _check_type(argument: str, name: str, kind: Any) -> pa.DataType:
     import pyarrow as pa
 
     if isinstance(kind, pa.DataType):
@@ -174,6 +174,6 @@ def _check_type(name: str, kind: Any) -> pa.DataType:
         hint = suggest_name(kind, _FREQUENT_TYPES) if isinstance(kind, str) else there
         raise ArgumentError(
             with_call_site(
-                f"`schema` must give column {name!r} a type of Arrow, or its name, but got: {kind!r}; {hint}"
+                f"`{argument}` must give column {name!r} a type of Arrow, or its name, but got: {kind!r}; {hint}"
             )
         ) from None

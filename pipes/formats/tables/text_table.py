@@ -1,8 +1,8 @@
-"""What the formats of tables in text share: a head with inferred types, and columns that the text does not hold."""
+"""`TextTable`: what the formats of tables in text share: types of the user, and columns that the text does not hold."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -12,29 +12,15 @@ from ..text.chunks import Chunk, ParseChunk
 from .arrow_types import text_for
 from .columns import Schema, check_schema
 from .fixed_schema import FixedSchema
-from .heads import FlatHead, TableHead
-from .table_format import TableFormat
+from .heads import TableHead
+from .sampled_table import SampledTable
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class TextHead(FlatHead):
-    """What the first bytes of a text file show.
-
-    Attributes:
-        has_rows: whether there is a row among them.
-    """
-
-    def __init__(self, name: str, types: Mapping[str, pa.DataType], *, has_rows: bool) -> None:
-        import pyarrow as pa
-
-        super().__init__(name, pa.schema(list(types.items())))
-        self.has_rows = has_rows
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
-class TextTable(TableFormat):
+class TextTable(SampledTable):
     """The base of CSV and JSON lines."""
 
     type_repair: ClassVar[str] = "`schema=` gives it a type, `columns=` leaves it out"
@@ -44,24 +30,6 @@ class TextTable(TableFormat):
     def __post_init__(self) -> None:
         check_schema(self.schema)
         super().__post_init__()
-
-    def select_heads(self, heads: Iterable[TableHead | None]) -> Iterator[TableHead]:
-        """All heads if columns are unified; else the first of a file that has rows, or the first of all."""
-        first: TableHead | None = None
-        for head in heads:
-            if head is None:
-                continue
-            if self.unify_schemas:
-                yield head
-            elif isinstance(head, TextHead) and head.has_rows:
-                yield head
-                return
-            first = first or head
-        if first is not None and not self.unify_schemas:
-            yield first
-
-    def decode_types(self, schema: pa.Schema) -> dict[str, pa.DataType]:
-        return {field.name: field.type for field in schema}
 
     def replace_nulls(
         self, types: Mapping[str, pa.DataType], read: Sequence[str] | None, later: Iterable[TableHead]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, BinaryIO, ClassVar, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import BinaryIO, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from ...core.cursor import Json
 from ...core.rows import BlockRows
-from ...errors import DataError, FeedpipeError, Origin, SourceError
-from ..streams import STREAM_ERRORS, stream_error
+from ...errors import DataError, FeedpipeError, Origin
+from ..ranges import RangedFormat
+from ..streams import stream_error
+from ..window import StreamWindow
 
 _NEWLINE = 10
 BOM = b"\xef\xbb\xbf"
@@ -74,36 +74,8 @@ error of that record."""
 F = TypeVar("F", covariant=True)
 
 
-class TextFormat(Protocol[F]):
-    """A format of text: a frozen value that holds the user's options, and once fixed names and types of columns."""
-
-    kind: ClassVar[str]
-    """The name of the chain function."""
-
-    @property
-    def unify_schemas(self) -> bool:
-        """Whether the columns are those of all files together."""
-        ...
-
-    def call(self) -> str:
-        """The call of the chain function with these options, as code."""
-        ...
-
-    def identity(self) -> dict[str, Json]:
-        """What a state is checked against."""
-        ...
-
-    def read_head(self, reader: ChunkReader) -> object:
-        """Read what the beginning of a file shows of its columns."""
-        ...
-
-    def fix(self, heads: Iterable[Any], paths: Iterable[str]) -> F:
-        """Fix names and types by the heads of all files, read lazily, and by the names of their folders."""
-        ...
-
-    def why_not_split(self) -> str | None:
-        """Why files are not split into ranges; None if they are, since each line break ends a record."""
-        ...
+class TextFormat(RangedFormat[F], Protocol[F]):
+    """A format of text, in which each line break ends a record if files are split."""
 
     def last_record_end(self, data: bytes) -> int:
         """Where the last whole record of `data` ends; 0 if none does."""
@@ -154,14 +126,7 @@ class ChunkReader:
         self._start = start
         self._stop = stop
         self._lines: int | None = None if start else 0  # before the range; None until they are counted
-        self._seekable = stream.seekable()
-        # A decompressor that fails drops the output of that call. So each call asks for little, and always for the same
-        # pieces: the rows before an error then do not depend on the size of chunks.
-        self._piece_bytes = 2**30 if self._seekable else 2**12
-        self._data = b""  # read, but not left behind yet; it begins at `_offset`
-        self._offset = 0
-        self._ended = False
-        self._error: Exception | None = None
+        self._window = StreamWindow(stream, name)
 
     def whole(self) -> ChunkReader:
         """A reader of the whole file on the same stream; use it before this one."""
@@ -177,17 +142,17 @@ class ChunkReader:
         if self._start <= begin.offset:
             return TextPlace(begin.offset, begin.line - self._lines_before())
         at = self._start - 1
-        self._seek(at)
+        self._window.seek(at)
         while at < self._stop - 1:
-            self._advance(at)
-            self._fill(ChunkSize.FIRST_BYTES)
-            if length := self._data.find(b"\n") + 1:
+            self._window.advance(at)
+            self._window.fill(ChunkSize.FIRST_BYTES)
+            if length := self._window.data.find(b"\n") + 1:
                 return TextPlace(at + length, 1 if at + length == self._start else 2)
-            if self._error is not None:
-                raise self._error
-            if self._ended:
+            if self._window.error is not None:
+                raise self._window.error
+            if self._window.ended:
                 break
-            at += len(self._data)
+            at += len(self._window.data)
         return TextPlace(self._stop)
 
     def chunks(self, at: TextPlace, size: ChunkSize) -> Iterator[Chunk]:
@@ -217,15 +182,15 @@ class ChunkReader:
         left = self._stop - offset + LAST_RECORD_BYTES
         if left < size + size // 2:  # a second chunk of a few records would cost as much as this one
             size = left
-        self._advance(offset)
+        self._window.advance(offset)
         if offset == 0 and self._begins_with_bom():
             offset = len(BOM)
-            self._advance(offset)
+            self._window.advance(offset)
         while True:
-            self._fill(size)
-            length = len(self._data)
+            self._window.fill(size)
+            length = len(self._window.data)
             end = self._records_end()
-            if end or self._ended or self._error is not None:
+            if end or self._window.ended or self._window.error is not None:
                 break
             if length >= MAX_RECORD_BYTES:
                 raise DataError(
@@ -235,20 +200,20 @@ class ChunkReader:
             behind = offset + length - self._stop  # bytes that were read for the end of the last record
             size = length + (behind if behind > 0 else length)
         if not end:
-            if self._error is not None:
-                raise self._error
+            if self._window.error is not None:
+                raise self._window.error
             return None
-        data = self._data[:end]
+        data = self._window.data[:end]
         after = TextPlace(offset + end, line + count_lines(data))
-        return Chunk(data, TextPlace(offset, line), after, self._ended or after.offset >= self._stop)
+        return Chunk(data, TextPlace(offset, line), after, self._window.ended or after.offset >= self._stop)
 
     def _records_end(self) -> int:
-        """Where the last whole record that begins in the range ends in `_data`; 0 if none does."""
-        end = len(self._data) if self._ended else self._last_record_end(self._data)
-        if self._offset + end < self._stop:
+        """Where the last whole record that begins in the range ends in the window; 0 if none does."""
+        end = len(self._window.data) if self._window.ended else self._last_record_end(self._window.data)
+        if self._window.offset + end < self._stop:
             return end
-        last = self._data.find(b"\n", max(0, self._stop - 1 - self._offset)) + 1
-        return last or (end if self._ended else 0)
+        last = self._window.data.find(b"\n", max(0, self._stop - 1 - self._window.offset)) + 1
+        return last or (end if self._window.ended else 0)
 
     def _lines_before(self) -> int:
         """Count the line breaks before the range. This reads the file up to there, so only errors do it."""
@@ -269,64 +234,8 @@ class ChunkReader:
         return self._lines
 
     def _begins_with_bom(self) -> bool:
-        self._fill(len(BOM))
-        return self._data.startswith(BOM)
-
-    def _advance(self, offset: int) -> None:
-        """Drop the bytes before `offset`."""
-        if offset < self._offset:
-            raise AssertionError("a chunk reader only moves forward")
-        distance = offset - self._offset
-        if distance > len(self._data) and self._error is None and not self._ended:
-            if self._seekable:
-                self._seek(offset)
-            else:
-                self._read_over(offset)
-            return
-        if distance > len(self._data):
-            raise self._error or self._shortened(offset)
-        self._data = self._data[distance:]
-        self._offset = offset
-
-    def _seek(self, offset: int) -> None:
-        size = self._stream.seek(0, io.SEEK_END)
-        if offset > size:
-            raise self._shortened(offset)
-        self._stream.seek(offset)
-        self._data, self._offset = b"", offset
-
-    def _read_over(self, offset: int) -> None:
-        while self._offset + len(self._data) < offset:
-            self._offset += len(self._data)
-            self._data = b""
-            self._fill(min(ChunkSize.MAX_BYTES, offset - self._offset))
-            if self._error is not None:
-                raise self._error
-            if self._ended and self._offset + len(self._data) < offset:
-                raise self._shortened(offset)
-        self._data = self._data[offset - self._offset :]
-        self._offset = offset
-
-    def _shortened(self, offset: int) -> SourceError:
-        return SourceError(f"{self.name} has changed since it was listed or read: it ends before byte {offset}")
-
-    def _fill(self, size: int) -> None:
-        """Read until `_data` has `size` bytes, the stream ends, or it fails."""
-        pieces = [self._data]
-        length = len(self._data)
-        bound = self._piece_bytes
-        try:
-            while length < size and not self._ended and self._error is None:
-                piece = self._stream.read(min(size - length, bound - (self._offset + length) % bound))
-                self._ended = not piece
-                pieces.append(piece)
-                length += len(piece)
-        except FeedpipeError as error:
-            self._error = error
-        except STREAM_ERRORS as error:
-            self._error = stream_error(error, self.name, self._stream, self._offset + length)
-        if len(pieces) > 1:
-            self._data = b"".join(pieces)
+        self._window.fill(len(BOM))
+        return self._window.data.startswith(BOM)
 
 
 def first_failing(ends: list[int], read: Callable[[int], object]) -> int:

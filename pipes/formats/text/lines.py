@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import BinaryIO, ClassVar
 
 from ...core.code import value_code
 from ...core.cursor import Json
@@ -46,7 +46,7 @@ class Lines:
     def identity(self) -> dict[str, Json]:
         return {"call": self.call(), "types": None}
 
-    def read_head(self, reader: ChunkReader) -> None:
+    def head(self, stream: BinaryIO, path: str) -> None:
         return None
 
     def fix(self, heads: Iterable[None], paths: Iterable[str]) -> Lines:

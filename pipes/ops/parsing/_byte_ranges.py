@@ -1,4 +1,4 @@
-"""Byte ranges of text files: the units of `parse_csv`, `parse_jsonl` and `parse_lines`."""
+"""Byte ranges of files: the units of the parsers of text, of TFRecord and of Avro."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import numpy.typing as npt
 from ...core.context import Context
 from ...core.operator import StageView, Weights
 from ...errors import Origin, SourceError
-from ...formats.text.chunks import TO_END, ChunkReader, TextFormat
+from ...formats.ranges import RangedFormat
+from ...formats.text.chunks import TO_END
 from ...storage.file import File
 from ...storage.tasks import in_threads
 from ._unit_table import Numbers, UnitTable
@@ -45,7 +46,7 @@ class ByteRange(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class ByteRanges(Units[TextFormat[Any], ByteRange]):
+class ByteRanges(Units[RangedFormat[Any], ByteRange]):
     """A handle for each range of each file; a single one for a file that is small, compressed, or cannot be split.
 
     It does not declare that it expands, since there may be no more ranges than files. So when shards divide files, they
@@ -57,7 +58,7 @@ class ByteRanges(Units[TextFormat[Any], ByteRange]):
 
     def head(self, file: File) -> object:
         with file.open() as stream:
-            return self.format.read_head(ChunkReader(stream, file.path, self.format.last_record_end))
+            return self.format.head(stream, file.path)
 
     def find_units(self, files: Iterator[File]) -> UnitTable:
         sizes, compressed = self._look_up(files)

@@ -38,7 +38,7 @@ class TextParser(ParseUnits[ByteRange]):
         return self.format.identity()
 
     def resolve(self, stage: StageView) -> Operator:
-        return replace(self, format=cast("ByteRanges", stage.input.op).format)
+        return replace(self, format=cast("TextFormat[Any]", cast("ByteRanges", stage.input.op).format))
 
     def reader(self, context: Context, block_size: BlockSize) -> _ByteRangeReader:
         return _ByteRangeReader(self.format, origins=context.tracing.origins)

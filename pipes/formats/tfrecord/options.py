@@ -1,0 +1,173 @@
+"""`TfRecord`: the options of TFRecord files, and how their records become columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO, ClassVar, TypeAlias
+
+from ...core.column import Column
+from ...core.rows import Rows
+from ...errors import DataError
+from ..ranges import Place, RangePart
+from ..tables.arrow import HEAD_BYTES, to_column
+from ..tables.columns import Schema, check_names, check_schema, suggest_name
+from ..tables.sampled_table import SampledHead, SampledTable
+from ..text.chunks import first_failing
+from .columns import Entries, UnusualError, collect_values, kinds_of, parse_one_by_one, to_arrow
+from .crc import PACKAGE
+from .message import BYTES, FLOATS, INTS, Feature, parse_example
+from .records import Offsets, RecordReader, Records
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Features: TypeAlias = "Sequence[str] | Schema"
+"""Names of features, or their types by name."""
+
+_SAMPLED_RECORDS = 1000
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TfRecord(SampledTable):
+    """The arguments of `parse_tfrecord`."""
+
+    kind: ClassVar[str] = "parse_tfrecord"
+    arguments: ClassVar[tuple[str, ...]] = ("features", "path_column", "row_column", "unify_schemas")
+    type_repair: ClassVar[str] = "`features=` gives it a type"
+
+    features: Features | None = None
+
+    def __post_init__(self) -> None:
+        PACKAGE.check()
+        types = self.types()
+        names = list(types) if types else check_names("features", self.features)
+        object.__setattr__(self, "columns", names)
+        super().__post_init__()
+
+    def types(self) -> dict[str, pa.DataType]:
+        """The types that the user gives."""
+        is_names = isinstance(self.features, Sequence) or self.features is None
+        return {} if is_names else check_schema(self.features, "features")
+
+    def head(self, stream: BinaryIO, path: str) -> SampledHead | None:
+        """The features in the first records of a file; None if it has none."""
+        given = self.types()
+        if given:
+            return SampledHead(path, given, has_rows=True)
+        records = RecordReader(stream, path).first_records(HEAD_BYTES)
+        if records is None:
+            return None
+        if not len(records.starts) and records.error is not None:
+            raise records.error
+        sampled: list[dict[str, Feature]] = []
+        spans = zip(records.offsets(), records.starts.tolist(), records.ends.tolist(), strict=True)
+        for offset, start, end in spans:
+            if len(sampled) < _SAMPLED_RECORDS:
+                try:
+                    sampled.append(parse_example(records.data[start:end]))
+                except ValueError as error:
+                    raise _record_error(path, offset, str(error)) from error
+        return SampledHead(path, _infer_types(sampled, path), has_rows=True)
+
+    def missing_name_error(self, source: str, name: str, names: Sequence[str]) -> DataError:
+        origin = "all files" if self.unify_schemas else source
+        return DataError(
+            f"the first records of {origin} have no feature {name!r}, which `features` names; "
+            f"{suggest_name(name, names)}; if it comes later, `features=` gives its type"
+        )
+
+    def why_not_split(self) -> str | None:
+        return None if self.row_column is None else "`row_column` counts from the beginning of a file"
+
+    def parts(self, stream: BinaryIO, path: str, unit: range, place: Place) -> Iterator[RangePart]:
+        """The rows of the records that begin in a range of a file, from a place on: [byte, rows before it]."""
+        reader = RecordReader(stream, path, unit.start, unit.stop)
+        offset, before = place
+        at = offset if offset > unit.start else reader.first_record()
+        parser: _RecordParser | None = None
+        for records in reader.records(at) if at is not None else ():
+            parser = parser or _RecordParser(self, path)
+            rows, error = parser.parse(records, before)
+            offsets = records.offsets()
+            stop = offsets[len(rows)] if len(rows) < len(offsets) else records.end
+            end = None if records.last and error is None else (stop, before + len(rows))
+            yield RangePart(rows, (records.at, before), end, offsets, error)
+            before += len(rows)
+
+
+def _infer_types(records: Sequence[Mapping[str, Feature]], path: str) -> dict[str, pa.DataType]:
+    import pyarrow as pa
+
+    kinds: dict[int, pa.DataType] = {BYTES: pa.binary(), FLOATS: pa.float32(), INTS: pa.int64()}
+    types: dict[str, pa.DataType] = {}
+    for name in sorted({name for record in records for name in record}):  # a map has no order
+        try:
+            kind, single = kinds_of(record[name] for record in records if name in record)
+        except ValueError as error:
+            raise DataError(
+                f"{path}, feature {name!r}: {error} in the first records, and a column has one type"
+            ) from error
+        inner = kinds.get(kind, pa.null())
+        types[name] = inner if single else pa.list_(inner)
+    return types
+
+
+class _RecordParser:
+    """Makes columns of the records of one file."""
+
+    def __init__(self, form: TfRecord, path: str) -> None:
+        self._path = path
+        self._fixed = fixed = form.require_fixed_schema(path)
+        self._lineage = form.lineage
+        self._refuses_others = form.features is None
+        self._constants = fixed.constants(path, fixed.file_types)
+
+    def parse(self, records: Records, before: int) -> tuple[Rows, Exception | None]:
+        """The rows up to the first record that is wrong, and what is wrong with it."""
+        starts, ends = records.starts, records.ends
+        try:
+            return self._rows(records.data, starts, ends, before), records.error
+        except ValueError:
+            pass
+        good = first_failing(
+            list(range(1, len(starts) + 1)), lambda stop: self._rows(records.data, starts[:stop], ends[:stop], before)
+        )
+        rows = self._rows(records.data, starts[:good], ends[:good], before)
+        offset = records.offsets()[good]
+        try:
+            self._rows(records.data, starts[good : good + 1], ends[good : good + 1], before)
+        except ValueError as error:
+            return rows, _record_error(self._path, offset, str(error))
+        kinds = f"a feature of it has another type than in the records before, from byte {records.at} on"
+        return rows, _record_error(self._path, offset, kinds)
+
+    def _rows(self, data: bytes, starts: Offsets, ends: Offsets, before: int) -> Rows:
+        import pyarrow as pa
+
+        names = self._fixed.file_types
+        try:
+            entries = Entries(data, starts, ends)
+            features = {name: entries.feature(name) for name in names}
+            unknown = entries.unknown_name()
+        except UnusualError:
+            parsed = parse_one_by_one(data, starts, ends)
+            features = {name: collect_values(parsed, name) for name in names}
+            unknown = next((name for record in parsed for name in record if name not in names), None)
+        if unknown is not None and self._refuses_others:
+            raise ValueError(
+                f"it has a feature {unknown!r}, and the first records of {self._fixed.origin} have none; `features=` "
+                "names those to read"
+            )
+        count = len(starts)
+        columns: dict[str, Column] = {}
+        for name, kind in names.items():
+            columns[name] = to_column(to_arrow(name, features[name], kind))
+        for name, value in self._constants.items():
+            columns[name] = pa.repeat(value, count)
+        columns = {name: columns[name] for name in self._fixed.names}
+        return Rows({**columns, **self._lineage.columns_for(self._path, range(before, before + count))}, count)
+
+
+def _record_error(path: str, at: int, problem: str) -> DataError:
+    return DataError(f"{path}, the record at byte {at}: {problem}")

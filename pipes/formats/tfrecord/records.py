@@ -1,0 +1,213 @@
+"""`RecordReader`: the records of a TFRecord file, or of a range of it, with both checksums compared.
+
+A record is its length in eight bytes, the checksum of these, its data, and the checksum of the data. Nothing else marks
+where a record begins. So a range of a file finds its first record by the checksum of its length, and one file serves
+many shards without an index.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import DataError
+from ..text.chunks import TO_END, ChunkSize
+from ..window import StreamWindow
+from .crc import crc32c, crcs_of_lengths, unmasked
+
+HEAD_BYTES, TAIL_BYTES = 12, 4
+"""The bytes of a record before and behind its data."""
+Offsets = npt.NDArray[np.int64]
+
+_HEAD = struct.Struct("<QI")
+
+
+class Records(NamedTuple):
+    """Some records that follow each other.
+
+    Attributes:
+        data: the bytes that hold them.
+        starts, ends: where in `data` the content of each begins and ends.
+        at: the byte of the file at which the first one begins.
+        end: the byte behind the last one.
+        last: whether the range ends there.
+        error: what is wrong with the record that follows.
+    """
+
+    data: bytes
+    starts: Offsets
+    ends: Offsets
+    at: int
+    end: int
+    last: bool
+    error: Exception | None
+
+    def offsets(self) -> list[int]:
+        """The byte of the file at which each record begins."""
+        offsets: list[int] = (self.starts + (self.at - HEAD_BYTES)).tolist()
+        return offsets
+
+
+class RecordReader:
+    """Reads the records of a stream that begin in a range of it.
+
+    Args:
+        stream: of bytes. The reader seeks in it if it can, else it reads over what comes before.
+        name: the name of the file, for errors.
+        start, stop: bytes of the range. If it is not the whole file, the stream must be able to seek.
+    """
+
+    def __init__(self, stream: BinaryIO, name: str, start: int = 0, stop: int = TO_END) -> None:
+        self._name = name
+        self._start = start
+        self._stop = stop
+        self._window = StreamWindow(stream, name)
+        self._crc = crc32c()
+
+    def first_record(self) -> int | None:
+        """Find the byte at which the first record of the range begins; None if none does.
+
+        Raises:
+            SourceError: the stream cannot be read.
+        """
+        at, window = self._start, self._window
+        if not at:
+            return 0
+        while at < self._stop:
+            window.advance(at)
+            window.fill(ChunkSize.FIRST_BYTES)
+            data = np.frombuffer(window.data.ljust(HEAD_BYTES, b"\xff"), np.uint8)
+            heads = np.lib.stride_tricks.sliding_window_view(data, HEAD_BYTES)
+            for place in np.flatnonzero(_have_right_checksum(heads)).tolist():
+                if at + place < self._stop and self._wrong_head(place) is None:
+                    return at + place
+            if window.error is not None:
+                raise window.error
+            if window.ended:
+                break
+            at += len(heads)
+        return None
+
+    def _wrong_head(self, place: int) -> int | None:
+        """The byte of a head with a wrong checksum, out of the one at `place` and the one of the record behind it.
+
+        A record begins where both are right: a single one may be right by chance. A range that ends looks at the next
+        record, too, and the next range begins with it. So no damage hides a record from both.
+        """
+        for _ in range(2):
+            head = self._window.peek(place, HEAD_BYTES)
+            if len(head) < HEAD_BYTES:
+                break
+            if not _have_right_checksum(np.frombuffer(head, np.uint8)[None])[0]:
+                return self._window.offset + place
+            place += _record_bytes(head)
+        return None
+
+    def first_records(self, size: int) -> Records | None:
+        """About `size` bytes of records at the beginning of a file, at least one; None if there is none."""
+        return self._next(0, size)
+
+    def records(self, at: int) -> Iterator[Records]:
+        """All records from byte `at` on, where one begins. If the stream fails, the records before come first."""
+        size = ChunkSize()
+        while (records := self._next(at, size.next())) is not None:
+            yield records
+            if records.last:
+                return
+            at = records.end
+
+    def _next(self, at: int, size: int) -> Records | None:
+        """About `size` bytes of records, at least one; None at the end."""
+        window, room = self._window, self._stop - at
+        window.advance(at)
+        while True:
+            window.fill(size)
+            starts, ends, error = self._split(window.data, room)
+            done = int(ends[-1]) + TAIL_BYTES if len(ends) else 0
+            if done or room <= 0 or error is not None or window.ended or window.error is not None:
+                break
+            size = _record_bytes(window.data)
+        rest = len(window.data) - done
+        if error is None and done >= room:
+            wrong = self._wrong_head(done)
+            error = None if wrong is None else self._damaged_length(wrong)
+        elif error is None and window.error is not None:
+            error = window.error
+        elif error is None and window.ended and rest:
+            error = self._error(at + done, "the file is cut short within the record that begins here")
+        if not done and error is None:
+            return None
+        last = error is None and (done >= room or (window.ended and not rest))
+        return Records(window.data, starts, ends, at, at + done, last, error)
+
+    def _split(self, data: bytes, room: int) -> tuple[Offsets, Offsets, Exception | None]:
+        """Where the content of each whole record begins and ends, and what is wrong with the next one.
+
+        Args:
+            data: bytes of the file, from the beginning of a record on.
+            room: records that begin behind so many bytes belong to the next range.
+        """
+        size, begin = len(data), self._window.offset
+        unpack = _HEAD.unpack_from
+        heads: list[int] = []
+        ends: list[int] = []
+        at = 0
+        while at < room and at + HEAD_BYTES <= size:
+            heads.append(at)
+            end = at + HEAD_BYTES + unpack(data, at)[0]
+            if end + TAIL_BYTES > size:
+                break
+            ends.append(end)
+            at = end + TAIL_BYTES
+        view = np.frombuffer(data, np.uint8)
+        # The head of a record that is not whole is compared too: it must not claim more bytes than it has.
+        wrong = np.flatnonzero(~_have_right_checksum(_gather(view, np.array(heads, np.int64), HEAD_BYTES)))
+        error: Exception | None = None
+        if len(wrong):
+            heads, ends = heads[: wrong[0] + 1], ends[: wrong[0]]
+            error = self._damaged_length(begin + heads[-1])
+        crc = self._crc  # it takes no memoryview
+        crcs = [crc(data[head + HEAD_BYTES : end]) for head, end in zip(heads, ends, strict=False)]
+        stops = np.array(ends, np.int64)
+        stored = _gather(view, stops, TAIL_BYTES).view("<u4").ravel()
+        wrong = np.flatnonzero(unmasked(stored) != np.array(crcs, np.uint32))
+        if len(wrong):
+            stops = stops[: wrong[0]]
+            error = self._error(
+                begin + heads[wrong[0]], "the data of the record that begins here have a wrong checksum"
+            )
+        return np.array(heads[: len(stops)], np.int64) + HEAD_BYTES, stops, error
+
+    def _damaged_length(self, at: int) -> DataError:
+        return self._error(at, "the length of the record that begins here has a wrong checksum")
+
+    def _error(self, at: int, problem: str) -> DataError:
+        hint = "" if at else "; is this a TFRecord file, and is it compressed in another way?"
+        return DataError(f"{self._name}, byte {at}: {problem}{hint}")
+
+
+def _record_bytes(data: bytes) -> int:
+    """How many bytes the record that begins with `data` has; those of a head, if there are fewer."""
+    return HEAD_BYTES if len(data) < HEAD_BYTES else HEAD_BYTES + _HEAD.unpack_from(data)[0] + TAIL_BYTES
+
+
+def _gather(view: npt.NDArray[np.uint8], at: Offsets, size: int) -> npt.NDArray[np.uint8]:
+    """The bytes at each of some places, as rows."""
+    rows: npt.NDArray[np.uint8] = view[at[:, None] + np.arange(size)]
+    return rows
+
+
+def _have_right_checksum(heads: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+    """Which heads, given as rows, hold a length with its checksum."""
+    right: npt.NDArray[np.bool_] = (heads[:, 4:8] == 0).all(
+        axis=1
+    )  # no record has 4 GiB; this leaves few to compute with
+    places = np.flatnonzero(right)
+    chosen = np.ascontiguousarray(heads[places])
+    stored = np.ascontiguousarray(chosen[:, 8:12]).view("<u4").ravel()
+    right[places] = crcs_of_lengths(chosen[:, :8]) == unmasked(stored)
+    return right

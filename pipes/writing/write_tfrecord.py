@@ -1,0 +1,112 @@
+"""`write_tfrecord`: the rows of a pipe as Examples in TFRecord files."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from typing import Literal
+
+from ..core.checks import check_choice
+from ..formats.tables.columns import Schema, check_schema
+from ..formats.tfrecord.crc import PACKAGE
+from ..formats.tfrecord.writing import write_records
+from ..pipe import Pipe
+from ._columns import BatchBuilder
+from ._dataset_writer import ChunkedRun, DatasetWriter, Limits, OutputFile
+
+_CHUNK_ROWS = 256  # rows that become columns, or come from a worker, at a time
+_GZIP_BITS = 31  # zlib's number for the largest window, and gzip's head and checksum
+
+
+def write_tfrecord(
+    pipe: Pipe[Mapping[str, object]],
+    folder: str | os.PathLike[str],
+    *,
+    rows_per_file: int | None = None,
+    file_size: int | str | None = None,
+    compression: Literal["gzip"] | None = None,
+    schema: Schema | None = None,
+    filesystem: object = None,
+    workers: int = 0,
+    progress: bool = True,
+    overwrite: bool = False,
+) -> str:
+    """Write the rows of a pipe into TFRecord files `part-00000.tfrecord` and so on; returns the path of their manifest.
+
+    Element: a dict, which becomes a `tf.train.Example`. The first 256 rows fix the columns, and the types of those that
+    `schema` does not name, as in `write_parquet`. Ints and bools become ints of 64 bits; floats become floats of 32
+    bits, the only ones of the format; strings become bytes in UTF-8. Lists, arrays and tensors of these become lists
+    without a shape. A missing value is left out. Order: that of `Loader(pipe, workers=workers)` in epoch 0 with seed 0,
+    the same in each run; it is the pipe's own order, unless the pipe is streamed and several workers read it. Two runs
+    write equal bytes. Memory: 256 rows.
+
+    A file gets its name when it is complete. `_manifest.jsonl` is written last, with the rows, bytes and checksum of
+    each file, so a folder with a manifest has all its files; see `verify`, and `manifest=` of the readers. A run that
+    fails or is killed leaves only complete files. For a pipe without rows, an empty file is written.
+
+    Args:
+        pipe: gives the rows.
+        folder: a path or URL; the folder must be empty or missing, unless `overwrite` is true.
+        rows_per_file: rows of each file but the last.
+        file_size: bytes after which a file is full, such as "1GiB", in place of `rows_per_file`; the file ends with the
+            record that exceeds the size. By default 256 MiB.
+        compression: "gzip" compresses each file, whose name then ends with `.tfrecord.gz`. A compressed file serves one
+            worker at a time.
+        schema: types by name, as Arrow types or their names, or a pyarrow schema. Other columns have the types of the
+            first rows.
+        filesystem: a pyarrow or fsspec file system for `folder`; without it, `folder` is a local path or a URL.
+        workers: the number of processes that run the pipe; this process writes.
+        progress: on a terminal, shows rows, files and bytes.
+        overwrite: removes the files of an earlier run in `folder`; never other files, nor files that the pipe gets from
+            `list_files`.
+
+    Raises:
+        ArgumentError: the folder is not empty, or the package for checksums is not installed; `pip install
+            'feedpipe[tfrecord]'` installs it.
+        DataError: a row is no dict, has other columns than the first, or a value of another type; a column has a type
+            that an Example cannot hold.
+        SourceError: a file cannot be written.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> pipe = fp.from_sequence(range(3)).map(lambda i: {"id": i, "name": f"row {i}"})
+        >>> fp.write_tfrecord(pipe, "records")
+        'records/_manifest.jsonl'
+        >>> fp.read_tfrecord("records", features={"id": "int64", "name": "string"}).head(2)
+        [{'id': 0, 'name': 'row 0'}, {'id': 1, 'name': 'row 1'}]
+    """
+    PACKAGE.check()
+    limits = Limits(rows_per_file, file_size)
+    check_choice("compression", compression, ("gzip", None))
+    builder = BatchBuilder(check_schema(schema), "write_tfrecord")
+    run = ChunkedRun(pipe, _CHUNK_ROWS, workers)
+    ending = "tfrecord" if compression is None else "tfrecord.gz"
+    with DatasetWriter(
+        run, folder, "write_tfrecord", ending, filesystem=filesystem, progress=progress, overwrite=overwrite
+    ) as writer:
+        records = chain.from_iterable(write_records(builder.batch(chunk)) for chunk in run)
+        record = next(records, None)
+        while True:  # at least once: without rows, a file without records
+            with writer.next_file() as file:
+                record = _fill(file, record, records, limits, compress=compression is not None)
+            if record is None:
+                break
+        return writer.finish()
+
+
+def _fill(
+    file: OutputFile, record: bytes | None, records: Iterator[bytes], limits: Limits, *, compress: bool
+) -> bytes | None:
+    """Writes `record` and its successors until the file is full, and returns the first that is left."""
+    gzip = zlib.compressobj(wbits=_GZIP_BITS) if compress else None
+    while record is not None:
+        if file.rows == limits.rows or (limits.bytes is not None and file.bytes >= limits.bytes):
+            break
+        file.write(record if gzip is None else gzip.compress(record))
+        file.count_rows(1)
+        record = next(records, None)
+    if gzip is not None:
+        file.write(gzip.flush())
+    return record

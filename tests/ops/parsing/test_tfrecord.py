@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+import gzip
+import struct
+
+import google_crc32c
+import pyarrow as pa
+import pytest
+import tfrecord
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import feedpipe as fp
+from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, MissingError
+from feedpipe.formats.tfrecord.crc import masked
+from feedpipe.formats.tfrecord.message import BYTES, INTS, write_example, write_feature
+from feedpipe.ops.parsing import _byte_ranges
+from feedpipe.testing import check_operator
+
+
+def framed(content: bytes) -> bytes:
+    length = struct.pack("<Q", len(content))
+    parts = [(part, struct.pack("<I", masked(google_crc32c.value(part)))) for part in (length, content)]
+    return b"".join(part for pair in parts for part in pair)
+
+
+def encoded(first: int, count: int) -> bytes:
+    return b"".join(
+        framed(
+            write_example({b"id": write_feature(INTS, [number]), b"words": write_feature(BYTES, [b"w"] * (number % 3))})
+        )
+        for number in range(first, first + count)
+    )
+
+
+def expected(first: int, count: int) -> list[dict[str, object]]:
+    return [{"id": number, "words": [b"w"] * (number % 3)} for number in range(first, first + count)]
+
+
+def parsed(*files, **options):
+    return fp.from_sequence([str(file) for file in files]).open_files().parse_tfrecord(**options)
+
+
+@pytest.fixture(params=[2**10, 2**30])
+def small_ranges(request, monkeypatch):
+    monkeypatch.setattr(_byte_ranges, "MAX_RANGE_BYTES", request.param)
+
+
+@pytest.mark.parametrize("compress", [bytes, gzip.compress])
+def test_law(tmp_path, small_ranges, compress):
+    files, rows = [], []
+    for number, count in enumerate([3, 0, 90, 1]):
+        files.append(tmp_path / f"{number}.tfrecord{'' if compress is bytes else '.gz'}")
+        files[-1].write_bytes(compress(encoded(100 * number, count)))
+        rows += expected(100 * number, count)
+    assert check_operator(parsed(*files)) == rows
+
+
+def test_files_of_a_peer(tmp_path):
+    """Written by the package `tfrecord`, and ours read by it."""
+    writer = tfrecord.TFRecordWriter(str(tmp_path / "a.tfrecord"))
+    for n in range(50):
+        writer.write({"b": (b"x" * n, "byte"), "f": ([n / 2, n], "float"), "i": (n - 9, "int"), "e": ([], "int")})
+    writer.close()
+    rows = list(parsed(tmp_path / "a.tfrecord"))
+    assert rows == [{"b": b"x" * n, "f": [n / 2, n], "i": n - 9, "e": []} for n in range(50)]
+    fp.write_tfrecord(fp.from_sequence(rows), tmp_path / "ours")
+    peer = tfrecord.tfrecord_loader(str(tmp_path / "ours" / "part-00000.tfrecord"), None, {"i": "int", "f": "float"})
+    assert [(row["i"].tolist(), row["f"].tolist()) for row in peer] == [([r["i"]], r["f"]) for r in rows]
+
+
+def test_types_of_features(tmp_path):
+    image = [float(number) for number in range(6)]
+    pipe = fp.from_sequence([{"image": image, "label": 3, "name": "süd", "tags": ["a", "b"]}] * 5)
+    fp.write_tfrecord(pipe, tmp_path)
+    read = fp.read_tfrecord(
+        tmp_path / "part-00000.tfrecord",
+        features={
+            "tags": pa.list_(pa.string()),
+            "label": "int8",
+            "image": pa.fixed_shape_tensor(pa.float32(), [2, 3]),
+            "name": "string",
+            "none": "int64",
+        },
+    )
+    row = read.head(1)[0]
+    assert row["image"].shape == (2, 3) and row["image"].dtype == "float32"
+    assert row | {"image": 0} == {"tags": ["a", "b"], "label": 3, "image": 0, "name": "süd", "none": None}
+    assert read.schema.field("label").type == pa.int8()
+    assert read.select("image", "label").batch(2).collate().head(1)[0]["image"].shape == (2, 2, 3)
+    grid = fp.read_tfrecord(tmp_path / "part-00000.tfrecord", features={"image": pa.list_(pa.float64(), 6)})
+    assert grid.head(1) == [{"image": image}]
+    assert list(fp.read_tfrecord(tmp_path / "part-00000.tfrecord", features=["label"])) == [{"label": 3}] * 5
+
+
+@pytest.mark.parametrize(
+    ("rows", "features", "message"),
+    [
+        ([{"x": 1}] * 3 + [{"x": [1, 2]}], {"x": "int64"}, r"feature 'x' has 2 values, which do not fit int64"),
+        ([{"x": [1, 2]}] * 3 + [{"x": [1]}], {"x": pa.list_(pa.int64(), 2)}, r"feature 'x' has 1 values"),
+        ([{"x": 1}] * 3 + [{"x": 300}], {"x": "int8"}, r"feature 'x' holds ints, which do not fit int8"),
+        ([{"x": "a"}] * 3 + [{"x": b"\xff"}], {"x": "string"}, r"feature 'x' holds bytes, which do not fit string"),
+    ],
+)
+def test_a_value_that_does_not_fit(tmp_path, rows, features, message):
+    data = b"".join(
+        framed(
+            write_example(
+                {
+                    b"x": write_feature(BYTES, [row["x"].encode() if isinstance(row["x"], str) else row["x"]])
+                    if isinstance(row["x"], (str, bytes))
+                    else write_feature(INTS, row["x"] if isinstance(row["x"], list) else [row["x"]])
+                }
+            )
+        )
+        for row in rows
+    )
+    (tmp_path / "a.tfrecord").write_bytes(data)
+    given = []
+    with pytest.raises(DataError, match=rf"a\.tfrecord, the record at byte \d+: {message}(.|\n)*test_tfrecord\.py:\d+"):
+        given.extend(parsed(tmp_path / "a.tfrecord", features=features))
+    assert len(given) == 3
+
+
+def test_features_that_change(tmp_path):
+    one = framed(write_example({b"x": write_feature(INTS, [1])}))
+    other_type = framed(write_example({b"x": write_feature(BYTES, [b"1"])}))
+    more = framed(write_example({b"x": write_feature(INTS, [1]), b"y": write_feature(INTS, [1])}))
+    (tmp_path / "a.tfrecord").write_bytes(one * 2000 + other_type)
+    with pytest.raises(DataError, match=r"byte \d+: feature 'x' holds bytes, which do not fit int64"):
+        list(parsed(tmp_path / "a.tfrecord"))
+    (tmp_path / "a.tfrecord").write_bytes(one * 2000 + more)
+    with pytest.raises(
+        DataError, match=r"it has a feature 'y', and the first records of .*a\.tfrecord have none; `feat"
+    ):
+        list(parsed(tmp_path / "a.tfrecord"))
+    assert list(parsed(tmp_path / "a.tfrecord", features=["x"])) == [{"x": 1}] * 2001
+    (tmp_path / "b.tfrecord").write_bytes(one + other_type)
+    with pytest.raises(DataError, match="feature 'x': holds bytes and ints in the first records"):
+        list(parsed(tmp_path / "b.tfrecord"))
+
+
+def test_no_example(tmp_path):
+    (tmp_path / "a.tfrecord").write_bytes(encoded(0, 3) + framed(b"\x12\x00") + encoded(3, 3))
+    rows = []
+    with pytest.raises(DataError, match=r"record at byte \d+: .* as a SequenceExample has"):
+        rows.extend(parsed(tmp_path / "a.tfrecord", features=["id"]).take(9))
+    (tmp_path / "b.tfrecord").write_bytes(b"PNG" * 99)
+    with pytest.raises(DataError, match=r"byte 0: .* has a wrong checksum; is this a TFRecord file"):
+        list(parsed(tmp_path / "b.tfrecord"))
+
+
+def test_unify_schemas(tmp_path):
+    (tmp_path / "a.tfrecord").write_bytes(framed(write_example({b"x": write_feature(INTS, [1])})))
+    (tmp_path / "b.tfrecord").write_bytes(framed(write_example({b"y": write_feature(BYTES, [b"1"])})))
+    pipe = parsed(tmp_path / "a.tfrecord", tmp_path / "b.tfrecord", unify_schemas=True, row_column="row")
+    assert check_operator(pipe) == [{"x": 1, "y": None, "row": 0}, {"x": None, "y": b"1", "row": 0}]
+
+
+@given(st.data())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
+def test_mutated_files(tmp_path, data):
+    whole = bytearray(encoded(0, 60))
+    for _ in range(data.draw(st.integers(1, 3))):
+        whole[data.draw(st.integers(0, len(whole) - 1))] ^= data.draw(st.integers(1, 255))
+    cut = data.draw(st.integers(0, len(whole)))
+    (tmp_path / "a.tfrecord").write_bytes(whole[:cut])
+    rows = []
+    try:
+        rows.extend(parsed(tmp_path / "a.tfrecord", features={"id": "int64", "words": pa.list_(pa.binary())}))
+    except DataError as error:
+        assert "a.tfrecord" in str(error)
+    assert rows == expected(0, len(rows))
+
+
+def test_a_file_that_vanished(tmp_path):
+    for name in "ab":
+        (tmp_path / f"{name}.tfrecord").write_bytes(encoded(0, 1))
+    rows = iter(fp.list_files(tmp_path).open_files().parse_tfrecord())
+    assert next(rows) == expected(0, 1)[0] | {"words": []}
+    (tmp_path / "b.tfrecord").unlink()
+    with pytest.raises(MissingError, match="b.tfrecord is not there"):
+        next(rows)
+
+
+def test_an_error_downstream_names_file_and_byte(tmp_path):
+    (tmp_path / "a.tfrecord").write_bytes(encoded(0, 9))
+    with pytest.raises(fp.RowError, match=rf"a\.tfrecord, byte {len(encoded(0, 7))}"):
+        list(parsed(tmp_path / "a.tfrecord").map(lambda row: 1 // (row["id"] - 7)))
+
+
+def test_bad_arguments(monkeypatch):
+    with pytest.raises(ArgumentTypeError, match="`features` must be a list of names"):
+        parsed(features="id")
+    with pytest.raises(ArgumentError, match=r"`features` must give column 'id' a type of Arrow"):
+        parsed(features={"id": "int65"})
+    monkeypatch.setattr("feedpipe.core.packages.find_spec", lambda name: None)
+    with pytest.raises(
+        ArgumentError, match=r"google-crc32c, which is not installed; `pip install 'feedpipe\[tfrecord\]"
+    ):
+        parsed()
