@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -115,36 +115,31 @@ class RowsByPosition(CachedRows):
 
     def rows(self, indices: Indices, make: Callable[[Indices], BlockRows]) -> BlockRows:
         """The rows at `indices`; `make` makes those that are not here."""
+        if not len(indices):
+            return make(indices)
         if (adjacent := self._adjacent(indices)) is not None:
             return adjacent
         positions = index_array(indices)
         with self.lock:
-            owners = self._file_of[positions]
-            if (owners == _PENDING).any():
-                self.flush()
-            if (owners < 0).any():
-                self._scan()
-            parts = self._stored_parts(positions)
-        places = [place for place, _ in parts]
-        here = np.zeros(len(positions), np.bool_)
-        for place in places:
-            here[place] = True
-        if not here.all():
-            missing = np.flatnonzero(~here)
-            rows = make(indices if len(missing) == len(positions) else positions[missing])
+            owners, stored = self._owners(positions)
+            order = np.argsort(owners, kind="stable")  # rows of one file side by side, and those of no file first
+            groups = np.split(order, np.flatnonzero(np.diff(owners[order])) + 1)
+            missing = groups.pop(0) if owners[order[0]] < 0 else order[:0]
+            parts = [self._stored_rows(stored[int(owners[group[0]])], positions[group]) for group in groups]
+        if len(missing):
+            rows = make(indices if not parts else positions[missing])
             self._add(positions[missing], rows)
-            parts.append((missing, rows))
-        if len(parts) == 1:
-            return parts[0][1]
-        if not parts:
-            return make(indices)
-        joined = concat([rows for _, rows in parts])
-        order = np.concatenate([place for place, _ in parts])
-        return joined if (np.diff(order) == 1).all() else take(joined, np.argsort(order))
+            parts.insert(0, rows)
+        joined = concat(parts)
+        if len(parts) == 1 or (np.diff(order) == 1).all():
+            return joined
+        places = np.empty_like(order)
+        places[order] = np.arange(len(order))
+        return take(joined, places)
 
     def _adjacent(self, indices: Indices) -> BlockRows | None:
         """The rows at `indices` if one file has all of them, side by side."""
-        if not isinstance(indices, range) or indices.step != 1 or not indices:
+        if not isinstance(indices, range) or indices.step != 1:
             return None
         owner = int(self._file_of[indices.start])
         if owner < 0 or indices.stop > self._run_ends[owner]:
@@ -161,20 +156,29 @@ class RowsByPosition(CachedRows):
             if len(pending):
                 self._enter(_write(self.files, {}, pending.view(np.uint8), rows))
 
-    def _stored_parts(self, positions: Numbers) -> list[tuple[Numbers, BlockRows]]:
-        """The rows that are in files, each part with the places of its rows among `positions`."""
-        parts: list[tuple[Numbers, BlockRows]] = []
+    def _owners(self, positions: Numbers) -> tuple[npt.NDArray[np.integer[Any]], dict[int, StoredRows]]:
+        """The number of the file that has each row, `_MISSING` if none has; and the rows of these files."""
         owners = self._file_of[positions]
-        for number in np.unique(owners[owners >= 0]).tolist():
-            places = np.flatnonzero(owners == number)
-            stored = self.stored(self._files[number])
-            if stored is None:
-                self._file_of[self._file_of == number] = _MISSING
-                continue
-            at = self._place_of[positions[places]].astype(np.int64)
-            adjacent = len(at) == 1 or bool((np.diff(at) == 1).all())
-            parts.append((places, stored.rows(range(int(at[0]), int(at[-1]) + 1) if adjacent else at)))
-        return parts
+        if (owners == _PENDING).any():
+            self.flush()
+        if (owners < 0).any():
+            self._scan()
+            owners = self._file_of[positions]
+        opened: dict[int, StoredRows] = {}
+        for number in np.flatnonzero(np.bincount(owners[owners >= 0])).tolist():
+            rows = self.stored(self._files[number])
+            if rows is not None:
+                opened[number] = rows
+            else:
+                self._file_of[self._file_of == number] = owners[owners == number] = _MISSING
+        owners = np.maximum(owners, _MISSING)  # a row whose file could not be written is still pending
+        # NumPy sorts numbers of 16 bits in linear time.
+        return (owners.astype(np.int16) if len(self._files) < 2**15 else owners), opened
+
+    def _stored_rows(self, stored: StoredRows, positions: Numbers) -> BlockRows:
+        at = self._place_of[positions].astype(np.int64)
+        adjacent = len(at) == 1 or bool((np.diff(at) == 1).all())
+        return stored.rows(range(int(at[0]), int(at[-1]) + 1) if adjacent else at)
 
     def _add(self, positions: Numbers, rows: BlockRows) -> None:
         with self.lock:
