@@ -34,10 +34,12 @@ from inspect import isfunction as _isfunction
 from typing import TYPE_CHECKING
 
 from . import errors as errors
+from . import stats as stats
 from .core.policy import Quarantine, Retry
 from .core.rows import Rows
 from .core.unknown_arguments import explains_unknown_arguments as _explains_unknown_arguments
 from .errors import FeedpipeError, RowError
+from .fitting.fit import fit
 from .loader import Loader, gather_state
 from .loading.replay import replay
 from .ops._generator_operator import operator
@@ -64,6 +66,7 @@ from .sources.read_parquet import read_parquet
 from .sources.read_sql import read_sql
 from .sources.read_tar import read_tar
 from .sources.read_tfrecord import read_tfrecord
+from .stats.stats import Stats
 from .storage.file import File
 from .storage.file_cache import FileCache
 from .writing.verify import verify
@@ -102,6 +105,9 @@ __all__ = [
     "read_tfrecord",
     # sources of databases
     "read_sql",
+    # statistics of columns
+    "Stats",
+    "fit",
     # writers
     "verify",
     "write_parquet",
@@ -124,7 +130,7 @@ for _name in __all__:
     if _isfunction(_value := globals()[_name]):
         globals()[_name] = _explains_unknown_arguments(_value)
 
-_PUBLIC_MODULES = ("errors", "extensions", "testing")
+_PUBLIC_MODULES = ("errors", "extensions", "stats", "testing")
 
 if TYPE_CHECKING:
     from . import extensions as extensions

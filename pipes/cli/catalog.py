@@ -25,7 +25,19 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
         *("pad_batch", "pack"),
     ),
     "Columns of tables": (*("select", "drop", "rename", "cast", "with_columns", "unnest", "map_columns", "to_arrow"),),
-    "Values of columns": (*("clip", "fill_null", "drop_null", "one_hot", "index_of", "bucketize", "normalize_text"),),
+    "Values of columns": (
+        *(
+            "clip",
+            "fill_null",
+            "drop_null",
+            "one_hot",
+            "index_of",
+            "bucketize",
+            "normalize_text",
+            "standardize",
+            "scale",
+        ),
+    ),
     "Files": (
         *("open_files", "parse_parquet", "parse_arrow", "parse_csv", "parse_jsonl", "parse_lines", "parse_tar"),
         "parse_bytes",

@@ -50,6 +50,7 @@ from .resample import resample as _resample
 from .round_robin import round_robin as _round_robin
 from .route import route as _route
 from .sample import sample as _sample
+from .scale import scale as _scale
 from .select import drop as _drop
 from .select import rename as _rename
 from .select import select as _select
@@ -60,6 +61,7 @@ from .slice import slice as _slice
 from .slice import take as _take
 from .sliding import sliding as _sliding
 from .split import split as _split
+from .standardize import standardize as _standardize
 from .take_while import skip_while as _skip_while
 from .take_while import take_while as _take_while
 from .to_arrow import to_arrow as _to_arrow
@@ -127,6 +129,7 @@ class OperatorMethods:
     round_robin = _round_robin
     route = _route
     sample = _sample
+    scale = _scale
     select = _select
     shard_by_rank = _shard_by_rank
     shuffle = _shuffle
@@ -135,6 +138,7 @@ class OperatorMethods:
     slice = _slice
     sliding = _sliding
     split = _split
+    standardize = _standardize
     take = _take
     take_while = _take_while
     to_arrow = _to_arrow

@@ -11,6 +11,7 @@ import numpy as np
 from ..core.column import Column, to_arrow
 from ..errors import ArgumentError, ArgumentTypeError, with_call_site
 from ..formats.tables.arrow import to_column
+from ..stats.quantile_statistics import Quantiles
 from ._column_conversion import ColumnConversion, map_numbers
 from ._missing_values import missing_mask
 from .index_of import check_column_name
@@ -46,7 +47,9 @@ class Bucketize(ColumnConversion):
 
 
 def check_boundaries(value: object) -> tuple[float, ...]:
-    """The argument `boundaries`: numbers that rise."""
+    """The argument `boundaries`: numbers that rise, or fitted quantiles."""
+    if isinstance(value, Quantiles):
+        value = sorted({*value.values.values()})  # of frequent values there are several
     if isinstance(value, (str, bytes)) or not isinstance(value, (Sequence, np.ndarray)):
         raise ArgumentTypeError(with_call_site(f"`boundaries` must be a list of numbers but got: {value!r:.200}"))
     try:
@@ -60,7 +63,7 @@ def check_boundaries(value: object) -> tuple[float, ...]:
     return tuple(numbers.tolist())
 
 
-def bucketize(pipe: Pipe[T], /, column: str, *, boundaries: Sequence[float]) -> Pipe[T]:
+def bucketize(pipe: Pipe[T], /, column: str, *, boundaries: Sequence[float] | Quantiles) -> Pipe[T]:
     """Replace each number of a column by the number of the interval that it lies in.
 
     Element: a row with the same columns; this one has int64. Interval 0 lies below the first of n boundaries, and

@@ -306,6 +306,17 @@ def checkpoints(rank: int) -> object:
     return answers
 
 
+@check
+def statistics(rank: int) -> object:
+    """The statistics of rows that the ranks read together, each its share."""
+    pipe = fp.read_csv([f"{number}.csv" for number in range(8)]).filter(lambda row: row["x"] != 3)
+    asked = {"x": fp.stats.mean_std()}
+    stats = fp.fit(pipe, asked, resume="fit.json")
+    few = fp.fit(pipe.take(2), {"x": fp.stats.counts()})  # fewer rows than ranks
+    none = error_of(lambda: fp.fit(pipe.take(0), asked))
+    return [stats.rows, stats["x"].mean, stats["x"].std, dict(few["x"]) == {0: 1, 10: 1}, none.partition("\n")[0]]
+
+
 def main(rank: int, folder: Path) -> None:
     distributed.init_process_group("gloo", f"file://{folder}/store", rank=rank, world_size=WORLD_SIZE)
     os.chdir(folder)

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch.distributed  # noqa: F401, the ranks need it
 
@@ -202,3 +203,15 @@ def test_checkpoints(answers: Answers) -> None:
         assert (
             "load what `state_dict()` returned" in of_rank["mixture"] and "gather_state(loader)" in of_rank["mixture"]
         )
+
+
+def test_statistics(answers: Answers) -> None:
+    numbers = [number for number in [*range(8), *range(10, 18)] if number != 3]
+    rows, mean, std, few, none = answers[0]
+    assert (
+        rows == 15
+        and few is True
+        and none == "DataError: `fit`: the pipe has no rows, so its columns have no statistics"
+    )
+    assert np.allclose([mean, std], [np.mean(numbers), np.std(numbers)])
+    assert answers == [answers[0]] * 4

@@ -1,0 +1,1 @@
+"""Runs a pipe to find out about its columns: `fit` and `profile`."""

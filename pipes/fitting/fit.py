@@ -1,0 +1,227 @@
+"""`fit`: statistics of columns, in one run of a pipe."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from ..core.checks import check_bool
+from ..core.row_bytes import row_width
+from ..engine.stage import resolve
+from ..errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DataError,
+    PlanError,
+    RowError,
+    StateError,
+    UnfitError,
+    with_call_site,
+)
+from ..loader import Loader
+from ..loading.rank import RankSource
+from ..ops._column_arguments import existing_columns
+from ..pipe import Pipe
+from ..plan.fingerprint import Fingerprint
+from ..services.base import ReadingService
+from ..stats.statistic import Statistic
+from ..stats.stats import Stats
+from .column_summaries import ColumnSummaries, SummarizeRows
+from .endless import check_ends
+
+if TYPE_CHECKING:
+    from ..loading.rank import Group
+
+CHUNK_BYTES = 2**24
+"""About the bytes of the rows of which a worker makes one summary."""
+MAX_CHUNK_ROWS = 2**16
+CHUNK_ROWS_OF_TEXT = 2**14
+"""Rows of a table whose width is not known."""
+CHUNK_ROWS_OF_DICTS = 2**11
+SAVE_SECONDS = 10.0
+"""How long a run goes on before `resume` is written again."""
+
+
+def fit(
+    pipe: Pipe[Mapping[str, object]],
+    statistics: Mapping[str, Statistic[Any]],
+    *,
+    service: ReadingService | None = None,
+    workers: int = 0,
+    group: Group | None = None,
+    progress: bool = True,
+    resume: str | os.PathLike[str] | None = None,
+) -> Stats:
+    """Run a pipe once, and return statistics of its columns.
+
+    A worker makes a summary of each few thousand rows, and only summaries leave it. Moments, extremes, vocabularies and
+    counts are exact; quantiles are exact up to 4,096 rows, else their rank is right to about 0.0005. What is missing
+    (nulls, and NaN among floats) is counted and left out. If there is a process group, each rank reads its share, and
+    all get the same result. Random draws and shuffles are those of epoch 0 with seed 0.
+
+    Args:
+        pipe: gives rows, of a table or as dicts.
+        statistics: one of `fp.stats` by the name of the column; only these columns are read.
+        service, workers: where the pipe runs, as for `Loader`.
+        group: the ranks that read together, as for `Loader`.
+        progress: on a terminal, shows the number of rows.
+        resume: a file that the run writes every ten seconds, and when it fails. A run that finds it goes on from there;
+            one that comes to its end removes it. With several ranks, each has one, with its rank in the name.
+
+    Raises:
+        ArgumentTypeError: `statistics` are no statistics by name.
+        PlanError: there is no such column, or the pipe repeats its rows without end.
+        DataError: a column has no value, an infinite number, or values of a type that does not have the statistic.
+        LimitError: the distinct values of a column take more than 1 GiB.
+        StateError: the file `resume` is of another pipe, or of other statistics.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> rows = fp.from_sequence([{"x": 1.0, "city": "Rome"}, {"x": None, "city": "Oslo"}, {"x": 4, "city": "Rome"}])
+        >>> stats = fp.fit(rows, {"x": fp.stats.mean_std(), "city": fp.stats.vocabulary()})
+        >>> stats["x"]
+        MeanStd(rows=3, missing=1, mean=2.5, std=1.5)
+        >>> stats["city"].values
+        ('Rome', 'Oslo')
+        >>> list(rows.fill_null({"x": stats["x"].mean}).standardize(stats).index_of("city", values=stats["city"]))[2]
+        {'x': 1.0, 'city': 0}
+    """
+    if not isinstance(pipe, Pipe):
+        raise ArgumentTypeError(with_call_site(f"`pipe` must be a Pipe but got: {pipe!r}"))
+    _check_statistics(statistics)
+    check_bool("progress", progress)
+    check_ends(pipe, "fit")
+    ranks = RankSource(None, None, group)
+    side = ranks.side_group()
+    # Ranks that cannot tell each other what they have read each read everything.
+    rank, world_size = ranks.ask() if side is not None else (0, 1)
+    path = None if resume is None else _path_of_rank(resume, rank, world_size)
+    chain = _chain(pipe, statistics)
+    loader: Loader[Any] = (
+        Loader(chain, service, workers=workers, rank=0, world_size=1, even=None)
+        if world_size == 1
+        else Loader(chain, service, workers=workers, group=group, even=None)
+    )
+    summaries = ColumnSummaries(statistics)
+    with loader:
+        _run(loader, summaries, pipe.length, path, _signature(statistics), progress=progress)
+    if side is not None and world_size > 1:
+        texts = side.gather("fit", json.dumps(summaries.to_json()).encode())
+        summaries = ColumnSummaries(statistics)
+        for text in texts:
+            summaries.add_json(json.loads(text))
+    stats = Stats(summaries.results(), summaries.rows, Fingerprint(resolve(pipe)).pipe)
+    if path is not None:
+        path.unlink(missing_ok=True)
+    return stats
+
+
+def _run(
+    loader: Loader[Any],
+    summaries: ColumnSummaries,
+    length: int | None,
+    path: Path | None,
+    signature: str,
+    *,
+    progress: bool,
+) -> None:
+    """Adds the summaries of all rows of this rank."""
+    from tqdm import tqdm  # type: ignore[import-untyped]
+
+    if path is not None and path.exists():
+        _restore(loader, summaries, path, signature)
+    disable = None if progress else True  # None: unless stderr is a terminal
+    saved_at = time.monotonic()
+    parts = iter(loader)
+    with tqdm(total=length, initial=summaries.rows, desc="fit", unit=" rows", unit_scale=True, disable=disable) as bar:
+        while (part := _next(parts, lambda: _save(loader, summaries, path, signature))) is not None:
+            summaries.add(*part)
+            bar.update(part[0])
+            if time.monotonic() - saved_at > SAVE_SECONDS:
+                _save(loader, summaries, path, signature)
+                saved_at = time.monotonic()
+
+
+def _next(parts: Iterator[tuple[int, Any]], save: Callable[[], None]) -> tuple[int, Any] | None:
+    """The summaries of the next rows, or None after the last. `save` is called if the pipe fails."""
+    try:
+        return next(parts, None)
+    except RowError as error:
+        if isinstance(error.__cause__, UnfitError):
+            origin = f"\n  in the rows from {error.origin} on" if error.origin else ""
+            raise DataError(with_call_site(f"`fit`: {error.__cause__}{origin}")) from error.__cause__
+        save()
+        raise
+    except Exception:
+        save()
+        raise
+
+
+def _chain(pipe: Pipe[Any], statistics: Mapping[str, Statistic[Any]]) -> Pipe[Any]:
+    """The summaries of the rows, a few thousand at a time; other columns are not read."""
+    schema = pipe.schema
+    rows = CHUNK_ROWS_OF_DICTS
+    if schema is not None:
+        try:
+            existing_columns(statistics, schema.names)
+        except UnfitError as error:
+            raise PlanError(with_call_site(f"`fit`: {error}")) from None
+        pipe = pipe.select(*statistics)
+        width = row_width(pipe.schema)
+        rows = CHUNK_ROWS_OF_TEXT if width is None else max(1, min(MAX_CHUNK_ROWS, CHUNK_BYTES // max(width, 1)))
+    return pipe.batch(rows).map(SummarizeRows(statistics))
+
+
+def _check_statistics(statistics: object) -> None:
+    entries = dict(cast("Mapping[object, object]", statistics)) if isinstance(statistics, Mapping) else {}
+    wrong = [value for name, value in entries.items() if not (isinstance(name, str) and isinstance(value, Statistic))]
+    if not entries or wrong:
+        raise ArgumentTypeError(
+            with_call_site(
+                '`statistics` must map names of columns to statistics, such as {"x": fp.stats.mean_std()}, but got: '
+                f"{(wrong or [statistics])[0]!r:.200}"
+            )
+        )
+
+
+def _signature(statistics: Mapping[str, Statistic[Any]]) -> str:
+    return json.dumps({name: repr(statistic) for name, statistic in statistics.items()})
+
+
+def _path_of_rank(resume: object, rank: int, world_size: int) -> Path:
+    if not isinstance(resume, (str, os.PathLike)):
+        raise ArgumentTypeError(with_call_site(f"`resume` must be a path but got: {resume!r}"))
+    path = Path(resume)
+    if path.is_dir():
+        raise ArgumentError(with_call_site(f"`resume` must be the path of a file, and {path} is a folder"))
+    return path if world_size == 1 else path.with_name(f"{path.name}.{rank}-of-{world_size}")
+
+
+def _save(loader: Loader[Any], summaries: ColumnSummaries, path: Path | None, signature: str) -> None:
+    """Writes where the run stands, if it should be; another process sees the whole file or none."""
+    if path is None:
+        return
+    values = {"feedpipe_fit": signature, "state": loader.state_dict(), "summaries": summaries.to_json()}
+    temporary = path.with_name(f"{path.name}.new")
+    temporary.write_text(json.dumps(values), encoding="utf-8")
+    temporary.replace(path)
+
+
+def _restore(loader: Loader[Any], summaries: ColumnSummaries, path: Path, signature: str) -> None:
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        saved, state, rows = values["feedpipe_fit"], values["state"], values["summaries"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise StateError(
+            with_call_site(f"{path} is no file that `fit` has written; remove it to begin anew")
+        ) from error
+    if saved != signature:
+        raise StateError(
+            with_call_site(f"{path} is of other statistics, {saved}; fit the same ones, or remove the file")
+        )
+    loader.load_state_dict(state)
+    summaries.add_json(rows)

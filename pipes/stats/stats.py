@@ -1,0 +1,122 @@
+"""`Stats`: what `fit` has found out about the columns of a pipe."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..errors import ArgumentError, ArgumentTypeError, DataError, MissingError, with_call_site
+from .distinct_values import Counts, Vocabulary
+from .number_statistics import MeanStd, MinMax, Missing
+from .quantile_statistics import Quantiles
+from .statistic import Fitted
+
+VERSION = 1
+FITTED: dict[str, type[Fitted]] = {
+    kind.kind: kind for kind in (MeanStd, MinMax, Missing, Vocabulary, Counts, Quantiles)
+}
+"""The types of what is known of a column, by the function of `fp.stats` that asks for it."""
+
+
+class Stats(Mapping[str, Any]):
+    """What `fp.fit` has found out about the columns of a pipe, by the name of the column.
+
+    Args:
+        columns: what is known of each column.
+        rows: the number of rows.
+        fitted_on: the fingerprint of the pipe, as the state of a loader has it.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> stats = fp.fit(fp.from_sequence([{"x": 1.0}, {"x": 3.0}]), {"x": fp.stats.mean_std()})
+        >>> stats["x"].mean, stats["x"].std, stats.rows
+        (2.0, 1.0, 2)
+        >>> stats.save("stats.json")
+        >>> fp.Stats.load("stats.json") == stats
+        True
+    """
+
+    def __init__(self, columns: Mapping[str, Fitted], rows: int, fitted_on: str) -> None:
+        self._columns = dict(columns)
+        self.rows = rows
+        self.fitted_on = fitted_on
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._columns:
+            near = difflib.get_close_matches(name, self._columns, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(map(repr, self._columns))}"
+            raise KeyError(f"there are no statistics of a column {name!r}; {hint}")
+        return self._columns[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stats) and self._to_json() == other._to_json()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Stats({', '.join(f'{name}: {fitted.kind}' for name, fitted in self._columns.items())})"
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the statistics to a file, as JSON."""
+        Path(path).write_text(json.dumps(self._to_json(), indent=1) + "\n", encoding="utf-8")
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> Stats:
+        """Return the statistics of a file that `save` has written.
+
+        Raises:
+            MissingError: there is no such file.
+            DataError: the file is of another kind, or damaged.
+        """
+        try:
+            return Stats.from_json(json.loads(Path(path).read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            raise MissingError(with_call_site(f"there is no file {os.fspath(path)}")) from None
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DataError(with_call_site(f"{os.fspath(path)} has no statistics that `save` has written")) from error
+
+    @staticmethod
+    def from_json(values: Any) -> Stats:
+        """The statistics as `save` writes them."""
+        if values["feedpipe_stats"] != VERSION:
+            raise ValueError(f"version {values['feedpipe_stats']!r}")
+        columns = {name: FITTED[entry["kind"]].from_json(entry) for name, entry in values["columns"].items()}
+        return Stats(columns, values["rows"], values["fitted_on"])
+
+    def inverse(self, columns: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what `standardize`, `scale` from 0 to 1, or `index_of` made these columns of.
+
+        Args:
+            columns: arrays or tensors by the name of the column, such as a batch or predictions. Columns without
+                statistics stay as they are.
+
+        Raises:
+            ArgumentError: the statistics of a column have no inverse.
+        """
+        if not isinstance(columns, Mapping):
+            raise ArgumentTypeError(
+                with_call_site(f"`columns` must map names of columns to arrays but got: {type(columns).__name__}")
+            )
+        inverted: dict[str, Any] = {}
+        for name, values in columns.items():
+            fitted: Any = self._columns.get(name)
+            if fitted is not None and not hasattr(fitted, "inverse"):
+                raise ArgumentError(
+                    with_call_site(f"column {name!r} has the statistics `{fitted.kind}`, which have no inverse")
+                )
+            inverted[name] = values if fitted is None else fitted.inverse(values)
+        return inverted
+
+    def _to_json(self) -> dict[str, object]:
+        columns = {name: {"kind": fitted.kind, **fitted.to_json()} for name, fitted in self._columns.items()}
+        return {"feedpipe_stats": VERSION, "rows": self.rows, "fitted_on": self.fitted_on, "columns": columns}
