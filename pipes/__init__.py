@@ -62,6 +62,7 @@ from .sources.read_images import read_images
 from .sources.read_jsonl import read_jsonl
 from .sources.read_lines import read_lines
 from .sources.read_numpy import read_numpy
+from .sources.read_orc import read_orc
 from .sources.read_parquet import read_parquet
 from .sources.read_sql import read_sql
 from .sources.read_tar import read_tar
@@ -100,6 +101,7 @@ __all__ = [
     "read_jsonl",
     "read_lines",
     "read_numpy",
+    "read_orc",
     "read_parquet",
     "read_tar",
     "read_tfrecord",

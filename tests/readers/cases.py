@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import PIL.Image
 import pyarrow as pa
-from pyarrow import feather, parquet
+from pyarrow import feather, orc, parquet
 
 import feedpipe as fp
 from feedpipe.formats.tfrecord.writing import write_records
@@ -156,6 +156,13 @@ def _arrow(numbers: range, other: bool, form: str) -> Content:
             writer.write_table(table, UNIT_ROWS)
     else:
         feather.write_feather(table, sink, compression=form, chunksize=UNIT_ROWS)
+    return sink.getvalue(), rows
+
+
+def _orc(numbers: range, other: bool, compression: str = "uncompressed") -> Content:
+    rows, sink = _nested(numbers, other), io.BytesIO()
+    table = pa.Table.from_pylist(rows, _NESTED)
+    orc.write_table(table, sink, stripe_size=1, batch_size=UNIT_ROWS, compression=compression)
     return sink.getvalue(), rows
 
 
@@ -314,6 +321,11 @@ CASES = {
     "tfrecord": Case(partial(fp.read_tfrecord, recursive=True), _folders("tfrecord", _tfrecord, packed=".gz")),
     "parquet": Case(
         partial(fp.read_parquet, recursive=True, row_column="row"), _folders("parquet", _parquet), numbered=True
+    ),
+    "orc": Case(
+        partial(fp.read_orc, recursive=True, row_column="row"),
+        _folders("orc", partial(_orc, compression="zstd"), last=_orc),
+        numbered=True,
     ),
     "arrow": Case(
         partial(fp.read_arrow, recursive=True, row_column="row"),

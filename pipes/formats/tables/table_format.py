@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 from ...core.checks import check_choice
 from ...core.code import value_code
 from ...core.cursor import Json
+from ...core.rows import Rows
 from ...errors import DataError
+from .arrow import to_column
 from .arrow_types import decoded_type
 from .columns import UnifiedSchema, check_names, first_duplicate, format_names, plain_types, suggest_name
 from .fixed_schema import FixedSchema
@@ -95,6 +97,27 @@ class TableFormat:
                 "there"
             )
         return self.fixed_schema
+
+    def to_rows(self, batch: pa.RecordBatch, path: str, numbers: range) -> Rows:
+        """The rows of a batch of a file, with the types that are fixed, and with the columns that files do not hold.
+
+        Args:
+            batch: has the columns that are read of this file.
+            path: the path of the file.
+            numbers: those of the rows in the file, counted from 0.
+
+        Raises:
+            DataError: values do not fit.
+        """
+        import pyarrow as pa
+
+        fixed = self.require_fixed_schema(path)
+        batch = fixed.cast_batch(batch, path)
+        columns = {name: to_column(batch.column(k)) for k, name in enumerate(batch.schema.names)}
+        for name, value in fixed.constants(path, columns).items():
+            columns[name] = pa.repeat(value, len(numbers))
+        columns = {name: columns[name] for name in fixed.names}
+        return Rows({**columns, **self.lineage.columns_for(path, numbers)}, len(numbers))
 
     def fix(self: T, heads: Iterable[TableHead | None], paths: Iterable[str]) -> T:
         """Fix names and types by the first file, or with `unify_schemas` by all; without a file, return `self`.

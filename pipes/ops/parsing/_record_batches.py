@@ -8,10 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias
 
 from ...core.context import Context
-from ...core.rows import Rows
 from ...errors import DataError, FeedpipeError, Origin
 from ...formats.arrow.ipc import ArrowFooter, ArrowHead, ArrowIpc, BatchHead, ipc_errors, open_stream, read_arrow_head
-from ...formats.tables.arrow import read_error, to_column
+from ...formats.tables.arrow import read_error
 from ...formats.tables.heads import FlatHead
 from ...storage.file import WHOLE, File, Stream
 from ...storage.mapping import local_path, map_file
@@ -174,16 +173,8 @@ class RecordBatchReader(UnitReader[RecordBatch, _Opened]):
 
     def _piece(self, file: File, batch: pa.RecordBatch, first: int, at: Place, end: Place | None) -> Piece:
         """The rows of a batch; `first` is the number of the first one in the file."""
-        import pyarrow as pa
-
-        fixed = self._format.require_fixed_schema(file.name)
         count = batch.num_rows
-        batch = fixed.cast_batch(batch, file.name)
-        columns = {name: to_column(batch.column(k)) for k, name in enumerate(batch.schema.names)}
-        for name, value in fixed.constants(file.path, columns).items():
-            columns[name] = pa.repeat(value, count)
-        columns = {name: columns[name] for name in fixed.names}
-        rows = Rows({**columns, **self._format.lineage.columns_for(file.path, range(first, first + count))}, count)
+        rows = self._format.to_rows(batch, file.path, range(first, first + count))
         origins: list[Origin | None] | None = None
         if self._origins:
             origins = [Origin(file.path, first + k + 1) for k in range(count)]

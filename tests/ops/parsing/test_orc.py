@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.orc as po
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import feedpipe as fp
+from feedpipe.errors import DataError, FeedpipeError, SourceError
+from feedpipe.formats.orc import OrcFile
+from feedpipe.testing import check_operator
+
+
+def encoded(rows, batch=8, compression="uncompressed"):
+    sink = io.BytesIO()
+    table = pa.Table.from_pylist(rows, pa.schema([("id", pa.int64()), ("t", pa.string())]))
+    po.write_table(table, sink, stripe_size=1, batch_size=batch, compression=compression)
+    return sink.getvalue()
+
+
+def listed(first, count):
+    return [{"id": i, "t": str(i)} for i in range(first, first + count)]
+
+
+def write(path, rows, **options):
+    path.write_bytes(encoded(rows, **options))
+    return path
+
+
+def parsed(*files, **options):
+    return fp.from_sequence([str(file) for file in files]).open_files().parse_orc(**options)
+
+
+def test_law(tmp_path):
+    counts = [3, 0, 40, 1]
+    files = [write(tmp_path / f"{k}.orc", listed(100 * k, count)) for k, count in enumerate(counts)]
+    rows = [row for k, count in enumerate(counts) for row in listed(100 * k, count)]
+    pipe = parsed(*files)
+    assert check_operator(pipe) == rows
+    assert len(pipe) == 44
+    loader = fp.Loader(pipe, shards=3)
+    assert sorted(row["id"] for row in loader) == [row["id"] for row in rows]
+
+
+@pytest.mark.parametrize("compression", ["uncompressed", "zlib", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("columns", [2, 60])
+def test_footers_of_every_compression(tmp_path, compression, columns):
+    """Small chunks are not compressed; large ones are."""
+    table = pa.table({f"column {k}": np.random.default_rng(k).random(20_000) for k in range(columns)})
+    po.write_table(table, tmp_path / "a.orc", stripe_size=1, compression=compression)
+    stripes = po.ORCFile(tmp_path / "a.orc")
+    expected = [stripes.read_stripe(k, columns=["column 0"]).num_rows for k in range(stripes.nstripes)]
+    with fp.File(str(tmp_path / "a.orc")).open() as stream:
+        assert OrcFile(stream, "a.orc").footer.stripe_rows == expected
+    assert len(expected) > 1
+
+
+def test_columns_and_lineage(tmp_path):
+    (tmp_path / "year=2024").mkdir()
+    path = write(tmp_path / "year=2024" / "a.orc", listed(0, 20))
+    pipe = parsed(path, columns=["t", "year"], path_column="path", row_column="row")
+    assert check_operator(pipe) == [{"t": str(i), "year": 2024, "path": str(path), "row": i} for i in range(20)]
+    assert check_operator(parsed(path, columns=["year"])) == [{"year": 2024}] * 20
+    with pytest.raises(
+        DataError, match=r"a\.orc has no column 'T', which `columns` names; there are 'id', 't', 'year'"
+    ):
+        list(parsed(path, columns=["T"]))
+
+
+def test_other_files(tmp_path):
+    first = write(tmp_path / "a.orc", listed(0, 3))
+    po.write_table(pa.table({"id": pa.array([1, None], pa.int32())}), tmp_path / "b.orc")
+    with pytest.raises(DataError, match=r"b\.orc has no column 't'"):
+        list(parsed(first, tmp_path / "b.orc"))
+    pipe = parsed(first, tmp_path / "b.orc", unify_schemas=True)
+    assert check_operator(pipe) == [*listed(0, 3), {"id": 1, "t": None}, {"id": None, "t": None}]
+
+
+def test_a_file_that_changes(tmp_path):
+    path = write(tmp_path / "a.orc", listed(0, 30))
+    pipe = parsed(path)
+    assert len(pipe) == 30
+    write(path, listed(0, 31))
+    with pytest.raises(SourceError, match=r"a\.orc has changed since its footer was read(.|\n)*test_orc\.py"):
+        list(pipe)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"), [(b"", "a.orc is empty"), (b"x,y\n1,2\n" * 99, "a.orc (is no ORC file|is damaged)")]
+)
+def test_no_orc(tmp_path, data, message):
+    (tmp_path / "a.orc").write_bytes(data)
+    with pytest.raises(DataError, match=message):
+        list(parsed(tmp_path / "a.orc"))
+
+
+@given(st.data())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
+def test_mutated_files(tmp_path, data):
+    """ORC has no checksums: damage of values may go unseen, all else is an error that names the file."""
+    whole = bytearray(encoded(listed(0, 60), compression=data.draw(st.sampled_from(["uncompressed", "zstd"]))))
+    for _ in range(data.draw(st.integers(0, 2))):
+        whole[data.draw(st.integers(0, len(whole) - 1))] ^= data.draw(st.integers(1, 255))
+    cut = data.draw(st.integers(0, len(whole)) | st.just(len(whole)))
+    (tmp_path / "a.orc").write_bytes(whole[:cut])
+    rows = []
+    try:
+        rows.extend(parsed(tmp_path / "a.orc", columns=["id", "t"]))
+    except FeedpipeError as error:
+        assert "a.orc" in str(error)
