@@ -13,7 +13,7 @@ from .core.cursor import START
 from .core.graph import Node, chain_code
 from .core.operator import Operator
 from .core.unknown_arguments import methods_explain_unknown_arguments
-from .engine.run import Run, at_index, known_length, length_of, position_count
+from .engine.run import at_index, elements, known_length, length_of, position_count
 from .engine.skipping import remaining_blocks
 from .engine.stage import Stage, bind, resolve
 from .errors import ArgumentError, ArgumentTypeError, call_site, with_call_site
@@ -105,7 +105,7 @@ class Pipe(OperatorMethods, Node, Generic[T_co]):
 
     def __iter__(self) -> Iterator[T_co]:
         warn_in_torch_worker(self, "pipe", "iterate `pipe.slice(info.id, None, info.num_workers)`")
-        return cast("Iterator[T_co]", Run(self._stage()))
+        return cast("Iterator[T_co]", elements(self._stage()))
 
     def __len__(self) -> int:
         return length_of(self._stage())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from types import TracebackType
 
 from ..core.block import Block
@@ -17,34 +18,43 @@ from .skip_log import NO_SKIPS, SkipLog
 from .stage import Stage
 
 
-class Run:
-    """Iterates over the elements of a stage. A run that has failed raises the same error at each later `next`."""
+def elements(stage: Stage, context: Context | None = None, at: Cursor = START) -> Iterator[object]:
+    """The elements of a stage. An iterator that has failed raises the same error at each later `next`."""
+    run = _Run(stage, context or Context(), at)
+    # From row to row it goes in C: a `__next__` in Python would take as long as most operators. An error ends the inner
+    # chain that it meets, but not the outer one, which goes on with another.
+    return chain.from_iterable(chain([chain.from_iterable(run)], iter(run.rest, None)))
 
-    def __init__(self, stage: Stage, context: Context | None = None, at: Cursor = START) -> None:
-        self._context = context or Context()
+
+class _Run(Iterator["Iterable[object]"]):
+    """The elements of each block. A run that has failed raises the same error at each later `next`."""
+
+    def __init__(self, stage: Stage, context: Context, at: Cursor) -> None:
+        self._context = context
         self._blocks = stage.blocks(at, self._context)
-        self._rows: Iterator[object] = iter(())
         self._skip_log = SkipLog.of(stage.node) if stage.may_skip else None
         self._counts = NO_SKIPS
         self._error: Exception | None = None
         self._trace: TracebackType | None = None
+        self._has_ended = False
 
-    def __iter__(self) -> Run:
-        return self
+    def rest(self) -> Iterator[object] | None:
+        """The elements that are left; None after the last one."""
+        return None if self._has_ended else chain.from_iterable(self)
 
-    def __next__(self) -> object:
-        for row in self._rows:
-            return row
-        while (block := self._next()) is not None:
-            self._rows = iter(block.rows if self._skip_log is None else self._delivered(block.rows, self._skip_log))
-            for row in self._rows:
-                return row
-            if self._skip_log is None:
-                raise empty_block()
+    def __next__(self) -> Iterable[object]:
+        block = self._next()
+        if block is None:
+            if self._skip_log is not None:
+                self._skip_log.report(self._counts, "this run")
+                self._counts = NO_SKIPS
+            self._has_ended = True
+            raise StopIteration
         if self._skip_log is not None:
-            self._skip_log.report(self._counts, "this run")
-            self._counts = NO_SKIPS
-        raise StopIteration
+            return self._delivered(block.rows, self._skip_log)
+        if not block.rows:
+            raise empty_block()
+        return block.rows
 
     def _next(self) -> Block | None:
         if self._error is not None:

@@ -107,7 +107,7 @@ class Mixture(Operator, ABC):
         def rows_of(part: int, places: Indices) -> BlockRows:
             source, inner = layout.part(part, context)
             rows = stage.inputs[source].rows(_as_range(places), inner)
-            return rows if self.columnar else list(rows)
+            return rows if self.columnar or isinstance(rows, list) else list(rows)
 
         if not isinstance(indices, range) or indices.step != 1 or len(indices) < MIN_STRETCH:
             return gather(layout.places(index_array(indices)), layout.bounds, rows_of)

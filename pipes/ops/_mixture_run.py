@@ -115,7 +115,7 @@ class MixtureRun:
         for number, _, count in stretch.parts():
             source = sources[number]
             part = self._readers[source].take(count)
-            parts.append(part.rows if self._op.columnar else list(part.rows))
+            parts.append(part.rows if self._op.columnar or isinstance(part.rows, list) else list(part.rows))
             origins += part.origins or ()
             self._cursors[source] = self._readers[source].cursor.plain
             self._rows_given[source] += count

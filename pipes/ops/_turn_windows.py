@@ -45,7 +45,7 @@ class TurnWindow:
         self.start = position - position % WINDOW
         self.stop = int(min(self.start + WINDOW, end))
         self._inputs = inputs
-        self._sources, self._turns = turns.at(np.arange(self.start, self.stop, dtype=np.int64))
+        self._sources, self._turns = turns.at(range(self.start, self.stop))
 
     def source(self, position: int) -> int:
         """The input whose turn it is."""

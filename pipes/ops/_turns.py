@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from ..core.gather import stable_order
 from ..core.randomness import Generators, Key
+from ..core.rows import Indices, index_array
 from ..errors import ArgumentError, ArgumentTypeError, with_call_site
 
 Ints = npt.NDArray[np.int64]
@@ -33,8 +34,11 @@ MAX_INPUTS = 2**16
 class Turns(Protocol):
     """An endless order of the turns of inputs, which are numbered from 0."""
 
-    def at(self, positions: Ints) -> tuple[Ints, Ints]:
-        """The input whose turn it is at each position, and the number of turns that it had before."""
+    def at(self, positions: Indices) -> tuple[Ints, Ints]:
+        """The input whose turn it is at each position, and the number of turns that it had before.
+
+        Neighbouring positions take less time if they are a `range`.
+        """
         ...
 
 
@@ -56,8 +60,8 @@ class EqualTurns:
 
     count: int
 
-    def at(self, positions: Ints) -> tuple[Ints, Ints]:
-        turns, sources = np.divmod(positions, self.count)
+    def at(self, positions: Indices) -> tuple[Ints, Ints]:
+        turns, sources = np.divmod(index_array(positions), self.count)
         return sources, turns
 
     def position(self, source: int, turn: int) -> int:
@@ -99,18 +103,16 @@ class WeightedTurns:
         self._find_ways(node.left, [*way, (node, True)])
         self._find_ways(node.right, [*way, (node, False)])
 
-    def at(self, positions: Ints) -> tuple[Ints, Ints]:
-        sources, turns = np.empty_like(positions), np.empty_like(positions)
-        parts: list[tuple[_Leaf | _Fork, Ints | slice, Ints]] = [(self._root, slice(None), positions)]
+    def at(self, positions: Indices) -> tuple[Ints, Ints]:
+        sources, turns = np.empty(len(positions), np.int64), np.empty(len(positions), np.int64)
+        parts: list[tuple[_Leaf | _Fork, Ints | slice, Indices]] = [(self._root, slice(None), positions)]
         while parts:
             node, places, own = parts.pop()
             if isinstance(node, _Leaf):
-                sources[places], turns[places] = node.source, own
+                sources[places], turns[places] = node.source, index_array(own)
                 continue
-            before, is_left = node.left_turns(own)
-            for child, chosen, turn in ((node.left, is_left, before), (node.right, ~is_left, own - before)):
-                inside = np.flatnonzero(chosen)
-                parts.append((child, inside if isinstance(places, slice) else places[inside], turn[inside]))
+            for child, inside, turn in node.sides(own):
+                parts.append((child, inside if isinstance(places, slice) else places[inside], turn))
         return sources, turns
 
     def position(self, source: int, turn: int) -> int:
@@ -145,6 +147,30 @@ class _Fork:
     weight: int
     total: int
 
+    def sides(self, turns: Indices) -> Iterator[tuple[_Leaf | _Fork, Ints, Indices]]:
+        """Each side, which of these turns of the node are its own, and the numbers of those among its turns."""
+        if isinstance(turns, range):
+            # Turns of the node that follow each other are turns of each side that follow each other.
+            left_start, left_stop = (int(self.left_turns(turn)[0]) for turn in (turns.start, turns.stop))
+            own = (
+                range(left_start, left_stop),
+                range(turns.start - left_start, turns.stop - left_stop),
+            )
+            is_left = self._are_left(turns)
+            for side, chosen, numbers in ((self.left, is_left, own[0]), (self.right, ~is_left, own[1])):
+                yield side, np.flatnonzero(chosen), numbers
+            return
+        before, is_left = self.left_turns(turns)
+        for side, chosen, turn in ((self.left, is_left, before), (self.right, ~is_left, turns - before)):
+            inside = np.flatnonzero(chosen)
+            yield side, inside, turn[inside]
+
+    def _are_left(self, turns: range) -> npt.NDArray[np.bool_]:
+        """For each of neighbouring turns, whether the left side has it; the turns repeat after `total` of them."""
+        period = index_array(range(turns.start, turns.start + min(self.total, len(turns))))
+        is_left = self.left_turns(period)[1]
+        return np.tile(is_left, -(-len(turns) // max(1, len(is_left))))[: len(turns)]
+
     def left_turns(self, turns: N) -> tuple[N, npt.NDArray[np.bool_]]:
         """For each turn of this node, how many turns the left side had before, and whether it has this one."""
         whole = turns // self.total  # a remainder keeps the products small, and NumPy's own is slow
@@ -173,9 +199,14 @@ class ShuffledTurns:
         self._key = key
         self._blocks: dict[int, Ints] = {}
 
-    def at(self, positions: Ints) -> tuple[Ints, Ints]:
+    def at(self, positions: Indices) -> tuple[Ints, Ints]:
         if not len(positions):
-            return positions, positions
+            return index_array(positions), index_array(positions)
+        if isinstance(positions, range):
+            first, stop = positions.start // SHUFFLED_TURNS, -(-positions.stop // SHUFFLED_TURNS)
+            inside = slice(positions.start - first * SHUFFLED_TURNS, positions.stop - first * SHUFFLED_TURNS)
+            sources, turns = self._table(range(first, stop))
+            return sources[inside], turns[inside]
         numbers = positions // SHUFFLED_TURNS
         low, high = int(numbers.min()), int(numbers.max()) + 1
         if high - low <= len(numbers):
@@ -183,30 +214,41 @@ class ShuffledTurns:
         else:
             found, rows = np.unique(numbers, return_inverse=True)
             blocks, places = found.tolist(), rows * SHUFFLED_TURNS + positions % SHUFFLED_TURNS
-        sources, turns = self._table(blocks).reshape(2, -1)
+        sources, turns = self._table(blocks)
         return sources[places], turns[places]
 
     def _table(self, numbers: Sequence[int]) -> Ints:
-        """The inputs and the turns of these blocks."""
+        """The inputs and the turns of these blocks, which are in order."""
         kept = self._blocks
         missing = [number for number in numbers if number not in kept]
         if len(missing) + len(kept) > MAX_BLOCKS_KEPT:
             missing, kept = list(numbers), {}
         blocks = kept | dict(zip(missing, self._shuffled(missing), strict=True))
         self._blocks = blocks  # a new dict, because other threads may read the last one
-        return np.stack([blocks[number] for number in numbers], axis=1)
+        return np.concatenate([blocks[number] for number in numbers], axis=1)
 
-    def _shuffled(self, numbers: list[int]) -> Iterator[Ints]:
-        positions = np.array(numbers, np.int64)[:, None] * SHUFFLED_TURNS + np.arange(SHUFFLED_TURNS)
-        all_sources, all_turns = (values.reshape(positions.shape) for values in self._turns.at(positions.ravel()))
+    def _shuffled(self, numbers: list[int]) -> list[Ints]:
+        """The inputs and the turns of each of these blocks."""
+        if not numbers:
+            return []
+        starts = [number * SHUFFLED_TURNS for number in numbers]
+        in_order, turns_in_order = self._turns_of_blocks(starts)
+        shuffled, turns = in_order.copy(), np.empty_like(turns_in_order)
         generators = Generators(self._key)
-        for number, sources, turns in zip(numbers, all_sources, all_turns, strict=True):
-            used = int(min(SHUFFLED_TURNS, self.end - number * SHUFFLED_TURNS))
-            in_order, shuffled = sources[:used], generators.at(number).permutation(sources[:used])
-            # The turns of each input come in their order.
-            turns[stable_order(shuffled, MAX_INPUTS)] = turns[stable_order(in_order, MAX_INPUTS)]
-            sources[:used] = shuffled
-            yield np.stack([sources, turns])
+        for place, (number, start) in enumerate(zip(numbers, starts, strict=True)):
+            used = slice(place * SHUFFLED_TURNS, place * SHUFFLED_TURNS + int(min(SHUFFLED_TURNS, self.end - start)))
+            shuffled[used] = generators.at(number).permutation(in_order[used])
+        # The turns of each input come in their order. An input has as many turns in a block as before, so it has the
+        # same turns in each block if all blocks are sorted at once.
+        turns[stable_order(shuffled, MAX_INPUTS)] = turns_in_order[stable_order(in_order, MAX_INPUTS)]
+        return np.split(np.stack([shuffled, turns]), len(numbers), axis=1)
+
+    def _turns_of_blocks(self, starts: list[int]) -> tuple[Ints, Ints]:
+        """The inputs and the turns of blocks that begin at these positions, before they are shuffled."""
+        first, stop = starts[0], starts[-1] + SHUFFLED_TURNS
+        if stop - first == len(starts) * SHUFFLED_TURNS:
+            return self._turns.at(range(first, stop))
+        return self._turns.at((np.array(starts)[:, None] + np.arange(SHUFFLED_TURNS)).ravel())
 
 
 def check_weights(weights: object, count: int) -> tuple[float, ...]:

@@ -21,7 +21,7 @@ import feedpipe as fp
 from feedpipe.core.graph import chain_code, names, sent
 from feedpipe.core.rows import Rows
 from feedpipe.core.tensor_data import TensorData
-from feedpipe.engine.run import Run
+from feedpipe.engine.run import elements
 from feedpipe.engine.stage import bind, resolve
 from feedpipe.errors import ArgumentError, DataError, RowError
 from feedpipe.testing import check_operator
@@ -40,7 +40,7 @@ def as_sent(pipe: Any) -> list[Any]:
         patch.setattr(
             TensorData, "__deepcopy__", lambda self, memo: torch.from_numpy(np.array(self.array)), raising=False
         )
-        return [copy.deepcopy(batch) for batch in Run(bind(resolve(sent(pipe))))]
+        return [copy.deepcopy(batch) for batch in elements(bind(resolve(sent(pipe))))]
 
 
 here_and_sent = pytest.mark.parametrize("run", [list, as_sent])
@@ -437,7 +437,7 @@ import numpy as np
 
 import feedpipe as fp
 from feedpipe.core.graph import sent
-from feedpipe.engine.run import Run
+from feedpipe.engine.run import elements
 from feedpipe.engine.stage import bind, resolve
 from feedpipe.core.tensor_data import TensorData
 
@@ -446,7 +446,7 @@ rows = [{"array": np.ones((2, 3)), **numbers}, {"array": np.zeros((2, 3)), **num
 of_rows = fp.from_sequence(rows).batch(2).collate().prefetch(1)
 of_arrays = fp.from_arrays({"x": np.arange(6)}).shuffle().batch(3).collate()
 of_lists = fp.from_sequence([[np.ones(2), 1], [np.ones(2), 2]]).filter(bool).batch(2).collate()
-batches = [batch for pipe in (of_rows, of_arrays, of_lists) for batch in Run(bind(resolve(sent(pipe))))]
+batches = [batch for pipe in (of_rows, of_arrays, of_lists) for batch in elements(bind(resolve(sent(pipe))))]
 
 assert "torch" not in sys.modules
 assert len(batches) == 4

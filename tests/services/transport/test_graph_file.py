@@ -415,9 +415,9 @@ def test_a_list_of_files_is_shared(tmp_path: Path) -> None:
     root = pipe._stage().node
     fd = write_graph_file(root, root)
     code = """
-    from feedpipe.engine.run import Run
+    from feedpipe.engine.run import elements
     from feedpipe.engine.stage import bind
-    print(content.op.call(), type(content.op.selection.paths).__qualname__, list(Run(bind(content)))[::600])
+    print(content.op.call(), type(content.op.selection.paths).__qualname__, list(elements(bind(content)))[::600])
     """
     assert in_child(fd, code) == f"list_files(<list of 1200>) PackedList {names[::600]}"
     os.close(fd)
