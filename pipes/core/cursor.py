@@ -8,6 +8,9 @@ from typing import NamedTuple, TypeAlias, cast
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | dict[str, Json] | None"
 """A plain value: what JSON holds. Cursors inside a token stand as lists (`Cursor.plain`)."""
 
+MAX_COUNT = 2**63 - 1
+"""The largest number in a cursor."""
+
 
 class Cursor(NamedTuple):
     """A position, never data.
@@ -53,3 +56,25 @@ class Cursor(NamedTuple):
 
 
 START = Cursor()
+
+
+def checked_cursor(plain: Json) -> Cursor:
+    """The cursor that `plain` was made of, if it has the form of one; None gives the start.
+
+    Raises:
+        TypeError, ValueError: it has another form.
+    """
+    token, skip, row = (None, 0, 0) if plain is None else cast("tuple[Json, int, int]", plain)
+    check_numbers(skip, row)
+    return Cursor(token, skip, row)
+
+
+def check_numbers(*values: Json) -> None:
+    """Checks that values of a token are numbers of rows or the like.
+
+    Raises:
+        ValueError: one is not a whole number >= 0.
+    """
+    for value in values:
+        if type(value) is not int or not 0 <= value <= MAX_COUNT:
+            raise ValueError(f"must be a whole number >= 0 but is: {value!r:.80}")

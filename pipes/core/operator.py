@@ -238,6 +238,14 @@ class Operator:
         """How many input rows a resume runs again."""
         return 0
 
+    def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
+        """The cursors, in the token of `at`, of inputs that `blocks` begins to read there; each with its input, plain.
+
+        So a state is checked when it is loaded, and not first when its shard begins. By default none. It reads
+        nothing. Any error that it raises means that the token is not one of this operator.
+        """
+        return iter(())
+
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         """The rows at `indices` of the output, in that order."""
         raise AssertionError(f"{self.kind} is not indexed")

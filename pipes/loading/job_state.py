@@ -9,6 +9,7 @@ from dataclasses import replace
 from ..errors import StateError
 from ..plan.plan import Plan
 from ..plan.shard_operators import elements_left
+from .position_check import check_cursors
 from .resume import resumed_elsewhere
 from .schedule import Schedule
 from .state import Progress, State, checked_shards, indexed_text, restore, resumed_shards
@@ -83,10 +84,13 @@ def restore_job(states: Sequence[SavedState], schedule: Schedule) -> Progress:
     Raises:
         StateError: a position lies outside the pipe, or no run of it comes there.
     """
+    plan = schedule.plan
     if states[0].indexed:
-        return restore(merged(states), schedule.plan)
-    one = _serving(states, schedule.plan)
-    return resumed_elsewhere(states, schedule) if one is None else restore(one, schedule.plan)
+        return restore(merged(states), plan)
+    one = _serving(states, plan)
+    progress = resumed_elsewhere(states, schedule) if one is None else restore(one, plan)
+    check_cursors(progress.position(plan), plan)
+    return progress
 
 
 def _serving(states: Sequence[SavedState], plan: Plan) -> SavedState | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias, cast
 from zlib import crc32
 
-from ..core.cursor import Json
+from ..core.cursor import MAX_COUNT, Json
 from ..engine.skip_log import NO_SKIPS, SkipCounts
 from ..errors import StateError
 from ..plan.items import Cut
@@ -22,7 +22,6 @@ ALL_RANKS = -1
 NO_GOAL = -1
 """The `goal` of a state whose epoch ends where the plan says."""
 
-MAX_COUNT = 2**63 - 1
 MAX_STRAGGLING = 2**24
 """How many elements behind the others a rank of an indexed pipe may be."""
 

@@ -14,7 +14,7 @@ from typing import ClassVar, NamedTuple, cast
 from ..core.block import Block, split_block
 from ..core.checks import check_bytes
 from ..core.context import Context
-from ..core.cursor import START, Cursor, Json
+from ..core.cursor import START, Cursor, Json, check_numbers
 from ..core.graph import Node
 from ..core.memory import bytes_text
 from ..core.operator import Boundary, Input, Operator, Order, StageView
@@ -108,6 +108,11 @@ class Cache(SameRows):
             return cached.rows(indices, lambda missing: stage.input.rows(missing, context.epoch_independent()))
         except UnfitRowsError as error:
             raise at_call_site(DataError(str(error)), stage) from error
+
+    def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
+        index, row, inner = cast("tuple[int, int, Json]", at.token or (0, 0, None))
+        check_numbers(index, row)
+        yield stage.input, inner
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         index, row, inner = cast("tuple[int, int, Json]", at.token or (0, 0, None))

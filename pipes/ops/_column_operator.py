@@ -14,13 +14,14 @@ from ..core.rows import BlockRows, Indices, Rows
 from ..engine.apply import map_until_error
 from ..errors import UnfitError
 from ._data_error import data_error
+from ._tokens import CursorOfInput
 from ._unfit_rows import convert_until_error, plan_error
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class ColumnOperator(Operator, ABC):
+class ColumnOperator(CursorOfInput, ABC):
     """Treats columns as a whole: the rows of a table stay columns. Rows that are dicts are treated one by one.
 
     If the columns are known without a run, a wrong name is an error before the first row.

@@ -23,6 +23,7 @@ from ..formats.tables.expressions import check_expression, expression_code, expr
 from ._data_error import data_error
 from ._expressions import check_fit, values_of
 from ._same_rows import SameRows
+from ._tokens import TokenOfInput
 from ._unfit_rows import convert_until_error, plan_error
 
 
@@ -42,7 +43,7 @@ class FilterResult(NamedTuple):
     error: Exception | None
 
 
-class FilterRows(SameRows, ABC):
+class FilterRows(TokenOfInput, SameRows, ABC):
     """Gives the rows that pass a test; each row is tested by itself."""
 
     kind: ClassVar[str] = "filter"

@@ -23,13 +23,14 @@ from ..engine.call_pool import AheadLimit, BegunCall
 from ..errors import UnfitError
 from ._concurrent_map import ConcurrentMap
 from ._data_error import data_error
+from ._tokens import TokenOfInput
 from .map_columns import FORMATS
 
 _IN_GROUP = "in the group that begins at"
 
 
 @dataclass(frozen=True)
-class GroupedMap(ConcurrentMap):
+class GroupedMap(TokenOfInput, ConcurrentMap):
     """Calls the function with groups of rows; which rows form a group does not matter, as long as nothing is drawn.
 
     Draws are keyed by the number of the group. Each group then has the rows from a multiple of `size` on. So it has if

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol, TypeAlias, cast
 
 import numpy as np
 
 from ..core.block import Block
 from ..core.context import Context
-from ..core.cursor import START, Cursor, Json
+from ..core.cursor import START, Cursor, Json, check_numbers, checked_cursor
 from ..core.graph import Node
-from ..core.operator import StageView
+from ..core.operator import Input, StageView
 from ..core.rows import BlockRows, signature
 from ..core.take_joined import take_joined
 from ..engine.apply import extend_until_error
 from ..engine.stage import bind, resolve
 from ..errors import Origin
+
+_Token: TypeAlias = "tuple[Json, int, list[tuple[int, Json] | None], int, int]"
 
 
 class InterleavedItems(Protocol):
@@ -121,15 +123,12 @@ class Interleaving:
     """
 
     def __init__(self, op: InterleavedItems, stage: StageView, at: Cursor, context: Context) -> None:
-        token = at.token or [None, 0, [None] * op.cycle, 0, 0]
-        source, self._rows_again, self._saved_items, self._turn, self._given = cast(
-            "tuple[Json, int, list[tuple[int, Json] | None], int, int]", token
-        )
+        self._token: Json = at.token or _first_token(op.cycle)
+        source, self._rows_again, self._saved_items, self._turn, self._given = cast("_Token", self._token)
         self._op = op
         self._stage = stage
         self._context = context
         self._row = at.row
-        self._token: Json = token
         self._next_row = Cursor.of(source)
         self._input = input_rows(stage, self._next_row, context)
         self._items: list[OpenItem | None] = [None] * op.cycle
@@ -229,6 +228,22 @@ class Interleaving:
             None if item is None else [item.row.at.position - first, item.cursor.plain] for item in self._items
         ]
         return [oldest.plain, self._next_row.position - first, items, self._turn, self._given]
+
+
+def interleaving_cursors(op: InterleavedItems, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
+    """The cursor of the input in a token."""
+    source, rows_again, items, turn, given = cast("_Token", at.token or _first_token(op.cycle))
+    check_numbers(rows_again, turn, given)
+    if len(items) != op.cycle or turn >= op.cycle:
+        raise ValueError(f"must have {op.cycle} places but has {len(items)}, and the turn of place {turn}")
+    for row, cursor in (item for item in items if item is not None):
+        check_numbers(row)
+        checked_cursor(cursor)
+    yield stage.input, source
+
+
+def _first_token(cycle: int) -> Json:
+    return [None, 0, [None] * cycle, 0, 0]
 
 
 def input_rows(stage: StageView, at: Cursor, context: Context) -> Iterator[InputRow]:

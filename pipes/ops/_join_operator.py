@@ -19,6 +19,7 @@ from ._data_error import data_error
 from ._join_columns import join_rows, join_schemas
 from ._join_source import JoinSource
 from ._other_side import NO_ROW, Matches, OtherSide
+from ._tokens import TokenOfInput
 from ._unfit_rows import plan_error
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Join(Operator):
+class Join(TokenOfInput):
     """A token is the input's cursor at the first row of a block; the rows that it gives before are skipped."""
 
     kind: ClassVar[str] = "join"

@@ -64,6 +64,15 @@ def keys_of(
     return cast("list[Hashable]", values[0] if len(key) == 1 else [*zip(*values, strict=True)]), None
 
 
+def check_hashable(key: object) -> UnfitError | None:
+    """The error of a key that is not hashable; None if it is."""
+    try:
+        hash(key)
+    except TypeError:
+        return UnfitError(f"a key must be hashable but is: {key!r:.80}; give another `key`")
+    return None
+
+
 def _whole_row(row: object) -> Hashable:
     return _hashable(row.items()) if isinstance(row, Mapping) else row
 

@@ -12,17 +12,18 @@ from ..core.block import Block
 from ..core.checks import check_callable, check_choice
 from ..core.context import Context
 from ..core.cursor import Cursor
-from ..core.operator import Columns, Operator, Order, StageView
+from ..core.operator import Columns, Order, StageView
 from ..core.policy import skips
 from ..core.randomness import Generators
 from ..core.rows import BlockRows, Indices, index_array
 from ..core.skipped_rows import Parted, has_skipped, parted
 from ..engine.apply import map_until_error
 from ..engine.global_seeds import global_generators
+from ._tokens import CursorOfInput
 
 
 @dataclass(frozen=True)
-class Map(Operator):
+class Map(CursorOfInput):
     kind: ClassVar[str] = "map"
     order: ClassVar[Order] = Order.ROW_LOCAL
     columns: ClassVar[Columns] = Columns.LOSES

@@ -11,14 +11,14 @@ import numpy as np
 
 from ..core.block import Block
 from ..core.context import Context
-from ..core.cursor import Cursor
+from ..core.cursor import Cursor, Json
 from ..core.gather import gather
 from ..core.graph import Node
 from ..core.operator import Input, Operator, Order, StageView, Weights
 from ..core.rows import BlockRows, Indices, concat, index_array, take
 from ..errors import PlanError, with_call_site
 from ._mixture_layout import MixtureLayout, MixtureSegment
-from ._mixture_run import MixtureRun
+from ._mixture_run import MixtureRun, mixture_cursors
 from ._turns import FixedTurns, Turns
 from .repeat import Repeat
 
@@ -116,6 +116,9 @@ class Mixture(Operator, ABC):
             for parts, places in layout.stretches(indices)
         ]
         return concat(stretches)
+
+    def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
+        return mixture_cursors(stage, at)
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         return MixtureRun(self, stage, at, context).blocks()

@@ -8,8 +8,8 @@ from typing import ClassVar, Protocol, cast
 
 from ..core.block import Block
 from ..core.context import Context
-from ..core.cursor import START, Cursor, Json
-from ..core.operator import StageView
+from ..core.cursor import START, Cursor, Json, check_numbers
+from ..core.operator import Input, StageView
 from ..core.rows import BlockRows
 from ..core.take_joined import take_joined
 from ..errors import DataError, Origin, with_call_site
@@ -48,8 +48,7 @@ class MixtureRun:
 
     def __init__(self, op: MixedRows, stage: StageView, at: Cursor, context: Context) -> None:
         count = len(stage.inputs)
-        token = at.token or [0, 0, [0] * count, [None] * count]
-        self._position, self._first, rounds, cursors = cast("tuple[int, int, list[int], list[Json]]", token)
+        self._position, self._first, rounds, cursors = _read_token(at.token, count)
         self._op = op
         self._stage = stage
         self._context = context
@@ -136,6 +135,19 @@ class MixtureRun:
         resources = self._context.process.resources
         rows = resources.get(key, lambda: RowsTaken(self._op.kind, self._context.epoch, len(self._rows_given)))
         rows.add(self._rows_given)
+
+
+def mixture_cursors(stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
+    """The cursor of each input in a token."""
+    position, first, rounds, cursors = _read_token(at.token, len(stage.inputs))
+    check_numbers(position, first, *rounds)
+    for source, _, cursor in zip(stage.inputs, rounds, cursors, strict=True):
+        yield source, cursor
+
+
+def _read_token(token: Json, inputs: int) -> tuple[int, int, list[int], list[Json]]:
+    start = [0, 0, [0] * inputs, [None] * inputs]
+    return cast("tuple[int, int, list[int], list[Json]]", token or start)
 
 
 class _MixedInput:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, cast
 
 from ..core.block import Block
 from ..core.context import Context
-from ..core.cursor import Cursor, Json
+from ..core.cursor import Cursor, Json, check_numbers
 from ..core.operator import Input
 from ..errors import UnfitError
 from ._keys import keys_of
@@ -17,6 +17,17 @@ KeyOfRow: TypeAlias = tuple[str, ...] | Callable[[Any], Hashable]
 
 MAX_ROWS_SEARCHED = 10**6
 """So many rows are read to tell which window would do."""
+
+
+def partners_cursor(token: Json) -> Json:
+    """The cursor of the input in a token of `Partners`."""
+    start, *numbers, runs = _read_token(token)
+    check_numbers(*numbers, *runs)
+    return start
+
+
+def _read_token(token: Json) -> tuple[Json, int, int, int, list[int]]:
+    return cast("tuple[Json, int, int, int, list[int]]", token or (None, 0, 0, 0, []))
 
 
 class Partners:
@@ -30,9 +41,7 @@ class Partners:
     """
 
     def __init__(self, source: Input, key: KeyOfRow, window: int, token: Json, context: Context) -> None:
-        start, first, next_row, furthest, runs = cast(
-            "tuple[Json, int, int, int, list[int]]", token or (None, 0, 0, 0, [])
-        )
+        start, first, next_row, furthest, runs = _read_token(token)
         self._key = key
         self._window = window
         self._blocks = source.blocks(Cursor.of(start), context)

@@ -11,9 +11,10 @@ from ..core.cursor import Cursor
 from ..core.operator import StageView
 from ..core.rows import BlockRows, Indices
 from ._same_rows import SameRows
+from ._tokens import CursorOfInput
 
 
-class PassThrough(SameRows):
+class PassThrough(CursorOfInput, SameRows):
     """Gives the rows of its input, each at its position."""
 
     seeks: ClassVar[bool] = True

@@ -10,8 +10,8 @@ from typing import ClassVar, cast
 from ..core.block import Block
 from ..core.code import value_code
 from ..core.context import Context
-from ..core.cursor import Cursor, Json
-from ..core.operator import Columns, Operator, Order, StageView
+from ..core.cursor import Cursor, Json, check_numbers
+from ..core.operator import Columns, Input, Operator, Order, StageView
 from ..errors import Origin
 
 
@@ -45,6 +45,11 @@ class RowGenerator(Operator):
         if self.window is not None or self.segment is not None:
             return None
         return "a resume calls it with all rows from the start of the shard again; see `lookback=` and `segment=`"
+
+    def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
+        source, taken, given = cast("tuple[Json, int, int]", at.token or (None, 0, 0))
+        check_numbers(taken, given)
+        yield stage.input, source
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         source, taken, given = cast("tuple[Json, int, int]", at.token or (None, 0, 0))

@@ -12,9 +12,10 @@ from ..core.cursor import Cursor
 from ..core.operator import Order, StageView
 from ..core.rows import Indices
 from ._same_rows import Rearranged
+from ._tokens import TokenOfInput
 
 
-class SliceBase(Rearranged):
+class SliceBase(TokenOfInput, Rearranged):
     """Gives rows start, start + step, ... before stop, by their position among all rows."""
 
     order: ClassVar[Order] = Order.GLOBAL

@@ -12,9 +12,10 @@ from ..core.block import Block, group_origins, join_blocks
 from ..core.checks import check_int
 from ..core.context import Context
 from ..core.cursor import Cursor
-from ..core.operator import Input, Operator, Order, StageView
+from ..core.operator import Input, Order, StageView
 from ..core.rows import BlockRows, Indices, index_array, take
 from ._batches import filled_batches, full_batches, shorter_batch
+from ._tokens import TokenOfInput
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -23,7 +24,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Batch(Operator):
+class Batch(TokenOfInput):
     kind: ClassVar[str] = "batch"
     order: ClassVar[Order] = Order.REGROUPS
     seeks: ClassVar[bool] = True

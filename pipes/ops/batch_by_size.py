@@ -13,13 +13,14 @@ from ..core.block import Block, join_blocks, join_origins
 from ..core.checks import check_int
 from ..core.context import Context
 from ..core.cursor import Cursor
-from ..core.operator import Operator, Order, StageView
+from ..core.operator import Order, StageView
 from ..core.rows import concat
 from ..errors import ArgumentError, Origin, with_call_site
 from ._data_error import data_error
 from ._segments import Groups, grouped, segment_blocks
 from ._size_limit import SizeLimit
 from ._sizes import Measure, check_measure, segment_sizes, sizes_of
+from ._tokens import TokenOfInput
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -28,7 +29,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class BatchBySize(Operator):
+class BatchBySize(TokenOfInput):
     kind: ClassVar[str] = "batch_by_size"
     order: ClassVar[Order] = Order.REGROUPS
 
@@ -80,8 +81,7 @@ class BatchBySize(Operator):
         pending: list[Block] = []  # rows of the batch that is not complete
         for block in stage.input.blocks(Cursor.of(at.token), context):
             sizes, error = sizes_of(block.rows, self.size_of, "size_of", self.limit)
-            complete: list[list[Block]] = []
-            start = 0
+            complete, start = list[list[Block]](), 0
             for cut in limit.cuts(sizes.tolist()):
                 complete.append([*pending, *([block.slice(start, cut)] if start < cut else [])])
                 pending, start = [], cut

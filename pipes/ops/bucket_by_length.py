@@ -13,10 +13,11 @@ from ..core.block import Block
 from ..core.checks import check_int
 from ..core.context import Context
 from ..core.cursor import Cursor, Json
-from ..core.operator import Operator, Order, StageView
+from ..core.operator import Order, StageView
 from ..errors import ArgumentError, ArgumentTypeError, with_call_site
 from ._segments import Groups, cut_apart, grouped, segment_blocks
 from ._sizes import Measure, check_measure, segment_sizes
+from ._tokens import TokenOfInput
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -25,7 +26,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class BucketByLength(Operator):
+class BucketByLength(TokenOfInput):
     kind: ClassVar[str] = "bucket_by_length"
     order: ClassVar[Order] = Order.REGROUPS
 

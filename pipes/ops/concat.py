@@ -10,7 +10,7 @@ import numpy as np
 
 from ..core.block import Block
 from ..core.context import Context
-from ..core.cursor import START, Cursor
+from ..core.cursor import START, Cursor, Json, check_numbers
 from ..core.gather import gather
 from ..core.operator import Input, Operator, Order, StageView, Weights
 from ..core.rows import BlockRows, Indices, signature
@@ -59,6 +59,11 @@ class Concat(Operator):
         if len(parts) < len(stage.inputs) or len({part.are_rows for part in parts}) > 1:
             return None
         return Weights(np.concatenate([part.values for part in parts]), parts[0].are_rows)
+
+    def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
+        number, source = at.numbered()
+        check_numbers(number)
+        yield stage.inputs[number], source.plain
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         first, start = at.numbered()

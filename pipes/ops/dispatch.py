@@ -11,6 +11,7 @@ from ..core.context import Context
 from ..core.cursor import Cursor
 from ..core.operator import Boundary, Order, StageView
 from ._same_rows import SameRows
+from ._tokens import CursorOfInput
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -19,7 +20,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Dispatch(SameRows):
+class Dispatch(CursorOfInput, SameRows):
     """Passes all rows on. A plan shards only after it, and a service runs what stands before it in one process."""
 
     kind: ClassVar[str] = "dispatch"

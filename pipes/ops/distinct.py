@@ -12,11 +12,10 @@ import numpy as np
 from ..core.block import Block
 from ..core.checks import check_int
 from ..core.context import Context
-from ..core.cursor import Cursor, Json
-from ..core.operator import Operator, Order, StageView
-from ..errors import UnfitError
+from ..core.cursor import Cursor, Json, check_numbers
+from ..core.operator import Input, Operator, Order, StageView
 from ._data_error import data_error
-from ._keys import Key, check_key, check_named_key, keys_of
+from ._keys import Key, check_hashable, check_key, check_named_key, keys_of
 from ._same_rows import SameRows
 
 if TYPE_CHECKING:
@@ -49,6 +48,11 @@ class Distinct(SameRows):
     def lookback(self) -> int:
         return self.last
 
+    def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
+        source, begin = cast("tuple[Json, int]", at.token or (None, 0))
+        check_numbers(begin)
+        yield stage.input, source
+
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         source, begin = cast("tuple[Json, int]", at.token or (None, 0))
         row, position = at.row, 0  # of the next row in the output, and in the input from `source` on
@@ -67,7 +71,7 @@ class Distinct(SameRows):
             keys, error = keys_of(block.rows, self.key)
             places, tested = self._new(keys, position, latest)
             if tested < len(keys):
-                error = UnfitError(f"a key must be hashable but is: {keys[tested]!r:.80}; give another `key`")
+                error = check_hashable(keys[tested])
             if position < begin:
                 places = [place for place in places if position + place >= begin]
             if places:

@@ -11,8 +11,9 @@ from ..core.block import Block
 from ..core.checks import check_int
 from ..core.context import Context
 from ..core.cursor import Cursor
-from ..core.operator import Columns, Operator, Order, StageView
+from ..core.operator import Columns, Order, StageView
 from ..core.rows import BlockRows, Indices
+from ._tokens import CursorOfInput
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -21,7 +22,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Enumerate(Operator):
+class Enumerate(CursorOfInput):
     kind: ClassVar[str] = "enumerate"
     order: ClassVar[Order] = Order.GLOBAL
     columns: ClassVar[Columns] = Columns.LOSES

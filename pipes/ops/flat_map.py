@@ -12,11 +12,12 @@ from ..core.block_size import BlockSize
 from ..core.checks import check_callable
 from ..core.context import Context
 from ..core.cursor import Cursor
-from ..core.operator import Columns, Operator, Order, StageView
+from ..core.operator import Columns, Order, StageView
 from ..core.policy import OnError, Retry, check_on_error, check_retry
 from ..engine.apply import extend_until_error
 from ..engine.retrying import retrying
 from ..errors import Origin
+from ._tokens import TokenOfInput
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -26,7 +27,7 @@ U = TypeVar("U")
 
 
 @dataclass(frozen=True)
-class FlatMap(Operator):
+class FlatMap(TokenOfInput):
     kind: ClassVar[str] = "flat_map"
     order: ClassVar[Order] = Order.ROW_LOCAL
     columns: ClassVar[Columns] = Columns.LOSES

@@ -11,12 +11,13 @@ from ..core.block import Block, cursor_at, join_blocks
 from ..core.checks import check_int
 from ..core.context import Context
 from ..core.cursor import Cursor
-from ..core.operator import Operator, Order, StageView
+from ..core.operator import Order, StageView
 from ..errors import ArgumentError, ArgumentTypeError, with_call_site
 from ._data_error import data_error
 from ._key_numbers import key_numbers
 from ._keys import check_key, check_named_key
 from ._segments import Groups, cut_apart, grouped, segment_blocks
+from ._tokens import TokenOfInput
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -25,7 +26,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class GroupBy(Operator):
+class GroupBy(TokenOfInput):
     kind: ClassVar[str] = "group_by"
     order: ClassVar[Order] = Order.REGROUPS
 

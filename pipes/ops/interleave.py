@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 from ..core.block import Block
 from ..core.checks import check_callable, check_int
 from ..core.context import Context
-from ..core.cursor import Cursor
-from ..core.operator import Operator, Order, StageView
-from ._interleaving import Interleaving
+from ..core.cursor import Cursor, Json
+from ..core.operator import Input, Operator, Order, StageView
+from ._interleaving import Interleaving, interleaving_cursors
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -36,6 +36,9 @@ class Interleave(Operator):
         check_callable("function", self.function)
         object.__setattr__(self, "cycle", check_int("cycle", self.cycle, least=1))
         object.__setattr__(self, "block", check_int("block", self.block, least=1))
+
+    def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
+        return interleaving_cursors(self, stage, at)
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         return Interleaving(self, stage, at, context).blocks()

@@ -12,7 +12,7 @@ import numpy as np
 from ..core.block import Block
 from ..core.checks import check_int
 from ..core.context import Context
-from ..core.cursor import START, Cursor
+from ..core.cursor import START, Cursor, Json, check_numbers
 from ..core.gather import gather
 from ..core.operator import Input, Order, StageView
 from ..core.rows import BlockRows, Indices
@@ -56,6 +56,11 @@ class Repeat(SameRows):
         length = stage.input.length or 0
         bounds = np.arange((self.times or 0) + 1, dtype=np.int64) * length
         return gather(indices, bounds, lambda k, places: stage.input.rows(places, context.round(k)))
+
+    def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
+        number, source = at.numbered()
+        check_numbers(number)
+        yield stage.input, source.plain
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         first, start = at.numbered()

@@ -22,6 +22,7 @@ from ._data_error import data_error
 from ._key_numbers import key_numbers
 from ._keys import Key, check_key, check_named_key, keys_of
 from ._same_rows import SameRows
+from ._tokens import TokenOfInput
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -30,7 +31,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Resample(SameRows):
+class Resample(TokenOfInput, SameRows):
     kind: ClassVar[str] = "resample"
     order: ClassVar[Order] = Order.ROW_LOCAL
 

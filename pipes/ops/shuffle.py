@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 from ..core.block import Block
 from ..core.checks import check_bool, check_int
 from ..core.context import Context
-from ..core.cursor import Cursor
-from ..core.operator import Order, StageView
+from ..core.cursor import Cursor, Json, check_numbers
+from ..core.operator import Input, Order, StageView
 from ..core.randomness import Generators
 from ..core.rows import Indices
 from ..engine.permutation import Permutation
@@ -66,6 +66,11 @@ class Shuffle(Rearranged):
     # A windowed shuffle cuts the input into halves of `window / 2` rows. For each half, a generator keyed by its number
     # chooses the rows that leave at once; the others wait for the next half. The rows that leave are permuted. So what
     # comes out with a half depends only on that half and the one before it, and a resume reads no further back.
+
+    def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
+        number, source = at.numbered()
+        check_numbers(number)
+        yield stage.input, source.plain
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         number, source = at.numbered()

@@ -12,8 +12,9 @@ from ..core.block import Block, group_origins, join_origins
 from ..core.checks import check_int
 from ..core.context import Context
 from ..core.cursor import Cursor
-from ..core.operator import Input, Operator, Order, StageView
+from ..core.operator import Input, Order, StageView
 from ..core.rows import BlockRows, Indices, Rows, concat, index_array, take
+from ._tokens import TokenOfInput
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -22,7 +23,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Sliding(Operator):
+class Sliding(TokenOfInput):
     kind: ClassVar[str] = "sliding"
     order: ClassVar[Order] = Order.GLOBAL
     seeks: ClassVar[bool] = True

@@ -10,7 +10,7 @@ from ..core.block import Block
 from ..core.checks import check_callable
 from ..core.context import Context
 from ..core.cursor import Cursor, Json
-from ..core.operator import Order, StageView
+from ..core.operator import Input, Order, StageView
 from ..core.rows import BlockRows
 from ._same_rows import SameRows
 
@@ -42,6 +42,12 @@ class _UntilFalse(SameRows):
         except Exception as error:
             return count, error
         return count, None
+
+    def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
+        source, over = _start(at)
+        if type(over) is not bool:
+            raise TypeError(f"must be a bool but is: {over!r}")
+        yield stage.input, source.plain
 
 
 def _start(at: Cursor) -> tuple[Cursor, bool]:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 from ..core.block import Block, split_block
 from ..core.context import Context
 from ..core.cursor import Cursor
-from ..core.operator import Operator, Order, StageView
+from ..core.operator import Order, StageView
 from ..core.rows import BlockRows, Rows
 from ..errors import Origin
+from ._tokens import TokenOfInput
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -20,7 +21,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Unbatch(Operator):
+class Unbatch(TokenOfInput):
     kind: ClassVar[str] = "unbatch"
     order: ClassVar[Order] = Order.ROW_LOCAL
     expands: ClassVar[bool] = True

@@ -5,12 +5,12 @@ from __future__ import annotations
 import builtins
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, TypeVar, overload
+from typing import TYPE_CHECKING, ClassVar, TypeVar, cast, overload
 
 from ..core.block import Block, zipped_origins
 from ..core.context import Context
-from ..core.cursor import Cursor
-from ..core.operator import Columns, Operator, Order, StageView
+from ..core.cursor import Cursor, Json
+from ..core.operator import Columns, Input, Operator, Order, StageView
 from ..core.rows import BlockRows, Indices
 from ..core.skipped_rows import zipped
 
@@ -40,6 +40,9 @@ class Zip(Operator):
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         return zipped([source.rows(indices, context) for source in stage.inputs])
+
+    def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
+        yield from builtins.zip(stage.inputs, cast("list[Json]", at.token or [None] * len(stage.inputs)), strict=True)
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         tokens: Sequence[object] = at.token or [None] * len(stage.inputs)  # type: ignore[assignment]

@@ -10,11 +10,11 @@ from ..core.block import Block
 from ..core.checks import check_choice, check_int
 from ..core.context import Context
 from ..core.cursor import Cursor, Json
-from ..core.operator import Columns, Operator, Order, StageView
+from ..core.operator import Columns, Input, Operator, Order, StageView
 from ..errors import ArgumentTypeError, Origin, UnfitError, with_call_site
 from ._data_error import data_error
-from ._keys import check_key, check_named_key, keys_of
-from ._partners import KeyOfRow, Partners
+from ._keys import check_hashable, check_key, check_named_key, keys_of
+from ._partners import KeyOfRow, Partners, partners_cursor
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -48,6 +48,10 @@ class ZipByKey(Operator):
             check_named_key(self, stage, key, source)
         return self
 
+    def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
+        source, token = cast("tuple[Json, Json]", at.token or (None, None))
+        yield from zip(stage.inputs, (source, partners_cursor(token)), strict=True)
+
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         source, token = cast("tuple[Json, Json]", at.token or (None, None))
         left, right = stage.inputs
@@ -73,7 +77,7 @@ class ZipByKey(Operator):
             try:
                 partner = partners.find(key)
             except Exception as failure:
-                return pairs, places, place, _as_unhashable(key) or failure
+                return pairs, places, place, check_hashable(key) or failure
             if partner is not None:
                 pairs.append((row, *partner))
                 places.append(place)
@@ -88,14 +92,6 @@ class ZipByKey(Operator):
             f"the key {key!r:.80} has no partner within the window of {self.window} rows of the other pipe, {where}; "
             '`unmatched="drop"` leaves out such rows'
         )
-
-
-def _as_unhashable(key: object) -> UnfitError | None:
-    try:
-        hash(key)
-    except TypeError:
-        return UnfitError(f"a key must be hashable but is: {key!r:.80}; give another `key`")
-    return None
 
 
 def _origin(stage: StageView, at: Cursor, context: Context) -> Origin | None:

@@ -62,6 +62,10 @@ class ZipLongest(Operator):
             padded[place] = row
         return padded
 
+    def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
+        tokens = cast("list[Json]", at.token or [None] * len(stage.inputs))
+        yield from (pair for pair in builtins.zip(stage.inputs, tokens, strict=True) if pair[1] is not ENDED)
+
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         tokens = cast("list[Json]", at.token or [None] * len(stage.inputs))
         row = at.position

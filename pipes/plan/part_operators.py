@@ -10,11 +10,11 @@ import numpy as np
 
 from ..core.block import Block
 from ..core.context import Context, RowShare
-from ..core.cursor import Cursor, Json
+from ..core.cursor import Cursor, Json, check_numbers
 from ..core.gather import gather
 from ..core.graph import Node
 from ..core.meter import Meter
-from ..core.operator import Operator, Order, StageView
+from ..core.operator import Input, Operator, Order, StageView
 from ..core.rows import BlockRows, Indices, index_array
 from ..engine.stage import Stage
 from .items import Item
@@ -111,6 +111,14 @@ class StreamedPart(Operator):
     def moves_skipped(self) -> bool:
         return True
 
+    def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
+        if self.of_shard:
+            yield stage.input, at.token
+        else:
+            number, given, source = cast("tuple[int, int, Json]", at.token or (0, 0, None))
+            check_numbers(number, given)
+            yield stage.input, source
+
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         segments = self.part.segments(context.rounds[0] if context.rounds else 0, None)
         if self.of_shard:
@@ -175,6 +183,14 @@ class ItemsInTurn(Operator):
 
     def moves_skipped(self) -> bool:
         return True
+
+    def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
+        first, source, left = cast("tuple[int, Json, list[Json]]", at.token or (0, None, []))
+        check_numbers(first, *(number for number, _ in cast("list[tuple[int, Json]]", left)))
+        for number in range(first, len(self.items)):
+            if self.items[number].leftover is None:
+                resumed = number == first and at.token is not None
+                yield stage.inputs[number], source if resumed else self.items[number].cursor
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         first, plain, left = cast("tuple[int, Json, list[Json]]", at.token or (0, None, []))

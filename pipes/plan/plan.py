@@ -197,6 +197,11 @@ class Plan:
             return self.cut_plan(cut).shard_stage(shard)
         return self._bound(self._sharding.subgraph(self._main, shard))
 
+    def leftover_stage(self, shard: int) -> Stage:
+        """The rows of a shard of which the last are left over."""
+        assert self._tail is not None, "this pipe leaves no rows over"
+        return self._bound(self._sharding.subgraph(self._tail.inputs[0], shard))
+
     def cut_plan(self, cut: Cut) -> CutPlan:
         """The graphs of a cut."""
         if self._cut is None or self._cut[0] is not cut:

@@ -282,6 +282,9 @@ class StreamedShard(Operator):
         rows = stage.input.length
         return None if rows is None else self.share(rows, self.shards, self.shard)
 
+    def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
+        yield stage.input, at.token
+
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         source = cast("Stage", stage.input)
         share = share_of(self.shard, self.shards)
@@ -330,6 +333,9 @@ class Leftover(Operator):
 
     def moves_skipped(self) -> bool:
         return True
+
+    def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
+        yield stage.input, at.token if at.token is not None else self.cursor
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         first = Cursor.of(self.cursor).position

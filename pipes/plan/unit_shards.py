@@ -10,10 +10,11 @@ import numpy as np
 
 from ..core.block import Block
 from ..core.context import Context, RowShare
-from ..core.cursor import START, Cursor
+from ..core.cursor import START, Cursor, Json, check_numbers
 from ..core.graph import Node
 from ..core.operator import Input, Operator, Order, StageView
 from ..core.rows import BlockRows, Indices, index_array
+from ..engine.cursor_check import check_cursor
 from ..engine.permutation import Permutation
 from ..engine.stage import Stage
 from .parts import Line, Part, default_segments
@@ -327,6 +328,15 @@ class UnitsShard(Operator):
         key = ("division", self.shards, self.any_order, self.near, run)
         # The stage of the rows keeps it, so that all shards share it.
         return rows.memo(key, lambda: Division(rows, self.shards, context, any_order=self.any_order, near=self.near))
+
+    def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
+        number, source = at.numbered()
+        check_numbers(number)
+        # Runs of pieces have cursors like those of the input. If several shards read a piece, they are tokens of these.
+        try:
+            check_cursor(cast("Stage", stage.input), source.plain)
+        except ValueError:
+            yield stage.input, source.token
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         division = self.division(cast("Stage", stage.input), context)

@@ -328,21 +328,6 @@ def test_changed_states_are_refused_or_go_on_with_rows_of_the_pipe():
         assert "200 from seed 0" in mutate_states(200)
 
 
-def test_a_wrong_cursor_of_a_later_shard_is_a_state_error():
-    pipe = STREAMED.shuffle(window=4)
-    loader = fp.Loader(pipe, shards=3)
-    elements = iter(loader)
-    for _ in range(3):
-        next(elements)
-    state = loader.state_dict()
-    position = json.loads(state["position"])
-    position["cursors"]["2"][0] = {"x": 1}
-    resumed = fp.Loader(pipe, shards=3)
-    resumed.load_state_dict(signed({**state, "position": json.dumps(position)}))
-    with pytest.raises(StateError, match=r"`position` of the state does not fit this pipe: shard 2 cannot begin"):
-        list(resumed)
-
-
 def test_an_error_of_a_fresh_run_is_no_state_error():
     class Broken(type(STREAMED.op)):
         def blocks(self, stage, at, context):

@@ -12,7 +12,7 @@ from ...core.block import Block, split_block
 from ...core.block_size import BlockSize
 from ...core.context import Context, Work
 from ...core.cursor import Cursor, Json
-from ...core.operator import Operator, Order, StageView
+from ...core.operator import Input, Operator, Order, StageView
 from ...core.rows import BlockRows
 from ...engine.readahead import read_ahead
 from ...errors import DataError, Origin, SourceError
@@ -89,6 +89,10 @@ class ParseUnits(Operator, Generic[U]):
     def check_unit(self, stage: StageView, value: object) -> U:
         """An element of the input as a unit; a subclass checks it if the user can write that input."""
         return cast("U", value)
+
+    def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
+        source, *_ = cast("list[Json]", at.token or [None])
+        yield stage.input, source
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         block_size = context.block_size()

@@ -16,6 +16,7 @@ from ...core.rows import BlockRows, Indices
 from ...errors import ArgumentError, DataError, Origin, SourceError
 from ...storage.file import File
 from ...storage.tasks import in_threads, in_turn
+from .._tokens import TokenOfInput
 from ._open_files import at_call_site, check_file
 from ._unit_table import UnitTable
 
@@ -38,7 +39,7 @@ U = TypeVar("U", bound="tuple[Any, ...]")
 
 
 @dataclass(frozen=True, eq=False)
-class Units(Operator, ABC, Generic[F, U]):
+class Units(TokenOfInput, ABC, Generic[F, U]):
     """The base: a handle for each unit of each file. The chain function of a parser puts it before the parser.
 
     A unit is a named tuple of a `File` and numbers. If the files have a fixed order, this is indexed: `resolve` finds

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias, cast
 from ...core.block import Block
 from ...core.context import Context
 from ...core.cursor import Cursor
-from ...core.operator import Columns, Operator, Order, StageView
+from ...core.operator import Columns, Order, StageView
 from ...core.rows import BlockRows, Indices
 from ...engine.apply import extend_until_error, map_until_error
 from ...engine.readahead import WorkGroup, read_ahead
 from ...errors import DataError, SourceError
 from ...storage.file import File
+from .._tokens import CursorOfInput
 from ._open_files import OpenTask, at_call_site, check_file, read_whole_files
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ _Part: TypeAlias = tuple[Block, WorkGroup[int, OpenTask]]
 
 
 @dataclass(frozen=True, eq=False)
-class ParseBytes(Operator):
+class ParseBytes(CursorOfInput):
     kind: ClassVar[str] = "parse_bytes"
     order: ClassVar[Order] = Order.ROW_LOCAL
     columns: ClassVar[Columns] = Columns.LOSES

@@ -21,13 +21,14 @@ from ...storage.file_cache import FileCache, check_file_cache
 from ...storage.filesystem import check_filesystem
 from ...storage.listing import ListedPath
 from ...storage.manifest import FromManifest, ManifestPlace
+from .._tokens import CursorOfInput
 
 if TYPE_CHECKING:
     from ...pipe import Pipe
 
 
 @dataclass(frozen=True, eq=False)
-class OpenFiles(Operator):
+class OpenFiles(CursorOfInput):
     kind: ClassVar[str] = "open_files"
     order: ClassVar[Order] = Order.ROW_LOCAL
     columns: ClassVar[Columns] = Columns.LOSES
