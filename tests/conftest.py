@@ -16,6 +16,7 @@ import pytest
 from hypothesis import settings
 
 from feedpipe import errors
+from feedpipe.services.processes import start_methods
 
 # Fixtures, and a hook, for those who ask for a server.
 from .servers.fixtures import hdfs as hdfs
@@ -42,6 +43,10 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 settings.register_profile("local", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+# A worker imports the file of the test whose functions it runs. What nearly all of these import is imported once, by
+# the process that forks the workers.
+start_methods._PRELOADED += ("pytest", "hypothesis", "hypothesis.strategies", "feedpipe.testing")
 
 # Threads of others, started once and kept for the life of the process.
 KEPT = ("fsspecIO", "tqdm_monitor")

@@ -336,8 +336,10 @@ def bind(
     Raises:
         PlanError: an operator is indexed and defines no length.
     """
-    all_names = ChainMap(fixed_names or {}, names(root))  # a merged dict would cost the nodes of all shards for each
     stages = {} if stages is None else stages
+    if root in stages:
+        return stages[root]
+    all_names = ChainMap(fixed_names or {}, names(root))  # a merged dict would cost the nodes of all shards for each
     for node in walk(root):
         if node not in stages:
             if node.indexed and type(node.op).length is Operator.length:

@@ -32,8 +32,9 @@ def check_service(service: ReadingService, *, others: Sequence[ReadingService] =
     them with `InProcess`:
 
     - elements, their order and their `info` are the same, and so are errors, their text and their causes;
-    - the state before each element and after the last one, saved as JSON, leads to exactly the elements that follow:
-      in the same service, in this process, in each of `others`, and again from the state of a resumed run;
+    - the state before each element and after the last one, of one of the first two epochs, saved as JSON, leads to
+      exactly the elements that follow: in the same service, in this process, in each of `others`, and again from the
+      state of a resumed run;
     - epochs, `steps`, `even` and `peek` follow their rules, also with two loaders of one service;
     - after a close, an error or a `del`, no thread, process or open file is left.
 
@@ -131,6 +132,9 @@ def _check_runs(case: Case, others: Sequence[ReadingService]) -> list[Taken]:
             states += [(epoch, place, own, other) for place, (own, other) in enumerate(pairs, 1)]
         epochs.append(taken(here.with_info()))
         for epoch, place, own_state, state_here in states:
+            # What follows a place depends on the epoch in few cases, so each place is looked at in one of the two.
+            if 0 < place < len(epochs[epoch]) and place % 2 != epoch:
+                continue
             for target in (loader, here, *more):
                 _check_rest(case, target, own_state, epochs, epoch, place)
             if state_here != own_state:
