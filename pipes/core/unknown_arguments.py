@@ -38,7 +38,7 @@ _ADVICE = {  # where a function has none of these names
     "handler": '`.on_error("skip")` in the chain leaves out rows that fail',
     "num_parallel_calls": "`Loader(pipe, workers=n)` runs the chain in several processes",
     "num_workers": "`Loader(pipe, workers=n)` runs the chain in several processes",
-    "on_bad_rows": '`read_lines` and `.map(parse, on_error="skip")` parse lines in your way',
+    "on_bad_rows": '`read_csv(..., on_error="skip")` leaves out rows that cannot be parsed',
     "pin_memory": "`Loader(pipe, pin_memory=True)` gives tensors in pinned memory",
     "prefetch_factor": "`MultiProcess(workers, prefetch=n)` keeps elements ready",
     "shuffle": "`.shuffle()` is an operator of the chain",

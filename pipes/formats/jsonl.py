@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Literal, TypeAlias, cast
 
 import numpy as np
 
-from ..core.rows import BlockRows, Rows
+from ..core.rows import Rows
 from ..errors import ArgumentError, DataError
 from .tables.arrow import BLOCK_BYTES, HEAD_BYTES, arrow_source, to_rows
 from .tables.arrow_types import text_for
@@ -18,7 +19,8 @@ from .tables.columns import check_schema, suggest_name
 from .tables.fixed_schema import FixedSchema
 from .tables.sampled_table import SampledHead
 from .tables.text_table import TextTable
-from .text.chunks import Chunk, ChunkReader, ParseChunk, TextPlace, first_failing, last_line_end, shorten
+from .text.chunks import Chunk, ChunkReader, ParseChunk, ParsedPart, TextPlace, last_line_end, line_ends, shorten
+from .text.records import first_failing, parse_parts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -97,24 +99,16 @@ class _JsonlParser:
         self._unknown: _UnknownFields = "ignore" if form.columns is not None else "error"
         self._reader = reader
 
-    def parse(self, chunk: Chunk) -> tuple[BlockRows, DataError | None]:
-        """The rows up to the first malformed line, and the error of that line."""
-        data = chunk.data
-        try:
-            return self._read(data), None
-        except ValueError:  # Arrow's ArrowInvalid is one
-            pass
-        ends = _line_ends(data)
-        bad = first_failing(ends, lambda end: self._read(data[:end]))
-        start = ends[bad - 1] if bad else 0
-        rows: BlockRows = self._read(data[:start]) if start else []
-        return rows, self._explain(data[start : ends[bad]], self._reader.describe(chunk.place(start)))
+    def parse(self, chunk: Chunk) -> Iterator[ParsedPart]:
+        """The parts of a chunk, those behind a malformed line too."""
+        return parse_parts(chunk, self._read, line_ends, self._explain)
 
     def _read(self, data: bytes) -> Rows:
         return to_rows(_read_lines(data, self._schema, self._unknown))
 
-    def _explain(self, line: bytes, place: str) -> DataError:
+    def _explain(self, chunk: Chunk) -> DataError:
         """What is wrong with a line that cannot be read."""
+        line, place = chunk.data, self._reader.describe(chunk.at)
         if _is_too_deep(line):
             return DataError(
                 f"{place}: objects and lists are nested more than {MAX_DEPTH} deep: {shorten(line)}; `read_lines` "
@@ -164,7 +158,8 @@ class _JsonlParser:
 def _infer_types(data: bytes, explicit: dict[str, pa.DataType]) -> dict[str, pa.DataType]:
     """Infer names and types from the first lines of a file; `explicit` types stay.
 
-    If a line is malformed, the lines before it count: a run delivers them, then raises the error.
+    Lines that are no objects do not count, whatever happens to them in a run. If the values of a field have no common
+    type, the lines before the one that does not fit count.
     """
     import pyarrow as pa
 
@@ -173,13 +168,24 @@ def _infer_types(data: bytes, explicit: dict[str, pa.DataType]) -> dict[str, pa.
     try:
         inferred = _read_lines(data, schema, "infer").schema
     except (pa.ArrowInvalid, UnicodeDecodeError, _LineError):
-        ends = _line_ends(data)
+        ends = line_ends(data)
+        lines = (data[start:end] for start, end in pairwise([0, *ends]))
+        objects = b"".join(line for line in lines if _is_object(line))
+        if len(objects) < len(data):
+            return _infer_types(objects, explicit)
         bad = first_failing(ends, lambda end: _read_lines(data[:end], schema, "infer"))
         if not bad:
             return explicit
         inferred = _read_lines(data[: ends[bad - 1]], schema, "infer").schema
     # Arrow takes text that looks like a date for one; JSON has no dates.
     return {part.name: part.type if part.name in explicit else text_for("timestamp", part.type) for part in inferred}
+
+
+def _is_object(line: bytes) -> bool:
+    try:
+        return not _is_too_deep(line) and isinstance(json.loads(line), dict)
+    except ValueError:
+        return False
 
 
 class _LineError(ValueError):
@@ -243,8 +249,3 @@ def _is_too_deep(line: bytes) -> bool:
     brackets = np.frombuffer(_STRING.sub(b"", line).translate(None, _NO_BRACKETS), np.uint8)
     steps = (brackets & 2).astype(np.int32) - 1  # 1 for [ and {, which have this bit, and -1 for ] and }
     return bool((np.cumsum(steps) > MAX_DEPTH).any())
-
-
-def _line_ends(data: bytes) -> list[int]:
-    ends = (np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")) + 1).tolist()
-    return ends if data.endswith(b"\n") else [*ends, len(data)]

@@ -44,12 +44,14 @@ class TarGroup(NamedTuple):
         at: the byte where the headers of the first member begin.
         end: the byte where those of the next group begin.
         size: how many bytes the members have.
+        error: of a member that cannot be a part of the row.
     """
 
     row: dict[str, object]
     at: int
     end: int
     size: int
+    error: DataError | None
 
 
 class _Member(NamedTuple):
@@ -80,6 +82,7 @@ class TarReader:
         """The groups from byte `at` on, where a group begins. If the file fails, the groups before come first."""
         self._seek(at)
         row: dict[str, object] = {}
+        error: DataError | None = None
         begin = size = 0
         while (member := self._next_member()) is not None:
             key, extension = _split_name(member.name)
@@ -88,19 +91,24 @@ class TarReader:
                 continue
             if not row or key != row[KEY]:
                 if row:
-                    yield TarGroup(row, begin, member.at, size)
+                    yield TarGroup(row, begin, member.at, size, error)
                 row = {KEY: key, **self._extra}
-                begin, size = member.at, 0
-            if extension is None or member.refusal is not None:
-                raise self._member_error(member, str(member.refusal))
-            if extension in row:
-                raise self._member_error(member, f"is the second {extension!r} of its row")
+                begin, size, error = member.at, 0, None
+            if error is None and (
+                extension is None
+                or member.refusal is not None
+                or extension in row
+                or size + member.size > _MAX_ROW_BYTES
+            ):
+                error = self._member_error(member, _problem(member, extension, row, size))
+            if error is not None or extension is None:
+                if not self._read_over(_padded(member.size)) and error is not None:
+                    raise error
+                continue
             size += member.size
-            if size > _MAX_ROW_BYTES:
-                raise self._member_error(member, f"makes a row of {size} bytes, and {_MAX_ROW_BYTES} are most")
             row[extension] = self._read_content(member)
         if row:
-            yield TarGroup(row, begin, self._offset - _BLOCK, size)
+            yield TarGroup(row, begin, self._offset - _BLOCK, size, error)
         del row
         self._check_end()
 
@@ -242,6 +250,15 @@ class TarReader:
 
     def _error(self, at: int, problem: str) -> DataError:
         return DataError(f"{self._name}, byte {at}: {problem}")
+
+
+def _problem(member: _Member, extension: str | None, row: Mapping[str, object], size: int) -> str:
+    """Why a member cannot be a part of `row`, whose other members have `size` bytes."""
+    if extension is None or member.refusal is not None:
+        return str(member.refusal)
+    if extension in row:
+        return f"is the second {extension!r} of its row"
+    return f"makes a row of {size + member.size} bytes, and {_MAX_ROW_BYTES} are most"
 
 
 def _split_name(name: str) -> tuple[str, str | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 
+from ..core.policy import OnError
 from ..core.rows import Row
 from ..formats.csv.options import NULL_VALUES
 from ..formats.tables.columns import Schema
@@ -32,9 +33,11 @@ def read_csv(
     quote: str | None = '"',
     null_values: Sequence[str] = NULL_VALUES,
     newlines_in_values: bool = True,
+    encoding: str = "utf-8",
     path_column: str | None = None,
     row_column: str | None = None,
     unify_schemas: bool = False,
+    on_error: OnError | None = None,
 ) -> Pipe[Row]:
     r"""Begin a pipe with the rows of CSV files: `list_files`, `open_files` and `parse_csv` in one call.
 
@@ -59,9 +62,11 @@ def read_csv(
         quote: the character around a value; None means that quotes are plain characters.
         null_values: texts that mean a missing value in columns that are not text.
         newlines_in_values: False promises that each record is one line, so that several workers can read one file.
+        encoding: of the files, any that Python knows.
         path_column: the name of a further column with the path of the file.
         row_column: the name of a further column with the number of the row in its file, from 0.
         unify_schemas: gives the columns of all files, with null if a file lacks one; see `parse_csv`.
+        on_error: what happens to a row that cannot be parsed, such as one with too few values; see `map`.
 
     Raises:
         SourceError: a path is missing, stands for no file, or cannot be read.
@@ -86,7 +91,9 @@ def read_csv(
         quote=quote,
         null_values=null_values,
         newlines_in_values=newlines_in_values,
+        encoding=encoding,
         path_column=path_column,
         row_column=row_column,
         unify_schemas=unify_schemas,
+        on_error=on_error,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 
+from ..core.policy import OnError
 from ..core.rows import Row
 from ..formats.tables.columns import Schema
 from ..ops.parsing.jsonl import parse_jsonl
@@ -28,6 +29,7 @@ def read_jsonl(
     path_column: str | None = None,
     row_column: str | None = None,
     unify_schemas: bool = False,
+    on_error: OnError | None = None,
 ) -> Pipe[Row]:
     r"""Begin a pipe with the objects of JSON-lines files: `list_files`, `open_files` and `parse_jsonl` in one call.
 
@@ -49,6 +51,7 @@ def read_jsonl(
         path_column: the name of a further column with the path of the file.
         row_column: the name of a further column with the number of the row in its file, from 0.
         unify_schemas: gives the columns of all files, with null if a file lacks one; see `parse_jsonl`.
+        on_error: what happens to a line that is no such object; see `map`.
 
     Raises:
         SourceError: a path is missing, stands for no file, or cannot be read.
@@ -68,4 +71,5 @@ def read_jsonl(
         path_column=path_column,
         row_column=row_column,
         unify_schemas=unify_schemas,
+        on_error=on_error,
     )

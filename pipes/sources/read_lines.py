@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
+from ..core.policy import OnError
 from ..ops.parsing.lines import parse_lines
 from ..ops.parsing.open_files import open_files
 from ..pipe import Pipe
@@ -22,6 +23,7 @@ def read_lines(
     cache: FileCache | None = None,
     compression: str | None = "infer",
     encoding: str = "utf-8",
+    on_error: OnError | None = None,
 ) -> Pipe[str]:
     r"""Begin a pipe with the lines of text files: `list_files`, `open_files` and `parse_lines` in one call.
 
@@ -38,6 +40,7 @@ def read_lines(
         cache: keeps what is read of remote files on a local disk; see `FileCache`.
         compression: of all files; "infer" goes by the end of each name; see `open_files`.
         encoding: of the text; see `parse_lines`.
+        on_error: what happens to a line that is not in that encoding; see `map`.
 
     Raises:
         SourceError: a path is missing, stands for no file, or cannot be read.
@@ -51,5 +54,7 @@ def read_lines(
     """
     listed = list_files(paths, pattern=pattern, recursive=recursive, filesystem=filesystem, manifest=manifest)
     return parse_lines(
-        open_files(listed, compression=compression, filesystem=filesystem, cache=cache), encoding=encoding
+        open_files(listed, compression=compression, filesystem=filesystem, cache=cache),
+        encoding=encoding,
+        on_error=on_error,
     )

@@ -35,10 +35,13 @@ def read_all(data: bytes, form: TextFormat[Any], size: int, name: str) -> tuple[
     start, parse = form.start_reading(reader)
     rows: list[Any] = []
     lines: list[int] = []
-    for chunk in reader.chunks(start, Always(size)):
-        parsed, error = parse(chunk, 0)
-        rows.extend(parsed)
-        lines.extend(form.row_lines(chunk)[: len(parsed)])
-        if error is not None:
-            return rows, lines, error
+    parts = (part for chunk in reader.chunks(start, Always(size)) for part in parse(chunk, 0))
+    try:
+        for part in parts:
+            if part.error is not None:
+                return rows, lines, part.error
+            rows.extend(part.rows)
+            lines.extend(form.row_lines(part.chunk))
+    except DataError as error:  # of more than one record
+        return rows, lines, error
     return rows, lines, None

@@ -40,7 +40,10 @@ def special(name: str, kind: bytes, **values: object) -> bytes:
 def read(data: bytes, at: int = 0) -> tuple[list[TarGroup], Exception | None]:
     groups: list[TarGroup] = []
     try:
-        groups.extend(TarReader(io.BytesIO(data), "a.tar", {}).groups(at))
+        for group in TarReader(io.BytesIO(data), "a.tar", {}).groups(at):
+            if group.error is not None:
+                return groups, group.error
+            groups.append(group)
     except (DataError, SourceError) as error:
         return groups, error
     return groups, None

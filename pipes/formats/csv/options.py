@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, ClassVar
@@ -20,6 +21,7 @@ from ..tables.fixed_schema import FixedSchema
 from ..tables.sampled_table import SampledHead
 from ..tables.text_table import TextTable
 from ..text.chunks import Chunk, ChunkReader, ChunkSize, ParseChunk, TextPlace, shorten
+from ..text.encoding import REPAIR, Utf8Stream, check_encoding, is_utf8
 from .parser import CsvParser, Dialect, infer_types, split_record
 from .quotes import last_record_end
 
@@ -40,6 +42,7 @@ class Csv(TextTable):
         "quote",
         "null_values",
         "newlines_in_values",
+        "encoding",
         "path_column",
         "row_column",
         "unify_schemas",
@@ -51,6 +54,7 @@ class Csv(TextTable):
     quote: str | None = '"'
     null_values: Sequence[str] = NULL_VALUES
     newlines_in_values: bool = True
+    encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -69,9 +73,13 @@ class Csv(TextTable):
             raise ArgumentTypeError(
                 with_call_site(f"`newlines_in_values` must be True or False but got: {self.newlines_in_values!r}")
             )
+        check_encoding(self.encoding)
+
+    def as_utf8(self, stream: BinaryIO, name: str) -> BinaryIO:
+        return stream if is_utf8(self.encoding) else io.BufferedReader(Utf8Stream(stream, name, self.encoding))
 
     def head(self, stream: BinaryIO, path: str) -> SampledHead | None:
-        reader = ChunkReader(stream, path, self.last_record_end)
+        reader = ChunkReader(self.as_utf8(stream, path), path, self.last_record_end)
         start, names = self._read_names(reader)
         chunk = reader.peek(start, HEAD_BYTES)
         if names is None:
@@ -90,6 +98,8 @@ class Csv(TextTable):
     def why_not_split(self) -> str | None:
         if self.row_column is not None:
             return "`row_column` counts from the beginning of a file"
+        if not is_utf8(self.encoding):
+            return "`encoding` is decoded from the beginning of a file"
         if self._dialect.multiline is not None:
             return "`newlines_in_values=False` splits them, if no quoted value holds a line break"
         return None
@@ -109,7 +119,7 @@ class Csv(TextTable):
         existing = frozenset(names)
         types = {name: kind for name, kind in fixed.file_types.items() if name in existing}
         inferred = frozenset(types) - frozenset(check_schema(self.schema))
-        parser = CsvParser(self._dialect, names, types, inferred, fixed.origin, reader)
+        parser = CsvParser(self._dialect, names, types, inferred, fixed.origin, self.encoding, reader)
         return start, self.with_extra_columns(parser.parse, reader.name, types, fixed)
 
     def row_lines(self, chunk: Chunk) -> list[int]:
@@ -143,11 +153,14 @@ class Csv(TextTable):
     def _parse_header(self, record: bytes, place: str) -> list[str]:
         """The names of the columns: those in the header `record`, or `column_names` in their place."""
         if (fault := self._dialect.unclosed_quote(record, last=False)) is not None:
-            raise DataError(f"{place}: {fault[1]}")
+            raise DataError(f"{place}: {fault.problem}")
         try:
             names = [name.decode() for name in split_record(self._dialect, record)]
         except UnicodeDecodeError as error:
-            raise DataError(f"{place}: the names of the columns are not UTF-8: {shorten(record)}") from error
+            encoding = "UTF-8" if is_utf8(self.encoding) else self.encoding
+            raise DataError(
+                f"{place}: the names of the columns are not {encoding}: {shorten(record)}; {REPAIR}"
+            ) from error
         except DataError as error:
             raise DataError(f"{place}: the names of the columns cannot be read: {error}") from error
         if self.column_names is not None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, BinaryIO, ClassVar
 
-from ...core.rows import BlockRows, Rows
-from ...errors import DataError
-from ..text.chunks import Chunk, ParseChunk
+from ...core.rows import Rows
+from ..text.chunks import Chunk, ParseChunk, ParsedPart
 from .arrow_types import text_for
 from .columns import Schema, check_schema
 from .fixed_schema import FixedSchema
@@ -31,6 +30,10 @@ class TextTable(SampledTable):
         check_schema(self.schema)
         super().__post_init__()
 
+    def as_utf8(self, stream: BinaryIO, name: str) -> BinaryIO:
+        """The stream itself: the text is UTF-8."""
+        return stream
+
     def replace_nulls(
         self, types: Mapping[str, pa.DataType], read: Sequence[str] | None, later: Iterable[TableHead]
     ) -> dict[str, pa.DataType]:
@@ -39,7 +42,7 @@ class TextTable(SampledTable):
 
     def with_extra_columns(
         self,
-        parse: Callable[[Chunk], tuple[BlockRows, DataError | None]],
+        parse: Callable[[Chunk], Iterable[ParsedPart]],
         path: str,
         columns: Iterable[str],
         fixed: FixedSchema,
@@ -57,13 +60,15 @@ class TextTable(SampledTable):
         constants = fixed.constants(path, columns)
         lineage = self.lineage
 
-        def parse_all(chunk: Chunk, before: int) -> tuple[BlockRows, DataError | None]:
-            rows, error = parse(chunk)
-            if isinstance(rows, Rows):
-                count = len(rows)
-                arrays = {**rows.columns, **{name: pa.repeat(value, count) for name, value in constants.items()}}
-                arrays = {name: arrays[name] for name in fixed.names}
-                rows = Rows({**arrays, **lineage.columns_for(path, range(before, before + count))}, count)
-            return rows, error
+        def parse_all(chunk: Chunk, before: int) -> Iterator[ParsedPart]:
+            for part in parse(chunk):
+                rows = part.rows
+                count = len(rows) if part.error is None else 1
+                if isinstance(rows, Rows):
+                    arrays = {**rows.columns, **{name: pa.repeat(value, count) for name, value in constants.items()}}
+                    arrays = {name: arrays[name] for name in fixed.names}
+                    rows = Rows({**arrays, **lineage.columns_for(path, range(before, before + count))}, count)
+                before += count
+                yield part._replace(rows=rows)
 
         return parse_all

@@ -12,6 +12,7 @@ from ...errors import DataError, FeedpipeError, Origin
 from ..ranges import RangedFormat
 from ..streams import stream_error
 from ..window import StreamWindow
+from .encoding import shown
 
 _NEWLINE = 10
 BOM = b"\xef\xbb\xbf"
@@ -24,6 +25,7 @@ TO_END = 2**63 - 1
 
 LAST_RECORD_BYTES = 2**14
 """Most records are shorter: the rest of the last one of a range is read with those before it."""
+_COUNTED_BYTES = 2**20  # the lines in each such part of a file are counted once in a run
 
 
 class TextPlace(NamedTuple):
@@ -49,6 +51,11 @@ class Chunk(NamedTuple):
         """The place of byte `start` of the chunk in the file."""
         return TextPlace(self.at.offset + start, self.at.line + self.data.count(b"\n", 0, start))
 
+    def slice(self, start: int, stop: int) -> Chunk:
+        """The records between two bytes of the chunk."""
+        end = self.end if stop == len(self.data) else self.place(stop)
+        return Chunk(self.data[start:stop], self.place(start), end, self.last and stop == len(self.data))
+
 
 class ChunkSize:
     """How many bytes the next chunk takes: few at first, for an early first row, then more, which is faster."""
@@ -66,9 +73,23 @@ class ChunkSize:
         return size
 
 
-ParseChunk = Callable[[Chunk, int], tuple[BlockRows, "DataError | None"]]
-"""Parses a chunk, given the number of rows of the file before it: the rows up to the first malformed record, and the
-error of that record."""
+class ParsedPart(NamedTuple):
+    """Whole records of a chunk that were parsed together, or one that is malformed.
+
+    Attributes:
+        rows: the rows of the records.
+        chunk: the bytes of the records.
+        error: of the malformed record.
+    """
+
+    rows: BlockRows
+    chunk: Chunk
+    error: DataError | None = None
+
+
+ParseChunk = Callable[[Chunk, int], Iterator[ParsedPart]]
+"""Parses a chunk, given the number of records of the file before it. Who does not want the records behind a malformed
+one does not ask for them."""
 
 
 F = TypeVar("F", covariant=True)
@@ -76,6 +97,10 @@ F = TypeVar("F", covariant=True)
 
 class TextFormat(RangedFormat[F], Protocol[F]):
     """A format of text, in which each line break ends a record if files are split."""
+
+    def as_utf8(self, stream: BinaryIO, name: str) -> BinaryIO:
+        """The stream of a file, decoded if a parser needs that."""
+        ...
 
     def last_record_end(self, data: bytes) -> int:
         """Where the last whole record of `data` ends; 0 if none does."""
@@ -101,6 +126,12 @@ def last_line_end(data: bytes) -> int:
     return data.rfind(b"\n") + 1
 
 
+def line_ends(data: bytes) -> list[int]:
+    """Where each line of `data` ends; the last one may lack its line break."""
+    ends = (np.flatnonzero(np.frombuffer(data, np.uint8) == _NEWLINE) + 1).tolist()
+    return ends if data.endswith(b"\n") else [*ends, len(data)]
+
+
 class ChunkReader:
     """Reads chunks from a stream, or from a range of it: the records that begin in the range.
 
@@ -110,6 +141,7 @@ class ChunkReader:
         last_record_end: finds where the last whole record of some bytes ends; gives 0 if none does.
         start, stop: bytes of the range. If it is not the whole file, each line break must end a record, and the stream
             must be able to seek.
+        line_counts: the lines before each MiB of files, by name, as far as they were counted; it is filled.
     """
 
     def __init__(
@@ -119,12 +151,14 @@ class ChunkReader:
         last_record_end: Callable[[bytes], int] = last_line_end,
         start: int = 0,
         stop: int = TO_END,
+        line_counts: dict[str, list[int]] | None = None,
     ) -> None:
         self.name = name
         self._stream = stream
         self._last_record_end = last_record_end
         self._start = start
         self._stop = stop
+        self._line_counts = {} if line_counts is None else line_counts
         self._lines: int | None = None if start else 0  # before the range; None until they are counted
         self._window = StreamWindow(stream, name)
 
@@ -218,13 +252,20 @@ class ChunkReader:
     def _lines_before(self) -> int:
         """Count the line breaks before the range. This reads the file up to there, so only errors do it."""
         if self._lines is None:
-            lines, at = 0, 0
+            counts = self._line_counts.setdefault(self.name, [0])
+            number = min(self._start // _COUNTED_BYTES, len(counts) - 1)
+            lines, at = counts[number], number * _COUNTED_BYTES
             try:
                 back = self._stream.tell()
-                self._stream.seek(0)
-                while at < self._start and (data := self._stream.read(min(ChunkSize.MAX_BYTES, self._start - at))):
+                self._stream.seek(at)
+                while at < self._start:
+                    data = self._stream.read(min(_COUNTED_BYTES - at % _COUNTED_BYTES, self._start - at))
+                    if not data:
+                        break
                     lines += count_lines(data)
                     at += len(data)
+                    if at == len(counts) * _COUNTED_BYTES:
+                        counts.append(lines)
                 self._stream.seek(back)
             except FeedpipeError:
                 raise
@@ -238,26 +279,8 @@ class ChunkReader:
         return self._window.data.startswith(BOM)
 
 
-def first_failing(ends: list[int], read: Callable[[int], object]) -> int:
-    """Find the first record that cannot be read, given that all together cannot.
-
-    Args:
-        ends: where each record ends.
-        read: reads the bytes up to an end; raises a `ValueError` if it cannot.
-    """
-    low, high = 0, len(ends) - 1
-    while low < high:
-        middle = (low + high) // 2
-        try:
-            read(ends[middle])
-            low = middle + 1
-        except ValueError:  # Arrow's ArrowInvalid is one
-            high = middle
-    return low
-
-
 def shorten(data: bytes | str, max_length: int = 60) -> str:
     """A value as an error shows it."""
-    text = data if isinstance(data, str) else data.decode("utf-8", "backslashreplace")
+    text = data if isinstance(data, str) else shown(data)
     text = text.rstrip("\r\n")
     return repr(text if len(text) <= max_length else text[: max_length - 3] + "...")

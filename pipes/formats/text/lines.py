@@ -8,9 +8,10 @@ from typing import BinaryIO, ClassVar
 
 from ...core.code import value_code
 from ...core.cursor import Json
-from ...core.rows import BlockRows
 from ...errors import ArgumentError, DataError, with_call_site
-from .chunks import Chunk, ChunkReader, ParseChunk, TextPlace, last_line_end, shorten
+from .chunks import Chunk, ChunkReader, ParseChunk, ParsedPart, TextPlace, last_line_end, line_ends, shorten
+from .encoding import REPAIR, check_encoding
+from .records import parse_parts
 
 
 @dataclass(frozen=True)
@@ -22,13 +23,8 @@ class Lines:
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
-        try:
-            newline = "\n".encode(self.encoding)
-        except (LookupError, TypeError):
-            raise ArgumentError(
-                with_call_site(f"`encoding` must be a text encoding but got: {self.encoding!r}")
-            ) from None
-        if newline != b"\n":
+        check_encoding(self.encoding)
+        if "\n".encode(self.encoding) != b"\n":
             raise ArgumentError(
                 with_call_site(
                     f"`encoding` must be one in which a newline is the byte 0x0A, such as 'utf-8' or 'latin-1', "
@@ -59,31 +55,26 @@ class Lines:
         return last_line_end(data)
 
     def start_reading(self, reader: ChunkReader) -> tuple[TextPlace, ParseChunk]:
-        def parse(chunk: Chunk, before: int) -> tuple[BlockRows, DataError | None]:
-            return self._parse(chunk, reader)
+        def parse(chunk: Chunk, before: int) -> Iterator[ParsedPart]:
+            return parse_parts(chunk, self._split, line_ends, lambda line: self._explain(line, reader))
 
         return TextPlace(), parse
+
+    def as_utf8(self, stream: BinaryIO, name: str) -> BinaryIO:
+        """The stream itself: lines are decoded when they are parsed."""
+        return stream
 
     def row_lines(self, chunk: Chunk) -> list[int]:
         return list(range(chunk.at.line, chunk.end.line + (not chunk.data.endswith(b"\n"))))
 
-    def _parse(self, chunk: Chunk, reader: ChunkReader) -> tuple[BlockRows, DataError | None]:
+    def _explain(self, line: Chunk, reader: ChunkReader) -> DataError:
+        place, data = reader.describe(line.at), line.data
         try:
-            return self._split(chunk.data), None
-        except UnicodeDecodeError:
-            pass
-        start = 0
-        for line in _lines(chunk.data):
-            try:
-                line.decode(self.encoding)
-            except UnicodeDecodeError as error:
-                place = reader.describe(chunk.place(start))
-                return self._split(chunk.data[:start]), DataError(
-                    f"{place}: byte 0x{line[error.start]:02x} is not {self.encoding}: {shorten(line)}; "
-                    "`encoding=` says how the file is written"
-                )
-            start += len(line)
-        raise AssertionError("text that cannot be decoded has a line that cannot be decoded")
+            data.decode(self.encoding)
+            problem = "cannot be decoded"
+        except UnicodeDecodeError as error:
+            problem = f"byte 0x{data[error.start]:02x} is not {self.encoding}"
+        return DataError(f"{place}: {problem}: {shorten(data)}; {REPAIR}")
 
     def _split(self, data: bytes) -> list[object]:
         text = data.decode(self.encoding)
@@ -94,11 +85,3 @@ class Lines:
         if "\r" in text:
             rows = [row.removesuffix("\r") for row in rows]  # type: ignore[attr-defined]
         return rows
-
-
-def _lines(data: bytes) -> Iterator[bytes]:
-    start = 0
-    while start < len(data):
-        stop = data.find(b"\n", start) + 1 or len(data)
-        yield data[start:stop]
-        start = stop

@@ -13,7 +13,7 @@ from ..ranges import Place, RangePart
 from ..tables.arrow import HEAD_BYTES, to_column
 from ..tables.columns import Schema, check_names, check_schema, suggest_name
 from ..tables.sampled_table import SampledHead, SampledTable
-from ..text.chunks import first_failing
+from ..text.records import first_failing
 from .columns import Entries, UnusualError, collect_values, kinds_of, parse_one_by_one, to_arrow
 from .crc import PACKAGE
 from .message import BYTES, FLOATS, INTS, Feature, parse_example

@@ -31,16 +31,30 @@ class Piece(NamedTuple):
     Attributes:
         rows: none if a filter leaves out all that was read.
         at: the place from which the unit is read to get these rows.
-        end: the place behind them; None at the end of the unit.
+        end: the place behind them, and behind a malformed row; None at the end of the unit.
         origins: the source of each row, if the run carries origins.
-        error: what is wrong with the row that follows.
+        malformed: the row that follows, if it is malformed.
     """
 
     rows: BlockRows
     at: Place
     end: Place | None
     origins: list[Origin | None] | None = None
-    error: DataError | None = None
+    malformed: Malformed | None = None
+
+
+class Malformed(NamedTuple):
+    """A row that cannot be parsed.
+
+    Attributes:
+        error: what is wrong with it.
+        origin: its source.
+        content: what is known of it.
+    """
+
+    error: DataError
+    origin: Origin | None
+    content: object
 
 
 class UnitReader(ABC, Generic[U, W]):
@@ -113,21 +127,29 @@ class ParseUnits(Operator, Generic[U]):
                 after = block.at.advance(index + 1) if index + 1 < len(block) else block.end
                 for piece in self._pieces(stage, reader, unit, opened, place):
                     start = Cursor([here, *piece.at], 0, row)
-                    row += len(piece.rows)
-                    if piece.error is not None:
-                        end = start.advance(len(piece.rows))  # a resume finds the error again
-                    elif piece.end is None:
+                    malformed = piece.malformed
+                    row += len(piece.rows) + (malformed is not None)
+                    if piece.end is None:
                         end = Cursor([after.plain, *reader.beginning], 0, row)
                     else:
                         end = Cursor([here, *piece.end], 0, row)
+                    behind = end if malformed is None else start.advance(len(piece.rows))  # a resume finds it again
                     if len(piece.rows) and reader.makes_blocks:
-                        yield Block(piece.rows, start, end, piece.origins)
+                        yield Block(piece.rows, start, behind, piece.origins)
                     elif len(piece.rows):
-                        yield from split_block(Block(piece.rows, start, end, piece.origins), block_size)
-                    if piece.error is not None:
-                        raise at_call_site(piece.error, stage) from piece.error
+                        yield from split_block(Block(piece.rows, start, behind, piece.origins), block_size)
+                    if malformed is not None:
+                        yield self._skipped(stage, malformed, behind, end, context)
                     del piece
                 place = reader.beginning
+
+    def _skipped(self, stage: StageView, malformed: Malformed, at: Cursor, end: Cursor, context: Context) -> Block:
+        """A block in place of a malformed row."""
+        error, origin, content = malformed
+        skipped = stage.skip(error, at, content, context, origin)
+        if skipped is None:
+            raise at_call_site(error, stage) from error
+        return Block([skipped], at, end, [origin] if context.tracing.origins else None)
 
     def _pieces(
         self, stage: StageView, reader: UnitReader[U, Any], unit: U, opened: Work, place: Place

@@ -10,7 +10,7 @@ from ...core.block_size import BlockSize
 from ...core.context import Context
 from ...core.cursor import Json
 from ...core.operator import Operator, StageView
-from ...errors import DataError, Origin, SourceError
+from ...errors import Origin
 from ...formats.ranges import RecordFormat
 from ...formats.text.chunks import LAST_RECORD_BYTES
 from ._byte_ranges import ByteRange, ByteRanges
@@ -61,10 +61,9 @@ class _RecordRangeReader(UnitReader[ByteRange, OpenTask]):
         path = unit.file.path
         with opened.result() as stream:
             for rows, at, end, offsets, error in self._format.parts(stream, path, range(unit.start, unit.stop), place):
-                if isinstance(error, SourceError):
-                    yield Piece(rows, at, end, self._origins_of(path, offsets, len(rows)))
+                yield Piece(rows, at, end, self._origins_of(path, offsets, len(rows)))
+                if error is not None:
                     raise error
-                yield Piece(rows, at, end, self._origins_of(path, offsets, len(rows)), cast("DataError | None", error))
 
     def _origins_of(self, path: str, offsets: list[int], count: int) -> list[Origin | None] | None:
         return [Origin(path, offset, "byte") for offset in offsets[:count]] if self._origins else None

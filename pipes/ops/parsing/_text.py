@@ -7,18 +7,24 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from ...core.block_size import BlockSize
+from ...core.code import value_code
 from ...core.context import Context
 from ...core.cursor import Json
 from ...core.operator import Columns, Operator, StageView
-from ...formats.text.chunks import LAST_RECORD_BYTES, ChunkReader, ChunkSize, TextFormat, TextPlace
+from ...core.policy import OnError, check_on_error
+from ...formats.text.chunks import LAST_RECORD_BYTES, ChunkReader, ChunkSize, ParsedPart, TextFormat, TextPlace
+from ...formats.text.encoding import shown
 from ._byte_ranges import ByteRange, ByteRanges
 from ._open_files import OpenTask
-from ._parse_units import ParseUnits, Piece, Place, UnitReader
+from ._parse_units import Malformed, ParseUnits, Piece, Place, UnitReader
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from ...formats.tables.text_table import TextTable
+
+MAX_CONTENT_BYTES = 2**10
+"""So much of a malformed record is decoded for its record."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,9 +36,16 @@ class TextParser(ParseUnits[ByteRange]):
     """
 
     format: TextFormat[Any] = field(repr=False)
+    on_error: OnError | None = field(default=None, kw_only=True, compare=False)
+
+    def __post_init__(self) -> None:
+        check_on_error(self.on_error)
 
     def call(self) -> str:
-        return self.format.call()
+        call = self.format.call()
+        if self.on_error is None:
+            return call
+        return f"{call[:-1]}{'' if call.endswith('()') else ', '}on_error={value_code(self.on_error)})"
 
     def identity(self) -> Json:
         return self.format.identity()
@@ -61,6 +74,7 @@ class _ByteRangeReader(UnitReader[ByteRange, OpenTask]):
         self._format = format
         self._origins = origins
         self._chunk_size = ChunkSize()
+        self._line_counts: dict[str, list[int]] = {}
 
     def is_remote(self, unit: ByteRange) -> bool:
         return not unit.file.is_local()
@@ -75,12 +89,24 @@ class _ByteRangeReader(UnitReader[ByteRange, OpenTask]):
     def pieces(self, unit: ByteRange, opened: OpenTask, place: Place) -> Iterator[Piece]:
         offset, line, before = place
         with opened.result() as stream:
-            reader = ChunkReader(stream, unit.file.path, self._format.last_record_end, unit.start, unit.stop)
+            text = self._format.as_utf8(stream, unit.file.path)
+            reader = ChunkReader(
+                text, unit.file.path, self._format.last_record_end, unit.start, unit.stop, self._line_counts
+            )
             begin, parse = self._format.start_reading(reader)
             at = TextPlace(offset, line) if offset > unit.start else reader.first_record(begin)
             for chunk in reader.chunks(at, self._chunk_size):
-                rows, error = parse(chunk, before)
-                count = before + len(rows)
-                origins = reader.origins(chunk, self._format.row_lines(chunk)[: len(rows)]) if self._origins else None
-                yield Piece(rows, (*chunk.at, before), None if chunk.last else (*chunk.end, count), origins, error)
-                before = count
+                for part in parse(chunk, before):
+                    yield self._piece(reader, part, before)
+                    before += len(part.rows) if part.error is None else 1
+
+    def _piece(self, reader: ChunkReader, part: ParsedPart, before: int) -> Piece:
+        chunk = part.chunk
+        at: Place = (*chunk.at, before)
+        if part.error is not None:
+            (origin,) = reader.origins(chunk, [chunk.at.line])
+            content = shown(chunk.data[:MAX_CONTENT_BYTES]).rstrip("\r\n")
+            end = None if chunk.last else (*chunk.end, before + 1)
+            return Piece([], at, end, None, Malformed(part.error, origin, content))
+        origins = reader.origins(chunk, self._format.row_lines(chunk)) if self._origins else None
+        return Piece(part.rows, at, None if chunk.last else (*chunk.end, before + len(part.rows)), origins)

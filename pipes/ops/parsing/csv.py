@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from ...core.policy import OnError
 from ...core.rows import Row
 from ...formats.csv.options import NULL_VALUES, Csv
 from ...formats.tables.columns import Schema
@@ -35,9 +36,11 @@ def parse_csv(
     quote: str | None = '"',
     null_values: Sequence[str] = NULL_VALUES,
     newlines_in_values: bool = True,
+    encoding: str = "utf-8",
     path_column: str | None = None,
     row_column: str | None = None,
     unify_schemas: bool = False,
+    on_error: OnError | None = None,
 ) -> Pipe[Row]:
     r"""Give the rows of each CSV file, as a table.
 
@@ -52,13 +55,14 @@ def parse_csv(
 
     If a single value keeps a column from being numbers or dates, the column is text, and the log names value and line.
 
-    A quoted value may hold delimiters, line breaks and doubled quotes; empty lines are left out. The text is UTF-8.
+    A quoted value may hold delimiters, line breaks and doubled quotes; empty lines are left out.
 
     Shards divide files. If no value can hold a line break (`newlines_in_values=False`, or `quote=None`), they divide
     ranges of files, so a single file serves many workers: about 1,024 ranges of all files, of 256 KiB to 32 MiB each. A
-    `shuffle` behind this shuffles the order of files or ranges as well. A file is not split if it is compressed, if
-    `row_column` is given, or if files come in a new order in each epoch, as with `list_files(...).shuffle()`. An error
-    in a range counts its line by reading the file up to there; beyond 256 MiB it names the byte instead.
+    `shuffle` behind this shuffles the order of files or ranges as well. A file is not split if it is compressed or has
+    another encoding than UTF-8, if `row_column` is given, or if files come in a new order in each epoch, as with
+    `list_files(...).shuffle()`. An error in a range counts its line by reading the file up to there; beyond 256 MiB it
+    names the byte instead.
 
     Args:
         schema: types by name, as Arrow types or their names, such as {"id": "int32", "text": "string"}, or a pyarrow
@@ -70,9 +74,13 @@ def parse_csv(
         quote: the character around a value; None treats quotes as plain characters.
         null_values: texts that mean a missing value, in columns that are not text; text is never missing.
         newlines_in_values: False says that each record is one line, so that files can be split; this is checked.
+        encoding: of the files, any that Python knows. Text that is not UTF-8 is decoded by blocks; a resume decodes it
+            from the beginning of its file.
         path_column: the name of an added column with the path of the file, without a password.
         row_column: the name of an added column with the number of the row in its file, from 0.
         unify_schemas: takes the columns of all files and folders together.
+        on_error: what happens to a row with too few or too many values, with one that does not fit its column, or with
+            a quote that is not closed on its line; see `map`. It keeps its number.
 
     Raises:
         SourceError: a file is missing, cannot be read, or ends before the place to resume from.
@@ -95,8 +103,9 @@ def parse_csv(
         quote=quote,
         null_values=null_values,
         newlines_in_values=newlines_in_values,
+        encoding=encoding,
         path_column=path_column,
         row_column=row_column,
         unify_schemas=unify_schemas,
     )
-    return pipe.then(ByteRanges(options, has_fixed_order(pipe))).then(ParseCsv(options))
+    return pipe.then(ByteRanges(options, has_fixed_order(pipe))).then(ParseCsv(options, on_error=on_error))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from ...core.policy import OnError
 from ...core.rows import Row
 from ...formats.jsonl import Jsonl
 from ...formats.tables.columns import Schema
@@ -32,6 +33,7 @@ def parse_jsonl(
     path_column: str | None = None,
     row_column: str | None = None,
     unify_schemas: bool = False,
+    on_error: OnError | None = None,
 ) -> Pipe[Row]:
     r"""Give the objects of each JSON Lines file, as a table: one object on each line.
 
@@ -62,6 +64,7 @@ def parse_jsonl(
         path_column: the name of an added column with the path of the file, without a password.
         row_column: the name of an added column with the number of the row in its file, from 0.
         unify_schemas: takes the fields of all files and folders together, from the first 1 MiB of each file.
+        on_error: what happens to a line that is no such object; see `map`. It keeps its number.
 
     Raises:
         SourceError: a file is missing, cannot be read, or ends before the place to resume from.
@@ -78,4 +81,4 @@ def parse_jsonl(
     options = Jsonl(
         schema=schema, columns=columns, path_column=path_column, row_column=row_column, unify_schemas=unify_schemas
     )
-    return pipe.then(ByteRanges(options, has_fixed_order(pipe))).then(ParseJsonl(options))
+    return pipe.then(ByteRanges(options, has_fixed_order(pipe))).then(ParseJsonl(options, on_error=on_error))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from ...core.operator import Columns
+from ...core.policy import OnError
 from ...formats.text.lines import Lines
 from ._byte_ranges import ByteRanges
 from ._open_files import has_fixed_order
@@ -22,7 +23,7 @@ class ParseLines(TextParser):
     columns: ClassVar[Columns] = Columns.LOSES
 
 
-def parse_lines(pipe: Pipe[File], /, *, encoding: str = "utf-8") -> Pipe[str]:
+def parse_lines(pipe: Pipe[File], /, *, encoding: str = "utf-8", on_error: OnError | None = None) -> Pipe[str]:
     r"""Give the lines of each file.
 
     Element: a line, without its `\n` or `\r\n`; an empty line is an empty string. Order: that of the files, and within
@@ -35,6 +36,7 @@ def parse_lines(pipe: Pipe[File], /, *, encoding: str = "utf-8") -> Pipe[str]:
 
     Args:
         encoding: of the text; a newline must be the byte 0x0A in it. A byte order mark of UTF-8 is left out.
+        on_error: what happens to a line that is not in that encoding; see `map`.
 
     Raises:
         SourceError: a file is missing, cannot be read, or ends before the place to resume from.
@@ -47,4 +49,4 @@ def parse_lines(pipe: Pipe[File], /, *, encoding: str = "utf-8") -> Pipe[str]:
         ['one', 'two']
     """
     options = Lines(encoding)
-    return pipe.then(ByteRanges(options, has_fixed_order(pipe))).then(ParseLines(options))
+    return pipe.then(ByteRanges(options, has_fixed_order(pipe))).then(ParseLines(options, on_error=on_error))

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from ...core.block_size import BlockSize
 from ...core.context import Context
 from ...core.operator import Columns, StageView
+from ...core.policy import OnError, check_on_error
 from ...errors import ArgumentError, ArgumentTypeError, DataError, Origin, SourceError, with_call_site
 from ...formats.tar import KEY, TarGroup, TarReader
 from ...storage.file import WHOLE, File
 from ._open_files import OpenTask, check_file
-from ._parse_units import ParseUnits, Piece, Place, UnitReader
+from ._parse_units import Malformed, ParseUnits, Piece, Place, UnitReader
 
 if TYPE_CHECKING:
     from ...pipe import Pipe
@@ -27,8 +28,10 @@ class ParseTar(ParseUnits[File]):
     columns: ClassVar[Columns] = Columns.LOSES
 
     path_column: str | None = None
+    on_error: OnError | None = field(default=None, kw_only=True, compare=False)
 
     def __post_init__(self) -> None:
+        check_on_error(self.on_error)
         if self.path_column is not None and not isinstance(self.path_column, str):
             raise ArgumentTypeError(
                 with_call_site(f"`path_column` must be the name of a key but got: {self.path_column!r}")
@@ -67,6 +70,10 @@ class _TarFileReader(UnitReader[File, OpenTask]):
         try:
             with opened.result() as stream:
                 for group in TarReader(stream, unit.name, further).groups(offset):
+                    if group.error is not None:
+                        yield self._piece(unit, groups, (group.end,), group)
+                        groups, size = [], 0
+                        continue
                     groups.append(group)
                     size += group.size
                     if len(groups) >= room or size >= _MAX_BLOCK_BYTES:
@@ -80,16 +87,25 @@ class _TarFileReader(UnitReader[File, OpenTask]):
         if groups:
             yield self._piece(unit, groups, None)
 
-    def _piece(self, file: File, groups: list[TarGroup], end: Place | None) -> Piece:
+    def _piece(self, file: File, groups: list[TarGroup], end: Place | None, bad: TarGroup | None = None) -> Piece:
+        """The rows of some groups, and a malformed one behind them."""
         rows: list[object] = [group.row for group in groups]
         self._block_size.produced(rows)
-        origins: list[Origin | None] | None = None
-        if self._origins:
-            origins = [Origin(file.path, group.at, f"{group.row[KEY]} at byte") for group in groups]
-        return Piece(rows, (groups[0].at,), end, origins)
+        origins: list[Origin | None] = [_origin(file, group) for group in groups] if self._origins else []
+        malformed = None
+        if bad is not None and bad.error is not None:
+            malformed = Malformed(bad.error, _origin(file, bad), bad.row)
+        first = groups[0] if groups else cast("TarGroup", bad)
+        return Piece(rows, (first.at,), end, origins or None, malformed)
 
 
-def parse_tar(pipe: Pipe[File], /, *, path_column: str | None = None) -> Pipe[dict[str, object]]:
+def _origin(file: File, group: TarGroup) -> Origin:
+    return Origin(file.path, group.at, f"{group.row[KEY]} at byte")
+
+
+def parse_tar(
+    pipe: Pipe[File], /, *, path_column: str | None = None, on_error: OnError | None = None
+) -> Pipe[dict[str, object]]:
     """Give the rows of each tar file, in WebDataset's form.
 
     Element: a dict of the key and of `bytes` by extension: `train/7.jpg` and `train/7.seg.png` make one row,
@@ -104,6 +120,7 @@ def parse_tar(pipe: Pipe[File], /, *, path_column: str | None = None) -> Pipe[di
 
     Args:
         path_column: the name of an added key with the path of the tar file.
+        on_error: what happens to a row with a member that cannot be a part of it; see `map`.
 
     Raises:
         SourceError: a file is missing, cannot be read, or ends before the place to resume from.
@@ -123,4 +140,4 @@ def parse_tar(pipe: Pipe[File], /, *, path_column: str | None = None) -> Pipe[di
         {'__key__': '7', 'txt': b'seven', 'cls': b'7'}
         {'__key__': '8', 'txt': b'eight', 'cls': b'8'}
     """
-    return pipe.then(ParseTar(path_column))
+    return pipe.then(ParseTar(path_column, on_error=on_error))

@@ -239,7 +239,8 @@ class TestMalformed:
     def test_text_that_is_not_utf8(self) -> None:
         rows, _, error = read(b"a\nok\ncaf\xe9\n")
         assert rows == [{"a": "ok"}]
-        assert "a.csv, line 3, column 'a': 'caf\\\\xe9' is not UTF-8; `schema={'a': 'binary'}`" in str(error)
+        assert "a.csv, line 3, column 'a': 'caf\\\\xe9' is not UTF-8; `encoding=` says how the file is" in str(error)
+        assert "`schema={'a': 'binary'}` takes the bytes as they are" in str(error)
         assert read(b"a\ncaf\xe9\n", Csv(schema={"a": "binary"}))[0] == [{"a": b"caf\xe9"}]
 
     def test_a_type_that_text_cannot_have(self) -> None:

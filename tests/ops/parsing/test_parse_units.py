@@ -14,8 +14,8 @@ from feedpipe.core.block_size import BlockSize
 from feedpipe.core.context import Context
 from feedpipe.core.cursor import START, Cursor
 from feedpipe.engine.stage import bind
-from feedpipe.errors import DataError
-from feedpipe.ops.parsing._parse_units import ParseUnits, Piece, Place, UnitReader
+from feedpipe.errors import DataError, Origin
+from feedpipe.ops.parsing._parse_units import Malformed, ParseUnits, Piece, Place, UnitReader
 from feedpipe.storage.tasks import Task
 from feedpipe.testing import check_operator
 
@@ -53,7 +53,8 @@ class CountReader(UnitReader[int, Task[int]]):
             stop = min(start + PIECE_ROWS, unit)
             rows: list[object] = [(unit, k) for k in range(start, stop)]
             if start <= self._bad < stop:
-                yield Piece(rows[: self._bad - start], (start, 7), (stop, 7), None, DataError("malformed"))
+                bad = Malformed(DataError("malformed"), Origin(str(unit), self._bad), None)
+                yield Piece(rows[: self._bad - start], (start, 7), (self._bad + 1, 7), None, bad)
             yield Piece(rows, (start, 7), None if stop == unit else (stop, 7))
 
     def close(self) -> None:

@@ -1,0 +1,256 @@
+"""`on_error` of parsers: which records are left out, and that shards, resumes and encodings change nothing of it."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import tarfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import feedpipe as fp
+from feedpipe.errors import ArgumentError, DataError
+from feedpipe.ops.parsing import _byte_ranges
+from feedpipe.testing import check_operator
+
+pytestmark = pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
+
+COUNT = 600
+BAD = {0, 1, 7, 500, 501, COUNT - 1}
+GOOD = [x for x in range(COUNT) if x not in BAD]
+
+
+def write_csv(path: Path) -> Path:
+    faults = ["{},a,b", "x,a", "{}", '{},"a', "{},a,b", "{}"]
+    lines = [f"{x},é{x}" for x in range(COUNT)]
+    for fault, place in zip(faults, sorted(BAD), strict=True):
+        lines[place] = fault.format(place)
+    path.write_text("x,text\n" + "\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def write_jsonl(path: Path) -> Path:
+    faults = [b"garbage", b"[1]", b'{"x": ', b'{"x": "a"}', b'{"x": 1, "y": 2}', b'{"x": "\xff"}']
+    lines = [b'{"x": %d, "tags": ["a"]}' % x for x in range(COUNT)]
+    for fault, place in zip(faults, sorted(BAD), strict=True):
+        lines[place] = fault
+    path.write_bytes(b"\n".join(lines))
+    return path
+
+
+def write_lines(path: Path) -> Path:
+    path.write_bytes(b"".join(b"%d\n" % x if x not in BAD else b"\xff\n" for x in range(COUNT)))
+    return path
+
+
+def write_tar(path: Path) -> Path:
+    with tarfile.open(path, "w") as tar:
+        for x in range(COUNT):
+            for name in (f"{x}.cls", f"{x}.txt"):
+                member = tarfile.TarInfo(name)
+                member.type = tarfile.SYMTYPE if x in BAD and name.endswith("cls") else tarfile.REGTYPE
+                member.size = 0 if member.type == tarfile.SYMTYPE else len(str(x))
+                tar.addfile(member, io.BytesIO(str(x).encode()))
+    return path
+
+
+def number(row: Any) -> int:
+    return int(row if isinstance(row, str) else row["x"] if "x" in row else row["cls"])
+
+
+def write(kind: str, folder: Path) -> Path:
+    writers = {"csv": write_csv, "jsonl": write_jsonl, "lines": write_lines, "tar": write_tar}
+    return writers[kind](folder / f"a.{kind}")
+
+
+def read(kind: str, path: Path, **options: Any) -> fp.Pipe[Any]:
+    readers: dict[str, Any] = {"csv": fp.read_csv, "jsonl": fp.read_jsonl, "lines": fp.read_lines, "tar": fp.read_tar}
+    if kind == "csv":
+        options = {"newlines_in_values": False, "schema": {"x": "int32"}, **options}
+    return readers[kind](path, **options)
+
+
+KINDS = pytest.mark.parametrize("kind", ["csv", "jsonl", "lines", "tar"])
+
+
+@KINDS
+def test_malformed_records_are_left_out(tmp_path, kind):
+    path = write(kind, tmp_path)
+    pipe = read(kind, path, on_error="skip")
+    rows = check_operator(pipe, samples=2)
+    assert list(map(number, rows)) == GOOD
+    loader = fp.Loader(pipe)
+    assert list(map(number, loader)) == GOOD
+    ((code, count),) = loader.skipped.items()
+    assert count == len(BAD) and code.startswith(f".parse_{kind}(") and "on_error" not in code
+    with pytest.raises(DataError, match=rf"a\.{kind}"):
+        list(read(kind, path))
+    assert repr(pipe) == repr(read(kind, path).on_error("skip"))
+
+
+@pytest.mark.parametrize(("kind", "workers"), [("csv", 0), ("jsonl", 0), ("lines", 0), ("tar", 0), ("csv", 2)])
+def test_a_resume_gives_the_same_rows_and_counts(tmp_path, monkeypatch, kind, workers):
+    monkeypatch.setattr(_byte_ranges, "MIN_RANGE_BYTES", 2**10)
+    pipe = read(kind, write(kind, tmp_path), on_error="skip").shuffle(window=50).map(number).batch(8)
+    with fp.Loader(pipe, workers=workers, shards=2) as loader:
+        steps = [(batch, info.state_dict()) for batch, info in loader.with_info()]
+        skipped = loader.skipped
+        assert sorted(x for batch, _ in steps for x in batch) == GOOD
+        for step in (1, 40, len(steps) - 1) if workers == 0 else (40,):
+            loader.load_state_dict(json.loads(json.dumps(steps[step - 1][1])))
+            assert list(loader) == [batch for batch, _ in steps[step:]]
+            assert loader.skipped == skipped and sum(skipped.values()) == len(BAD)
+
+
+@KINDS
+def test_a_quarantine_names_file_row_and_content(tmp_path, monkeypatch, kind):
+    monkeypatch.setattr(_byte_ranges, "MIN_RANGE_BYTES", 2**10)
+    path = write(kind, tmp_path)
+    pipe = read(kind, path, on_error=fp.Quarantine(tmp_path / "bad")).batch(100)
+    for _ in range(2):  # the second run writes nothing again
+        list(fp.Loader(pipe))
+    records = [json.loads(line) for file in (tmp_path / "bad").iterdir() for line in file.read_text().splitlines()]
+    assert {record["file"] for record in records} == {str(path)} and len(records) == len(BAD)
+    records.sort(key=lambda record: record["row"])
+    if kind == "tar":
+        assert [record["unit"] for record in records] == [f"{x} at byte" for x in sorted(BAD)]
+        assert "is a symbolic link" in records[0]["error"] and "'__key__': '0'" in records[0]["repr"]
+        return
+    assert [record["row"] for record in records] == [x + 1 + (kind == "csv") for x in sorted(BAD)]
+    assert all(f"{path}, line {record['row']}" in record["error"] for record in records)
+    firsts = {"csv": "0,a,b", "jsonl": "garbage", "lines": r"\xff"}
+    assert records[0]["repr"] == firsts[kind]
+
+
+def test_lines_before_parts_of_a_file_are_counted_once(tmp_path, monkeypatch):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"".join(b"\xff\n" if x % 10_000 == 9_999 else b"%09d\n" % x for x in range(200_000)))
+    size = path.stat().st_size
+    monkeypatch.setattr(_byte_ranges, "MIN_RANGE_BYTES", 2**17)
+    read_bytes = [0]
+    opened = fp.File.stream
+
+    class Counting:
+        def __init__(self, stream: Any) -> None:
+            self.stream = stream
+
+        def read(self, count: int) -> bytes:
+            data: bytes = self.stream.read(count)
+            read_bytes[0] += len(data)
+            return data
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.stream, name)
+
+        def __enter__(self) -> Counting:
+            return self
+
+        def __exit__(self, *error: object) -> None:
+            self.stream.close()
+
+    monkeypatch.setattr(fp.File, "stream", lambda self, *args, **options: Counting(opened(self, *args, **options)))
+    loader = fp.Loader(fp.read_lines(path, on_error=fp.Quarantine(tmp_path / "bad")).batch(1000))
+    list(loader)
+    assert loader.skipped == {".parse_lines()": 20}
+    rows = sorted(json.loads(line)["row"] for f in (tmp_path / "bad").iterdir() for line in f.read_text().splitlines())
+    assert rows == [10_000 * k for k in range(1, 21)]
+    assert read_bytes[0] < 10 * size  # at most 1 MiB again for each range
+
+
+def test_a_skipped_record_keeps_its_number(tmp_path):
+    pipe = read("csv", write_csv(tmp_path / "a.csv"), row_column="row", on_error="skip")
+    assert [row["row"] for row in pipe] == GOOD
+    assert [row["x"] for row in pipe.take(10)] == GOOD[: 10 - 3]  # three of the first ten are left out
+
+
+def test_types_do_not_depend_on_malformed_records(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("x,y\njunk\n1,2\n2\n1.5,a\n")
+    loader = fp.Loader(fp.read_csv(path))
+    with pytest.raises(DataError, match="line 2: 1 value for 2 columns"):
+        list(loader)
+    resumed = fp.Loader(fp.read_csv(path, on_error="skip"))
+    resumed.load_state_dict(loader.state_dict())
+    assert list(resumed) == [{"x": 1.0, "y": "2"}, {"x": 1.5, "y": "a"}]
+    path = tmp_path / "a.jsonl"
+    path.write_text('junk\n{"x": 1}\n\n{"x": 1.5}\n')
+    assert list(fp.read_jsonl(path, on_error="skip")) == [{"x": 1.0}, {"x": 1.5}]
+
+
+def test_a_quote_that_is_never_closed(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text('x,y\n1,a\n2,"b')
+    assert list(fp.read_csv(path, on_error="skip")) == [{"x": 1, "y": "a"}]
+    path.write_text('x,y\n1,a\n2,"b\n3,c\n')
+    with pytest.raises(DataError, match=r"line 3: .* never closed; .*, `newlines_in_values=False` ends each record"):
+        list(fp.read_csv(path, on_error="skip"))
+    assert [row["x"] for row in fp.read_csv(path, newlines_in_values=False, on_error="skip")] == [1, 3]
+
+
+@given(st.lists(st.sampled_from(["1,a\n", "x,a\n", '1,"a"\n', '1,"a\n', "\n", "1\n", '1,"a\nb"\n']), max_size=30))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=12, deadline=None)
+def test_law_of_random_files(tmp_path, lines):
+    path = tmp_path / "a.csv"
+    path.write_text("n,s\n" + "".join(lines))
+    pipe = fp.from_sequence([str(path)]).open_files()
+    parsed = pipe.parse_csv(schema={"n": "int64", "s": "string"}, newlines_in_values=False, on_error="skip")
+    bad = {"x,a", '1,"a', "1", 'b"'}
+    expected = [line for line in "".join(lines).splitlines() if line and line not in bad]
+    got = check_operator(parsed, samples=2)
+    assert [row["s"] for row in got] == ["a"] * len(expected)
+
+
+ENCODINGS = ["latin-1", "cp1252", "utf-16", "utf-16-be", "utf-32", "shift_jis", "gb18030", "utf-7", "cp037", "utf8"]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "compressed"), [*((encoding, False) for encoding in ENCODINGS), ("utf-16", True), ("gb18030", True)]
+)
+def test_encodings(tmp_path, encoding, compressed):
+    text = "日本" if encoding in ("shift_jis", "gb18030", "utf-16") else "aà"
+    data = f"{text},x\n" + "".join(f'"{text}, {x}\n{text}",{x}\n' for x in range(900))
+    path = tmp_path / ("a.csv.gz" if compressed else "a.csv")
+    raw = data.encode(encoding)
+    path.write_bytes(gzip.compress(raw) if compressed else raw)
+    pipe = fp.from_sequence([str(path)]).open_files().parse_csv(encoding=encoding)
+    assert check_operator(pipe, samples=2) == [{text: f"{text}, {x}\n{text}", "x": x} for x in range(900)]
+    loader = fp.Loader(pipe.batch(100))
+    batches = [(list(batch), info.state_dict()) for batch, info in loader.with_info()]
+    loader.load_state_dict(batches[6][1])
+    assert [list(batch) for batch in loader] == [batch for batch, _ in batches[7:]]
+
+
+def test_bytes_that_cannot_be_decoded_belong_to_their_record(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes("x,s\n1,à\n2,b\n".encode("cp1252") + b"3,\x81\n4,d\n")
+    with pytest.raises(DataError, match=r"line 4, column 's': '\\\\x81' is not cp1252; `encoding=` says"):
+        list(fp.read_csv(path, encoding="cp1252"))
+    good = fp.read_csv(path, encoding="cp1252", on_error="skip")
+    assert [(row["x"], row["s"]) for row in good] == [(1, "à"), (2, "b"), (4, "d")]
+    assert [row["x"] for row in fp.read_csv(path, encoding="cp1252", columns=["x"])] == [1, 2, 3, 4]
+    with pytest.raises(DataError, match=r"line 2, column 's': .* is not UTF-8; `encoding=` says how the file is writ"):
+        list(fp.read_csv(path))
+    path.write_bytes("x\n1\n".encode("utf-16") + b"\x00")  # cut short
+    assert list(fp.read_csv(path, encoding="utf-16", on_error="skip", schema={"x": "string"})) == [{"x": "1"}]
+    path.write_bytes(b"x\n1\n")
+    with pytest.raises(DataError, match=r"a\.csv is not utf-16: .*BOM.*; `encoding=` says how the file is written"):
+        list(fp.read_csv(path, encoding="utf-16"))
+    for encoding in ("base64", "none", 3):
+        with pytest.raises(ArgumentError, match="`encoding` must be a text encoding but got"):
+            fp.read_csv(path, encoding=encoding)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_ranks_divide_the_rest(tmp_path, monkeypatch, ranks):
+    monkeypatch.setattr(_byte_ranges, "MIN_RANGE_BYTES", 2**10)
+    pipe = read("csv", write_csv(tmp_path / "a.csv"), on_error="skip")
+    for after in (pipe, pipe.load(), pipe.filter(lambda row: True), pipe.shuffle(window=20)):
+        loaders = [fp.Loader(after, rank=rank, world_size=ranks, even=None) for rank in range(ranks)]
+        assert Counter(row["x"] for loader in loaders for row in loader) == Counter(GOOD)
+        assert len(BAD) == sum(sum(loader.skipped.values()) for loader in loaders)
