@@ -40,6 +40,7 @@ from .core.rows import Rows
 from .core.unknown_arguments import explains_unknown_arguments as _explains_unknown_arguments
 from .errors import FeedpipeError, RowError
 from .fitting.fit import fit
+from .fitting.profile import profile
 from .loader import Loader, gather_state
 from .loading.replay import replay
 from .ops._generator_operator import operator
@@ -110,6 +111,7 @@ __all__ = [
     # statistics of columns
     "Stats",
     "fit",
+    "profile",
     # writers
     "verify",
     "write_parquet",

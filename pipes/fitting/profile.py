@@ -1,0 +1,184 @@
+"""`profile`: what the columns of a pipe have in them, and what looks wrong."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..core.checks import check_bool, check_int
+from ..core.rows import Rows
+from ..errors import ArgumentTypeError, DataError, RowError, UnfitError, with_call_site
+from ..loader import Loader
+from ..ops._columns import as_rows
+from ..pipe import Pipe
+from ..stats.column_outline import ColumnOutline
+from .column_profile import ColumnProfile
+from .endless import check_ends
+from .profile_page import html_page
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+CHUNK_ROWS = 2**13
+PARTS = 16
+"""So many outlines are joined at a time."""
+CELL_WIDTH = 24
+
+
+class Profile(Mapping[str, ColumnProfile]):
+    """What the columns of a pipe have in them, by the name of the column. Printed, it is a table.
+
+    Attributes:
+        rows: the number of rows.
+    """
+
+    def __init__(self, columns: Mapping[str, ColumnProfile], rows: int) -> None:
+        self._columns = dict(columns)
+        self.rows = rows
+
+    def __getitem__(self, name: str) -> ColumnProfile:
+        return self._columns[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    @property
+    def table(self) -> pa.Table:
+        """A row for each column, with its remarks; values of several types are text."""
+        import pyarrow as pa
+
+        entries = self._columns.values()
+        floats = {"mean": pa.float64(), "std": pa.float64()}
+        counts = {"rows": pa.int64(), "missing": pa.int64(), "distinct": pa.int64()}
+        columns: dict[str, Any] = {"column": pa.array([entry.name for entry in entries], pa.string())}
+        columns["type"] = pa.array([entry.type for entry in entries], pa.string())
+        for name, kind in {**counts, **floats}.items():
+            columns[name] = pa.array([getattr(entry, name) for entry in entries], kind)
+        for name in ("min", "max"):
+            columns[name] = pa.array([_text(getattr(entry, name)) for entry in entries], pa.string())
+        columns["median"] = pa.array([entry.quantiles.get(0.5) for entry in entries], pa.float64())
+        frequent = [[_text(value) for value, _ in entry.frequent] for entry in entries]
+        columns["frequent"] = pa.array(frequent, pa.list_(pa.string()))
+        columns["remarks"] = pa.array([entry.remarks for entry in entries], pa.list_(pa.string()))
+        return pa.table(columns)
+
+    def to_html(self, path: str | os.PathLike[str]) -> None:
+        """Write the profile as a page for a browser, in one file that loads nothing."""
+        Path(path).write_text(html_page(list(self._columns.values()), self.rows), encoding="utf-8")
+
+    def __repr__(self) -> str:
+        header = ["column", "type", "missing", "distinct", "min", "median", "max", "most frequent"]
+        lines = [header, *(_cells(entry) for entry in self._columns.values())]
+        widths = [max(len(line[place]) for line in lines) for place in range(len(header))]
+        rows = [
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+        ]
+        remarks = [f"  {name}: {remark}" for name, entry in self._columns.items() for remark in entry.remarks]
+        return "\n".join([f"{self.rows} rows", *rows, *(["what looks wrong", *remarks] if remarks else [])])
+
+
+class OutlineRows:
+    """Makes the outlines of all columns of a batch of rows."""
+
+    def __call__(self, batch: Sequence[object]) -> tuple[int, dict[str, ColumnOutline]]:
+        if batch and isinstance(batch[0], Rows):
+            raise UnfitError("an element must be a row but is a batch of rows; `.unbatch()` gives its rows")
+        rows = as_rows(batch)
+        return len(rows), {name: ColumnOutline.of(column) for name, column in rows.columns.items()}
+
+
+def profile(pipe: Pipe[Mapping[str, object]], *, rows: int | None = None, progress: bool = True) -> Profile:
+    """Run a pipe once in this process, and return what its columns have in them.
+
+    Printed, a profile is a table: for each column its type, what is missing, the extremes, the median and the most
+    frequent values. Below is what looks wrong: columns that are constant, ids that repeat, text that is numbers,
+    spellings that differ in case or white space, outliers.
+
+    Args:
+        pipe: gives rows, of a table or as dicts.
+        rows: look at the first rows alone, so many of them.
+        progress: on a terminal, shows the number of rows.
+
+    Raises:
+        PlanError: the pipe repeats its rows without end, and `rows` is None.
+        DataError: an element is no row.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> people = [{"age": "34", "city": "Rome"}, {"age": "n/a", "city": " rome"}, {"age": "51", "city": None}]
+        >>> fp.profile(fp.from_sequence(people))
+        3 rows
+        column  type    missing  distinct  min  median  max  most frequent
+        age     string  0        3                           '34', '51', 'n/a'
+        city    string  1        2                           ' rome', 'Rome'
+        what looks wrong
+          age: 66.7% of the text is numbers, and others are such as 'n/a'
+          city: some values differ in case or white space alone: ' rome', 'Rome'
+    """
+    if not isinstance(pipe, Pipe):
+        raise ArgumentTypeError(with_call_site(f"`pipe` must be a Pipe but got: {pipe!r}"))
+    check_bool("progress", progress)
+    if rows is not None:
+        pipe = pipe.take(check_int("rows", rows, least=1))
+    check_ends(pipe, "profile")
+    outlines: defaultdict[str, list[ColumnOutline]] = defaultdict(list)
+    count = 0
+    for number, columns in _outlines(pipe, progress=progress):
+        for name, outline in columns.items():
+            parts = outlines[name]
+            if count and not parts:  # rows that are dicts: those before it lack the column
+                parts.append(_nothing(count))
+            parts.append(outline)
+        count += number
+        for name, parts in outlines.items():
+            if name not in columns:
+                parts.append(_nothing(number))
+            if len(parts) > PARTS:
+                parts[:] = [ColumnOutline.merged(parts)]
+    profiles = {name: ColumnProfile.of(name, ColumnOutline.merged(parts)) for name, parts in outlines.items()}
+    return Profile(profiles, count)
+
+
+def _outlines(pipe: Pipe[Any], *, progress: bool) -> Iterator[tuple[int, dict[str, ColumnOutline]]]:
+    from tqdm import tqdm  # type: ignore[import-untyped]
+
+    chain = pipe.batch(CHUNK_ROWS).map(OutlineRows())
+    disable = None if progress else True  # None: unless stderr is a terminal
+    with (
+        Loader(chain, rank=0, world_size=1, even=None) as loader,
+        tqdm(total=pipe.length, desc="profile", unit=" rows", unit_scale=True, disable=disable) as bar,
+    ):
+        try:
+            for part in loader:
+                bar.update(part[0])
+                yield part
+        except RowError as error:
+            if isinstance(error.__cause__, UnfitError):
+                raise DataError(with_call_site(f"`profile`: {error.__cause__}")) from error.__cause__
+            raise
+
+
+def _nothing(rows: int) -> ColumnOutline:
+    import pyarrow as pa
+
+    return ColumnOutline.of(pa.nulls(rows))
+
+
+def _cells(entry: ColumnProfile) -> list[str]:
+    distinct = "" if entry.distinct is None else str(entry.distinct)
+    frequent = ", ".join(f"{value!r:.12}" for value, _ in entry.frequent[:3])
+    numbers = [_text(value) or "" for value in (entry.min, entry.quantiles.get(0.5), entry.max)]
+    cells = [entry.name, entry.type, str(entry.missing), distinct, *numbers, frequent]
+    return [cell if len(cell) <= 2 * CELL_WIDTH else f"{cell[: 2 * CELL_WIDTH - 3]}..." for cell in cells]
+
+
+def _text(value: object) -> str | None:
+    if value is None:
+        return None
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,114 @@
+"""`profile`: what is in columns, and what looks wrong, however the rows are divided."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import feedpipe as fp
+from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, PlanError, RowError
+from feedpipe.fitting import profile as profiling
+
+
+def dirty(rows: int = 400) -> pa.Table:
+    rng = np.random.default_rng(0)
+    return pa.table(
+        {
+            "id": [*range(rows - 3), 0, 1, 1],
+            "same": ["x"] * rows,
+            "empty": pa.nulls(rows),
+            "length": [1e9, *rng.normal(size=rows - 2), float("inf")],
+            "price": [f"{n / 7:.2f}" for n in range(rows - 1)] + ["n/a"],
+            "city": [[" Rome", "rome", "Oslo", None][n % 4] for n in range(rows)],
+            "rare": [None] * (rows - 2) + [1, 2],
+            "day": [datetime.date(2024, 1, 1 + n % 9) for n in range(rows)],
+            "cost": [Decimal(n) / 4 for n in range(rows)],
+            "tags": [["a"]] * rows,
+        }
+    )
+
+
+REMARKS = {
+    "id": ["it seems to identify rows, but 3 repeat a value, such as 1, which comes 3 times"],
+    "same": ["it is constant: 'x'"],
+    "empty": ["it has no value"],
+    "length": ["it has infinite numbers: 1", "it has outliers, such as 1e+09; half of the numbers lie from "],
+    "price": ["99.8% of the text is numbers, and others are such as 'n/a'"],
+    "city": ["some values differ in case or white space alone: ' Rome', 'rome'"],
+    "rare": ["99.5% of the values are missing"],
+    "day": [],
+    "cost": [],
+    "tags": [],
+}
+
+
+@pytest.mark.parametrize("stored", ["columns", "dicts"])
+@pytest.mark.parametrize("chunk", [1000, 7])
+def test_what_looks_wrong(stored: str, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(profiling, "CHUNK_ROWS", chunk)
+    table = dirty()
+    pipe: fp.Pipe[Any] = fp.from_table(table) if stored == "columns" else fp.from_sequence(table.to_pylist())
+    profile = fp.profile(pipe)
+    assert list(profile) == table.schema.names and profile.rows == 400
+    for name, remarks in REMARKS.items():
+        found = profile[name].remarks
+        assert len(found) == len(remarks), (name, found)
+        assert all(text.startswith(start) for text, start in zip(found, remarks, strict=True)), (name, found)
+    numbers = profile["length"]
+    finite = np.array(table["length"].to_pylist()[:-1])
+    assert (numbers.min, numbers.max) == (finite.min(), 1e9) and numbers.quantiles[0.5] == np.median(finite)
+    assert np.isclose(numbers.mean, finite.mean()) and np.isclose(numbers.std, finite.std())
+    assert profile["city"].frequent == [(" Rome", 100), ("Oslo", 100), ("rome", 100)]
+    assert profile["city"].missing == 100 and profile["city"].examples == [" Rome", "rome", "Oslo"]
+    assert (profile["day"].min, profile["day"].max) == (datetime.date(2024, 1, 1), datetime.date(2024, 1, 9))
+    assert profile["cost"].max == 99.75 and profile["tags"].distinct is None
+
+
+def test_as_text_table_and_page(tmp_path: Path) -> None:
+    profile = fp.profile(fp.from_table(dirty().append_column("<b>", pa.array(["<script>"] * 400))), rows=30)
+    text = repr(profile).splitlines()
+    assert text[0] == "30 rows" and text[1].split()[:3] == ["column", "type", "missing"]
+    assert "  same: it is constant: 'x'" in text
+    table = profile.table
+    assert table["column"].to_pylist() == list(profile) and table["rows"].to_pylist() == [30] * 11
+    profile.to_html(tmp_path / "profile.html")
+    page = (tmp_path / "profile.html").read_text(encoding="utf-8")
+    assert "<script" not in page and "&lt;script&gt;" in page and "30 rows, 11 columns" in page
+    assert "http" not in page  # it loads nothing
+
+
+def test_rows_that_lack_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(profiling, "CHUNK_ROWS", 2)
+    profile = fp.profile(fp.from_sequence([{"x": 1}, {"x": 2}, {"y": "a"}, {"x": "b"}, {"y": "c"}]))
+    assert [(profile[name].rows, profile[name].missing) for name in "xy"] == [(5, 2), (5, 3)]
+    assert profile["x"].remarks == ["it has values of several types: int64, string"]
+
+
+def test_many_distinct_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("feedpipe.stats.column_outline.MAX_DISTINCT", 50)
+    monkeypatch.setattr(profiling, "CHUNK_ROWS", 10)
+    entry = fp.profile(fp.from_table(dirty()))["id"]
+    assert entry.distinct is None and entry.frequent == [] and entry.max == 396
+
+
+def test_errors() -> None:
+    rows = fp.from_sequence([{"x": 1}])
+    assert fp.profile(rows.repeat(), rows=3).rows == 3 and len(fp.profile(rows.skip(1))) == 0
+    with pytest.raises(PlanError, match="`profile` must come to the end of the pipe"):
+        fp.profile(rows.repeat())
+    with pytest.raises(ArgumentError, match="`rows` must be >= 1 but got: 0"):
+        fp.profile(rows, rows=0)
+    with pytest.raises(ArgumentTypeError, match="`pipe` must be a Pipe but got"):
+        fp.profile([{"x": 1}])  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="`profile`: an element must be a row but is a batch of rows"):
+        fp.profile(fp.from_table(dirty()).batch(2))  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="`profile`: rows must be dicts"):
+        fp.profile(fp.from_sequence([1, 2]))  # type: ignore[arg-type]
+    with pytest.raises(RowError, match="ZeroDivisionError"):
+        fp.profile(rows.map(lambda row: {"x": 1 / 0}))
