@@ -303,9 +303,12 @@ class Operator:
         """
         return self
 
-    def needs_one_view(self) -> bool:
-        """Whether all ranks must run what one of them has resolved: several ranks then need a process group."""
-        return False
+    def one_view_repair(self) -> str | None:
+        """If all ranks must run what one of them has resolved: what the user can do if they do not communicate.
+
+        None if each rank may resolve the operator itself.
+        """
+        return None
 
     def dropping(self) -> Operator:
         """Of an operator that regroups: the same, without an incomplete last group."""

@@ -89,12 +89,12 @@ class QueryPlan:
         import pyarrow as pa
 
         try:
-            schema, ranges = json.loads(zlib.decompress(base64.b85decode(text)))
+            schema, entries = json.loads(zlib.decompress(base64.b85decode(text)))
             fields = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(schema)))
-            found = None if ranges is None else [_range(*entry) for entry in ranges]
+            key_ranges = None if entries is None else [_range(*entry) for entry in entries]
         except (zlib.error, pa.ArrowException, TypeError, KeyError, OSError) as error:
             raise ValueError("it is no plan of a query") from error
-        return QueryPlan.of(fields, found)
+        return QueryPlan.of(fields, key_ranges)
 
 
 def _range(low: Json, high: Json, rows: int) -> KeyRange:

@@ -196,15 +196,15 @@ class Runner:
         if self._is_shared or not any(_looks_at_files(node.op) for node in walk(self.pipe)):
             return
         self._is_shared = True
-        one_view = {node for node in walk(self.pipe) if node.op.needs_one_view()}
+        one_view = {node for node in walk(self.pipe) if node.op.one_view_repair() is not None}
         if not job.all_equal("files", files_digest(self.pipe)):
             if one_view:
-                raise _one_view_error(one_view.pop(), "and these ranks name different ones")
+                raise _one_view_error(one_view.pop(), "and these ranks have different pipes")
             return
         packed = job.share("listing", packed_fields(self.pipe, resolve(self.pipe)) if job.rank == 0 else None)
         operators = resolved_operators(self.pipe, packed)
         if missing := one_view - {*operators}:
-            raise _one_view_error(missing.pop(), "which a pickle must hold, so `uri` cannot be a lambda")
+            raise _one_view_error(missing.pop(), "which reaches them as a pickle, so no argument may be a lambda")
         if job.rank == 0:
             return
         replaced = {node: op for node, op in operators.items() if node in one_view}
@@ -220,7 +220,7 @@ class Runner:
         """
         if job is None and self.ranks.ask().world_size > 1:
             for node in walk(self.pipe):
-                if node.op.needs_one_view():
+                if node.op.one_view_repair() is not None:
                     raise _one_view_error(node, "and these ranks do not communicate")
 
     def _schedule_of_now(self, progress: Progress) -> Schedule:
@@ -263,9 +263,8 @@ def _reads_in_plan(op: Operator) -> bool:
 def _one_view_error(node: Node, reason: str) -> PlanError:
     return PlanError(
         with_call_site(
-            f"all ranks must read the same ranges of `{node_code(node)}`, those that the first rank finds, {reason}; "
-            "initialise a process group with the same pipe on all ranks, or give `snapshot=None` if nobody changes "
-            "the rows",
+            f"all ranks must run what the first of them finds for `{node_code(node)}`, {reason}; initialise a process "
+            f"group with the same pipe on all ranks, or {node.op.one_view_repair()}",
             node.call_site,
         )
     )

@@ -53,8 +53,8 @@ class KeyRanges(Operator):
         """Whether a range must have the rows that were counted."""
         return self.snapshot is not None
 
-    def needs_one_view(self) -> bool:
-        return self.checked
+    def one_view_repair(self) -> str | None:
+        return "give `snapshot=None` if nobody changes the rows" if self.checked else None
 
     @property
     def sql_query(self) -> SqlQuery:
