@@ -73,6 +73,7 @@ from .storage.file import File
 from .storage.file_cache import FileCache
 from .writing.verify import verify
 from .writing.write_parquet import write_parquet
+from .writing.write_sql import write_sql
 from .writing.write_tar import write_tar
 from .writing.write_tfrecord import write_tfrecord
 
@@ -115,6 +116,7 @@ __all__ = [
     # writers
     "verify",
     "write_parquet",
+    "write_sql",
     "write_tar",
     "write_tfrecord",
     # rows that fail

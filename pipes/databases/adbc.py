@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .connection import StatementConnection
 from .dialect import DIALECTS, FLIGHT, POSTGRESQL, SQLITE, SqlDialect
 from .driver import SqlQuery
 from .packages import require
+from .table_connection import TableConnection
 from .uris import file_of, scheme_of
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _MODULES = {
 }
 
 
-class AdbcConnection(StatementConnection):
+class AdbcConnection(TableConnection):
     """A connection of an ADBC driver."""
 
     def __init__(self, dialect: SqlDialect, connection: Any) -> None:
@@ -55,8 +55,27 @@ class AdbcConnection(StatementConnection):
             schema: pa.Schema = cursor.adbc_execute_schema(self.dialect.head(query, 0), query.parameters or None)
             return schema
 
+    def create_table(self, name: str, schema: pa.Schema) -> None:
+        self._ingest(name, schema.empty_table(), "create")
+
+    def insert(self, name: str, rows: pa.Table) -> None:
+        self._ingest(name, rows, "append")
+
+    def column_types(self, name: str) -> Mapping[str, pa.DataType]:
+        import pyarrow as pa
+
+        if self.dialect is SQLITE:
+            return {}
+        # Rows are copied in binary form, which converts nothing.
+        schema = self.describe(SqlQuery(f"SELECT * FROM {self.dialect.column(name)}"))
+        return {field.name: field.type for field in schema if not isinstance(field.type, pa.BaseExtensionType)}
+
     def close(self) -> None:
         self._connection.close()
+
+    def _ingest(self, name: str, rows: pa.Table, mode: str) -> None:
+        with self._connection.cursor() as cursor:
+            cursor.adbc_ingest(name, rows, mode=mode)
 
 
 class Adbc:
@@ -68,7 +87,14 @@ class Adbc:
         require(module, module.replace("_", "-"))
 
     def connect(self, uri: str) -> AdbcConnection:
-        dialect = DIALECTS[scheme_of(uri)]
-        module = require(f"{_MODULES[dialect]}.dbapi", _MODULES[dialect].replace("_", "-"))
-        place = f"file:{file_of(uri)}?mode=ro" if dialect is SQLITE else uri
-        return AdbcConnection(dialect, module.connect(place, autocommit=True))
+        return _connect(uri, "ro")
+
+    def connect_for_writing(self, uri: str) -> AdbcConnection:
+        return _connect(uri, "rwc")
+
+
+def _connect(uri: str, file_mode: str) -> AdbcConnection:
+    dialect = DIALECTS[scheme_of(uri)]
+    module = require(f"{_MODULES[dialect]}.dbapi", _MODULES[dialect].replace("_", "-"))
+    place = f"file:{file_of(uri)}?mode={file_mode}" if dialect is SQLITE else uri
+    return AdbcConnection(dialect, module.connect(place, autocommit=True))

@@ -42,10 +42,6 @@ class StatementConnection(ABC):
         if self.dialect.begin is not None:
             self.run(self.dialect.begin)
 
-    def commit(self) -> None:
-        if self.dialect.begin is not None:
-            self.run("COMMIT")
-
     def export_snapshot(self) -> str | None:
         """The name of a snapshot of this transaction, which lives as long as the transaction; None if there is none."""
         if self.dialect.export_snapshot is None:
@@ -85,16 +81,16 @@ class StatementConnection(ABC):
         bounds = {int(place): key for key, place in self._values(self.dialect.bounds(query, rows, size), query)}
         try:
             firsts = range(1, rows + 1, size)
-            found = [
+            ranges = [
                 KeyRange(bounds[first], bounds[last], last - first + 1)
                 for first, last in ((first, min(first + size - 1, rows)) for first in firsts)
             ]
         except KeyError:
             raise DataError("the query has lost rows while they were counted; read it when nobody deletes") from None
-        for before, after in pairwise(found):
+        for before, after in pairwise(ranges):
             if before.high == after.low:
                 raise duplicate_error(name, after.low)
-        return found
+        return ranges
 
     def read(self, query: SqlQuery, after: Key | None, high: Key | None) -> Iterator[pa.RecordBatch]:
         return self.execute(self.dialect.between(query, after, high), query.parameters)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 from ..core.code import value_code
 from ..errors import ArgumentError, ArgumentTypeError, FeedpipeError, SourceError, text_of, with_call_site
@@ -15,8 +15,10 @@ from .adbc import Adbc
 from .connection import StatementConnection
 from .connectorx import Connectorx
 from .dbapi import DbApi, DbApiConnection
+from .dialect import DIALECTS, FLIGHT
 from .driver import Key, KeyRange, SqlConnection, SqlDriver, SqlQuery
 from .duckdb import DuckDB
+from .table_connection import TableConnection
 from .uris import scheme_of, shown_uri, without_secrets
 
 if TYPE_CHECKING:
@@ -39,10 +41,12 @@ _OF_SCHEME: dict[str, Adbc | DuckDB | Connectorx] = {
     "mariadb": _CONNECTORX,
 }
 DRIVERS = ("adbc", "connectorx", "dbapi")
+READ = "read the query"
 
 _LOST = re.compile(
     "connection (was |is |to .*)?(refused|reset|closed|lost|terminated|aborted|timed out)|closed the connection|"
-    "terminating connection|shutting down|starting up|failed to connect|could not connect|not connected|gone away|"
+    "lost connection|terminating connection|shutting down|starting up|failed to connect|could not connect|"
+    "not connected|gone away|"
     "broken pipe|no connection to the server|end of file|unexpected eof|early eof|packet out of order|"
     "not yet prepared node|server shutdown",
     re.IGNORECASE,
@@ -52,6 +56,15 @@ _LOST = re.compile(
 
 class LostConnectionError(SourceError):
     """The database cannot be reached, or the connection has ended before all rows were read."""
+
+
+@runtime_checkable
+class TableDriver(Protocol):
+    """A driver whose connections can write tables."""
+
+    def connect_for_writing(self, uri: str) -> TableConnection:
+        """A new connection that writes; a file is made if there is none."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -118,12 +131,12 @@ class Database:
         if self.driver is not None and not isinstance(self.driver, str):
             return self.driver
         scheme = scheme_of(uri)
-        known = _OF_SCHEME.get(scheme)
+        driver_of_scheme = _OF_SCHEME.get(scheme)
         if self.driver == "connectorx":
             return _CONNECTORX
         if self.driver == "dbapi":
             return _DBAPI
-        if known is None or (self.driver == "adbc" and known is _CONNECTORX):
+        if driver_of_scheme is None or (self.driver == "adbc" and driver_of_scheme is _CONNECTORX):
             listed = ", ".join(f"{name}://" for name in _OF_SCHEME)
             raise ArgumentError(
                 with_call_site(
@@ -131,10 +144,31 @@ class Database:
                     "a DB-API connection, or a `driver` of your own"
                 )
             )
-        return known
+        return driver_of_scheme
 
-    def connect(self, number: int) -> Connected:
+    def check_writing(self) -> None:
+        """Checks that tables can be written.
+
+        Raises:
+            ArgumentError: the driver only reads.
+        """
+        for address in self.addresses:
+            if isinstance(address, str) and (
+                not isinstance(self.driver_of(address), TableDriver) or DIALECTS.get(scheme_of(address)) is FLIGHT
+            ):
+                raise ArgumentError(
+                    with_call_site(
+                        "`uri` must be one of postgresql://, sqlite:// or duckdb:// to write, or a function that "
+                        f"returns a DB-API connection, but got: {shown_uri(address)}"
+                    )
+                )
+
+    def connect(self, number: int, task: str = READ) -> Connected:
         """A new connection to an address, which has run the statements of `session`.
+
+        Args:
+            number: of the address.
+            task: what it is for, as errors say it; other tasks than `READ` write.
 
         Raises:
             SourceError: there is none; a `LostConnectionError` if another address may serve.
@@ -142,13 +176,13 @@ class Database:
         address = self.addresses[number]
         shown = self.shown(number)
         value: object = address
-        with _errors(shown, ""):
+        with _errors(shown, "", task):
             value = address if isinstance(address, str) else address()
         uri = value if isinstance(value, str) else ""
         shown = repr(shown_uri(uri)) if uri else shown
-        with _errors(shown, uri):
-            connection = self.driver_of(uri).connect(uri) if uri else DbApiConnection(value)
-        connected = Connected(connection, shown, uri)
+        with _errors(shown, uri, task):
+            connection = self._connection(uri, task) if uri else DbApiConnection(value)
+        connected = Connected(connection, shown, uri, task)
         try:
             for statement in self.session:
                 connected.call(partial(cast("StatementConnection", connection).run, statement))
@@ -157,7 +191,14 @@ class Database:
             raise
         return connected
 
-    def connect_any(self) -> Connected:
+    def _connection(self, uri: str, task: str) -> SqlConnection:
+        driver = self.driver_of(uri)
+        if task == READ:
+            return driver.connect(uri)
+        replace(self, addresses=(uri,)).check_writing()  # the URI may be what a function returned
+        return cast("TableDriver", driver).connect_for_writing(uri)
+
+    def connect_any(self, task: str = READ) -> Connected:
         """A new connection to the first address that has one.
 
         Raises:
@@ -166,8 +207,8 @@ class Database:
         last = len(self.addresses) - 1
         for number in range(last):
             with suppress(LostConnectionError):
-                return self.connect(number)
-        return self.connect(last)
+                return self.connect(number, task)
+        return self.connect(last, task)
 
 
 class Connected:
@@ -178,10 +219,11 @@ class Connected:
         shown: its address.
     """
 
-    def __init__(self, connection: SqlConnection, shown: str, uri: str) -> None:
+    def __init__(self, connection: SqlConnection, shown: str, uri: str, task: str) -> None:
         self.connection = connection
         self.shown = shown
         self._uri = uri
+        self._task = task
 
     @property
     def statements(self) -> StatementConnection | None:
@@ -190,7 +232,7 @@ class Connected:
 
     def call(self, function: Callable[[], T]) -> T:
         """What the function returns."""
-        with _errors(self.shown, self._uri):
+        with _errors(self.shown, self._uri, self._task):
             return function()
 
     def begin(self, snapshot: str | None) -> None:
@@ -225,7 +267,7 @@ class Connected:
 
 
 @contextmanager
-def _errors(shown: str, uri: str) -> Generator[None, None, None]:
+def _errors(shown: str, uri: str, task: str) -> Generator[None, None, None]:
     try:
         yield
     except FeedpipeError:
@@ -234,15 +276,15 @@ def _errors(shown: str, uri: str) -> Generator[None, None, None]:
         text = text_of(error)
         clean = without_secrets(text, uri) if uri else text
         # The text of the cause would be printed too.
-        raise _database_error(error, shown, clean) from (error if clean == text else None)
+        raise _database_error(error, shown, clean, task) from (error if clean == text else None)
 
 
-def _database_error(error: Exception, shown: str, text: str) -> SourceError:
+def _database_error(error: Exception, shown: str, text: str, task: str) -> SourceError:
     """An error of a driver; `text` is what it says."""
     message = " ".join(text.partition("Query was:")[0].split()).strip() or type(error).__name__
     if isinstance(error, (ConnectionError, TimeoutError)) or _LOST.search(message):
         return LostConnectionError(f"the connection to {shown} has failed: {message}")
-    return SourceError(f"{shown} cannot read the query: {message}")
+    return SourceError(f"{shown} cannot {task}: {message}")
 
 
 def _check_address(address: object) -> None:

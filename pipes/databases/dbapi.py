@@ -6,12 +6,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from ..errors import DataError
-from .connection import StatementConnection
+from ..errors import DataError, SourceError
+from .column_types import table_definition
 from .dialect import ANSI, DUCKDB, MYSQL, POSTGRESQL, SQLITE
 from .driver import Key, SqlQuery
+from .table_connection import TableConnection
 from .uris import file_of, scheme_of
 
 if TYPE_CHECKING:
@@ -30,9 +31,11 @@ _MODULES = {
     "duckdb": DUCKDB,
 }
 """The dialect of each module."""
+_PLACEHOLDERS = {"qmark": "?", "format": "%s", "pyformat": "%s", "numeric": ":{}", "named": ":v{}"}
+"""How each style writes a value that is given beside the statement."""
 
 
-class DbApiConnection(StatementConnection):
+class DbApiConnection(TableConnection):
     """A connection of a user. Its transactions are those that its module begins by itself."""
 
     def __init__(self, connection: Any) -> None:
@@ -53,11 +56,48 @@ class DbApiConnection(StatementConnection):
     def read(self, query: SqlQuery, after: Key | None, high: Key | None) -> Iterator[pa.RecordBatch]:
         return self._batches(self.dialect.between(query, after, high), query.parameters, query.schema)
 
-    def commit(self) -> None:
+    def begin_writing(self) -> None:
+        self._connection.rollback()  # statements before have begun a transaction, as reading does
+        if self.dialect.name == SQLITE.name:  # Python's module begins none before a table is created
+            self.run(SQLITE.begin_writing)
+        elif _commits_by_itself(self._connection):
+            raise SourceError(
+                "rows and their progress are written in one transaction, so the connection must not be in autocommit "
+                "mode"
+            )
+
+    def commit_writing(self) -> None:
+        self._connection.commit()
+
+    def roll_back(self) -> None:
         self._connection.rollback()
+
+    def create_table(self, name: str, schema: pa.Schema) -> None:
+        self.run(table_definition(self.dialect, name, schema))
+
+    def insert(self, name: str, rows: pa.Table) -> None:
+        quoted, names = self.dialect.column, rows.schema.names
+        marks = ", ".join(_PLACEHOLDERS.get(self._style, "?").format(n) for n in range(1, len(names) + 1))
+        statement = f"INSERT INTO {quoted(name)} ({', '.join(map(quoted, names))}) VALUES ({marks})"
+        with closing(self._connection.cursor()) as cursor:
+            for batch in rows.to_batches(max_chunksize=BATCH_ROWS):
+                values = zip(*(self._accepted(column) for column in batch.columns), strict=True)
+                if self._style == "named":
+                    cursor.executemany(statement, [{f"v{n}": v for n, v in enumerate(row, 1)} for row in values])
+                else:
+                    cursor.executemany(statement, list(values))
 
     def close(self) -> None:
         self._connection.close()
+
+    def _accepted(self, column: Any) -> Sequence[Any]:
+        """The values of a column as the module takes them."""
+        import pyarrow as pa
+
+        types: Any = pa.types
+        if self.dialect.name == SQLITE.name and (types.is_decimal(column.type) or types.is_temporal(column.type)):
+            column = column.cast(pa.string())  # SQLite has no types for them
+        return cast("Sequence[Any]", column.to_pylist())
 
     def _batches(
         self, statement: str, parameters: Sequence[object], schema: pa.Schema | None
@@ -94,6 +134,12 @@ def _array(name: str, values: Sequence[Any], kind: pa.DataType | None) -> Any:
     return array
 
 
+def _commits_by_itself(connection: Any) -> bool:
+    """Whether each statement is a transaction of its own, as far as the module tells."""
+    get = getattr(connection, "get_autocommit", None)  # of drivers for MySQL
+    return (get() if callable(get) else getattr(connection, "autocommit", False)) is True
+
+
 class DbApi:
     """Connects to SQLite; other databases need a function that returns their connection."""
 
@@ -101,11 +147,18 @@ class DbApi:
         """Raises nothing: SQLite is part of Python."""
 
     def connect(self, uri: str) -> DbApiConnection:
-        import sqlite3
+        return _open_sqlite(uri, "ro")
 
-        if scheme_of(uri) != "sqlite":
-            raise DataError(
-                '`driver="dbapi"` opens URIs of SQLite only; give a function that returns the connection as `uri`'
-            )
-        # One thread at a time uses it, and a later one closes it.
-        return DbApiConnection(sqlite3.connect(f"file:{file_of(uri)}?mode=ro", uri=True, check_same_thread=False))
+    def connect_for_writing(self, uri: str) -> DbApiConnection:
+        return _open_sqlite(uri, "rwc")
+
+
+def _open_sqlite(uri: str, mode: str) -> DbApiConnection:
+    import sqlite3
+
+    if scheme_of(uri) != "sqlite":
+        raise DataError(
+            '`driver="dbapi"` opens URIs of SQLite only; give a function that returns the connection as `uri`'
+        )
+    # One thread at a time uses it, and a later one closes it.
+    return DbApiConnection(sqlite3.connect(f"file:{file_of(uri)}?mode={mode}", uri=True, check_same_thread=False))

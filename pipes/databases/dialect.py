@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 from .driver import Key, SqlQuery
@@ -26,6 +27,9 @@ class SqlDialect:
         first_rows: the end of a query that wants only some rows.
         export_snapshot: gives the name of a snapshot, by which other transactions see what this one sees.
         use_snapshot: makes the transaction that has begun one of these.
+        begin_writing: begins a transaction that writes.
+        find_table: gives a row if there is a table, of which it gets the name as a literal.
+        types: how it writes types of columns that are not those of `column_types.ANSI_TYPES`.
     """
 
     name: str
@@ -37,6 +41,9 @@ class SqlDialect:
     first_rows: str = "LIMIT {}"
     export_snapshot: str | None = None
     use_snapshot: str = ""
+    begin_writing: str = "BEGIN"
+    find_table: str = "SELECT 1 AS one FROM information_schema.tables WHERE table_name = {}"
+    types: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
 
     def column(self, name: str) -> str:
         return self.quote + name.replace(self.quote, 2 * self.quote) + self.quote
@@ -104,10 +111,39 @@ POSTGRESQL = SqlDialect(
     binary="'\\x{}'",
     export_snapshot="SELECT pg_export_snapshot()",
     use_snapshot="SET TRANSACTION SNAPSHOT '{}'",
+    find_table="SELECT 1 AS one WHERE to_regclass(quote_ident({})) IS NOT NULL",
+    types={"binary": "BYTEA", "text": "TEXT"},
 )
-SQLITE = SqlDialect("SQLite", begin="BEGIN")
-DUCKDB = SqlDialect("DuckDB", begin="BEGIN TRANSACTION", binary="unhex('{}')")
-MYSQL = SqlDialect("MySQL", quote="`", escapes=True)
+SQLITE = SqlDialect(
+    "SQLite",
+    begin="BEGIN",
+    begin_writing="BEGIN IMMEDIATE",
+    find_table="SELECT 1 AS one FROM sqlite_master WHERE type IN ('table', 'view') AND lower(name) = lower({})",
+    types={"text": "TEXT", "decimal": "TEXT"},
+)
+DUCKDB = SqlDialect(
+    "DuckDB",
+    begin="BEGIN TRANSACTION",
+    binary="unhex('{}')",
+    find_table="SELECT 1 AS one FROM information_schema.tables WHERE table_schema = current_schema() "
+    "AND lower(table_name) = lower({})",
+    types={"text": "TEXT"},
+)
+MYSQL = SqlDialect(
+    "MySQL",
+    quote="`",
+    escapes=True,
+    find_table="SELECT 1 AS one FROM information_schema.tables WHERE table_schema = database() AND table_name = {}",
+    types={
+        "text": "LONGTEXT",
+        "binary": "LONGBLOB",
+        "float": "FLOAT",
+        "double": "DOUBLE",
+        "time": "TIME(6)",
+        "timestamp": "DATETIME(6)",
+        "timestamp with zone": "DATETIME(6)",
+    },
+)
 FLIGHT = SqlDialect("Flight SQL")
 
 DIALECTS = {

@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .connection import StatementConnection
 from .dialect import DUCKDB
 from .driver import SqlQuery
 from .packages import require
+from .table_connection import TableConnection
 from .uris import file_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 BATCH_ROWS = 8192
+_ROWS = "feedpipe_rows"
+"""The name of rows in a statement that writes them."""
 
 
-class DuckDBConnection(StatementConnection):
-    """A connection that only reads."""
+class DuckDBConnection(TableConnection):
+    """A connection to a database file."""
 
     def __init__(self, connection: Any) -> None:
         super().__init__(DUCKDB)
@@ -38,8 +40,19 @@ class DuckDBConnection(StatementConnection):
     def describe(self, query: SqlQuery) -> pa.Schema:
         return next(self.execute(self.dialect.head(query, 0), query.parameters)).schema
 
+    def create_table(self, name: str, schema: pa.Schema) -> None:
+        self._run_with(schema.empty_table(), f"CREATE TABLE {self.dialect.column(name)} AS SELECT * FROM {_ROWS}")
+
+    def insert(self, name: str, rows: pa.Table) -> None:
+        self._run_with(rows, f"INSERT INTO {self.dialect.column(name)} BY NAME SELECT * FROM {_ROWS}")
+
     def close(self) -> None:
         self._connection.close()
+
+    def _run_with(self, rows: pa.Table, statement: str) -> None:
+        self._connection.register(_ROWS, rows)
+        self._connection.execute(statement)
+        self._connection.unregister(_ROWS)
 
 
 class DuckDB:
@@ -51,3 +64,6 @@ class DuckDB:
 
     def connect(self, uri: str) -> DuckDBConnection:
         return DuckDBConnection(require("duckdb", "duckdb").connect(file_of(uri), read_only=True))
+
+    def connect_for_writing(self, uri: str) -> DuckDBConnection:
+        return DuckDBConnection(require("duckdb", "duckdb").connect(file_of(uri)))

@@ -24,17 +24,18 @@ class BatchBuilder:
     """Builds record batches of one schema from chunks of rows.
 
     Args:
-        types: the types that the user gives, by column.
+        types: the types that are given, by column.
         writer: the name of the function that writes, for errors.
+        rows: the number of rows before the first chunk.
 
     Attributes:
         schema: names and types; None before the first chunk.
         rows: the number of rows so far.
     """
 
-    def __init__(self, types: Mapping[str, pa.DataType], writer: str) -> None:
+    def __init__(self, types: Mapping[str, pa.DataType], writer: str, rows: int = 0) -> None:
         self.schema: pa.Schema | None = None
-        self.rows = 0
+        self.rows = rows
         self._types = types
         self._writer = writer
 
@@ -65,11 +66,7 @@ class BatchBuilder:
         import pyarrow as pa
 
         if not self._types:
-            raise DataError(
-                with_call_site(
-                    "the pipe gives no row, so its columns are not known; `schema=` names them, and makes an empty file"
-                )
-            )
+            raise DataError(with_call_site("the pipe gives no row, so its columns are not known; `schema=` names them"))
         return pa.schema(list(self._types.items()))
 
     def _columns(self, chunk: Sequence[object]) -> Mapping[str, Values]:
@@ -148,7 +145,7 @@ def _to_array(values: Values, kind: pa.DataType | None) -> ArrowArray:
     if not isinstance(values, list):
         if kind is None or values.type == kind:
             return values
-        if _is_number(values.type) and _is_number(kind):
+        if _converts_columns(values.type, kind):
             return cast("ArrowArray", values.cast(kind))
         values = scalars(values)
     if any(issubclass(value_type, _array_types()) for value_type in set(map(type, values))):
@@ -206,10 +203,23 @@ def _array_types() -> tuple[type, ...]:
     return (np.ndarray,) if tensor is None else (np.ndarray, tensor)
 
 
+def _converts_columns(kind: pa.DataType, to: pa.DataType) -> bool:
+    """Whether Arrow converts whole columns, and refuses values that would change."""
+    import pyarrow as pa
+
+    return pa.types.is_null(kind) or any(is_kind(kind) and is_kind(to) for is_kind in (_is_number, _is_text))
+
+
 def _is_number(kind: pa.DataType) -> bool:
     import pyarrow as pa
 
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _fields(kind: Any, above: str = "") -> Iterator[str]:

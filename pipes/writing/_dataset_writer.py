@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..core.checks import check_bytes, check_int
 from ..engine.stage import bind, resolve
-from ..errors import ArgumentError, ArgumentTypeError, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, StateError, with_call_site
 from ..loader import Loader
+from ..loading.info import Info
 from ..pipe import Pipe
 from ..storage.filesystem import check_filesystem
 from ..storage.manifest import Manifest, manifest_schema, write_manifest
@@ -42,6 +43,13 @@ class Limits:
         self.bytes = None if self.rows is not None else check_bytes("file_size", file_size or FILE_SIZE)
 
 
+def progress_bar(title: str, rows: int | None, *, shown: bool) -> tqdm[Any]:
+    """A bar that counts rows; if `shown` is true, on a terminal."""
+    from tqdm import tqdm
+
+    return tqdm(total=rows, desc=title, unit=" rows", unit_scale=True, disable=None if shown else True)
+
+
 def check_pipe(value: object) -> None:
     if not isinstance(value, Pipe):
         raise ArgumentTypeError(with_call_site(f"`pipe` must be a Pipe but got: {value!r}"))
@@ -53,6 +61,7 @@ class ChunkedRun:
     Attributes:
         root: the graph, with its listings and types resolved.
         length: the number of rows, if known.
+        chunk: the number of rows of a chunk.
     """
 
     def __init__(self, pipe: Pipe[object], chunk: int, workers: int) -> None:
@@ -60,13 +69,39 @@ class ChunkedRun:
         check_int("workers", workers, least=0)
         self.root = resolve(pipe)
         self.length = bind(self.root).length
-        self._chunk = chunk
+        self.chunk = chunk
         self._workers = workers
+        self._loader: Loader[Sequence[object]] | None = None
 
     def __iter__(self) -> Iterator[Sequence[object]]:
+        for chunk, _ in self.with_info():
+            yield chunk
+
+    def with_info(self) -> Iterator[tuple[Sequence[object], Info]]:
+        """The chunks, each with its info."""
+        with self._new_loader() if self._loader is None else self._loader as loader:
+            for chunk, info in loader.with_info():
+                if info.epoch:  # the state was that of the end, after which the loader begins anew
+                    return
+                yield chunk, info
+
+    def load(self, state: Mapping[str, object], chunk: int) -> None:
+        """Begins behind the chunks of an earlier run, which had so many rows.
+
+        Raises:
+            StateError: the state is of another pipe.
+        """
+        before, self.chunk = self.chunk, chunk
+        self._loader = self._new_loader()
+        try:
+            self._loader.load_state_dict(state)
+        except StateError:
+            self.chunk, self._loader = before, None
+            raise
+
+    def _new_loader(self) -> Loader[Sequence[object]]:
         pipe: Pipe[object] = Pipe(self.root.op, self.root.inputs, self.root.call_site)
-        with Loader(pipe.batch(self._chunk), workers=self._workers, rank=0, world_size=1) as loader:
-            yield from loader
+        return Loader(pipe.batch(self.chunk), workers=self._workers, rank=0, world_size=1)
 
 
 class OutputFile(io.RawIOBase):
@@ -132,10 +167,7 @@ class DatasetWriter:
         self._bytes = 0
         prepare(self._folder, filesystem, run.root, overwrite=overwrite)
 
-        from tqdm import tqdm
-
-        disable = None if progress else True  # None: unless stderr is a terminal
-        self._bar = tqdm(total=run.length, desc=made_by, unit=" rows", unit_scale=True, disable=disable)
+        self._bar = progress_bar(made_by, run.length, shown=progress)
 
     def __enter__(self) -> DatasetWriter:
         return self
