@@ -56,6 +56,7 @@ from .sources.from_sequence import from_sequence
 from .sources.from_table import from_table
 from .sources.list_files import list_files
 from .sources.read_arrow import read_arrow
+from .sources.read_avro import read_avro
 from .sources.read_bytes import read_bytes
 from .sources.read_csv import read_csv
 from .sources.read_idx import read_idx
@@ -96,6 +97,7 @@ __all__ = [
     # sources of files
     "list_files",
     "read_arrow",
+    "read_avro",
     "read_bytes",
     "read_csv",
     "read_idx",

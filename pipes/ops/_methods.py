@@ -36,6 +36,7 @@ from .one_hot import one_hot as _one_hot
 from .pack import pack as _pack
 from .pad_batch import pad_batch as _pad_batch
 from .parsing.arrow import parse_arrow as _parse_arrow
+from .parsing.avro import parse_avro as _parse_avro
 from .parsing.bytes import parse_bytes as _parse_bytes
 from .parsing.csv import parse_csv as _parse_csv
 from .parsing.jsonl import parse_jsonl as _parse_jsonl
@@ -116,6 +117,7 @@ class OperatorMethods:
     pack = _pack
     pad_batch = _pad_batch
     parse_arrow = _parse_arrow
+    parse_avro = _parse_avro
     parse_bytes = _parse_bytes
     parse_csv = _parse_csv
     parse_jsonl = _parse_jsonl

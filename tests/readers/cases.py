@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import fastavro
 import numpy as np
 import PIL.Image
 import pyarrow as pa
@@ -156,6 +157,19 @@ def _arrow(numbers: range, other: bool, form: str) -> Content:
             writer.write_table(table, UNIT_ROWS)
     else:
         feather.write_feather(table, sink, compression=form, chunksize=UNIT_ROWS)
+    return sink.getvalue(), rows
+
+
+_RECORD = {"type": "record", "name": "record", "fields": [
+    {"name": "id", "type": "long"}, {"name": "x", "type": "double"}, {"name": "few", "type": ["null", "int"]},
+    {"name": "word", "type": ["null", "string"]}, {"name": "list", "type": {"type": "array", "items": "int"}},
+]}  # fmt: skip
+
+
+def _avro(numbers: range, other: bool, codec: str = "null") -> Content:
+    rows = [{**_record(number, other, "süd"), "list": [number % 3] * (number % 3)} for number in numbers]
+    sink = io.BytesIO()
+    fastavro.writer(sink, _RECORD, rows, codec=codec, sync_interval=600, sync_marker=bytes(range(16)))
     return sink.getvalue(), rows
 
 
@@ -321,6 +335,15 @@ CASES = {
     "tfrecord": Case(partial(fp.read_tfrecord, recursive=True), _folders("tfrecord", _tfrecord, packed=".gz")),
     "parquet": Case(
         partial(fp.read_parquet, recursive=True, row_column="row"), _folders("parquet", _parquet), numbered=True
+    ),
+    "avro": Case(
+        partial(fp.read_avro, recursive=True),
+        {
+            "a.avro": partial(_avro, range(70)),
+            "b.avro": partial(_avro, range(70, 140), codec="deflate"),
+            "c.avro": partial(_avro, range(0)),
+            "deep/d.avro": partial(_avro, range(200, 500)),
+        },
     ),
     "orc": Case(
         partial(fp.read_orc, recursive=True, row_column="row"),

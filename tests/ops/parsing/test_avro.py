@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import io
+
+import fastavro
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import feedpipe as fp
+from feedpipe.errors import ArgumentError, DataError, FeedpipeError
+from feedpipe.formats.avro import _read_head, _read_long, _write_long
+from feedpipe.formats.window import StreamWindow
+from feedpipe.ops.parsing import _byte_ranges
+from feedpipe.testing import check_operator
+
+MARKER = bytes(range(100, 116))
+
+
+def schema(*fields):
+    return {"type": "record", "name": "row", "fields": [*fields]}
+
+
+ID, TEXT = {"name": "id", "type": "int"}, {"name": "t", "type": ["null", "string"]}
+
+
+def encoded(rows, codec="null", fields=(ID, TEXT), interval=100):
+    sink = io.BytesIO()
+    fastavro.writer(sink, schema(*fields), rows, codec=codec, sync_interval=interval, sync_marker=MARKER)
+    return sink.getvalue()
+
+
+def listed(first, count):
+    return [{"id": i, "t": None if i % 3 == 0 else str(i)} for i in range(first, first + count)]
+
+
+def parsed(*files, **options):
+    return fp.from_sequence([str(file) for file in files]).open_files().parse_avro(**options)
+
+
+@pytest.mark.parametrize("size", [64, 200, 1000, 2**30])
+def test_law(tmp_path, monkeypatch, size):
+    monkeypatch.setattr(_byte_ranges, "MAX_RANGE_BYTES", size)
+    files, rows = [], []
+    for number, count in enumerate([3, 0, 90, 1]):
+        files.append(tmp_path / f"{number}.avro")
+        files[-1].write_bytes(encoded(listed(100 * number, count), "deflate" if number == 3 else "null"))
+        rows += listed(100 * number, count)
+    assert check_operator(parsed(*files), samples=6) == rows
+    loader = fp.Loader(parsed(*files), shards=3)
+    assert sorted(row["id"] for row in loader) == [row["id"] for row in rows]
+
+
+def recoded(data, codec, compress):
+    """The file with blocks of another codec, for fastavro lacks the packages that these need."""
+    head = _read_head(StreamWindow(io.BytesIO(data), "a.avro"), "a.avro")
+    parts = [data[: head.size].replace(b"\x08null", _write_long(len(codec)) + codec.encode())]
+    at = head.size
+    while at < len(data):
+        count, at = _read_long(data, at)
+        size, at = _read_long(data, at)
+        block = compress(data[at : at + size])
+        parts += [_write_long(count), _write_long(len(block)), block, head.marker]
+        at += size + 16
+    return b"".join(parts)
+
+
+def snappy(data):
+    import zlib
+
+    return pa.Codec("snappy").compress(data, asbytes=True) + zlib.crc32(data).to_bytes(4, "big")
+
+
+@pytest.mark.parametrize("codec", ["deflate", "bzip2", "xz", "snappy", "zstandard"])
+def test_codecs(tmp_path, codec):
+    own = {"snappy": snappy, "zstandard": lambda data: pa.Codec("zstd").compress(data, asbytes=True)}
+    data = recoded(encoded(listed(0, 50)), codec, own[codec]) if codec in own else encoded(listed(0, 50), codec)
+    (tmp_path / "a.avro").write_bytes(data)
+    assert list(parsed(tmp_path / "a.avro")) == listed(0, 50)
+
+
+def test_a_codec_that_is_not_read(tmp_path):
+    (tmp_path / "a.avro").write_bytes(encoded(listed(0, 5)).replace(b"\x08null", b"\x06lz4"))
+    with pytest.raises(
+        DataError, match=r"a\.avro: its blocks are compressed by 'lz4', and those read are null, deflate"
+    ):
+        list(parsed(tmp_path / "a.avro"))
+
+
+def test_another_schema(tmp_path):
+    """Avro's rules turn records into the schema of the first file."""
+    (tmp_path / "a.avro").write_bytes(
+        encoded([{"id": 1, "t": "x"}], fields=({**ID, "type": "long"}, {**TEXT, "default": None}))
+    )
+    (tmp_path / "b.avro").write_bytes(
+        encoded([{"more": 1.5, "id": 2}], fields=({"name": "more", "type": "double"}, ID))
+    )
+    assert list(parsed(tmp_path / "a.avro", tmp_path / "b.avro")) == [{"id": 1, "t": "x"}, {"id": 2, "t": None}]
+    (tmp_path / "c.avro").write_bytes(encoded([{"id": "text"}], fields=({"name": "id", "type": "string"},)))
+    rows = []
+    with pytest.raises(DataError, match=r"c\.avro, byte \d+: .*in the schema of .*a\.avro, cannot be read: SchemaRes"):
+        rows.extend(parsed(tmp_path / "a.avro", tmp_path / "c.avro"))
+    assert rows == [{"id": 1, "t": "x"}]
+
+
+def test_path_column(tmp_path):
+    path = tmp_path / "a.avro"
+    path.write_bytes(encoded(listed(0, 3)))
+    assert list(parsed(path, path_column="path")) == [{**row, "path": str(path)} for row in listed(0, 3)]
+    with pytest.raises(DataError, match="a.avro has a field 't' already"):
+        list(parsed(path, path_column="t"))
+
+
+@given(st.data())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+def test_mutated_files(tmp_path, data):
+    """Avro has no checksums: damage of values may go unseen. All else is an error that names the file."""
+    whole = bytearray(encoded(listed(0, 60), data.draw(st.sampled_from(["null", "deflate"]))))
+    for _ in range(data.draw(st.integers(0, 2))):
+        whole[data.draw(st.integers(0, len(whole) - 1))] ^= data.draw(st.integers(1, 255))
+    (tmp_path / "a.avro").write_bytes(whole)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_byte_ranges, "MAX_RANGE_BYTES", data.draw(st.sampled_from([150, 2**30])))
+        try:
+            list(parsed(tmp_path / "a.avro"))
+        except FeedpipeError as error:
+            assert "a.avro" in str(error)
+
+
+@given(st.integers(0, len(encoded(listed(0, 60))) - 1), st.sampled_from([150, 2**30]))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+def test_truncated_files(tmp_path, size, length):
+    data = encoded(listed(0, 60))[:size]
+    (tmp_path / "a.avro").write_bytes(data)
+    rows = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_byte_ranges, "MAX_RANGE_BYTES", length)
+        try:
+            rows.extend(parsed(tmp_path / "a.avro"))
+        except DataError as error:
+            assert "a.avro" in str(error)
+        else:
+            assert data.endswith(MARKER)
+    assert rows == listed(0, len(rows))
+
+
+def test_no_avro_and_no_package(tmp_path, monkeypatch):
+    for content in (b"", b"x,y\n1,2\n"):
+        (tmp_path / "a.avro").write_bytes(content)
+        with pytest.raises(DataError, match=r"a\.avro is no Avro file(.|\n)*test_avro\.py"):
+            list(parsed(tmp_path / "a.avro"))
+    monkeypatch.setattr("feedpipe.core.packages.find_spec", lambda name: None)
+    with pytest.raises(
+        ArgumentError, match=r"package fastavro, which is not installed; `pip install 'feedpipe\[avro\]"
+    ):
+        parsed()
