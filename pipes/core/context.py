@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ..errors import CallSite, Origin
 from .block import Block
 from .block_size import AdaptiveBlockSize, BlockSize, Clock, OneRow
-from .cursor import Json
+from .cursor import Cursor, Json
 from .meter import Meter
 from .randomness import Key
 from .rows import Indices
@@ -165,6 +165,8 @@ class ProcessContext:
         shards: the shards that this process runs.
         resources: what these shards share.
         dispatched: gives rows that another process reads; None if this process reads them.
+        remote: gives the rows of a stage up to which workers run the graph, from a cursor on; None if this process runs
+            all of it.
         threads: False if everything must run in the calling thread.
         rank_shards: how many shards all processes of this rank run.
     """
@@ -174,6 +176,7 @@ class ProcessContext:
     dispatched: Callable[[RowsRequest], Iterator[Block]] | None = None
     threads: bool = True
     rank_shards: int = 1
+    remote: Callable[[object, Cursor, Context], Iterator[Block]] | None = None
 
 
 class Tracing(NamedTuple):

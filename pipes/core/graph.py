@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Protocol, TypeVar, cast
 
 from ..errors import CallSite
 from .code import step_code
@@ -50,10 +51,20 @@ class Node:
         raise AttributeError(f"a pipe is immutable; chain an operator to make a new one (setting `{name}`)")
 
 
-def walk(root: Node) -> Iterator[Node]:
+class HasInputs(Protocol):
+    """A node, or a stage that was made of one."""
+
+    @property
+    def inputs(self) -> Sequence[HasInputs]: ...
+
+
+N = TypeVar("N", bound=HasInputs)
+
+
+def walk(root: N) -> Iterator[N]:
     """All nodes, each once, the inputs of a node before the node."""
     seen: set[int] = set()
-    stack: list[tuple[Node, bool]] = [(root, False)]
+    stack: list[tuple[N, bool]] = [(root, False)]
     while stack:
         node, ready = stack.pop()
         if ready:
@@ -61,7 +72,7 @@ def walk(root: Node) -> Iterator[Node]:
         elif id(node) not in seen:
             seen.add(id(node))
             stack.append((node, True))
-            stack.extend((child, False) for child in reversed(node.inputs))
+            stack.extend((child, False) for child in reversed(cast("Sequence[N]", node.inputs)))
 
 
 def find_reshuffle(root: Node) -> Node | None:
@@ -103,6 +114,11 @@ def names(root: Node) -> dict[Node, str]:
         uses[name] = uses.get(name, 0) + 1
         by_node[node] = name if uses[name] == 1 else f"{name}/{uses[name]}"
     return by_node
+
+
+def find_remote(root: Node) -> Node | None:
+    """A node up to which workers run the graph; without one they run all of it."""
+    return next((node for node in walk(root) if node.op.boundary is Boundary.WORKERS), None)
 
 
 def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:

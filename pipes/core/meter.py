@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from .cursor import Json
 
@@ -33,3 +33,9 @@ class Meter:
         if isinstance(last, list) and last[:3] >= mark:
             return
         self.marks = {**self.marks, stream: [*mark, *cursor]}
+
+    def add(self, marks: Marks) -> None:
+        """Notes what a part of the run in another process has opened."""
+        for stream, mark in marks.items():
+            number, segment, places = cast("list[int]", mark)[:3]
+            self.note(stream, (number,), segment, places, *cast("Mark", mark)[3:])

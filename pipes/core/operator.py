@@ -49,6 +49,8 @@ class Boundary(enum.Enum):
     """One process makes the rows for all workers of a rank."""
     EACH_PROCESS = "each process"
     """Each process that runs it reads its whole input."""
+    WORKERS = "workers"
+    """Workers run everything up to here; the training process runs all that is not before such a place."""
 
 
 class Columns(enum.Enum):

@@ -47,6 +47,7 @@ from .parsing.parquet import parse_parquet as _parse_parquet
 from .parsing.tar import parse_tar as _parse_tar
 from .parsing.tfrecord import parse_tfrecord as _parse_tfrecord
 from .prefetch import prefetch as _prefetch
+from .remote import remote as _remote
 from .repeat import repeat as _repeat
 from .resample import resample as _resample
 from .round_robin import round_robin as _round_robin
@@ -127,6 +128,7 @@ class OperatorMethods:
     parse_tar = _parse_tar
     parse_tfrecord = _parse_tfrecord
     prefetch = _prefetch
+    remote = _remote
     rename = _rename
     repeat = _repeat
     resample = _resample

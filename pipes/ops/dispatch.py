@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 from ..core.block import Block
 from ..core.context import Context
 from ..core.cursor import Cursor
+from ..core.graph import find_remote
 from ..core.operator import Boundary, Order, StageView
+from ..errors import PlanError, with_call_site
 from ._same_rows import SameRows
 from ._tokens import CursorOfInput
 
@@ -49,10 +51,20 @@ def dispatch(pipe: Pipe[T], /) -> Pipe[T]:
     reads the source once for all workers of the rank; each rank still reads by itself. Without workers it does nothing.
     Element, order, length and state are the input's; streamed.
 
+    Raises:
+        PlanError: it stands behind `remote()`.
+
     Example:
         >>> import feedpipe as fp
         >>> pipe = fp.from_iterable(lambda: iter(range(6))).dispatch().map(lambda x: x * x).batch(2)
         >>> list(pipe)
         [[0, 1], [4, 9], [16, 25]]
     """
+    if find_remote(pipe) is not None:
+        raise PlanError(
+            with_call_site(
+                "`dispatch()` must stand before `remote()`, because what comes after that runs in the training process "
+                "alone; swap the two, or leave out `dispatch()`"
+            )
+        )
     return pipe.then(Dispatch())

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ..core.checks import check_choice
-from ..errors import ArgumentError, ArgumentTypeError, with_call_site
+from ..core.graph import Node, find_remote
+from ..errors import ArgumentError, ArgumentTypeError, PlanError, with_call_site
 from ..formats.tables.columns import check_names
 from ._join_operator import Join
 from ._join_source import join_source
@@ -50,7 +51,7 @@ def join(
 
     Raises:
         PlanError: a column of the key is missing, its types differ, or two columns would have one name. If only a run
-            can tell, a `DataError`.
+            can tell, a `DataError`. Or `remote()` stands in the other side.
         DataError: a key is not found, or found several times; it names the row.
         LimitError: the other side takes more than 1 GiB.
 
@@ -69,6 +70,13 @@ def join(
     if not own or len(own) != len(others or ()):
         raise ArgumentError(
             with_call_site(f"`on` and `other_on` must name as many columns but got: {on!r}, {other_on!r}")
+        )
+    if isinstance(other, Node) and find_remote(other) is not None:
+        raise PlanError(
+            with_call_site(
+                "`remote()` must not stand in the other side of `join()`, because each process that runs `join()` "
+                "reads that side by itself; leave it out"
+            )
         )
     is_dict = isinstance(other, Mapping)
     if is_dict and other_on is not None:

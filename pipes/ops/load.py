@@ -13,7 +13,7 @@ from ..core.checks import check_bytes
 from ..core.context import Context
 from ..core.cursor import START
 from ..core.gather import gather
-from ..core.graph import walk
+from ..core.graph import find_remote, walk
 from ..core.operator import Boundary, Order, StageView
 from ..core.per_process import PerProcess
 from ..core.row_bytes import nbytes
@@ -96,7 +96,7 @@ def load(pipe: Pipe[T], /, limit: int | str = "1GiB") -> Pipe[T]:
         limit: the number of bytes that the rows may take, as an int or a string such as "500MB".
 
     Raises:
-        PlanError: `shard_by_rank()` stands before it.
+        PlanError: `shard_by_rank()` or `remote()` stands before it.
         ArgumentError: `limit` is not a size in bytes.
         LimitError: the rows take more than `limit`, by an estimate from the first row of each block. It is raised when
             the rows are read.
@@ -112,6 +112,13 @@ def load(pipe: Pipe[T], /, limit: int | str = "1GiB") -> Pipe[T]:
             with_call_site(
                 "`load()` must stand before `shard_by_rank()`, because it loads all rows and a shard has only its "
                 "part of them; swap the two"
+            )
+        )
+    if find_remote(pipe) is not None:
+        raise PlanError(
+            with_call_site(
+                "`load()` must stand before `remote()`, because it reads all rows when the plan is made, and workers "
+                "run after that; swap the two"
             )
         )
     return pipe.then(Load(limit))

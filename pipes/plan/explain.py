@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..core.checks import check_int
 from ..core.graph import Node, find_reshuffle, node_code, walk
 from ..core.memory import bytes_text, large_windows
-from ..core.operator import Columns, Order
+from ..core.operator import Boundary, Columns, Order
 from ..core.row_bytes import row_width
 from ..engine.run import unknown_length_reason
 from ..engine.stage import Stage
@@ -80,6 +80,10 @@ def _operators(plan: Plan) -> list[str]:
         if node in points and not plan.indexed:
             how = "by index" if node.indexed else "row by row"
             lines.append(f"  -- divided here among {plan.shards} shard{'s' * (plan.shards > 1)}, {how} --")
+        if node.op.boundary is Boundary.WORKERS:
+            whole = any(node in walk(point) for point in points)  # the rows are divided only after it
+            who = "one worker of each rank runs" if whole else "workers run"
+            lines.append(f"  -- {who} the graph up to here, the training process the rest --")
     return lines
 
 

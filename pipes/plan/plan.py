@@ -11,7 +11,7 @@ import numpy as np
 
 from ..core.context import Context
 from ..core.cursor import START, Cursor, Json
-from ..core.graph import Node, names, walk, with_inputs
+from ..core.graph import Node, find_remote, names, walk, with_inputs
 from ..core.meter import Marks
 from ..core.operator import Boundary, Operator, Order
 from ..core.rows import BlockRows
@@ -100,6 +100,7 @@ class Plan:
     Attributes:
         root: the graph; its listings and types are fixed.
         shards: the number of virtual shards of all ranks; 0 if the pipe is indexed.
+        has_remote: whether workers run the graph only up to some place.
         unsharded: the graph as one run, which knows lengths.
     """
 
@@ -114,6 +115,7 @@ class Plan:
         # Ranks that skip different numbers of elements do not stand at one place of an indexed pipe.
         same_place = world_size == 1 or not self.unsharded.loses_elements
         self.indexed = root.indexed and not has_user_boundary(root) and same_place
+        self.has_remote = find_remote(root) is not None
         self.shards = 0 if self.indexed else _count(root, world_size, workers, shards)
         self._lengths: tuple[int, list[int] | None] | None = None  # of all ranks, in one pass
         self._sharding = Sharding(self.shards, self._stages, self.names)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..core.context import Context
-from ..core.graph import Node, walk, with_inputs
+from ..core.graph import Node, find_remote, walk, with_inputs
 from ..core.operator import Boundary, Operator, Order
 from ..engine.stage import Stage
 from .part_operators import RowsPart, StreamedPart
@@ -164,7 +164,7 @@ class Sharding:
         op = self.shard_operator(node, shard, shuffled_later=shuffled_later)
         if isinstance(op, StreamedShard) and self.shards > 1:
             reason = f"the rows of `{node.op.kind}` cannot be divided without reading all of them"
-            self.shared_reads[node] = SharedRead(reason, by_rank=op.dispatched)
+            self.shared_reads[node] = SharedRead(reason, by_rank=op.dispatched or find_remote(node) is not None)
         return self._named(self._part(op, shard) if shard in self.parts else op, node)
 
     def units_shard(self, node: Node, units: Node, shard: int, *, shuffled_later: bool) -> UnitsShard:
@@ -210,6 +210,8 @@ def expanded_units(node: Node) -> Node | None:
     if has_user_boundary(units):
         return None
     while not units.indexed:
+        if units.op.boundary is Boundary.WORKERS:
+            return None  # its rows come from a worker, in order
         expanded_before = units.op.expands and not node.op.needs_whole_units()
         if len(units.inputs) != 1 or units.op.order is not Order.ROW_LOCAL or expanded_before:
             return None

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from typing import Protocol
 
+from ..core.context import Closing
 from ..plan.plan import Plan, Position
 from .base import ShardEnd, Step
 
 
-class Run(Protocol):
+class PlanRun(Protocol):
     """One run of a plan."""
 
     def items(self) -> Generator[Step | ShardEnd]:
@@ -21,10 +22,6 @@ class Run(Protocol):
         ...
 
 
-class Closing(Protocol):
-    def close(self) -> None: ...
-
-
 class RunExecutor:
     """Opens the runs of one loader.
 
@@ -33,7 +30,7 @@ class RunExecutor:
         pool: the workers that all runs use; the executor closes them.
     """
 
-    def __init__(self, make_run: Callable[[Plan, Position, int], Run], pool: Closing | None = None) -> None:
+    def __init__(self, make_run: Callable[[Plan, Position, int], PlanRun], pool: Closing | None = None) -> None:
         self._make_run = make_run
         self._pool = pool
 
@@ -48,7 +45,7 @@ class RunExecutor:
 class RunSession:
     """One run. It ends when it is closed or dropped; `close` waits for its threads."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: PlanRun) -> None:
         self._run = run
         # The generator refers to the run, and the run not to the generator: a dropped session is freed at once.
         self._items = run.items()

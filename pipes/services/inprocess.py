@@ -10,7 +10,7 @@ from ..core.unknown_arguments import methods_explain_unknown_arguments
 from ..plan.plan import Plan, Position
 from .base import ShardEnd, Step
 from .executor import RunExecutor
-from .round_robin import DEBUG, DEFAULT, Mode, run_shards
+from .round_robin import DEBUG, DEFAULT, Mode, run_rank
 
 
 @methods_explain_unknown_arguments
@@ -59,15 +59,10 @@ class InProcessRun:
 
     def items(self) -> Generator[Step | ShardEnd]:
         """The elements, in the order of the plan."""
-        plan, resources = self._plan, self._resources
         try:
-            ends = yield from run_shards(plan, plan.parts(self._position), self._epoch, self._mode, resources)
-            position = self._position.after({end.shard: end.leftover for end in ends})
-            tail = plan.tail(position, {end.shard: end.rows for end in ends if end.rows is not None})
-            if tail is not None:
-                yield from run_shards(plan, [tail], self._epoch, self._mode, resources)
+            yield from run_rank(self._plan, self._position, self._epoch, self._mode, self._resources)
         finally:
-            resources.close()
+            self._resources.close()
 
     def close(self) -> None:
         self._resources.join()

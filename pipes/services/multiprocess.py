@@ -12,7 +12,7 @@ from ..core.memory import element_memory
 from ..core.unknown_arguments import methods_explain_unknown_arguments
 from ..plan.plan import Plan, Position
 from .arguments import check_arguments
-from .executor import RunExecutor
+from .executor import PlanRun, RunExecutor
 
 StartMethod: TypeAlias = Literal["forkserver", "spawn", "fork"]
 
@@ -76,6 +76,7 @@ class MultiProcess:
 
     def start(self) -> RunExecutor:
         from .processes.pool import Pool, PoolSettings
+        from .processes.remote_run import ProcessRemoteRun
         from .processes.run import ProcessRun
 
         settings = PoolSettings(
@@ -90,7 +91,9 @@ class MultiProcess:
         )
         pool, numbers = Pool(settings), count(1)
 
-        def make_run(plan: Plan, position: Position, epoch: int) -> ProcessRun:
+        def make_run(plan: Plan, position: Position, epoch: int) -> PlanRun:
+            if plan.has_remote:
+                return ProcessRemoteRun(pool, plan, position, epoch, next(numbers))
             return ProcessRun(pool, plan, position, epoch, next(numbers), ordered=self.ordered)
 
         return RunExecutor(make_run, pool)

@@ -14,7 +14,7 @@ from ..core.unknown_arguments import methods_explain_unknown_arguments
 from ..errors import ArgumentError, ArgumentTypeError, WorkerError, with_call_site
 from ..plan.plan import Plan, Position
 from .arguments import check_arguments
-from .executor import RunExecutor
+from .executor import PlanRun, RunExecutor
 
 if TYPE_CHECKING:
     from .actors.actor_pool import ActorPool
@@ -91,9 +91,12 @@ class Ray:
 
     def start(self) -> RunExecutor:
         pool, numbers = actor_pool(self), count(1)
+        from .actors.actor_remote_run import ActorRemoteRun
         from .actors.actor_run import ActorRun
 
-        def make_run(plan: Plan, position: Position, epoch: int) -> ActorRun:
+        def make_run(plan: Plan, position: Position, epoch: int) -> PlanRun:
+            if plan.has_remote:
+                return ActorRemoteRun(pool, plan, position, epoch, next(numbers))
             return ActorRun(pool, plan, position, epoch, next(numbers))
 
         return RunExecutor(make_run, pool)

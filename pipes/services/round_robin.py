@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ..core.block import Block, close
 from ..core.block_size import AdaptiveBlockSize, BlockSize, Clock, OneRow
@@ -14,7 +14,7 @@ from ..core.meter import Meter
 from ..core.signals import raised_by_signal_handler
 from ..engine.run import empty_block
 from ..errors import FeedpipeError, StateError
-from ..plan.plan import Plan, ShardRun
+from ..plan.plan import Plan, Position, ShardRun
 from .base import ShardEnd, Step
 
 
@@ -25,6 +25,7 @@ class Mode(NamedTuple):
     threads: bool = True
     tracer: Tracer | None = None
     dispatched: Callable[[RowsRequest], Iterator[Block]] | None = None
+    remote: Callable[[object, Cursor, Context], Iterator[Block]] | None = None
 
 
 DEFAULT = Mode()
@@ -63,7 +64,7 @@ def run_shards(
         for number in turn_order({number: part.at for number, part in by_shard.items()}):
             part = by_shard[number]
             resumed = part.at != START or number == plan.tail_shard
-            running.append(_Shard(part, _context(plan, part, numbers, epoch, mode, resources), resumed=resumed))
+            running.append(_Shard(part, shard_context(plan, part, numbers, epoch, mode, resources), resumed=resumed))
         turns = deque(running)
         while turns:
             shard = turns.popleft()
@@ -81,7 +82,34 @@ def run_shards(
     return ends
 
 
-def _context(
+class BeginParts(Protocol):
+    """Is told what runs next: the shards of a rank, and then their tail."""
+
+    def __call__(self, position: Position, parts: list[ShardRun], *, in_tail: bool) -> None: ...
+
+
+def run_rank(
+    plan: Plan,
+    position: Position,
+    epoch: int,
+    mode: Mode,
+    resources: ProcessResources,
+    begin_parts: BeginParts | None = None,
+) -> Generator[Step | ShardEnd]:
+    """The elements of all shards of the rank from a position on, and then of the tail."""
+    parts = plan.parts(position)
+    if begin_parts is not None:
+        begin_parts(position, parts, in_tail=False)
+    ends = yield from run_shards(plan, parts, epoch, mode, resources)
+    position = position.after({end.shard: end.leftover for end in ends})
+    tail = plan.tail(position, {end.shard: end.rows for end in ends if end.rows is not None})
+    if tail is not None:
+        if begin_parts is not None:
+            begin_parts(position, [tail], in_tail=True)
+        yield from run_shards(plan, [tail], epoch, mode, resources)
+
+
+def shard_context(
     plan: Plan, part: ShardRun, shards: tuple[int, ...], epoch: int, mode: Mode, resources: ProcessResources
 ) -> Context:
     return Context(
@@ -89,7 +117,7 @@ def _context(
         epoch=epoch,
         shard=None if plan.indexed else part.shard,
         pacing=Pacing(mode.block_sizes),
-        process=ProcessContext(shards, resources, mode.dispatched, mode.threads, len(plan.rank_shards)),
+        process=ProcessContext(shards, resources, mode.dispatched, mode.threads, len(plan.rank_shards), mode.remote),
         tracing=Tracing(origins=mode.tracer is not None, tracer=mode.tracer),
         meter=None if plan.indexed else Meter(part.marks),
     )

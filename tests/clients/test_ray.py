@@ -62,6 +62,7 @@ def pipes() -> dict[str, fp.Pipe[object]]:
     return {
         "arrays": fp.from_arrays({"x": np.arange(80.0).reshape(40, 2)}).shuffle().batch(3).collate(),
         "rows": fp.from_table(table).shuffle().map(drawn, rng=True).batch(2),
+        "remote": fp.from_table(table).shuffle().map(drawn, rng=True).remote().shuffle(window=4).batch(2),
         "streamed": generator.dispatch()
         .filter(lambda x: x % 3)
         .flat_map(lambda x: [x] * (x % 3))
@@ -122,6 +123,21 @@ def test_an_actor_that_is_killed_costs_no_row(turn: int) -> None:
             rows += iterator
     assert [row for row, _, _ in rows] == list(range(20_000))
     assert len({process for _, process, _ in rows}) == 3
+
+
+def test_an_actor_that_runs_only_what_stands_before_remote_may_die() -> None:
+    here = os.getpid()
+    rows = fp.from_sequence(range(600)).filter(lambda x: x % 7).map(with_place)
+    pipe = rows.remote().map(lambda row: (*row[:2], os.getpid() == here)).shuffle(window=9).batch(4)
+    with fp.Loader(pipe, fp.Ray(2, cpus=CPUS), seed=2) as loader:
+        iterator = iter(loader)
+        batches = [next(iterator) for _ in range(6)]
+        os.kill(batches[-1][0][1], signal.SIGKILL)
+        with pytest.warns(WorkerWarning, match=r"while it made row \d+ of shard \d before `remote`"):
+            batches += iterator
+    assert all(process != here and runs_here for batch in batches for _, process, runs_here in batch)
+    numbers = fp.from_sequence(range(600)).filter(lambda x: x % 7).remote().shuffle(window=9).batch(4)
+    assert [[row for row, _, _ in batch] for batch in batches] == list(fp.Loader(numbers, seed=2))
 
 
 @pytest.mark.parametrize("turn", range(SOAK))

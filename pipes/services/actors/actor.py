@@ -16,11 +16,12 @@ from ...core.cursor import Json
 from ...core.graph import Node, sent
 from ...core.rows import BlockRows
 from ...engine.global_seeds import seed_process
-from ...plan.plan import Plan
+from ...plan.plan import Plan, ShardRun
 from ..base import ShardEnd, Step
 from ..fetching import FetchEnd, Fetcher, FetchRequest, FetchSource
 from ..plan_arguments import PlanArguments
-from ..round_robin import DEFAULT, run_shards
+from ..round_robin import DEFAULT, Mode, run_shards
+from ..row_server import RowServer, StreamRequest
 from ..transport.packing import PackedElement, Packer
 from ..transport.remote_error import pack_error
 from .burst import MAX_BURST_SECONDS, Burst, BurstWriter, Kind
@@ -50,6 +51,9 @@ class RunActor:
         self._run = -1
         self._items: Iterator[PackedItem] = iter(())
         self._waiting: PackedItem | None = None  # had no room in the last burst
+        self._serve_request: ActorRequest | None = None  # of a run with streams
+        self._server: RowServer | None = None
+        self._opened: dict[int, StreamRequest] = {}  # streams that are still to begin
         self._fetcher: Fetcher | None = None
         self._fetch_request: FetchRequest | None = None  # of a run that is still to begin
 
@@ -98,10 +102,37 @@ class RunActor:
         if run == self._run:
             self._run = -1
             self._waiting = None
+            self._opened.clear()
+            self._serve_request = None
+            if self._server is not None:
+                self._server.close()
+                self._server = None
             close = getattr(self._items, "close", None)
             self._items = iter(())
             if close is not None:
                 close()
+
+    def serve(self, request: ActorRequest) -> None:
+        """Begins a run in which the owner opens streams of rows."""
+        self.stop(self._run)
+        self._run = request.run
+        self._serve_request = request
+
+    def open_stream(self, run: int, number: int, request: StreamRequest) -> None:
+        """Begins a stream of rows."""
+        if run == self._run:
+            self._opened[number] = request
+
+    def next_block(self, run: int, number: int, closed: list[int]) -> Burst:
+        """The next block of a stream, after the streams that are `closed` have ended."""
+        self._writer.begin()
+        for other in closed:
+            self._opened.pop(other, None)
+            if self._server is not None:
+                self._server.close_stream(other)
+        if run == self._run:
+            self._writer.add(*self._packed_block(number))
+        return self._writer.burst()
 
     def begin_fetching(self, request: FetchRequest) -> None:
         """Begins a run in which the owner sends a key for each element."""
@@ -154,7 +185,37 @@ class RunActor:
         except BaseException as error:
             yield self._failed(error)
 
+    def _packed_block(self, number: int) -> PackedItem:
+        try:
+            item = self._begun_server().next(number)
+            if isinstance(item, Step):
+                return "step", number, item.cursor, self._packer.pack(item.element)
+            return "ended", number, item.leftover, None if item.rows is None else self._packer.pack(item.rows)
+        except DispatcherGoneError:
+            return "orphaned", 0, None, None
+        except BaseException as error:
+            return self._failed(error)
+
+    def _begun_server(self) -> RowServer:
+        """The server of the run. It is made by the first call for a block, which can bring its error."""
+        if self._server is None:
+            assert self._serve_request is not None, "a run begins before its first block"
+            self._server = RowServer(*self._prepare(self._serve_request))
+        for number in list(self._opened):
+            self._server.open(number, self._opened.pop(number))
+        return self._server
+
     def _run_items(self, request: ActorRequest) -> Iterator[Step | ShardEnd]:
+        plan, parts, epoch, mode = self._prepare(request)
+        resources = ProcessResources()
+        try:
+            yield from run_shards(plan, parts, epoch, mode, resources)
+        finally:
+            resources.close()
+            resources.join()
+
+    def _prepare(self, request: ActorRequest) -> tuple[Plan, list[ShardRun], int, Mode]:
+        """What to run, and how."""
         plan = self._plan_of(request.arguments)
         seed_process(request.arguments.worker_seed(request.epoch, request.assignment.worker))
         mode = DEFAULT
@@ -162,13 +223,7 @@ class RunActor:
             run = DispatchRun(request.run, request.arguments, request.epoch)
             mode = mode._replace(dispatched=partial(self._dispatch.rows, run))
         leftovers = {shard: cast("BlockRows", unpack_parts(parts)) for shard, parts in request.leftovers.items()}
-        resources = ProcessResources()
-        try:
-            parts = request.assignment.parts(plan, leftovers)
-            yield from run_shards(plan, parts, request.epoch, mode, resources)
-        finally:
-            resources.close()
-            resources.join()
+        return plan, request.assignment.parts(plan, leftovers), request.epoch, mode
 
     def _plan_of(self, arguments: PlanArguments) -> Plan:
         if self._plan is None or self._plan[0] != arguments:

@@ -15,6 +15,7 @@ import ray  # type: ignore[import-not-found]  # pyright: ignore[reportMissingImp
 from ...core.graph import Node, walk
 from ...core.operator import Boundary
 from ...errors import LoaderError
+from ...plan.worker_graph import worker_graph
 from ..deaths import report_death
 from ..transport.captured_globals import CapturedGlobals
 from ..transport.graph_file import write_graph_file
@@ -139,6 +140,7 @@ class ActorPool:
     def _create(self, root: Node) -> None:
         """Sends the graph to the cluster, and creates a handle for each actor."""
         settings = self.settings
+        root = worker_graph(root)
         graph = _packed_graph(root, settings.init)
         connect(settings.address)
         self._graph = ray.put(graph)

@@ -5,6 +5,9 @@
     begin(request)                               each run
     next_burst(run) -> Burst                     as often as the owner has room
     stop(run)                                    ends a run
+    serve(request)                               each run of a pipe with `remote`
+    open_stream(run, number, request)            begins a stream of rows
+    next_block(run, number, closed) -> Burst     one block of a stream, after the streams that are closed have ended
     begin_fetching(request)                      each run in which the owner sends keys
     fetch(number, key) -> Burst                  one element of such a run
 

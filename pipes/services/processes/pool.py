@@ -9,11 +9,13 @@ import select
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import NamedTuple
 
 from ...core.graph import Node, walk
 from ...core.operator import Boundary
 from ...errors import LoaderError, WorkerError
+from ...plan.worker_graph import worker_graph
 from ..deaths import report_death
 from ..transport.captured_globals import CapturedGlobals
 from ..transport.channel import GoneError
@@ -76,10 +78,15 @@ class _Resources:
 
 
 class Pool:
-    """Starts worker processes, receives their messages, replaces those that die, and ends them."""
+    """Starts worker processes, receives their messages, replaces those that die, and ends them.
+
+    Attributes:
+        lock: held by a thread that uses the workers, if several threads of this process do.
+    """
 
     def __init__(self, settings: PoolSettings) -> None:
-        self._settings = settings
+        self.settings = settings
+        self.lock = Lock()
         self._arena_bytes = settings.memory // settings.workers
         self._spin_wait = SpinWait()
         self._request: DispatchRequest | None = None
@@ -179,7 +186,7 @@ class Pool:
         dispatcher = self._resources.dispatcher
         if dispatcher is not None:
             poll.register(dispatcher, 0)  # its end
-        timeout = self._settings.timeout
+        timeout = self.settings.timeout
         ready = {fd for fd, _ in poll.poll(None if timeout is None else min(timeout * 1000, 2**31 - 1))}
         if timeout is not None and not ready:
             raise _timeout_error(handles, timeout)
@@ -190,8 +197,9 @@ class Pool:
 
     def _create(self, root: Node) -> None:
         """Writes the graph, and creates a handle for each process."""
-        resources, settings = self._resources, self._settings
+        resources, settings = self._resources, self.settings
         self._check_memory()
+        root = worker_graph(root)
         self._globals = CapturedGlobals(root)
         resources.graph_file = write_graph_file((root, settings.init), root)
         if any(node.op.boundary is Boundary.ONE_PROCESS for node in walk(root)):
@@ -239,7 +247,7 @@ class Pool:
     def _check_memory(self) -> None:
         if not self._arena_bytes:
             return
-        size = self._arena_bytes * self._settings.workers
+        size = self._arena_bytes * self.settings.workers
         try:
             fd = create_shared_memory(size)
             try:

@@ -8,6 +8,12 @@
     ("took", count, offsets)   go on         ("ended", run, shard, leftover, (), sizes)     the end of a shard
     ("stop",)                  end the run   ("failed", run, sizes)                         an error ends the run
 
+If the pipe has a `remote`, the owner opens streams of rows, and allows each to make a block more:
+
+    ("open", stream, request)                ("step", run, stream, [at, end, marks], places, sizes)    rows and origins
+    ("allow", stream)                        ("ended", run, stream, leftover, (), sizes)    the end of a stream
+    ("close", stream)                        ("failed", run, stream, sizes)                 an error ends the stream
+
 A body holds one packed element, whose parts have the `sizes` that stand last in the head. If a message has `places`,
 its body is the stream alone, and the regions of the element lie at these places of the arena. Heads of elements stay
 plain tuples: pickling a named tuple takes several times as long.

@@ -25,6 +25,7 @@ from ..fetching import FetchEnd, Fetcher, FetchRequest, FetchSource
 from ..plan_arguments import PlanArguments
 from ..prefetch_limit import PrefetchLimit
 from ..round_robin import DEFAULT, run_shards
+from ..row_server import RowServer
 from ..transport.arena import Arena
 from ..transport.channel import Channel, GoneError, Head
 from ..transport.class_registry import adopt
@@ -78,6 +79,7 @@ class Worker:
         self._request: RunRequest | FetchRequest | None = None
         self._keys: deque[FetchHead] = deque()
         self._fetcher: Fetcher | None = None
+        self._server: RowServer | None = None
         self._limit = PrefetchLimit(self._settings.prefetch)
         self._plan: tuple[PlanArguments, Plan] | None = None
 
@@ -123,6 +125,9 @@ class Worker:
             )
         if self._dispatch is not None:
             mode = mode._replace(dispatched=partial(self._dispatch.rows, request.run))
+        if plan.has_remote:
+            self._serve(request.run, RowServer(plan, _parts(plan, request), request.epoch, mode))
+            return
         resources = ProcessResources()
         items = run_shards(plan, _parts(plan, request), request.epoch, mode, resources)
         try:
@@ -137,6 +142,24 @@ class Worker:
             items.close()
             resources.close()
             resources.join()
+
+    def _serve(self, run: int, server: RowServer) -> None:
+        """Makes rows for the training process, which runs the rest of the graph."""
+        self._server = server
+        try:
+            while True:
+                while self._listen(wait=not server.has_work):
+                    pass
+                number = server.next_number()
+                try:
+                    self._send(run, server.next(number))
+                except (_StopError, GoneError):
+                    raise
+                except BaseException as error:
+                    self._send_error(("failed", run, number), error)
+        finally:
+            self._server = None
+            server.close()
 
     def _fetch(self, request: FetchRequest) -> None:
         fetcher: Fetcher | None = None
@@ -187,6 +210,10 @@ class Worker:
         if head[0] == "fetch":
             self._keys.append(cast("FetchHead", head))
             return True
+        if head[0] != "took":
+            if self._server is not None:  # else the run of the stream has ended
+                self._server.receive(head)
+            return True
         _, count, offsets = cast("TakenHead", head)
         self._limit.remove(count)
         for offset in offsets:
@@ -217,7 +244,7 @@ class Worker:
         """Places in the arena for regions of these `sizes`; none if the regions travel with their message.
 
         While the consumer has elements to take, memory will become free. Once it has taken all of them, it keeps the
-        memory, and waiting would never end.
+        memory, and waiting would never end. Nor would it if the consumer waits for another stream of rows.
         """
         if not sizes or self._arena is None:
             return []
@@ -227,7 +254,7 @@ class Worker:
                 f"an element of {size / 2**20:.1f} MiB does not fit into the {self._arena.capacity / 2**20:.1f} MiB "
                 "that `memory` leaves each worker; allow more, use fewer workers, or make smaller batches"
             )
-        while (offsets := self._arena.reserve(sizes)) is None and self._limit.waiting:
+        while (offsets := self._arena.reserve(sizes)) is None and self._limit.waiting and self._server is None:
             self._listen(wait=True)
         return [] if offsets is None else list(zip(offsets, sizes, strict=True))
 
