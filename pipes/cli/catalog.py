@@ -39,10 +39,10 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
         ),
     ),
     "Files": (
-        *("open_files", "parse_parquet", "parse_arrow", "parse_csv", "parse_jsonl", "parse_lines", "parse_tar"),
-        "parse_bytes",
+        *("open_files", "parse_parquet", "parse_avro", "parse_orc", "parse_arrow", "parse_csv", "parse_jsonl"),
+        *("parse_lines", "parse_tar", "parse_tfrecord", "parse_bytes"),
     ),
-    "Memory and place": ("load", "cache", "prefetch", "shard_by_rank", "dispatch"),
+    "Memory and place": ("load", "cache", "prefetch", "shard_by_rank", "dispatch", "remote"),
 }
 """The operators as `docs/reference.md` groups them."""
 
