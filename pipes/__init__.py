@@ -63,6 +63,7 @@ from .sources.read_idx import read_idx
 from .sources.read_images import read_images
 from .sources.read_jsonl import read_jsonl
 from .sources.read_lines import read_lines
+from .sources.read_mds import read_mds
 from .sources.read_numpy import read_numpy
 from .sources.read_orc import read_orc
 from .sources.read_parquet import read_parquet
@@ -104,6 +105,7 @@ __all__ = [
     "read_images",
     "read_jsonl",
     "read_lines",
+    "read_mds",
     "read_numpy",
     "read_orc",
     "read_parquet",

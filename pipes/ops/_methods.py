@@ -41,6 +41,7 @@ from .parsing.bytes import parse_bytes as _parse_bytes
 from .parsing.csv import parse_csv as _parse_csv
 from .parsing.jsonl import parse_jsonl as _parse_jsonl
 from .parsing.lines import parse_lines as _parse_lines
+from .parsing.mds import parse_mds as _parse_mds
 from .parsing.open_files import open_files as _open_files
 from .parsing.orc import parse_orc as _parse_orc
 from .parsing.parquet import parse_parquet as _parse_parquet
@@ -123,6 +124,7 @@ class OperatorMethods:
     parse_csv = _parse_csv
     parse_jsonl = _parse_jsonl
     parse_lines = _parse_lines
+    parse_mds = _parse_mds
     parse_orc = _parse_orc
     parse_parquet = _parse_parquet
     parse_tar = _parse_tar

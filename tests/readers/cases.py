@@ -173,6 +173,31 @@ def _avro(numbers: range, other: bool, codec: str = "null") -> Content:
     return sink.getvalue(), rows
 
 
+def mds(columns: Mapping[str, str], rows: list[list[bytes]]) -> bytes:
+    """A shard of MosaicML, with columns of varying size, by their encodings; rows hold encoded values."""
+    config = {
+        "version": 2,
+        "format": "mds",
+        "column_names": [*columns],
+        "column_encodings": [*columns.values()],
+        "column_sizes": [None] * len(columns),
+    }
+    samples = [struct.pack(f"<{len(row)}I", *map(len, row)) + b"".join(row) for row in rows]
+    text = json.dumps(config).encode()
+    begin = 4 * (len(rows) + 2) + len(text)
+    offsets = [begin + sum(map(len, samples[:count])) for count in range(len(rows) + 1)]
+    return struct.pack(f"<{len(rows) + 2}I", len(rows), *offsets) + text + b"".join(samples)
+
+
+def _mds(numbers: range, other: bool) -> Content:
+    rows = [{**_record(number, other, f"süd {number}"), "x": number / 8 + other} for number in numbers]
+    values = [
+        [b"%d" % row["id"], repr(row["x"]).encode(), json.dumps(row["few"]).encode(), row["word"].encode()]
+        for row in rows
+    ]
+    return mds({"id": "str_int", "x": "str_float", "few": "json", "word": "str"}, values), rows
+
+
 def _orc(numbers: range, other: bool, compression: str = "uncompressed") -> Content:
     rows, sink = _nested(numbers, other), io.BytesIO()
     table = pa.Table.from_pylist(rows, _NESTED)
@@ -343,6 +368,15 @@ CASES = {
             "b.avro": partial(_avro, range(70, 140), codec="deflate"),
             "c.avro": partial(_avro, range(0)),
             "deep/d.avro": partial(_avro, range(200, 500)),
+        },
+    ),
+    "mds": Case(
+        partial(fp.read_mds, recursive=True),
+        {
+            "a.mds": partial(_mds, range(70)),
+            "b.mds.zst": partial(_mds, range(70, 140)),
+            "c.mds": partial(_mds, range(0)),
+            "deep/d.mds": partial(_mds, range(200, 500)),
         },
     ),
     "orc": Case(

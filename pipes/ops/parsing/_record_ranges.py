@@ -10,12 +10,12 @@ from ...core.block_size import BlockSize
 from ...core.context import Context
 from ...core.cursor import Json
 from ...core.operator import Operator, StageView
-from ...errors import Origin
+from ...errors import DataError, Origin
 from ...formats.ranges import RecordFormat
 from ...formats.text.chunks import LAST_RECORD_BYTES
 from ._byte_ranges import ByteRange, ByteRanges
 from ._open_files import OpenTask
-from ._parse_units import ParseUnits, Piece, Place, UnitReader
+from ._parse_units import Malformed, ParseUnits, Piece, Place, UnitReader
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,8 @@ class _RecordRangeReader(UnitReader[ByteRange, OpenTask]):
         path = unit.file.path
         with opened.result() as stream:
             for rows, at, end, offsets, error in self._format.parts(stream, path, range(unit.start, unit.stop), place):
-                yield Piece(rows, at, end, self._origins_of(path, offsets, len(rows)))
+                malformed = Malformed(error, None, None) if isinstance(error, DataError) else None
+                yield Piece(rows, at, end, self._origins_of(path, offsets, len(rows)), malformed)
                 if error is not None:
                     raise error
 

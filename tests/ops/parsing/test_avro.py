@@ -145,6 +145,21 @@ def test_truncated_files(tmp_path, size, length):
     assert rows == listed(0, len(rows))
 
 
+def test_a_resume_behind_the_rows_before_damage_finds_it_again(tmp_path):
+    data = encoded([{"id": i, "t": "abc"} for i in range(60)])
+    at = data.rindex(b"\x06abc", 0, len(data) - 60)
+    (tmp_path / "a.avro").write_bytes(data[:at] + b"\x06a\xff\xff" + data[at + 4 :])
+    loader = fp.Loader(parsed(tmp_path / "a.avro"))
+    rows = []
+    with pytest.raises(DataError, match=r"a\.avro, byte \d+: a record of the block here cannot be read: Unicode"):
+        rows.extend(loader)
+    again = fp.Loader(parsed(tmp_path / "a.avro"))
+    again.load_state_dict(loader.state_dict())
+    assert len(rows) > 30
+    with pytest.raises(DataError, match="cannot be read: Unicode"):
+        next(iter(again))
+
+
 def test_no_avro_and_no_package(tmp_path, monkeypatch):
     for content in (b"", b"x,y\n1,2\n"):
         (tmp_path / "a.avro").write_bytes(content)

@@ -150,6 +150,22 @@ def test_no_example(tmp_path):
         list(parsed(tmp_path / "b.tfrecord"))
 
 
+@pytest.mark.parametrize("place", [0, 20])
+def test_a_resume_behind_the_rows_before_damage_finds_it_again(tmp_path, small_ranges, place):
+    data = bytearray(encoded(0, 60))
+    data[len(encoded(0, 50)) + place] ^= 1
+    (tmp_path / "a.tfrecord").write_bytes(data)
+    loader = fp.Loader(parsed(tmp_path / "a.tfrecord"), shards=1)
+    rows = []
+    with pytest.raises(DataError, match="wrong checksum"):
+        rows.extend(loader)
+    assert rows == expected(0, 50)
+    again = fp.Loader(parsed(tmp_path / "a.tfrecord"), shards=1)
+    again.load_state_dict(loader.state_dict())
+    with pytest.raises(DataError, match="wrong checksum"):
+        next(iter(again))
+
+
 def test_unify_schemas(tmp_path):
     (tmp_path / "a.tfrecord").write_bytes(framed(write_example({b"x": write_feature(INTS, [1])})))
     (tmp_path / "b.tfrecord").write_bytes(framed(write_example({b"y": write_feature(BYTES, [b"1"])})))

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import base64
+import json
+import struct
+import zlib
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import feedpipe as fp
+from feedpipe.errors import ArgumentTypeError, DataError, FeedpipeError
+from feedpipe.testing import check_operator, same
+
+from ...readers.cases import mds
+
+GOLDEN = zlib.decompress(
+    base64.b64decode(
+        "eNp9kk1LwzAYx9MXZIgHD+pFDyXnMdrMifQy9eLd6xiltp2LtOloWmEbAz+YB8EP4cfRJy912eh84J88Sfr8n1/aOgihTwuhxEbowkHoG7TGSZ"
+        "k3BYsylpQpZS8ch94EszSuqngZzvIyrockJP0h7nv4eVlnXCT6XKT6EZFSVovplZdMzAuai4nXlZ6iNEtoEbe7kSxtF7q47QzL4EZsNCqbQqpR"
+        "WVxkCjOWUGJIJYqEkAiyv7SWgzzm8pzLB2SvxnTldKVcyXXfY02etyMsb3d3/h+JMi0WVcY5hVcR6gM8K6sCLhx6uEgl1zzmc9V0KslWWZTTgt"
+        "bbkres0h5kA58PnYBOQZdIhQuCz4jOQUfocNz3LMtc/+hYY+E98RX8dAO/BrK159Pjg1kSDEa+P/ADvyNcqBH+QmcGomtIIPak0/u4SxYw2m0z"
+        "A3bcJpo1OMBqGcG/PlLFS0ZdwIHriB62FEJXBnJv760eq+Z3XbJtYHb2mf8uIS61y04OsNtGCPYtfyc+cV2F74B+AULRvLU="
+    )
+)
+"""A shard with three samples, written by `MDSWriter` of MosaicML Streaming 0.13."""
+
+
+def encoded(first, count):
+    return mds({"id": "str_int", "t": "str"}, [[b"%d" % i, b"x" * (i % 5)] for i in range(first, first + count)])
+
+
+def listed(first, count):
+    return [{"id": i, "t": "x" * (i % 5)} for i in range(first, first + count)]
+
+
+def parsed(*files, **options):
+    return fp.from_sequence([str(file) for file in files]).open_files().parse_mds(**options)
+
+
+def test_law(tmp_path):
+    files, rows = [], []
+    for number, count in enumerate([3, 0, 900, 1]):
+        data = encoded(1000 * number, count)
+        files.append(tmp_path / f"{number}.mds{'.zst' if number == 3 else ''}")
+        files[-1].write_bytes(pa.Codec("zstd").compress(data, asbytes=True) if number == 3 else data)
+        rows += listed(1000 * number, count)
+    assert check_operator(parsed(*files), samples=6) == rows
+
+
+def test_a_shard_of_mosaicml(tmp_path):
+    (tmp_path / "a.mds").write_bytes(GOLDEN)
+    rows = list(parsed(tmp_path / "a.mds", path_column="path"))
+    for n, row in enumerate(rows):
+        expected = {
+            "a": np.full((2, 3), n, np.float32),
+            "b": bytes([n]) * n,
+            "d": np.arange(n + 1).reshape(1, n + 1),
+            "f": np.float32(n / 2),
+            "i": n - 1,
+            "j": {"n": [n, None]},
+            "p": np.full((2, 2, 3), n, np.uint8),
+            "s": "süd" * n,
+            "sd": Decimal("1.50"),
+            "sf": n / 4,
+            "si": 10**20 + n,
+            "t": np.arange(n + 2, dtype=np.int16),
+            "u": np.uint16(n),
+            "path": str(tmp_path / "a.mds"),
+        }
+        assert same(row, expected)
+        assert row["u"].dtype == "uint16" and row["d"].dtype == "int64" and row["t"].dtype == "int16"
+    assert len(rows) == 3
+
+
+@pytest.mark.parametrize(
+    ("encoding", "message"),
+    [
+        ("pkl", "its encoding 'pkl' is not read; loading pickles runs code"),
+        ("new:3", "its encoding 'new:3' is not read; th"),
+    ],
+)
+def test_an_encoding_that_is_not_read(tmp_path, encoding, message):
+    (tmp_path / "a.mds").write_bytes(mds({"x": encoding}, [[b"1"]]))
+    with pytest.raises(DataError, match=rf"a\.mds, column 'x': {message}(.|\n)*test_mds\.py"):
+        list(parsed(tmp_path / "a.mds"))
+
+
+def test_another_version(tmp_path):
+    (tmp_path / "a.mds").write_bytes(mds({"x": "int"}, []).replace(b'"version": 2', b'"version": 3'))
+    with pytest.raises(DataError, match="it is of format 'mds', version 3, and 'mds', version 2, is read"):
+        list(parsed(tmp_path / "a.mds"))
+
+
+def test_no_shard(tmp_path):
+    for content in (b"", json.dumps({"version": 2}).encode() * 9, struct.pack("<4I", 1, 12, 4, 0)):
+        (tmp_path / "a.mds").write_bytes(content)
+        with pytest.raises(
+            DataError, match=r"a\.mds is no shard of MosaicML, is damaged, or is compressed in another way"
+        ):
+            list(parsed(tmp_path / "a.mds"))
+
+
+def test_a_resume_behind_the_rows_before_damage_finds_it_again(tmp_path):
+    data = mds({"id": "str_int"}, [[b"%d" % i] for i in range(50)] + [[b"x"]] + [[b"1"]] * 9)
+    (tmp_path / "a.mds").write_bytes(data)
+    loader = fp.Loader(parsed(tmp_path / "a.mds"))
+    rows = []
+    with pytest.raises(DataError, match=r"a\.mds, sample 51: it is damaged: invalid literal"):
+        rows.extend(loader)
+    again = fp.Loader(parsed(tmp_path / "a.mds"))
+    again.load_state_dict(loader.state_dict())
+    assert len(rows) == 50
+    with pytest.raises(DataError, match="sample 51"):
+        next(iter(again))
+
+
+def test_path_column(tmp_path):
+    (tmp_path / "a.mds").write_bytes(encoded(0, 3))
+    with pytest.raises(DataError, match="a.mds has a column 't' already; `path_column` needs another name"):
+        list(parsed(tmp_path / "a.mds", path_column="t"))
+    with pytest.raises(ArgumentTypeError, match="`path_column` must be the name of a key but got: 3"):
+        parsed(path_column=3)
+
+
+def test_an_error_downstream_names_file_and_sample(tmp_path):
+    (tmp_path / "a.mds").write_bytes(encoded(0, 9))
+    with pytest.raises(fp.RowError, match=r"a\.mds, row 8"):
+        list(parsed(tmp_path / "a.mds").map(lambda row: 1 // (row["id"] - 7)))
+
+
+@given(st.data())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+def test_mutated_and_truncated_files(tmp_path, data):
+    """Shards have no checksums: damage of values may go unseen. All else is an error that names the file."""
+    whole = bytearray(data.draw(st.sampled_from([GOLDEN, encoded(0, 60)])))
+    for _ in range(data.draw(st.integers(0, 2))):
+        whole[data.draw(st.integers(0, len(whole) - 1))] ^= data.draw(st.integers(1, 255))
+    (tmp_path / "a.mds").write_bytes(whole[: data.draw(st.integers(0, len(whole)) | st.just(len(whole)))])
+    try:
+        list(parsed(tmp_path / "a.mds"))
+    except FeedpipeError as error:
+        assert "a.mds" in str(error)
+
+
+@given(st.integers(0, len(encoded(0, 60)) - 1))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
+def test_rows_before_the_end_of_a_file_that_is_cut_short_come_first(tmp_path, size):
+    (tmp_path / "a.mds").write_bytes(encoded(0, 60)[:size])
+    rows = []
+    with pytest.raises(DataError, match="cut short|ends after|no description"):
+        rows.extend(parsed(tmp_path / "a.mds"))
+    assert rows == listed(0, len(rows))
