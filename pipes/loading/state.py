@@ -98,10 +98,14 @@ class Progress:
             return replace(self.copy(), epoch=self.epoch + 1, step=0, skipped=NO_SKIPS)
         return Progress(self.epoch + 1, 0, self.epoch + 1)
 
+    def taken_by_all(self, plan: Plan) -> int:
+        """Of an indexed pipe, how many elements of the pass all ranks together have taken."""
+        return self.start + self.taken * plan.world_size
+
     def position(self, plan: Plan) -> Position:
         """The place in the data, for a service that runs `plan`."""
         if plan.indexed:
-            taken, beyond = self.start + self.taken * plan.world_size, self.beyond
+            taken, beyond = self.taken_by_all(plan), self.beyond
             if beyond:
                 taken, beyond = take_left(self.start, beyond, taken - self.start)
             return Position(taken, beyond=beyond)
@@ -191,6 +195,8 @@ def save(progress: Progress, plan: Plan, signature: Signature) -> State:
     """The state of `progress`."""
     if not progress.begun:
         position = "null"
+    elif plan.indexed and not progress.beyond:
+        position = f'{{"consumed": {progress.taken_by_all(plan)}}}'
     elif plan.indexed:
         place = progress.position(plan)
         position = indexed_text(IndexedPosition(place.start - sum(map(len, place.beyond)), place.beyond))

@@ -6,8 +6,11 @@ import json
 import warnings
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import feedpipe as fp
+from feedpipe.core.cursor import Json
 from feedpipe.engine.stage import resolve
 from feedpipe.errors import StateError, StateWarning
 from feedpipe.loading.state import Progress, Signature, compare, restore, resumed_shards, save
@@ -25,8 +28,26 @@ def make_plan(pipe: fp.Pipe[int], *, rank: int = 0, world_size: int = 1, shards:
     return Plan(resolve(pipe), seed=seed, rank=rank, world_size=world_size, workers=0, shards=shards)
 
 
+PLAN = make_plan(STREAMED, shards=8)
+
+
 def saved(progress: Progress, plan: Plan) -> dict[str, object]:
     return json.loads(json.dumps(save(progress, plan, Signature(plan))))
+
+
+plain_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda values: st.lists(values) | st.dictionaries(st.text(), values),
+    max_leaves=20,
+)
+
+
+@given(st.lists(plain_values), st.none() | st.dictionaries(st.text(), plain_values))
+def test_a_cursor_is_encoded_as_json_does_it(token: list[Json], marks: Json):
+    cursor = [token, 3, 14] if marks is None else [token, 3, 14, marks]
+    state = save(Progress(taken=1, cursors={2: cursor, 5: None}, ended={1: None}), PLAN, Signature(PLAN))
+    expected = {"cursors": {"2": cursor, "5": None}, "ended": {"1": None}}
+    assert state["position"] == json.dumps(expected)
 
 
 class TestProgress:
