@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from ..core.rank_texts import ranks_in_words
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 MAX_SEGMENT = 4096
 """The most steps that the ranks agree on at once."""
-SEGMENT_SECONDS = 0.5
-"""Segments grow until they take so long. An exchange then takes less than a hundredth of the time."""
+SEGMENT_SECONDS, SEGMENT_SECONDS_OF_RANK = 0.02, 0.001
+"""Segments grow until they take so long, and so much longer for each rank: an exchange takes a hundredth of that. With
+longer ones, elements would be held until they are no longer in the cache, which costs more than the exchanges."""
 
 PADDING: Final = "padding"
 """Stands for a step of a rank that has no further element and repeats one."""
@@ -49,12 +50,12 @@ class Supply(NamedTuple):
         return self.ended and not self.steps
 
 
-class AgreedItems(Iterator["Step | ShardEnd | Literal['padding']"]):
+class AgreedItems:
     """The items of a session, as many as all ranks have; with `even="pad"`, `PADDING` in place of those that lack.
 
     The ranks agree on *segments* of steps, each before its first step is handed out. So each rank holds a segment of
     elements that exist for certain; it makes the next segment while it hands out this one, and the ranks exchange the
-    number of its elements while the training loop has control. A segment begins with one step, and doubles.
+    number of its elements while the training loop has control. Segments double while they take little time.
 
     Nothing that it does depends on time but the length of segments, and that changes neither elements nor their end.
 
@@ -64,9 +65,16 @@ class AgreedItems(Iterator["Step | ShardEnd | Literal['padding']"]):
         even: how they come to take the same number of steps.
         step: the step at which this rank stands.
         memory: bytes of elements to hold.
+        segment: the steps of the first segment: as many as the last one of the epoch before had.
+
+    Attributes:
+        segment: the steps of the next segment, as far as this rank decides it.
     """
 
-    def __init__(self, items: Iterator[Step | ShardEnd], job: Job, even: Even, step: int, memory: int) -> None:
+    def __init__(
+        self, items: Iterator[Step | ShardEnd], job: Job, even: Even, step: int, memory: int, segment: int = 1
+    ) -> None:
+        self.segment = segment
         self._items = items
         self._job = job
         self._even = even
@@ -75,51 +83,52 @@ class AgreedItems(Iterator["Step | ShardEnd | Literal['padding']"]):
         self._fresh = step == 0  # a rank may have no element at all
         self._ready: deque[Step | ShardEnd] = deque()
         self._held = 0  # steps in `_ready`
-        self._agreed = 0  # steps that may be handed out
-        self._segment = 1  # the steps of the next segment, as far as this rank decides it
         self._largest = 1  # bytes of an element
         self._began = time.monotonic()
         self._ended = False
         self._error: Exception | None = None
         self._exchange: Exchange | None = None
 
-    def __next__(self) -> Step | ShardEnd | Literal["padding"]:
-        while not self._agreed:
-            if self._ready and not _is_step(self._ready[0]):
-                return self._ready.popleft()
-            self._agree()
-        item: Step | ShardEnd | Literal["padding"] = self._ready.popleft() if self._ready else PADDING
-        if isinstance(item, ShardEnd) or (isinstance(item, Step) and not _is_step(item)):
-            return item
-        self._held -= item is not PADDING
-        self._agreed -= 1
-        self._step += 1
-        missing = self._segment - (self._held - self._agreed)
-        self._fill(-(-missing // (self._agreed + 1)))
-        if not self._agreed:
-            self._exchange = self._post()
-        return item
+    def __iter__(self) -> Generator[Step | ShardEnd | Literal["padding"]]:
+        ready = self._ready
+        while agreed := self._agree():
+            while agreed:
+                if ready and not _is_step(ready[0]):
+                    yield ready.popleft()
+                    continue
+                is_padding = not ready
+                self._held -= not is_padding
+                self._step += 1
+                agreed -= 1
+                missing = self.segment - self._held + agreed
+                if missing > 0:
+                    self._fill(-(-missing // (agreed + 1)))
+                if not agreed:
+                    self._exchange = self._post()
+                yield PADDING if is_padding else ready.popleft()
+            while ready and not _is_step(ready[0]):
+                yield ready.popleft()
 
-    def _agree(self) -> None:
-        """Agrees on the next segment.
+    def _agree(self) -> int:
+        """Agrees on the steps of the next segment; 0 if the epoch has no further one.
 
         Raises:
-            StopIteration: the epoch has no further step.
             PlanError: a rank has no element at all, or has fewer than another and must not.
             RankError: another rank has failed.
         """
         if self._exchange is None:
-            self._fill(self._segment - self._held)
+            self._fill(self.segment - self._held)
             self._exchange = self._post()
         supplies = [Supply(n, bool(ended), bool(failed)) for n, ended, failed in self._job.result(self._exchange)]
         self._exchange = None
         if self._fresh:
             self._check_first(supplies)
-        self._agreed = agreed_steps(supplies, pad=self._even == "pad")
-        if not self._agreed:
+        agreed = agreed_steps(supplies, pad=self._even == "pad")
+        if not agreed:
             self._stop(supplies)
-        self._set_segment()
+        self._set_segment(len(supplies))
         self._fresh = False
+        return agreed
 
     def _post(self) -> Exchange:
         name = f"elements after step {self._step}"
@@ -144,17 +153,20 @@ class AgreedItems(Iterator["Step | ShardEnd | Literal['padding']"]):
                 self._held += 1
                 count -= 1
 
-    def _set_segment(self) -> None:
+    def _set_segment(self, ranks: int) -> None:
         """Doubles the segment while it takes little time, within the memory."""
         now = time.monotonic()
         seconds, self._began = now - self._began, now
         last = self._ready[-1] if self._ready else None
         if isinstance(last, Step):
             self._largest = max(self._largest, nbytes([last.element]))
-        most = min(MAX_SEGMENT, self._memory // self._largest // 2)  # this segment and the next one are held
-        if seconds < SEGMENT_SECONDS:
-            self._segment *= 2
-        self._segment = max(1, min(self._segment, most))
+        most = self._memory // self._largest // 2  # this segment and the next one are held
+        limit = SEGMENT_SECONDS + ranks * SEGMENT_SECONDS_OF_RANK
+        if seconds < limit:
+            self.segment = min(2 * self.segment, MAX_SEGMENT)
+        elif seconds > 4 * limit:
+            self.segment //= 2
+        self.segment = max(1, min(self.segment, most))
 
     def _check_first(self, supplies: Sequence[Supply]) -> None:
         empty = [rank for rank, supply in enumerate(supplies) if supply.is_empty]
@@ -180,7 +192,6 @@ class AgreedItems(Iterator["Step | ShardEnd | Literal['padding']"]):
             )
         if others:
             self._check_dropped(empty, [supply.steps for supply in supplies])
-        raise StopIteration
 
     def _check_dropped(self, empty: list[int], held: Sequence[int]) -> None:
         """Says how many elements are left out, at least: those that ranks hold.

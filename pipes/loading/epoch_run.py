@@ -58,7 +58,7 @@ class EpochRun:
         self.trace: TracebackType | None = None
         self._runner = runner
         self._job: Job | None = None  # the other ranks, if they communicate
-        self._agrees = False  # whether the ranks agree on the end while they run
+        self._agreement: AgreedItems | None = None  # if the ranks agree on the end while they run
         self._padding = False
         self._padding_items: Iterator[Step | ShardEnd] = iter(())
         self._has_cursors = False  # an indexed pipe and padding need only the number of elements
@@ -98,7 +98,7 @@ class EpochRun:
             if self._skips is not None:
                 self._skips.report(self.progress)
         except GeneratorExit:
-            if self._job is not None and self._agrees:
+            if self._job is not None and self._agreement is not None:
                 self._job.leave(self.progress.step)
             raise
         except BaseException as error:
@@ -114,6 +114,8 @@ class EpochRun:
     def finish(self, stop: Exception) -> None:
         if self.stop is None:
             self.stop, self.trace = stop, shown_traceback(stop)
+            if self._agreement is not None:
+                self._runner.segment = self._agreement.segment
             if self._session is not None:
                 self._session.close()
 
@@ -170,7 +172,7 @@ class EpochRun:
                 raise
             # A function of the user fails with a `FeedpipeError`, so this is a cursor that does not fit the pipe.
             raise StateError(f"`position` of the state does not fit this pipe: {error!r}") from error
-        if step is not None or not resumed or (self._schedule.plan.world_size > 1 and not self._agrees):
+        if step is not None or not resumed or (self._schedule.plan.world_size > 1 and self._agreement is None):
             return step
         # A state after the last element means the next epoch. Several ranks begin that together, so they must agree.
         self.progress = self.next_epoch()
@@ -180,7 +182,7 @@ class EpochRun:
 
     def _next(self) -> Step | None:
         """The next element, or None after the last one."""
-        if self._job is not None and not self._agrees:
+        if self._job is not None and self._agreement is None:
             self._job.look()
         restarted = False
         while (last := self._last) is None or self.progress.step < last:
@@ -219,11 +221,12 @@ class EpochRun:
         self._last = self.end.of_rank
         self._has_cursors = not self._schedule.plan.indexed
         items = self._open(self.progress.position(self._schedule.plan))
-        self._agrees = job is not None and self._schedule.agrees(self.end)
-        if job is None or not self._agrees:
-            self._items = items
+        if job is None or not self._schedule.agrees(self.end):
+            self._items, self._agreement = items, None
         else:
-            self._items = AgreedItems(items, job, self._schedule.even, self.progress.step, self._runner.memory)
+            step, runner = self.progress.step, self._runner
+            self._agreement = AgreedItems(items, job, self._schedule.even, step, runner.memory, runner.segment)
+            self._items = iter(self._agreement)
 
     def _padding_step(self) -> Step:
         """An element of this rank as padding: its elements from the beginning, and again when they are used up."""

@@ -35,6 +35,7 @@ class Runner:
         steps, even: of the schedule.
 
     Attributes:
+        segment: the steps that the ranks agreed on last, if they agree on the end of an epoch while it runs.
         skip_log: counts and records rows that are skipped; None if no operator skips any.
     """
 
@@ -60,6 +61,7 @@ class Runner:
         self._executor: Executor | None = None
         self._job: Job | None = None
         self._is_shared = False  # whether all ranks have what the first one has resolved
+        self.segment = 1
         self.skip_log = SkipLog.of(pipe)
 
     def check_service(self) -> None:

@@ -133,13 +133,11 @@ class SideGroup:
     def post(self, topic: str, numbers: Sequence[int] = (), interrupt: Interrupt = _never) -> GroupExchange:
         """Begins an exchange of a few whole numbers, and does not wait for the others."""
         assert len(numbers) <= MAX_NUMBERS, "an exchange has room for few numbers"
-        message = torch.zeros(1 + MAX_NUMBERS, dtype=torch.int64)
-        message[0] = crc32(topic.encode())
-        for place, number in enumerate(numbers, 1):
-            message[place] = number
+        padding = [0] * (MAX_NUMBERS - len(numbers))
+        message = torch.tensor([crc32(topic.encode()), *numbers, *padding], dtype=torch.int64)
+        answers = torch.zeros(self.world_size, 1 + MAX_NUMBERS, dtype=torch.int64)
         with self._lock:
-            answers = [torch.zeros_like(message) for _ in range(self.world_size)]
-            work = self._connected(interrupt).allgather([answers], [message])
+            work = self._connected(interrupt).allgather([list(answers.unbind())], [message])
         return GroupExchange(self, topic, len(numbers), work, answers)
 
     def gather(self, topic: str, message: bytes, interrupt: Interrupt = _never) -> list[bytes]:
@@ -231,7 +229,7 @@ class SideGroup:
 class GroupExchange:
     """An exchange that has begun."""
 
-    def __init__(self, group: SideGroup, topic: str, count: int, work: Any, answers: list[torch.Tensor]) -> None:
+    def __init__(self, group: SideGroup, topic: str, count: int, work: Any, answers: torch.Tensor) -> None:
         self._group = group
         self._topic = topic
         self._count = count
@@ -245,7 +243,7 @@ class GroupExchange:
             RankError: a rank has ended, does not answer, or is at another place.
         """
         self._group.wait(self._work, interrupt)
-        answers: list[list[int]] = torch.stack(self._answers).tolist()
+        answers: list[list[int]] = self._answers.tolist()
         if any(answer[0] != answers[0][0] for answer in answers):
             self._raise_topics(interrupt)
         return [answer[1 : 1 + self._count] for answer in answers]

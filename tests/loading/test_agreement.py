@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feedpipe.errors import PlanError, PlanWarning, RankError
+from feedpipe.loading import agreement
 from feedpipe.loading.agreement import PADDING, AgreedItems
 from feedpipe.loading.job import Job
 from feedpipe.services.base import ShardEnd, Step
@@ -66,13 +67,16 @@ def items(length: int, fails: bool) -> Iterator[Step | ShardEnd]:
     yield ShardEnd(1)
 
 
-def run(lengths: list[int], failing: set[int], even: str, memories: list[int]) -> list[tuple[list[object], str]]:
+def run(
+    lengths: list[int], failing: set[int], even: str, memories: list[int], segments: Sequence[int] = (1,) * 9
+) -> list[tuple[list[object], str]]:
     """What each rank takes, and why it stops."""
     exchanges = Exchanges(len(lengths))
 
     def take(rank: int) -> tuple[list[object], str]:
         job = cast("Job", ThreadJob(rank, exchanges))
-        agreed = AgreedItems(items(lengths[rank], rank in failing), job, cast("Any", even), 0, memories[rank])
+        own = items(lengths[rank], rank in failing)
+        agreed = AgreedItems(own, job, cast("Any", even), 0, memories[rank], segments[rank])
         taken: list[object] = []
         try:
             for item in agreed:
@@ -91,15 +95,16 @@ ranks = st.integers(1, 4).flatmap(
         st.lists(st.integers(1, 40), min_size=n, max_size=n),
         st.sets(st.integers(0, n - 1), max_size=1),
         st.lists(st.sampled_from((1, 300, 2**20)), min_size=n, max_size=n),
+        st.lists(st.integers(1, 50), min_size=n, max_size=n),
     )
 )
 
 
 @given(ranks, st.sampled_from(("drop", "pad", "error")))
 @settings(max_examples=60)
-def test_all_ranks_end_at_one_step(case: tuple[list[int], set[int], list[int]], even: str) -> None:
-    lengths, failing, memories = case
-    results = run(lengths, failing, even, memories)
+def test_all_ranks_end_at_one_step(case: tuple[list[int], set[int], list[int], list[int]], even: str) -> None:
+    lengths, failing, memories, segments = case
+    results = run(lengths, failing, even, memories, segments)
     whole = [length for rank, length in enumerate(lengths) if rank not in failing]
     ends = max(whole, default=0) if even == "pad" else min(lengths)
     limit = min((lengths[rank] for rank in failing), default=None)
@@ -144,7 +149,8 @@ def test_a_rank_holds_few_elements_if_memory_is_small() -> None:
         assert made - taken <= 16
 
 
-def test_what_is_left_out_is_told() -> None:
+def test_what_is_left_out_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agreement, "SEGMENT_SECONDS", 60.0)  # so that the segments double on a busy machine too
     agreed = AgreedItems(items(9, False), cast("Job", ThreadJob(0, exchanges := Exchanges(2))), "drop", 0, 2**20)
     other = ThreadJob(1, exchanges)
     for name, numbers in (("0", (1, 0, 0)), ("1", (2, 0, 0)), ("3", (5, 1, 0)), ("7", (1, 1, 0)), ("8", (0, 1, 0))):
