@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
@@ -16,7 +17,7 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.errors import PlanError
+from feedpipe.errors import DataError, PlanError
 from feedpipe.loading.history import KEPT_STEPS
 from feedpipe.testing import check_operator, same
 
@@ -34,6 +35,12 @@ def weight(row: object) -> int:
 
 def draw(row: object, rng: np.random.Generator) -> object:
     return row, int(rng.integers(1000))
+
+
+def fails(row: object) -> object:
+    if weight(row) % 13 == 0:
+        raise ValueError("a row that fails")
+    return row
 
 
 def few(row: object) -> list[object]:
@@ -98,8 +105,11 @@ def columns_steps(names: list[str]) -> list[Callable[[Chain], Chain]]:
 
 
 @st.composite
-def chains(draw_: st.DrawFn, steps: int = 4, *, local: bool = False) -> Chain:
-    """A chain. `local` leaves out operators whose rows differ between shards by more than grouping."""
+def chains(draw_: st.DrawFn, steps: int = 4, *, local: bool = False, skipping: bool = False) -> Chain:
+    """A chain. `local` leaves out operators whose rows differ between shards by more than grouping.
+
+    In a `skipping` chain rows fail and are left out.
+    """
     source = draw_(st.sampled_from(range(4)))
     pipe = sources(draw_(counts))[source]()
     for _ in range(draw_(st.integers(0, steps))):
@@ -130,6 +140,14 @@ def chains(draw_: st.DrawFn, steps: int = 4, *, local: bool = False) -> Chain:
             lambda p, n=size: p.map_batches(list, n),
             lambda p, n=size: p.map_batches(list, n, concurrency=2),
         ]
+        if skipping:
+            steps_ += [
+                lambda p: p.map(fails, on_error="skip"),
+                lambda p, n=size: p.map(fails, concurrency=n, on_error="skip"),
+                lambda p: p.filter(lambda row: weight(fails(row)) % 5 != 0, on_error="skip"),
+                lambda p: p.flat_map(lambda row: few(fails(row)), on_error="skip"),
+                lambda p, n=size: p.map_batches(lambda rows: list(map(fails, rows)), n, on_error="skip"),
+            ]
         if pipe.schema is not None:
             steps_ += columns_steps(pipe.schema.names)
         if not local:
@@ -170,6 +188,40 @@ quick = settings(max_examples=120 * SOAK, deadline=None, suppress_health_check=[
 @given(chains(), st.integers(0, 3))
 def test_every_chain_keeps_the_law(pipe, epoch):
     check_operator(pipe, samples=3, epoch=epoch, rows_of=rows_of)
+
+
+@contextmanager
+def refused() -> Iterator[None]:
+    """Leaves out chains that cannot skip rows: each row of a batch has failed, or an operator needs several rows."""
+    try:
+        yield
+    except (DataError, PlanError) as error:
+        if "were skipped" not in str(error):
+            raise
+        reject()
+
+
+@quick
+@given(chains(skipping=True))
+def test_a_chain_that_skips_rows_keeps_the_law(pipe):
+    with refused():
+        check_operator(pipe, samples=3, rows_of=rows_of)
+
+
+@quick
+@given(chains(skipping=True), st.integers(1, 2), st.data())
+def test_a_loader_that_skips_rows_resumes_exactly(pipe, shards, data):
+    def loader() -> fp.Loader[Any]:
+        return fp.Loader(pipe, shards=shards, seed=5)
+
+    with refused():
+        reference = loader()
+        steps = [(element, info.state_dict()) for element, info in reference.with_info()]
+    for step in data.draw(st.lists(st.integers(1, len(steps) - 1), max_size=3)) if len(steps) > 1 else []:
+        resumed = loader()
+        resumed.load_state_dict(json.loads(json.dumps(steps[step - 1][1])))
+        agree(list(resumed), [element for element, _ in steps[step:]])
+        assert resumed.skipped == reference.skipped
 
 
 @quick

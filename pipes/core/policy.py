@@ -24,7 +24,8 @@ class Quarantine:
     """A policy for rows that fail: leave them out, and record each of them in a file.
 
     A record is a line of JSON in a file of `folder`; each process that takes elements writes a file of its own. It has
-    the operator, the file and row that the row came from, the cursor, the error, its traceback, and how the row begins.
+    the operator, the file and row that the row came from, a cursor for `fp.replay`, the error, its traceback, and how
+    the row begins.
     A record is written once in an epoch, also after a resume.
 
     Args:

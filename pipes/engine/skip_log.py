@@ -8,7 +8,7 @@ import os
 import secrets
 import socket
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -84,8 +84,15 @@ class SkipLog:
                 except OSError as error:
                     raise SourceError(with_call_site(_unwritable(folder, error), self._call_sites[code])) from error
 
-    def add(self, new: Iterable[SkippedRow], counts: SkipCounts) -> SkipCounts:
+    def add(
+        self, new: Iterable[SkippedRow], counts: SkipCounts, cursor: Callable[[], dict[str, Json]] | None = None
+    ) -> SkipCounts:
         """Counts and records rows that were skipped.
+
+        Args:
+            new: the rows.
+            counts: what was counted before.
+            cursor: gives the cursor of the element that they are a part of, or stand before.
 
         Raises:
             DataError: they are more than a policy allows.
@@ -96,8 +103,13 @@ class SkipLog:
             totals[skip.operator] = totals.get(skip.operator, 0) + 1
             if skip.quarantine is not None and skip.record is not None:
                 folder = str(skip.quarantine.folder)
+                record = skip.record
+                if cursor is not None:
+                    row: list[Json] = [skip.operator, record["position"]]
+                    place: dict[str, Json] = {**cursor(), "skipped": row}
+                    record = {**record, "cursor": place}
                 try:
-                    self._files[folder].write(skip.record)
+                    self._files[folder].write(record)
                 except OSError as error:
                     raise SourceError(_unwritable(folder, error)) from error
                 self._check(skip, totals, counts.rows)

@@ -49,7 +49,7 @@ def skip_of(
         "rounds": list(context.rounds),
         "shard": context.shard,
         "position": place.position if isinstance(place, Cursor) else place,
-        "cursor": place.plain if isinstance(place, Cursor) else place,
+        "cursor": None,  # the consumer knows it
         "error": text,
         "traceback": redacted(trace[-MAX_TRACEBACK:]),
         "repr": redacted(_repr(row)),

@@ -111,14 +111,15 @@ def _left_out(stage: _Around, at: Cursor, context: Context) -> Iterator[Block]:
     inputs = [_GuardedBlocks(source, leave_out, one_by_one=True) for source in stage.inputs]
     end = at
     for block in stage.op.blocks(_View(stage, cast("list[Input]", inputs)), at, context):
-        end = block.end
+        begin, end = end, block.end
         if not skips:
             yield block
             continue
         skipped = Skipped(tuple(skips), is_row=False)
         skips.clear()
         row = block.slice(0, 1)
-        yield Block([skipped.before(next(iter(row.rows)))], row.at, row.end, row.origins)
+        # A resume at its cursor comes to the skipped rows again, which stand before it.
+        yield Block([skipped.before(next(iter(row.rows)))], begin, row.end, row.origins)
         if len(block) > 1:
             yield block.slice(1, len(block))
     if not skips:

@@ -21,7 +21,7 @@ from .calls_ahead import call_ahead
 from .prefetch import in_thread
 from .readahead import rows_ahead
 from .row_counts import check_row_count, no_length
-from .skip_record import skip_of
+from .skip_record import code_without_policy, skip_of
 from .skipping import blocks_around, rows_around
 
 if TYPE_CHECKING:
@@ -288,6 +288,9 @@ class Stage:
     ) -> Skipped | None:
         """What stands in the place of a row that failed; None if the error must be raised."""
         if not skips(self.op.on_error) or not covers(error):
+            return None
+        position = place.position if isinstance(place, Cursor) else place
+        if context.tracing.raises == (code_without_policy(self.node), position):
             return None
 
         def find_origin() -> Origin | None:

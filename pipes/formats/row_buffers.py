@@ -329,9 +329,9 @@ class StoredRows:
     def _mixed(self, node: Node, indices: Positions) -> list[Any]:
         tags = self._parts[node["tags"]]
         result: list[Any] = [None] * len(indices)
-        wanted = tags[indices]
+        tags_here = tags[indices]
         for number, part in enumerate(node["parts"]):
-            places = np.flatnonzero(wanted == number)
+            places = np.flatnonzero(tags_here == number)
             if len(places):
                 before = np.cumsum(tags == number) - 1
                 for place, value in zip(places.tolist(), self._values(part, before[indices[places]]), strict=True):

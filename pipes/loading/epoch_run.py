@@ -189,7 +189,7 @@ class EpochRun:
             item = next(self._items, None)
             if isinstance(item, Step):
                 skips = self._skips
-                if skips is None or (item := skips.take_apart(item, self.progress, has_cursors=self._has_cursors)):
+                if skips is None or (item := self._without_skipped(item, skips)):
                     return item
                 continue
             if item == PADDING:
@@ -209,6 +209,10 @@ class EpochRun:
             else:
                 break
         return None
+
+    def _without_skipped(self, step: Step, skips: SkipCounter) -> Step | None:
+        fingerprint = str(self._schedule.signature.entries["pipe"])
+        return skips.take_apart(step, self.progress, self._schedule.plan, fingerprint)
 
     @property
     def _schedule(self) -> Schedule:

@@ -102,7 +102,8 @@ def replay(pipe: Pipe[T], /, cursor: Mapping[str, object]) -> T:
 
     Args:
         pipe: the loader's, or the same made again, as in another process or on another machine with the same files.
-        cursor: `info.cursor` of `loader.with_info()`, or `error.cursor` of a `RowError`; it may have gone through JSON.
+        cursor: `info.cursor` of `loader.with_info()`, `error.cursor` of a `RowError`, or the `cursor` of a record of a
+            `Quarantine`, with which the row that was left out fails again; it may have gone through JSON.
 
     Raises:
         StateError: the cursor is none, or does not fit the pipe.
@@ -178,7 +179,7 @@ def _block_at(plan: Plan, cursor: ElementCursor, *, origins: bool) -> Block:
         shard=None if plan.indexed else shard,
         pacing=Pacing(OneRow),
         process=ProcessContext((shard,), resources, threads=False),
-        tracing=Tracing(origins=origins),
+        tracing=Tracing(origins=origins, raises=_skipped_row(cursor)),
     )
     blocks = stage.blocks(at, context)
     try:
@@ -189,6 +190,14 @@ def _block_at(plan: Plan, cursor: ElementCursor, *, origins: bool) -> Block:
     if block is None:
         raise StateError(with_call_site("`cursor` does not fit this pipe, which has no element there"))
     return block
+
+
+def _skipped_row(cursor: ElementCursor) -> tuple[str, int] | None:
+    """The row of a quarantine's record: the call of the operator that failed, and the position of its row."""
+    if "skipped" not in cursor:
+        return None
+    operator, position = cast("list[Json]", cursor["skipped"])
+    return cast("str", operator), cast("int", position)
 
 
 def _run_of(plan: Plan, cursor: ElementCursor, shard: int) -> tuple[Stage, Cursor]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from ..core.row_bytes import row_count
 from ..core.skipped import Skipped
 from ..engine.skip_log import SkipCounts, SkipLog
+from ..plan.plan import Plan
 from ..services.base import Step
 from .history import Before, Passed
+from .replay import ElementCursor, cursor_of_indexed, cursor_of_streamed
 from .state import Progress
 
 
@@ -25,19 +27,25 @@ class SkipCounter:
         self._counts: SkipCounts | None = None  # when the next element is taken
         self._passed: list[Passed] = []  # the rows skipped before the next element
 
-    def take_apart(self, step: Step, progress: Progress, *, has_cursors: bool) -> Step | None:
-        """The step without the rows that were skipped before it; None if it is such a row alone."""
+    def take_apart(self, step: Step, progress: Progress, plan: Plan, fingerprint: str) -> Step | None:
+        """The step of a plan without the rows that were skipped before it; None if it is such a row alone."""
         skipped = step.element
         if not isinstance(skipped, Skipped):
             return step
-        counts = self._log.add(skipped.skips, self._counts or progress.skipped)
+
+        def cursor() -> ElementCursor:
+            if plan.indexed:
+                return cursor_of_indexed(plan, fingerprint, progress)
+            return cursor_of_streamed(plan, fingerprint, progress, step.shard, progress.cursors.get(step.shard))
+
+        counts = self._log.add(skipped.skips, self._counts or progress.skipped, cursor)
         if not skipped.is_row:
             self._counts = counts
             return step._replace(element=skipped.value)
         self._passed.append(Passed(step.shard, progress.cursors.get(step.shard), progress.skipped))
         progress.taken += 1
         progress.skipped = counts
-        if has_cursors:
+        if not plan.indexed:
             progress.cursors[step.shard] = step.cursor
         return None
 

@@ -46,6 +46,8 @@ def shorter_batch(stage: StageView, rows: BlockRows) -> object:
     if not has_skipped(rows):
         return rows
     parts = parted(rows)
+    if not parts.skipped:  # those of the block are in other batches
+        return parts.values[:]
     skips = _skips_of(parts.skipped.values())
     if not parts.places:
         raise DataError(

@@ -189,11 +189,11 @@ class _UnitRun:
         block_size = self._context.block_size()
         place: _Place | None = _Place(row, inner, position)
         while place is not None:
-            found = self._find(place.row)
-            if found is None:
+            cached = self._find(place.row)
+            if cached is None:
                 place = yield from self._made(place)
                 continue
-            page, stored = found
+            page, stored = cached
             row, inner, position = place
             if row < page.stop:
                 rows = stored.rows(range(row - page.start, page.stop - page.start))

@@ -40,20 +40,20 @@ def lengths_of_cut(
     for shard, items in cut.items.items():
         rank = shard % world_size
         for item in items:
-            given = Cursor.of(item.cursor).position
+            position = Cursor.of(item.cursor).position
             if item.leftovers is not None:
-                begun.append((rank, sum(next(runs)[1] for _ in item.leftovers), given))
+                begun.append((rank, sum(next(runs)[1] for _ in item.leftovers), position))
                 continue
             count, rest = next(runs)
-            totals[rank] += count - given if item.leftover is None else 0
+            totals[rank] += count - position if item.leftover is None else 0
             rests[rank] += rest
     groups = _groups(tail, lengths, [*rests, *(rest for _, rest, _ in begun)])
     if groups is None:
         return None
     for rank, count in enumerate(groups[:world_size]):
         totals[rank] += count
-    for (rank, _, given), count in zip(begun, groups[world_size:], strict=True):
-        totals[rank] += count - given
+    for (rank, _, position), count in zip(begun, groups[world_size:], strict=True):
+        totals[rank] += count - position
     return totals
 
 

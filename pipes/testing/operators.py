@@ -140,7 +140,7 @@ def check_operator(
         _agree(name, "`rows`", list(stage.rows(range(count), context)), rows)
     if stage.indexed:
         _check_no_rows(stage, count, Context(seed=seed, epoch=epoch))
-    check_shards(root, rows, seed=seed, epoch=epoch, rows_of=rows_of)
+    check_shards(root, [*parted(rows).values], seed=seed, epoch=epoch, rows_of=rows_of)
     return [*parted(whole.rows).values]
 
 

@@ -10,6 +10,7 @@ from ..core.cursor import START, Json
 from ..core.graph import Node, node_code, walk, with_inputs
 from ..core.operator import Operator, Order
 from ..core.randomness import Key
+from ..engine.skipping import remaining_blocks
 from ..engine.stage import Stage, bind
 from ..ops.shard_by_rank import ShardByRank
 from ..plan.plan import Plan, Position
@@ -101,7 +102,7 @@ def _differing(plan: Plan, drawing: set[str]) -> set[Node]:
 
 
 def _rows(stage: Stage, context: Context) -> list[object]:
-    return [row for block in stage.blocks(START, context) for row in block.rows]
+    return [row for block in remaining_blocks(stage.blocks(START, context)) for row in block.rows]
 
 
 def _run(plan: Plan, seed: int, epoch: int, drawing: set[str]) -> list[object]:

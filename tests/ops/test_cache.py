@@ -140,8 +140,8 @@ class TestEachKind:
             next(elements)
         loader.close()
         del elements, loader
-        made = calls.count()
-        assert made >= 300
+        count = calls.count()
+        assert count >= 300
         assert shown(list(kind(tmp_path, calls).cache(folder))) == expected
         assert calls.count() <= len(expected) - 300
 

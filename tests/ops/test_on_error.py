@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -233,11 +234,29 @@ def test_a_quarantine_records_each_row_once(tmp_path, workers):
         resumed.load_state_dict(states[2])
         list(resumed)
     assert resumed.skipped == loader.skipped == {".map(value_of)": 4}
-    found = sorted(records(tmp_path / "bad"), key=lambda record: record["row"])
-    assert [record["row"] for record in found] == [5, 15, 25, 35]  # the header is line 1
-    assert {record["file"] for record in found} == {str(path)}
-    assert found[0]["error"] == "ValueError: 3 is bad" and found[0]["repr"] == "{'x': 3}"
-    assert "in parse" in found[0]["traceback"] and found[0]["cursor"] is not None
+    skipped = sorted(records(tmp_path / "bad"), key=lambda record: record["row"])
+    assert [record["row"] for record in skipped] == [5, 15, 25, 35]  # the header is line 1
+    assert {record["file"] for record in skipped} == {str(path)}
+    assert skipped[0]["error"] == "ValueError: 3 is bad" and skipped[0]["repr"] == "{'x': 3}"
+    assert "in parse" in skipped[0]["traceback"]
+
+
+@pytest.mark.parametrize(
+    "name", ["no batch", "shuffle", "windowed shuffle", "filter", "flat_map", "group_by", "concurrent map_batches"]
+)
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_row_of_a_quarantine_fails_again_by_its_cursor(tmp_path, name, ranks):
+    def with_quarantine(node: Any) -> fp.Pipe[Any]:
+        op = replace(node.op, on_error=fp.Quarantine(tmp_path)) if node.op.on_error == "skip" else node.op
+        return fp.Pipe(op, tuple(map(with_quarantine, node.inputs)))
+
+    quarantined = with_quarantine(CHAINS[name])
+    list(fp.Loader(quarantined, seed=3, rank=ranks - 1, world_size=ranks, even=None))
+    rows = records(tmp_path)
+    assert rows
+    for record in rows:
+        with pytest.raises(fp.RowError, match=f"ValueError: {record['repr']} is bad"):
+            fp.replay(quarantined, record["cursor"])
 
 
 def test_the_budget_is_used_up_at_the_same_element(tmp_path):
