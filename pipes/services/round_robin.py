@@ -26,6 +26,7 @@ class Mode(NamedTuple):
     tracer: Tracer | None = None
     dispatched: Callable[[RowsRequest], Iterator[Block]] | None = None
     remote: Callable[[object, Cursor, Context], Iterator[Block]] | None = None
+    before_block: Callable[[], None] | None = None
 
 
 DEFAULT = Mode()
@@ -64,7 +65,8 @@ def run_shards(
         for number in turn_order({number: part.at for number, part in by_shard.items()}):
             part = by_shard[number]
             resumed = part.at != START or number == plan.tail_shard
-            running.append(_Shard(part, shard_context(plan, part, numbers, epoch, mode, resources), resumed=resumed))
+            context = shard_context(plan, part, numbers, epoch, mode, resources)
+            running.append(_Shard(part, context, mode.before_block, resumed=resumed))
         turns = deque(running)
         while turns:
             shard = turns.popleft()
@@ -129,10 +131,13 @@ _NO_ROW = object()
 class _Shard:
     """The elements of one shard, each with the cursor after it."""
 
-    def __init__(self, part: ShardRun, context: Context, *, resumed: bool) -> None:
+    def __init__(
+        self, part: ShardRun, context: Context, before_block: Callable[[], None] | None, *, resumed: bool
+    ) -> None:
         self._number = part.shard
         self._begins_by_cursor = resumed
         self._context = context
+        self._before_block = before_block
         self._blocks = part.stage.blocks(part.at, context)
         self._rows: Iterator[object] = iter(())
         self._block: Block | None = None
@@ -156,6 +161,8 @@ class _Shard:
         row = next(self._rows, _NO_ROW)
         if row is _NO_ROW:
             self._block, self._rows = None, iter(())  # frees the old block before there is a new one
+            if self._before_block is not None:
+                self._before_block()
             self._context.pacing.clock.enter()
             self._block = self._next_block()
             self._context.pacing.clock.leave()

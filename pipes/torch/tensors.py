@@ -20,7 +20,7 @@ _NUMPY_DTYPES = frozenset(
 _SAME_WIDTH = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
 """By size in bytes: the integers that stand for the values of dtypes that NumPy does not have."""
 
-_from_numpy = torch.from_numpy
+from_numpy: Callable[..., torch.Tensor] = torch.from_numpy
 _array: Callable[..., Array] = np.ndarray
 
 
@@ -34,19 +34,26 @@ def reducer(place: Callable[[Array], tuple[object, ...]]) -> Callable[[torch.Ten
     def reduce(tensor: torch.Tensor) -> tuple[object, ...]:
         if tensor.__dict__:  # attributes that the user has set on the tensor, which torch keeps
             return _reduce_by_torch(tensor)
-        if tensor.dtype in _NUMPY_DTYPES:  # checked first, because an error of torch takes as long as ten tensors
-            try:
-                return tensor_at, place(tensor.numpy())
-            except (TypeError, RuntimeError):
-                pass
-        return _reduce_unusual(tensor, place)
+        array = plain_array(tensor)
+        return _reduce_unusual(tensor, place) if array is None else (tensor_at, place(array))
 
     return reduce
 
 
+def plain_array(tensor: torch.Tensor) -> Array | None:
+    """The memory of a tensor as an array; None if the tensor is more than that, or has a dtype that NumPy has not."""
+    # The dtype is checked first, because an error of torch takes as long as ten tensors.
+    if tensor.__dict__ or tensor.dtype not in _NUMPY_DTYPES:
+        return None
+    try:
+        return tensor.numpy()
+    except (TypeError, RuntimeError):
+        return None
+
+
 def tensor_at(*place: object) -> torch.Tensor:
     """The tensor over the memory of `np.ndarray(*place)`."""
-    return _from_numpy(_array(*place))
+    return from_numpy(_array(*place))
 
 
 def special_at(dtype: str, requires_grad: bool, *place: object) -> torch.Tensor:

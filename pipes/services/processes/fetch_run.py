@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import cast
 
 from ...core.cursor import Json
 from ...core.graph import Node
 from ..fetching import FetchRequest
 from ..keyed_run import KeyedRun, Lane
-from ..transport.channel import Message
 from .pool import Pool
-from .protocol import ItemHead, unpack_error
 from .worker_handle import WorkerHandle
 
 
@@ -52,19 +49,18 @@ class FetchRun(KeyedRun[WorkerHandle]):
         while any(lane.keys for lane in self._turns):
             lane = self._lane_of_next()
             lane.keys.popleft()
-            message = lane.handle.inbox.popleft()
-            kind = message.head[0]
-            if kind == "ended":
+            item = lane.handle.inbox.popleft()
+            if item.kind == "ended":
                 self._end_lane(lane)
                 continue
             self._turns.rotate(-1)
             try:
-                if kind == "failed":
-                    raise unpack_error(message)
-                _, _, _, lane.position, places, sizes = cast("ItemHead", message.head)
-                if len(sizes) > 1 and not places:
+                if item.kind == "failed":
+                    raise item.error()
+                lane.position = item.cursor
+                if item.without_memory:
                     self._pool.warn_of_full_memory()
-                return lane.handle.element(message)
+                return lane.handle.element(item)
             finally:
                 self._send_keys()
         raise StopIteration
@@ -103,11 +99,8 @@ class FetchRun(KeyedRun[WorkerHandle]):
         """Has a worker go on after what has arrived from it."""
         handle = lane.handle
         position = lane.position
-        for message in handle.inbox:
-            position = _position_after(message, position)
+        for item in handle.inbox:
+            if item.kind == "step":
+                position = item.cursor
         workers = len(self._lanes)
         handle.request(FetchRequest(self._number, handle.number, workers, self._seed, position, handle.waiting))
-
-
-def _position_after(message: Message, position: Json) -> Json:
-    return cast("ItemHead", message.head)[3] if message.head[0] == "step" else position

@@ -1,34 +1,38 @@
 """The messages between a worker and its owner.
 
-    owner to worker                          worker to owner
-    WorkerSettings(...)        once          ("ready",) or ("broken", doing, sizes)         the worker can run, or not
-    RunRequest(...)            each run      ("step", run, shard, cursor, places, sizes)    an element
-    FetchRequest(...)          each run      as for a RunRequest, but an error does not end the run
-    ("fetch", run, number, key)  an element  ("step", run, worker, position, places, sizes) or "ended" or "failed"
-    ("took", count, offsets)   go on         ("ended", run, shard, leftover, (), sizes)     the end of a shard
-    ("stop",)                  end the run   ("failed", run, sizes)                         an error ends the run
+    owner to worker                              worker to owner
+    WorkerSettings(...)          once            ("ready",) or ("broken", doing, sizes)    the worker can run, or not
+    RunRequest(...)              each run        ("items", run, place, heads)              a burst of items
+    FetchRequest(...)            each run        as for a RunRequest, but an error does not end the run
+    ("fetch", run, number, key)  an element
+    ("took", count, offsets)     go on
+    ("stop",)                    end the run
 
-If the pipe has a `remote`, the owner opens streams of rows, and allows each to make a block more:
+If the pipe has a `remote`, the owner opens streams of rows, and allows each to make a block more. An item is then a
+block with its origins, the end of a stream or an error that ends it. It has the number of its stream for a shard, and
+[at, end, marks] for a cursor:
 
-    ("open", stream, request)                ("step", run, stream, [at, end, marks], places, sizes)    rows and origins
-    ("allow", stream)                        ("ended", run, stream, leftover, (), sizes)    the end of a stream
-    ("close", stream)                        ("failed", run, stream, sizes)                 an error ends the stream
+    ("open", stream, request)
+    ("allow", stream)
+    ("close", stream)
 
-A body holds one packed element, whose parts have the `sizes` that stand last in the head. If a message has `places`,
-its body is the stream alone, and the regions of the element lie at these places of the arena. Heads of elements stay
-plain tuples: pickling a named tuple takes several times as long.
+An item is an element ("step"), the end of a shard ("ended") or an error ("failed"), which ends the run. A burst has
+one or several, and a packed value for most: their parts lie one after the other in the body, or at a `place` of the
+arena. The first part of an element is its stream. The others are its regions, which the owner copies, so that a small
+element that is kept keeps no others; or the regions lie at `places` of their own in the arena. Heads stay plain
+tuples: pickling a named tuple takes several times as long.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, TypeAlias, cast
 
 from ...core.cursor import Json
 from ..merge import Assignment
 from ..plan_arguments import PlanArguments
 from ..transport.channel import Message
-from ..transport.packing import unpack_body
+from ..transport.packing import unpack, unpack_body
 from ..transport.remote_error import RemoteFailure
 
 ArenaPlace: TypeAlias = tuple[int, int]
@@ -37,14 +41,61 @@ Sizes: TypeAlias = tuple[int, ...]
 """The bytes of each part of a body."""
 PackedBody: TypeAlias = tuple[bytes, Sizes]
 """A body and its sizes, to be unpacked by another worker."""
-ItemHead: TypeAlias = tuple[Literal["step", "ended"], int, int, Json, Sequence[ArenaPlace], Sizes]
-"""An element or the end of a shard: kind, run, shard, cursor (or the leftover's), places, sizes."""
+ItemKind: TypeAlias = Literal["step", "ended", "failed"]
+ItemHead: TypeAlias = tuple[ItemKind, int, Json, Sequence[ArenaPlace], Sizes]
+"""Kind, shard, cursor (or the leftover's), places of regions, sizes of the parts in the burst."""
+BurstMessage: TypeAlias = tuple[Literal["items"], int, ArenaPlace | None, list[ItemHead]]
+"""Items: kind, run, place of the parts if the body does not hold them, heads."""
 TakenHead: TypeAlias = tuple[Literal["took"], int, list[int]]
 """What the consumer has taken: kind, number of elements, offsets of regions that are free again."""
-
-
 FetchHead: TypeAlias = tuple[Literal["fetch"], int, int, object]
 """A request for an element: kind, run, number of the element, its key."""
+
+MAX_COPIED_BYTES = 1 << 14
+"""The owner copies the regions of elements up to this size. To watch a region until it is free takes longer."""
+
+
+class ReceivedItem(NamedTuple):
+    """An item that has arrived.
+
+    Attributes:
+        kind: what it is.
+        shard: its shard; of an element that has a key, its worker.
+        cursor: after it, or the leftover's.
+        places: the regions that it has in the arena.
+        parts: the parts that came with it; none if it brings no value.
+    """
+
+    kind: ItemKind
+    shard: int
+    cursor: Json
+    places: Sequence[ArenaPlace]
+    parts: tuple[memoryview, ...]
+
+    def value(self) -> object:
+        """What it brings, if its regions came with it."""
+        stream, *regions = self.parts
+        return unpack(stream, map(bytearray, regions))
+
+    def error(self) -> BaseException:
+        """The error that it brings."""
+        return cast("RemoteFailure", self.value()).to_exception()
+
+    @property
+    def without_memory(self) -> bool:
+        """Whether its regions came with it because the arena had no room for them."""
+        return sum(map(len, self.parts[1:])) > MAX_COPIED_BYTES
+
+
+def received_items(heads: Sequence[ItemHead], body: memoryview) -> Iterator[ReceivedItem]:
+    """The items of a burst; their parts are views of `body`."""
+    start = 0
+    for kind, shard, cursor, places, sizes in heads:
+        parts: list[memoryview] = []
+        for size in sizes:
+            parts.append(body[start : start + size])
+            start += size
+        yield ReceivedItem(kind, shard, cursor, places, tuple(parts))
 
 
 class WorkerSettings(NamedTuple):

@@ -11,9 +11,8 @@ from ..base import ShardEnd, Step
 from ..merge import Assignment
 from ..plan_arguments import PlanArguments
 from ..remote_run import BLOCKS_AHEAD, RemoteRun, RowStream
-from ..transport.channel import Message
 from .pool import Pool
-from .protocol import DispatchRequest, ItemHead, PackedBody, RunRequest, unpack_error, unpack_message
+from .protocol import DispatchRequest, PackedBody, ReceivedItem, RunRequest
 from .worker_handle import WorkerHandle
 
 
@@ -92,11 +91,11 @@ class ProcessRemoteRun(RemoteRun):
             self._pool.replace(handle, self._making(handle.number))
             self._reopen(handle.number)
 
-    def _take(self, handle: WorkerHandle, message: Message) -> None:
-        stream = self._streams.get(cast("int", message.head[2]))
+    def _take(self, handle: WorkerHandle, received: ReceivedItem) -> None:
+        stream = self._streams.get(received.shard)
         item: Step | ShardEnd | BaseException
         try:
-            item = self._unpack(handle, message)
+            item = self._unpack(handle, received)
         except Exception as error:  # a class of the user may fail to arrive
             item = error
         if stream is None:
@@ -108,17 +107,16 @@ class ProcessRemoteRun(RemoteRun):
         else:
             del self._streams[stream.number]
 
-    def _unpack(self, handle: WorkerHandle, message: Message) -> Step | ShardEnd | BaseException:
-        if message.head[0] == "failed":
-            return unpack_error(message)
-        kind, _, number, cursor, places, sizes = cast("ItemHead", message.head)
-        if kind == "step":
-            if len(sizes) > 1 and not places:
+    def _unpack(self, handle: WorkerHandle, item: ReceivedItem) -> Step | ShardEnd | BaseException:
+        if item.kind == "failed":
+            return item.error()
+        if item.kind == "step":
+            if item.without_memory:
                 self._pool.warn_of_full_memory()
-            return Step(handle.element(message), number, cursor)
-        if not sizes:
-            return ShardEnd(number, cursor)
-        stream = self._streams.get(number)
+            return Step(handle.element(item), item.shard, item.cursor)
+        if not item.parts:
+            return ShardEnd(item.shard, item.cursor)
+        stream = self._streams.get(item.shard)
         if stream is not None:  # the tail needs them
-            self._leftovers[stream.request.part] = bytes(message.body), sizes
-        return ShardEnd(number, cursor, cast("BlockRows", unpack_message(message)))
+            self._leftovers[stream.request.part] = b"".join(item.parts), tuple(map(len, item.parts))
+        return ShardEnd(item.shard, item.cursor, cast("BlockRows", item.value()))

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator
-from typing import cast
 
 from ...plan.plan import Plan, Position
 from ..base import ShardEnd, Step
 from ..merge import Assignment, Merge
 from ..plan_arguments import PlanArguments
-from ..transport.channel import Message
 from .pool import Pool
-from .protocol import DispatchRequest, ItemHead, PackedBody, RunRequest, unpack_error
+from .protocol import DispatchRequest, PackedBody, ReceivedItem, RunRequest
 from .worker_handle import WorkerHandle
 
 
@@ -100,15 +98,14 @@ class ProcessRun:
     def _assignment(self, handle: WorkerHandle) -> Assignment:
         return self._merge.assignment(handle.number, handle.received())
 
-    def _unpack(self, handle: WorkerHandle, message: Message) -> Step | ShardEnd:
-        """The item that a message brings."""
-        if message.head[0] == "failed":
-            raise unpack_error(message)
-        kind, _, shard, cursor, places, sizes = cast("ItemHead", message.head)
-        if kind == "step":
-            if len(sizes) > 1 and not places:
+    def _unpack(self, handle: WorkerHandle, item: ReceivedItem) -> Step | ShardEnd:
+        """What an item brings."""
+        if item.kind == "failed":
+            raise item.error()
+        if item.kind == "step":
+            if item.without_memory:
                 self._pool.warn_of_full_memory()
-            return Step(handle.element(message), shard, cursor)
-        if sizes:  # rows that only worker 0 unpacks
-            self._leftovers[shard] = bytes(message.body), sizes
-        return ShardEnd(shard, cursor)
+            return Step(handle.element(item), item.shard, item.cursor)
+        if item.parts:  # rows that only worker 0 unpacks
+            self._leftovers[item.shard] = b"".join(item.parts), tuple(map(len, item.parts))
+        return ShardEnd(item.shard, item.cursor)

@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import cast
 
@@ -18,7 +18,6 @@ from ...core.context import ProcessResources
 from ...core.graph import Node, sent
 from ...core.rows import BlockRows
 from ...engine.global_seeds import seed_process
-from ...errors import LimitError
 from ...plan.plan import Plan, ShardRun
 from ..base import ShardEnd, Step
 from ..fetching import FetchEnd, Fetcher, FetchRequest, FetchSource
@@ -27,15 +26,16 @@ from ..prefetch_limit import PrefetchLimit
 from ..round_robin import DEFAULT, run_shards
 from ..row_server import RowServer
 from ..transport.arena import Arena
-from ..transport.channel import Channel, GoneError, Head
+from ..transport.channel import Channel, GoneError
 from ..transport.class_registry import adopt
 from ..transport.graph_file import read_graph_file
 from ..transport.packing import PackedElement, Packer, unpack_body
 from ..transport.remote_error import pack_error
 from .crash_note import CrashNote
 from .dispatch_client import DispatchClient
+from .outbox import Outbox
 from .parent_watch import exit_with_owner
-from .protocol import ArenaPlace, FetchHead, RunRequest, TakenHead, WorkerSettings
+from .protocol import FetchHead, RunRequest, TakenHead, WorkerSettings
 
 Init = Callable[[int], object]
 
@@ -81,6 +81,7 @@ class Worker:
         self._fetcher: Fetcher | None = None
         self._server: RowServer | None = None
         self._limit = PrefetchLimit(self._settings.prefetch)
+        self._outbox = Outbox(channel, self._arena, self._limit, self._await_memory)
         self._plan: tuple[PlanArguments, Plan] | None = None
 
     def run(self) -> None:
@@ -96,7 +97,8 @@ class Worker:
                 doing = f"`init={value_code(init)}`"
                 init(number)
         except BaseException as error:
-            self._send_error(("broken", doing), error)
+            packed = self._pack_error(error)
+            self._channel.send(("broken", doing, packed.sizes), packed.body())
             return
         self._channel.send(("ready",))
         while True:
@@ -109,16 +111,16 @@ class Worker:
                 else:
                     self._run(request)
             except _StopError:
-                pass
+                self._outbox.discard()
             except GoneError:
                 raise
             except BaseException as error:
-                self._send_error(("failed", cast("RunRequest | FetchRequest", request).run), error)
+                self._send_failure(cast("RunRequest | FetchRequest", request).run, error)
 
     def _run(self, request: RunRequest) -> None:
         plan = self._plan_of(request)
         seed_process(request.arguments.worker_seed(request.epoch, request.assignment.worker))
-        mode = DEFAULT
+        mode = DEFAULT._replace(before_block=self._before_block)
         if request.careful and self._arena is not None:
             mode = mode._replace(
                 block_sizes=OneRow, threads=False, tracer=CrashNote(self._arena, self._channel.fileno())
@@ -132,11 +134,13 @@ class Worker:
         items = run_shards(plan, _parts(plan, request), request.epoch, mode, resources)
         try:
             while True:
-                self._listen_all()
+                if self._limit.is_full() or not self._outbox:
+                    self._listen_all()
                 item = next(items, None)
                 if item is None:
+                    self._outbox.flush()
                     return
-                self._send(request.run, item)
+                self._add(request.run, item)
                 del item  # its memory serves the next one
         finally:
             items.close()
@@ -152,11 +156,12 @@ class Worker:
                     pass
                 number = server.next_number()
                 try:
-                    self._send(run, server.next(number))
+                    self._add(run, server.next(number))
+                    self._outbox.flush()
                 except (_StopError, GoneError):
                     raise
                 except BaseException as error:
-                    self._send_error(("failed", run, number), error)
+                    self._send_failure(run, error, number)
         finally:
             self._server = None
             server.close()
@@ -164,6 +169,7 @@ class Worker:
     def _fetch(self, request: FetchRequest) -> None:
         fetcher: Fetcher | None = None
         while True:
+            self._outbox.flush()
             self._listen_all()
             while not self._keys:
                 self._listen(wait=True)
@@ -171,13 +177,13 @@ class Worker:
             try:
                 if fetcher is None:
                     fetcher = self._begin_fetching(request)
-                self._send(run, Step(fetcher.fetch(number, key), request.worker, fetcher.position()))
+                self._add(run, Step(fetcher.fetch(number, key), request.worker, fetcher.position()))
             except FetchEnd:
-                self._send(run, ShardEnd(request.worker))
+                self._add(run, ShardEnd(request.worker))
             except (_StopError, GoneError):
                 raise
             except Exception as error:
-                self._send_error(("failed", run), error)
+                self._send_failure(run, error)
 
     def _begin_fetching(self, request: FetchRequest) -> Fetcher:
         if self._fetcher is None:
@@ -192,8 +198,16 @@ class Worker:
 
     def _listen_all(self) -> None:
         """Receives what the owner has sent, and waits while enough elements are ready."""
-        while self._listen(wait=self._limit.is_full()):
+        while self._limit.is_full():
+            self._outbox.flush()
+            self._listen(wait=True)
+        while self._listen(wait=False):
             pass
+
+    def _before_block(self) -> None:
+        """Nothing that is finished waits while a shard makes its next rows, which may take long."""
+        self._outbox.flush()
+        self._listen_all()
 
     def _listen(self, *, wait: bool) -> bool:
         """Receives one message from the owner, if there is one."""
@@ -220,47 +234,30 @@ class Worker:
             cast("Arena", self._arena).free(offset)
         return True
 
-    def _send(self, run: int, item: Step | ShardEnd) -> None:
-        if isinstance(item, Step):
-            packed = self._packer.pack(item.element)
-            places = self._reserve([region.nbytes for region in packed.regions])
-            self._limit.add(sum(packed.sizes))
-            self._send_packed(("step", run, item.shard, item.cursor, places, packed.sizes), packed, places)
-        elif item.rows is None:
-            self._channel.send(("ended", run, item.shard, item.leftover, (), ()))
-        else:
-            packed = self._packer.pack(item.rows)
-            self._send_packed(("ended", run, item.shard, item.leftover, (), packed.sizes), packed)
-
-    def _send_packed(self, head: Head, packed: PackedElement, places: Sequence[ArenaPlace] = ()) -> None:
-        if self._arena is None or not places:
-            self._channel.send(head, packed.body())
-            return
-        for region, place in zip(packed.regions, places, strict=True):
-            region.write(self._arena.region(*place))
-        self._channel.send(head, [packed.stream])
-
-    def _reserve(self, sizes: list[int]) -> list[ArenaPlace]:
-        """Places in the arena for regions of these `sizes`; none if the regions travel with their message.
+    def _await_memory(self) -> bool:
+        """Waits for one message of the owner, which may free memory; False if waiting might never end.
 
         While the consumer has elements to take, memory will become free. Once it has taken all of them, it keeps the
-        memory, and waiting would never end. Nor would it if the consumer waits for another stream of rows.
+        memory. It may also wait for another stream of rows.
         """
-        if not sizes or self._arena is None:
-            return []
-        size = sum(sizes)
-        if size > self._arena.capacity:
-            raise LimitError(
-                f"an element of {size / 2**20:.1f} MiB does not fit into the {self._arena.capacity / 2**20:.1f} MiB "
-                "that `memory` leaves each worker; allow more, use fewer workers, or make smaller batches"
-            )
-        while (offsets := self._arena.reserve(sizes)) is None and self._limit.waiting and self._server is None:
-            self._listen(wait=True)
-        return [] if offsets is None else list(zip(offsets, sizes, strict=True))
+        if not self._limit.waiting or self._server is not None:
+            return False
+        self._listen(wait=True)
+        return True
 
-    def _send_error(self, head: Head, error: BaseException) -> None:
-        packed = pack_error(error, f"worker {self._settings.number}, process {os.getpid()}", self._packer)
-        self._send_packed((*head, packed.sizes), packed)
+    def _add(self, run: int, item: Step | ShardEnd) -> None:
+        if isinstance(item, Step):
+            self._outbox.add(run, "step", item.shard, item.cursor, self._packer.pack(item.element))
+        else:
+            rows = None if item.rows is None else self._packer.pack(item.rows)
+            self._outbox.add(run, "ended", item.shard, item.leftover, rows)
+
+    def _pack_error(self, error: BaseException) -> PackedElement:
+        return pack_error(error, f"worker {self._settings.number}, process {os.getpid()}", self._packer)
+
+    def _send_failure(self, run: int, error: BaseException, stream: int = 0) -> None:
+        self._outbox.add(run, "failed", stream, None, self._pack_error(error))
+        self._outbox.flush()
 
 
 def _parts(plan: Plan, request: RunRequest) -> list[ShardRun]:

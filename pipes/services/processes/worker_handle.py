@@ -7,7 +7,7 @@ import os
 import select
 import signal
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from time import perf_counter
 from typing import cast
 
@@ -21,7 +21,7 @@ from ..transport.shared_memory import create_shared_memory
 from .child import Death
 from .connection import open_connection
 from .dispatcher_handle import DispatcherHandle
-from .protocol import ArenaPlace, ItemHead, RunRequest, WorkerSettings, unpack_error, unpack_message
+from .protocol import ArenaPlace, BurstMessage, ReceivedItem, RunRequest, WorkerSettings, received_items, unpack_error
 from .start_methods import Starter
 
 MIN_NOTICE_SECONDS = 0.0005
@@ -32,7 +32,7 @@ class WorkerHandle:
     """The place of a worker process. When a process dies, another one takes its place.
 
     Attributes:
-        inbox: messages of the run that have arrived and are still to be consumed.
+        inbox: items of the run that have arrived and are still to be consumed.
         progress: whether the present process has sent anything of the run.
         broken: whether the present process cannot run, or may have sent or received only half a message.
         deaths: processes that have died here in a row without progress.
@@ -40,7 +40,7 @@ class WorkerHandle:
 
     def __init__(self, number: int, arena_bytes: int, prefetch: int | None, *, stacks: bool) -> None:
         self.number = number
-        self.inbox: deque[Message] = deque()
+        self.inbox: deque[ReceivedItem] = deque()
         self.progress = False
         self.broken = False
         self.deaths = 0
@@ -65,7 +65,7 @@ class WorkerHandle:
     @property
     def waiting(self) -> int:
         """Elements that have arrived and are still to be consumed."""
-        return sum(message.head[0] == "step" for message in self.inbox)
+        return sum(item.kind == "step" for item in self.inbox)
 
     def fileno(self) -> int:
         return self._open.fileno()
@@ -94,13 +94,13 @@ class WorkerHandle:
         if self._window:
             self._window.take_freed()
             leased = self._window.leased()
-        leased += [place for message in self.inbox for place in _places(message)]
+        leased += [place for item in self.inbox for place in item.places]
         self._open.post(self._settings._replace(leased=leased, dispatched=dispatcher is not None))
         self.progress = False
         self.broken = False
 
     def begin(self, run: int) -> None:
-        """Begins a run, and forgets the messages and the deaths of an earlier one."""
+        """Begins a run, and forgets the items and the deaths of an earlier one."""
         self.cancel()
         self.deaths = 0
         self._run = run
@@ -118,27 +118,27 @@ class WorkerHandle:
         """Ends the run, for this side and for the worker."""
         self._run = -1
         while self.inbox:
-            self._drop(self.inbox.popleft())
+            self._unused += [offset for offset, _ in self.inbox.popleft().places]
         if self.running:
             self._open.post(("stop",))
 
     def received(self) -> Iterator[Step | ShardEnd]:
         """The items in the inbox, without elements."""
-        for message in self.inbox:
-            if message.head[0] != "failed":
-                kind, _, shard, cursor, _, _ = cast("ItemHead", message.head)
-                yield Step(None, shard, cursor) if kind == "step" else ShardEnd(shard, cursor)
+        for item in self.inbox:
+            if item.kind == "step":
+                yield Step(None, item.shard, item.cursor)
+            elif item.kind == "ended":
+                yield ShardEnd(item.shard, item.cursor)
 
-    def element(self, message: Message) -> object:
-        """The element that a message brings."""
-        places = _places(message)
+    def element(self, item: ReceivedItem) -> object:
+        """The element that an item brings."""
         self._taken += 1
         # A fast consumer soon returns, and waking a worker costs more than a small element.
         if not self.inbox or perf_counter() - self._noticed > MIN_NOTICE_SECONDS:
             self.notify()
-        if not places or self._window is None:
-            return unpack_message(message)
-        return unpack(message.body, [self._window.lease(*place) for place in places])
+        if not item.places or self._window is None:
+            return item.value()
+        return unpack(item.parts[0], [self._window.lease(*place) for place in item.places])
 
     def notify(self) -> bool:
         """Tells the worker what the consumer has taken and which regions are free again.
@@ -155,7 +155,7 @@ class WorkerHandle:
         return self._open.flush()
 
     def collect(self) -> None:
-        """Puts the messages that have arrived into the inbox.
+        """Puts what has arrived into the inbox.
 
         Raises:
             GoneError: the process has died.
@@ -168,11 +168,21 @@ class WorkerHandle:
                 raise _start_error(self.number, message)
             if kind == "ready":
                 continue
-            if message.head[1] == self._run:
-                self.progress = True
-                self.inbox.append(message)
-            else:
-                self._drop(message)
+            self._receive(message)
+
+    def _receive(self, message: Message) -> None:
+        """Puts the items of a burst into the inbox."""
+        _, run, place, heads = cast("BurstMessage", message.head)
+        if run != self._run:
+            offsets = [offset for _, _, _, places, _ in heads for offset, _ in places]
+            self._unused += offsets if place is None else [place[0], *offsets]
+            return
+        body = message.body
+        if place is not None:
+            assert self._window is not None, "only an arena has places"
+            body = memoryview(self._window.lease(*place)).cast("B")
+        self.progress = True
+        self.inbox.extend(received_items(heads, body))
 
     def end(self, starter: Starter) -> Death:
         """Ends the process; returns how it ended if it had ended by itself."""
@@ -210,17 +220,6 @@ class WorkerHandle:
         if self._channel is not None:
             self._channel.close()
             self._channel = None
-
-    def _drop(self, message: Message) -> None:
-        self._unused += [offset for offset, _ in _places(message)]
-
-
-def _places(message: Message) -> Sequence[ArenaPlace]:
-    """The regions of the arena that a message brings."""
-    if message.head[0] != "step":
-        return ()
-    _, _, _, _, places, _ = cast("ItemHead", message.head)
-    return places
 
 
 def _start_error(number: int, message: Message) -> WorkerError:

@@ -3,7 +3,7 @@
 The bytes of arrays, tensors and Arrow tables go into regions. The stream says where they are, and `unpack` makes views
 of the regions. A large array has a region of its own, so that keeping a label does not keep its image alive; small
 arrays share a region. All else is in the stream. A long stream, such as one with an image file in it, goes into a
-region too. So `Region.write` copies each byte once.
+region too. So `Region.write` copies each byte once. Of elements that look alike, only one is pickled (`layouts.py`).
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from ...core.rows import Rows
 from ...core.tensor_data import Stack, TensorData
 from ...errors import CallSite, DataError
 from .class_registry import class_of
+from .layouts import DTYPE_LETTERS, MARK, LayoutCache, unpack_layout
 from .region import Region, in_stream
 from .unpackable import describe_unpackable
 
@@ -44,9 +45,6 @@ MIN_OWN_REGION_BYTES = 1 << 20
 """A part of this size or more has a region of its own."""
 
 _PROTOCOL = 5
-
-# Letters for the usual dtypes in the byte order of this machine: pickling a dtype takes much longer.
-_DTYPE_LETTERS = {np.dtype(letter): letter for letter in "?bBhHiIqQlLefdFD"}
 
 
 class PackedElement(NamedTuple):
@@ -67,13 +65,7 @@ class PackedElement(NamedTuple):
 
     def body(self) -> list[bytes | memoryview]:
         """The stream and the content of each region, to send the element without shared memory."""
-        return [self.stream, *map(_content, self.regions)]
-
-
-def _content(region: Region) -> memoryview:
-    memory = memoryview(bytearray(region.nbytes))
-    region.write(memory)
-    return memory
+        return [self.stream, *(region.content() for region in self.regions)]
 
 
 def unpack(stream: bytes | bytearray | memoryview, memories: Iterable[WriteableBuffer]) -> object:
@@ -83,6 +75,9 @@ def unpack(stream: bytes | bytearray | memoryview, memories: Iterable[WriteableB
         stream: of its `PackedElement`.
         memories: the written regions. Arrays and tensors are views of these objects, and keep them alive.
     """
+    if stream[0] == MARK[0]:
+        (memory,) = memories
+        return unpack_layout(bytes(stream), memory)
     return pickle.loads(stream, buffers=memories)
 
 
@@ -110,6 +105,7 @@ class Packer:
     def __init__(self, classes: Mapping[type, int] = MappingProxyType({}), call_site: CallSite | None = None) -> None:
         self._classes = classes
         self._call_site = call_site
+        self._layouts = LayoutCache()
         self._reducers = _Reducers(self._reducer, copyreg.dispatch_table)
         self._reducers_by_value = _Reducers(self._reducer, cloudpickle.Pickler.dispatch_table)
         # Set by the first element that holds something that cannot be imported. Later elements mostly do, too, and
@@ -123,6 +119,9 @@ class Packer:
         Raises:
             DataError: the element holds something that cannot leave its process.
         """
+        if (alike := self._layouts.pack(element)) is not None:
+            stream, region = alike
+            return PackedElement(stream, [region])
         try:
             if not self._by_value:
                 try:
@@ -209,7 +208,7 @@ class Packer:
         array = data.array
         if not (isinstance(array, Stack) or array.dtype.isnative):
             array = array.astype(array.dtype.newbyteorder("="))
-        letter = _DTYPE_LETTERS.get(array.dtype)
+        letter = DTYPE_LETTERS.get(array.dtype)
         if letter is None:
             raise ValueError(f"torch has no dtype for {array.dtype}")
         if not array.nbytes:
@@ -221,7 +220,7 @@ class Packer:
 
     def _add_array(self, array: Array) -> Arguments:
         """Adds `array` to a region; returns the arguments with which `np.ndarray` makes a view of it."""
-        dtype: object = _DTYPE_LETTERS.get(array.dtype) or array.dtype
+        dtype: object = DTYPE_LETTERS.get(array.dtype) or array.dtype
         size = array.nbytes
         if not size:
             return array.shape, dtype
@@ -297,7 +296,7 @@ class _RegionStream:
 
 
 def _unpack_regions(stream: memoryview, *memories: memoryview) -> object:
-    return unpack(stream, memories)
+    return pickle.loads(stream, buffers=memories)
 
 
 def _tensor_at(*arguments: object) -> object:

@@ -85,5 +85,13 @@ class Region:
                     part.write(target[start:stop])
             start = stop
 
+    def content(self) -> bytes | memoryview:
+        """What `write` writes, in memory of its own."""
+        if self._joinable:
+            return b"".join(self._parts)  # type: ignore[arg-type]
+        memory = memoryview(bytearray(self.nbytes))
+        self.write(memory)
+        return memory
+
     def __reduce__(self) -> tuple[object, ...]:
         return memoryview, (_BUFFER,)

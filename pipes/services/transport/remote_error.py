@@ -76,7 +76,7 @@ def _survives(value: object, cls: type, packer: Packer) -> bool:
     """Whether `value` can be packed, and unpacked as a `cls`."""
     try:
         stream, *memories = packer.pack(value).body()
-        copy = unpack(stream, memories)
+        copy = unpack(stream, map(bytearray, memories))
         return type(copy) is cls and (
             not isinstance(copy, _ErrorParts) or isinstance(copy.to_exception(), BaseException)
         )

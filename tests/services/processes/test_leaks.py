@@ -15,7 +15,7 @@ START_METHODS = ["forkserver", "spawn", "fork"]
 
 
 def arrays(count=60):
-    return fp.from_sequence(range(count)).map(lambda row: np.full(2000, row))
+    return fp.from_sequence(range(count)).map(lambda row: np.full(3000, row))  # in shared memory
 
 
 @pytest.fixture(autouse=True)
