@@ -36,51 +36,47 @@ FIELDS = ["label", *COUNTS, *CATEGORIES]
 BUCKETS = 2**12
 """Categories are hashed: hexadecimal numbers by their last three digits."""
 
-NO_DELIMITER = "\x01"
-"""It occurs in no line, so each line is one value."""
 
-
-def parse(lines: pa.RecordBatch) -> pa.RecordBatch:
-    """The fields of each line as columns, and in the column `good` whether the line can be used."""
-    text: Any = lines.column("line")
-    fields = pc.split_pattern(text, "\t")
-    good = pc.equal(pc.list_value_length(fields), len(FIELDS))
-    # A broken line is replaced by one without values, so that columns stay aligned.
-    fields = pc.split_pattern(pc.if_else(good, text, "0" + "\t" * (len(FIELDS) - 1)), "\t")
-    columns: dict[str, Any] = {}
-    for place, name in enumerate(FIELDS):
-        values = pc.list_element(fields, place)
-        if name in CATEGORIES:
-            present = pc.match_substring_regex(values, "^[0-9a-fA-F]{1,8}$")
-            digits = pc.binary_join_element_wise("0x", pc.utf8_slice_codeunits(pc.utf8_lpad(values, 8, "0"), 5), "")
-            columns[name] = pc.if_else(present, pc.cast(pc.if_else(present, digits, "0x0"), pa.int64()), 0)
-            continue
-        missing = pc.equal(values, "")
-        is_number = pc.match_substring_regex(values, r"^-?\d{1,9}$")
-        good = pc.and_(good, is_number if name == "label" else pc.or_(is_number, missing))
-        columns[name] = pc.cast(pc.if_else(is_number, values, "0"), pa.float32())
-    return pa.record_batch({**columns, "good": good, "file": lines.column("file"), "line": lines.column("number")})
+def hashed(lines: pa.RecordBatch) -> pa.RecordBatch:
+    """The lines with a number for each category, 0 if it is missing."""
+    columns = {name: lines.column(name) for name in lines.schema.names}
+    for name in CATEGORIES:
+        values: Any = columns[name]
+        present = pc.match_substring_regex(values, "^[0-9a-fA-F]{1,8}$")
+        digits = pc.binary_join_element_wise("0x", pc.utf8_slice_codeunits(pc.utf8_lpad(values, 8, "0"), 5), "")
+        columns[name] = pc.if_else(present, pc.cast(pc.if_else(present, digits, "0x0"), pa.int64()), 0)
+    return pa.record_batch(columns)
 
 
 def rows(paths: list[str]) -> fp.Pipe[fp.Row]:
-    """All lines, as rows of a table."""
-    options: dict[str, Any] = {"delimiter": NO_DELIMITER, "quote": None, "header": False, "column_names": ["line"]}
-    options |= {"path_column": "file", "row_column": "number", "newlines_in_values": False}
-    lines = fp.read_csv(paths, schema={"line": "string"}, null_values=[], **options)
-    return lines.map_batches(parse, 4096, format="arrow")
+    """The good lines, as rows of a table; the others are skipped, and counted."""
+    types = {"label": "int8", **dict.fromkeys(COUNTS, "int32"), **dict.fromkeys(CATEGORIES, "string")}
+    lines = fp.read_csv(
+        paths,
+        schema=types,
+        delimiter="\t",
+        column_names=FIELDS,
+        quote=None,
+        null_values=[""],
+        path_column="file",
+        row_column="line",
+        on_error="skip",
+    )
+    labeled = lines.filter(pc.field("label").is_valid())
+    return labeled.fill_null(dict.fromkeys(COUNTS, 0)).map_batches(hashed, 4096, format="arrow")
 
 
 def training_pipe(paths: list[str], batch: int) -> fp.Pipe[dict[str, Any]]:
-    good = rows(paths).filter(pc.field("good")).drop("good")
-    return good.shuffle(window=16 * batch).batch(batch).map_columns(model_input).collate()
+    return rows(paths).shuffle(window=16 * batch).batch(batch).map_columns(model_input).collate()
 
 
 def model_input(columns: dict[str, Any]) -> dict[str, Any]:
     """The logarithms of the counts, and the bucket of each category, as two matrices."""
     counts = np.stack([columns[name] for name in COUNTS], axis=1)
     buckets = np.stack([columns[name] + BUCKETS * n for n, name in enumerate(CATEGORIES)], axis=1)
-    kept = {name: columns[name] for name in ("label", "file", "line")}
-    return {"counts": np.log1p(np.maximum(counts, 0)), "buckets": buckets, **kept}
+    labels = columns["label"].astype(np.float32)
+    place = {name: columns[name] for name in ("file", "line")}
+    return {"counts": np.log1p(np.maximum(counts, 0), dtype=np.float32), "buckets": buckets, "label": labels, **place}
 
 
 class ClickModel(nn.Module):
@@ -98,10 +94,11 @@ class ClickModel(nn.Module):
 
 @dataclass
 class Record:
-    """What the training has used: the loss of each step, and how many times each line."""
+    """What the training has used: the loss of each step, how many times each line, and how many lines were broken."""
 
     losses: list[float] = field(default_factory=list)
     lines: Counter[tuple[str, int]] = field(default_factory=Counter)
+    broken: int = 0
 
 
 def train(loader: fp.Loader[dict[str, Any]], model: ClickModel, record: Record, *, stop_at: int | None = None) -> None:
@@ -148,6 +145,7 @@ def run(paths: list[str], *, batch: int, workers: int) -> Record:
     with fp.Loader(training_pipe(paths, batch), workers=workers) as loader:
         loader.load_state_dict(json.loads(state))
         train(loader, model, record)
+        record.broken = sum(loader.skipped.values())
     return record
 
 
@@ -163,12 +161,11 @@ def main() -> int:
             paths = [str(Path(folder) / f"day_{day}") for day in range(8)]
             for day, path in enumerate(paths):
                 write_log(Path(path), 2500, day)
-        good = rows(paths).filter(pc.field("good")).count()
-        left_out = rows(paths).count() - good
+        good = rows(paths).count()
         record = run(paths, batch=arguments.batch, workers=arguments.workers)
     used = len(record.lines)
     print(f"lines used            {used:,}")
-    print(f"left out as broken    {left_out:,}")
+    print(f"left out as broken    {record.broken:,}")
     print(f"lost, used twice      {good - used:,}, {sum(record.lines.values()) - used:,}")
     print(f"loss, first and last  {record.losses[0]:.3f}, {np.mean(record.losses[-10:]):.3f}")
     return 0 if good == used == sum(record.lines.values()) else 1

@@ -103,11 +103,11 @@ class SkipLog:
             totals[skip.operator] = totals.get(skip.operator, 0) + 1
             if skip.quarantine is not None and skip.record is not None:
                 folder = str(skip.quarantine.folder)
-                record = skip.record
+                record = dict(skip.record)
                 if cursor is not None:
-                    row: list[Json] = [skip.operator, record["position"]]
-                    place: dict[str, Json] = {**cursor(), "skipped": row}
-                    record = {**record, "cursor": place}
+                    place = cursor()
+                    place["skipped"] = [skip.operator, record["position"]]
+                    record["cursor"] = place
                 try:
                     self._files[folder].write(record)
                 except OSError as error:

@@ -18,4 +18,5 @@ def test_each_good_line_is_used_once(tmp_path: Path, workers: int) -> None:
         assert 0 < good < 1600
         record = example.run([*map(str, paths)], batch=32, workers=workers)
         assert set(record.lines.values()) == {1} and len(record.lines) == good
+        assert record.broken == 1600 - good
         assert np.mean(record.losses[-10:]) < np.mean(record.losses[:5])
