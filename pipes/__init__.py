@@ -62,6 +62,7 @@ from .sources.read_csv import read_csv
 from .sources.read_idx import read_idx
 from .sources.read_images import read_images
 from .sources.read_jsonl import read_jsonl
+from .sources.read_lance import read_lance
 from .sources.read_lines import read_lines
 from .sources.read_mds import read_mds
 from .sources.read_numpy import read_numpy
@@ -104,6 +105,7 @@ __all__ = [
     "read_idx",
     "read_images",
     "read_jsonl",
+    "read_lance",
     "read_lines",
     "read_mds",
     "read_numpy",
