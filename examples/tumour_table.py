@@ -90,7 +90,7 @@ def parse(rows: pa.RecordBatch) -> pa.RecordBatch:
 def table(uri: str) -> fp.Pipe[Any]:
     """All rows, as they are."""
     driver = "dbapi" if uri.startswith("sqlite") else None
-    return fp.read_sql(QUERY, uri, partition_on="id", partitions=8, driver=driver)
+    return fp.read_sql(QUERY, uri, partition_on="id", partitions=64, driver=driver)
 
 
 def cleaned(uri: str) -> fp.Pipe[Any]:

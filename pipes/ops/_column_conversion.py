@@ -15,6 +15,7 @@ from ..errors import UnfitError
 from ..formats.tables.columns import check_names
 from ._column_arguments import existing_columns
 from ._column_operator import ColumnOperator
+from ._missing_values import numbers_and_nulls
 from ._unfit_rows import as_mapping
 
 if TYPE_CHECKING:
@@ -105,11 +106,11 @@ def map_numbers(column: Column, function: Callable[[Array], Any]) -> Column:
         array = array.cast(pa.float64())
     elif not (pa.types.is_integer(array.type) or pa.types.is_floating(array.type) or pa.types.is_boolean(array.type)):
         raise not_numbers(column)
-    if not array.null_count:
-        return read_only(function(array.to_numpy(zero_copy_only=False)))
-    missing = array.is_null().to_numpy(zero_copy_only=False)
-    zero = pa.scalar(0).cast(array.type)
-    return cast("Column", pa.array(function(array.fill_null(zero).to_numpy(zero_copy_only=False)), mask=missing))
+    numbers, nulls = numbers_and_nulls(array)
+    if nulls is None:
+        return read_only(function(numbers))
+    with np.errstate(all="ignore"):  # what stands in the place of nulls may be anything
+        return cast("Column", pa.array(function(numbers), mask=nulls))
 
 
 def not_numbers(column: Column) -> UnfitError:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from ..core.column import Column
+from ..core.column import Array, Column
 
 Mask = npt.NDArray[np.bool_]
 
@@ -21,10 +21,14 @@ def missing_mask(column: Column) -> Mask | None:
         return mask if mask.any() else None
     import pyarrow as pa
 
-    is_float = pa.types.is_floating(column.type)
-    if not column.null_count and not is_float:
+    if pa.types.is_floating(column.type):
+        numbers, nulls = numbers_and_nulls(column)
+        mask = np.isnan(numbers) if nulls is None else np.isnan(numbers) | nulls
+        return mask if mask.any() else None
+    if not column.null_count:
         return None
-    return _any(column.is_null(nan_is_null=is_float))
+    nulls = cast("Any", column).is_null().to_numpy(zero_copy_only=False)
+    return cast("Mask", nulls)
 
 
 def is_missing(value: object) -> bool:
@@ -32,6 +36,15 @@ def is_missing(value: object) -> bool:
     return value is None or (isinstance(value, (float, np.floating)) and bool(np.isnan(value)))
 
 
-def _any(nulls: Any) -> Mask | None:
-    mask: Mask = nulls.to_numpy(zero_copy_only=False)
-    return mask if mask.any() else None
+def numbers_and_nulls(array: Any) -> tuple[Array, Mask | None]:
+    """The numbers of an Arrow array, with any number in the place of a null, and which are null; None if none is.
+
+    Arrow's own `fill_null` takes several times as long as the rest of a conversion.
+    """
+    import pyarrow as pa
+
+    if not array.null_count:
+        return array.to_numpy(zero_copy_only=False), None
+    nulls = array.is_null().to_numpy(zero_copy_only=False)
+    whole = pa.Array.from_buffers(array.type, len(array), [None, array.buffers()[1]], 0, array.offset)
+    return cast("Any", whole).to_numpy(zero_copy_only=False), nulls

@@ -12,6 +12,7 @@ from ..core.column import Column, is_grid, to_arrow
 from ..core.per_process import PerProcess
 from ..errors import ArgumentError, ArgumentTypeError, UnfitError, with_call_site
 from ._column_conversion import type_name
+from ._missing_values import numbers_and_nulls
 
 Ints = npt.NDArray[np.int64]
 
@@ -43,7 +44,10 @@ class ValueNumbers:
             encoded = encoded.dictionary_encode()
         number = self._numbers.get(self._make_numbers).get
         numbers = [number(value, unknown) for value in encoded.dictionary.to_pylist()]
-        places = encoded.indices.fill_null(len(numbers)).to_numpy(zero_copy_only=False)
+        places: Any
+        places, nulls = numbers_and_nulls(encoded.indices)
+        if nulls is not None:
+            places = np.where(nulls, len(numbers), places)
         result: Ints = np.array([*numbers, unknown], np.int64)[places]
         return result
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 
 import numpy as np
 
-from ..core.column import Column, to_arrow
+from ..core.column import Column
 from ..errors import ArgumentError, ArgumentTypeError, with_call_site
-from ..formats.tables.arrow import to_column
 from ..stats.quantile_statistics import Quantiles
 from ._column_conversion import ColumnConversion, map_numbers
-from ._missing_values import missing_mask
+from ._missing_values import missing_mask, numbers_and_nulls
 from .index_of import check_column_name
 
 if TYPE_CHECKING:
@@ -36,14 +35,15 @@ class Bucketize(ColumnConversion):
         return [self.column]
 
     def convert(self, name: str, column: Column) -> Column:
+        import pyarrow as pa
+
         boundaries = np.array(self.boundaries)
         numbers = map_numbers(column, lambda values: np.searchsorted(boundaries, values, side="right"))
         missing = missing_mask(column)
-        if missing is None:
+        if missing is None or (not isinstance(column, np.ndarray) and pa.types.is_null(column.type)):
             return numbers
-        import pyarrow.compute as pc
-
-        return to_column(pc.if_else(to_arrow(~missing), cast("Any", to_arrow(numbers)), None))
+        values = numbers if isinstance(numbers, np.ndarray) else numbers_and_nulls(numbers)[0]
+        return cast("Column", pa.array(values, mask=missing))
 
 
 def check_boundaries(value: object) -> tuple[float, ...]:

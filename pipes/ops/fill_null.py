@@ -13,7 +13,7 @@ from ..errors import ArgumentTypeError, UnfitError, with_call_site
 from ..formats.tables.arrow import to_column
 from ._column_arguments import existing_columns
 from ._column_conversion import ColumnConversion, whole_grid
-from ._missing_values import is_missing, missing_mask
+from ._missing_values import is_missing, missing_mask, numbers_and_nulls
 from ._unfit_rows import as_mapping
 
 if TYPE_CHECKING:
@@ -61,6 +61,9 @@ class FillNull(ColumnConversion):
             array = array.dictionary_decode()
         _check_fits(value, array.type)
         mask = missing_mask(array)
+        if mask is not None and (pa.types.is_integer(array.type) or pa.types.is_floating(array.type)):
+            numbers, _ = numbers_and_nulls(array)
+            return read_only(np.where(mask, np.asarray(value, numbers.dtype), numbers))
         return to_column(array if mask is None else pc.if_else(pa.array(mask), pa.scalar(value, array.type), array))
 
     def row_function(self) -> Callable[[object], object]:
