@@ -24,6 +24,8 @@ from .row_server import StreamRequest
 
 BLOCKS_AHEAD = 2
 """So many blocks of each stream are made ahead, unless the service says otherwise."""
+MAX_REQUESTS = 100
+"""So many requests of each shard are remembered. Shards that are more rounds apart only make some rows in vain."""
 
 
 @dataclass(eq=False)
@@ -74,7 +76,7 @@ class RemoteRun(ABC):
         self._places: dict[object, tuple[int, int]] = {}  # of each stage of `remote`, for requests
         self._beginning: list[int] = []  # shards that run from their start
         self._early: dict[StreamRequest, RowStream] = {}  # opened before their readers ask
-        self._requested: set[StreamRequest] = set()
+        self._requested: dict[StreamRequest, None] = {}  # the last requests from a start, in order
 
     def items(self) -> Generator[Step | ShardEnd]:
         """The elements, in the order of the plan."""
@@ -190,12 +192,14 @@ class RemoteRun(ABC):
 
     def _open_early(self, request: StreamRequest) -> None:
         """What a shard asks for at its start, the others soon ask for too: so all workers begin at once."""
-        self._requested.add(request)
+        self._requested[request] = None
         for shard in self._beginning:
             other = request._replace(part=shard, shard=shard)
             if other not in self._requested:
-                self._requested.add(other)
+                self._requested[other] = None
                 self._early[other] = self._open(other)
+        while len(self._requested) > MAX_REQUESTS * (1 + len(self._beginning)):  # a `repeat` may go on forever
+            del self._requested[next(iter(self._requested))]
 
     def _check_running(self) -> None:
         """Ends a thread whose run was dropped."""
