@@ -24,7 +24,7 @@ ALL = list(range(0, 3 * COUNT, 3))
 @pytest.fixture(scope="module")
 def server() -> Iterator[FlightSqlServer]:
     with FlightSqlServer() as server:
-        server.run(f"CREATE TABLE points AS SELECT i * 3 AS id, i / 2 AS x FROM range({COUNT}) r(i)")
+        server.execute(f"CREATE TABLE points AS SELECT i * 3 AS id, i / 2 AS x FROM range({COUNT}) r(i)")
         yield server
 
 
@@ -85,7 +85,7 @@ def test_errors(server: FlightSqlServer) -> None:
 def test_a_server_that_ends_in_the_middle(server: FlightSqlServer) -> None:
     """Another one goes on behind the last row."""
     with FlightSqlServer() as other:
-        other.run(f"CREATE TABLE points AS SELECT i * 3 AS id, i / 2 AS x FROM range({COUNT}) r(i)")
+        other.execute(f"CREATE TABLE points AS SELECT i * 3 AS id, i / 2 AS x FROM range({COUNT}) r(i)")
         rows = iter(points([other.uri, server.uri], snapshot=None))
         start = ids(itertools.islice(rows, 10))
         other.shutdown()

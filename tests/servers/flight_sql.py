@@ -18,7 +18,7 @@ class FlightSqlServer(flight.FlightServerBase):
     def uri(self) -> str:
         return f"grpc://127.0.0.1:{self.port}"
 
-    def run(self, statement: str) -> None:
+    def execute(self, statement: str) -> None:
         """Runs a statement that gives no rows."""
         self._database.cursor().execute(statement)
 

@@ -1,0 +1,44 @@
+"""The table that all contestants of `sql` read, and how a pass over it is timed.
+
+Each gives batches of arrays, which torch takes without a copy. A pass begins before the first connection.
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+BATCH = 4096
+COLUMNS = ("id", "f0", "f1", "f2", "f3", "f4", "label", "number")
+TABLE = (
+    "CREATE TABLE points AS SELECT i AS id, i / 2.0::float8 AS f0, random() AS f1, random() AS f2, random() AS f3, "
+    "random()::real AS f4, (i % 10)::int AS label, i * 7919 % 1000003 AS number "
+    "FROM generate_series(0::bigint, {} - 1) AS i"
+)
+
+Batches = Iterable[Mapping[str, Any]]
+
+
+def query(rows: int) -> str:
+    return f"SELECT * FROM points WHERE id < {rows}"
+
+
+def timed(read: Callable[[], Batches]) -> dict[str, Any]:
+    start = time.perf_counter()
+    rows = sum(len(batch["id"]) for batch in read())
+    seconds = time.perf_counter() - start
+    processes = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    peak = max(resource.getrusage(process).ru_maxrss for process in processes) / 1024
+    return {"seconds_each": seconds / rows, "rows": rows, "peak": peak}
+
+
+def described(batches: Batches) -> dict[str, Any]:
+    ids = torn = count = 0
+    for batch in batches:
+        count += len(batch["id"])
+        ids += int(batch["id"].sum())
+        torn += int((batch["f0"] * 2 != batch["id"]).sum()) + int((batch["label"] != batch["id"] % 10).sum())
+        assert set(batch) == set(COLUMNS)
+    return {"rows": count, "ids": ids, "torn": torn}
