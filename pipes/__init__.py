@@ -75,6 +75,7 @@ from .stats.stats import Stats
 from .storage.file import File
 from .storage.file_cache import FileCache
 from .writing.verify import verify
+from .writing.write_arrow import write_arrow
 from .writing.write_parquet import write_parquet
 from .writing.write_sql import write_sql
 from .writing.write_tar import write_tar
@@ -121,6 +122,7 @@ __all__ = [
     "profile",
     # writers
     "verify",
+    "write_arrow",
     "write_parquet",
     "write_sql",
     "write_tar",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from ..core.checks import check_choice, check_int
@@ -11,6 +11,7 @@ from ..errors import DataError
 from ..formats.tables.columns import Schema, check_schema
 from ..pipe import Pipe
 from ._columns import BatchBuilder
+from ._cut_tables import cut_tables
 from ._dataset_writer import ChunkedRun, DatasetWriter, Limits, OutputFile
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def write_parquet(
         run, folder, "write_parquet", "parquet", filesystem=filesystem, progress=progress, overwrite=overwrite
     ) as writer:
         batches = map(builder.batch, run)
-        groups = _row_groups(
+        groups = cut_tables(
             batches, row_group_rows, min(_MAX_GROUP_BYTES, limits.bytes or _MAX_GROUP_BYTES), limits.rows
         )
         for first in groups:
@@ -125,30 +126,3 @@ def _fill(file: OutputFile, group: pa.Table, groups: Iterator[pa.Table], limits:
             if following is None:
                 return
             group = following
-
-
-def _row_groups(
-    batches: Iterable[pa.RecordBatch], max_rows: int, max_bytes: int, rows_per_file: int | None
-) -> Iterator[pa.Table]:
-    """Cuts the rows into row groups, none of which crosses the end of a file."""
-    import pyarrow as pa
-
-    parts: list[pa.RecordBatch] = []
-    rows = size = 0
-    left = rows_per_file  # of this file
-    for batch in batches:
-        rest = batch
-        while len(rest):
-            room = max_rows - rows if left is None else min(max_rows, left) - rows
-            part = rest[:room]
-            rest = rest[room:]
-            parts.append(part)
-            rows += len(part)
-            size += part.nbytes
-            if len(part) == room or size >= max_bytes:
-                yield pa.Table.from_batches(parts)
-                if left is not None:
-                    left = left - rows or rows_per_file
-                parts, rows, size = [], 0, 0
-    if parts:
-        yield pa.Table.from_batches(parts)
