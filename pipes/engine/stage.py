@@ -240,6 +240,8 @@ class Stage:
                 if start == length:
                     return
             rows = block_size.rows()
+            if reads_ahead:  # rows that wait for storage may be near, and are to be read ahead
+                rows = min(rows, start - at.position + 1)
             if self.op.hands_out:
                 rows = min(rows, 1 + (length - start) // MAX_PART_HANDED_OUT)
             stop = min(start + rows, length)

@@ -40,6 +40,11 @@ def test_a_slow_function_gets_short_blocks(seconds_of_a_row: float, mean: tuple[
     assert mean[0] <= np.mean(blocks) <= mean[1]
 
 
+def test_blocks_that_take_next_to_nothing_grow_fast_and_others_double() -> None:
+    assert list(sizes(lambda n: n * 1e-8, 1 + 8 + 64 + 512 + 4096 + 8192)) == [1, 8, 64, 512, 4096, 8192]
+    assert list(sizes(lambda n: n * 2e-5, 1 + 8 + 16 + 32 + 64 + 128)) == [1, 8, 16, 32, 64, 128]
+
+
 @pytest.mark.parametrize("seconds_of_a_block", [0.001, 0.004, 0.05])
 def test_a_block_that_takes_as_long_with_fewer_rows_does_not_shrink(seconds_of_a_block: float) -> None:
     """As with thousands of columns, or a remote dataset: rows must not take longer because their blocks are short."""
