@@ -40,7 +40,7 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
     ),
     "Files": (
         *("open_files", "parse_parquet", "parse_avro", "parse_orc", "parse_arrow", "parse_csv", "parse_jsonl"),
-        *("parse_lines", "parse_tar", "parse_tfrecord", "parse_bytes"),
+        *("parse_lines", "parse_tar", "parse_tfrecord", "parse_mds", "parse_bytes"),
     ),
     "Memory and place": ("load", "cache", "prefetch", "shard_by_rank", "dispatch", "remote"),
 }

@@ -57,7 +57,8 @@ class SharedRuns:
             if run is None:
                 others = [other for other in self._runs if other.round_key == round_key]
                 for other in others:
-                    other.leave(branch)
+                    if branch not in other.begun:  # else it is read twice, as in `pipe.zip(pipe)`
+                        other.leave(branch)
                 begun = {number for other in others for number in other.begun}
                 run = _SharedRun(
                     self._source, at, context, {branch, *(self._branches - begun)}, self._limit, self._lock

@@ -86,6 +86,16 @@ def test_a_resume() -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
+def test_branches_that_are_read_twice() -> None:
+    one, two = fp.from_iterable(lambda: iter(range(40))).fork()
+    pairs = one.map(abs).zip(two)
+    twice = pairs.zip(pairs)
+    rows = [((row, row), (row, row)) for row in range(40)]
+    assert list(twice) == rows
+    assert list(fp.Loader(twice)) == rows
+    check_operator(twice)
+
+
 def test_workers() -> None:
     a, b = fp.from_sequence(range(100)).filter(lambda x: True).fork()
     with fp.Loader(a.zip(b).batch(7), workers=2, shards=2) as loader:
