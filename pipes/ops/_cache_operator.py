@@ -22,7 +22,7 @@ from ..core.per_process import PerProcess
 from ..core.row_bytes import nbytes
 from ..core.rows import BlockRows, Indices
 from ..engine.stage import Stage
-from ..errors import DataError, SourceError
+from ..errors import DataError, PlanError, SourceError, with_call_site
 from ..formats.row_buffers import StoredRows
 from ..storage.cache_place import TemporaryFolder, other_caches
 from ._cached_rows import FILE_BYTES, Page, RowsByPosition, RowsByUnit, UnfitRowsError
@@ -65,10 +65,22 @@ class Cache(SameRows):
     def expands(self) -> bool:  # type: ignore[override]
         return self.by_units
 
+    def moves_skipped(self) -> bool:
+        return True
+
     def needs_whole_units(self) -> bool:
         return self.by_units
 
     def resolve(self, stage: StageView) -> Operator:
+        source = cast("Stage", stage.input)
+        if source.may_skip and not self.by_position:
+            raise PlanError(
+                with_call_site(
+                    "`cache` keeps rows of a stream with their place in it, and rows that are skipped have none there; "
+                    "put it before the operator that skips rows, or write them once with `write_parquet`",
+                    stage.call_site,
+                )
+            )
         if self.folder is not None:
             return self
         if self.path is None:

@@ -18,6 +18,7 @@ from ..core.column import Array
 from ..core.cursor import Json
 from ..core.row_bytes import nbytes
 from ..core.rows import BlockRows, Indices, concat, index_array, take
+from ..core.skipped_rows import has_skipped, parted
 from ..errors import UnfitError
 from ..formats.row_buffers import Buffers, Node, StoredRows, snapshot
 from ..storage.row_files import RowFile, RowFiles
@@ -181,6 +182,11 @@ class RowsByPosition(CachedRows):
         return stored.rows(range(int(at[0]), int(at[-1]) + 1) if adjacent else at)
 
     def _add(self, positions: Numbers, rows: BlockRows) -> None:
+        if has_skipped(rows):  # a row that failed is tried again in each epoch
+            parts = parted(rows)
+            good = [k for k, place in enumerate(parts.places) if place not in parts.skipped]
+            positions = positions[np.array(parts.places, np.int64)[good]]
+            rows = take(parts.values, np.array(good, np.int64))
         with self.lock:
             fresh = np.flatnonzero(self._file_of[positions] == _MISSING)
             if not self.files.usable or not len(fresh):

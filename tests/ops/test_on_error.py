@@ -177,6 +177,26 @@ def test_no_function_is_called_twice_for_a_row():
     assert calls == list(range(100)) * 2
 
 
+def test_a_cache_keeps_the_rows_that_did_not_fail(tmp_path):
+    calls: list[int] = []
+
+    def counted(x: int) -> int:
+        calls.append(x)
+        return parse(x)
+
+    pipe = numbers().map(counted, on_error="skip").cache(tmp_path)
+    for after in (pipe, pipe.shuffle(), pipe.batch(8).unbatch()):
+        loader = fp.Loader(after)
+        for _ in range(2):
+            assert sorted(loader) == GOOD
+    assert len(calls) == 100 + 5 * 10  # those that failed are tried again in each epoch
+    check_operator(TABLE.cache(tmp_path / "columns").map(lambda row: row["x"]), samples=2)
+    with pytest.raises(
+        PlanError, match="`cache` keeps rows of a stream with their place .* put it before the operator that"
+    ):
+        list(parsed(streamed(numbers())).cache(tmp_path))
+
+
 def test_draws_do_not_move():
     def draw(x: int, rng: np.random.Generator) -> tuple[int, float]:
         return x, rng.random()
