@@ -59,7 +59,7 @@ def fit(
     """Run a pipe once, and return statistics of its columns.
 
     A worker makes a summary of each few thousand rows, and only summaries leave it. Moments, extremes, vocabularies and
-    counts are exact; quantiles are exact up to 4,096 rows, else their rank is right to about 0.0005. What is missing
+    counts are exact; quantiles are exact up to 4,096 rows, else their rank is right to about 0.001. What is missing
     (nulls, and NaN among floats) is counted and left out. If there is a process group, each rank reads its share, and
     all get the same result. Random draws and shuffles are those of epoch 0 with seed 0.
 

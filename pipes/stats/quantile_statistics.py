@@ -135,7 +135,7 @@ def quantiles(q: Sequence[float] = (0.01, 0.25, 0.5, 0.75, 0.99)) -> Statistic[A
     """Values below which given shares of the numbers lie, for `clip` and `bucketize`.
 
     They are exact, as `numpy.quantile` computes them, for up to 4,096 rows. Of more rows, the share that lies below a
-    value is right to about 0.0005.
+    value is right to about 0.001.
 
     Args:
         q: the shares, which rise, from 0 to 1.

@@ -24,7 +24,7 @@ from .dispatcher_handle import DispatcherHandle
 from .protocol import ArenaPlace, BurstMessage, ReceivedItem, RunRequest, WorkerSettings, received_items, unpack_error
 from .start_methods import Starter
 
-MIN_NOTICE_SECONDS = 0.0005
+MIN_NOTICE_SECONDS = 0.001
 """Elements that are taken within this time are reported to their worker in one message."""
 
 
