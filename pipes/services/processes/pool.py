@@ -21,7 +21,7 @@ from ..transport.captured_globals import CapturedGlobals
 from ..transport.channel import GoneError
 from ..transport.graph_file import write_graph_file
 from ..transport.shared_memory import create_shared_memory
-from ..transport.spin_wait import SpinWait
+from ..transport.spin_wait import SpinWait, enough_cores
 from .dispatcher_handle import DispatcherHandle
 from .protocol import DispatchRequest
 from .start_methods import STARTERS, Starter
@@ -204,8 +204,11 @@ class Pool:
         resources.graph_file = write_graph_file((root, settings.init), root)
         if any(node.op.boundary is Boundary.ONE_PROCESS for node in walk(root)):
             resources.dispatcher = DispatcherHandle()
+        spins = enough_cores(1 + settings.workers + (resources.dispatcher is not None))
+        self._spin_wait.allowed = spins
+        stacks = settings.timeout is not None
         resources.workers += [
-            WorkerHandle(number, self._arena_bytes, settings.prefetch, stacks=settings.timeout is not None)
+            WorkerHandle(number, self._arena_bytes, settings.prefetch, stacks=stacks, spins=spins)
             for number in range(settings.workers)
         ]
 

@@ -107,6 +107,7 @@ class WorkerSettings(NamedTuple):
         arena_bytes: the size of the arena; 0 if there is none.
         leased: regions that the consumer still has from an earlier process.
         stacks: whether it writes its stacks on request.
+        spins: whether it may spin while it waits.
         dispatched: whether another process runs the operators before `dispatch`.
     """
 
@@ -115,6 +116,7 @@ class WorkerSettings(NamedTuple):
     arena_bytes: int
     leased: list[ArenaPlace]
     stacks: bool
+    spins: bool
     dispatched: bool = False
 
 

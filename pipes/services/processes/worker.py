@@ -68,6 +68,7 @@ class Worker:
         message = channel.receive()
         assert message is not None, "a channel that waits returns a message"
         self._settings = cast("WorkerSettings", message.head)
+        channel.spin_wait.allowed = self._settings.spins
         arena_bytes = self._settings.arena_bytes
         self._arena = Arena(others.pop(0), arena_bytes, self._settings.leased) if arena_bytes else None
         if self._settings.stacks:

@@ -38,14 +38,14 @@ class WorkerHandle:
         deaths: processes that have died here in a row without progress.
     """
 
-    def __init__(self, number: int, arena_bytes: int, prefetch: int | None, *, stacks: bool) -> None:
+    def __init__(self, number: int, arena_bytes: int, prefetch: int | None, *, stacks: bool, spins: bool) -> None:
         self.number = number
         self.inbox: deque[ReceivedItem] = deque()
         self.progress = False
         self.broken = False
         self.deaths = 0
         self.pid = 0
-        self._settings = WorkerSettings(number, prefetch, arena_bytes, [], stacks)
+        self._settings = WorkerSettings(number, prefetch, arena_bytes, [], stacks, spins)
         self._fds = [create_shared_memory(arena_bytes)] if arena_bytes else []
         self._window = Window(self._fds[0], arena_bytes) if arena_bytes else None
         self._stacks = -1

@@ -33,7 +33,11 @@ class GoneError(Exception):
 
 
 class Channel:
-    """One end of a connection."""
+    """One end of a connection.
+
+    Attributes:
+        spin_wait: how `receive` waits.
+    """
 
     def __init__(self, end: socket.socket) -> None:
         self._socket = end
@@ -42,7 +46,7 @@ class Channel:
         self._message: memoryview | None = None  # head and body of the message that is being received
         self._filled = 0
         self._unsent = bytearray()
-        self._spin_wait = SpinWait()
+        self.spin_wait = SpinWait()
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -95,7 +99,7 @@ class Channel:
             GoneError: the other end is closed.
         """
         if wait:
-            return self._spin_wait.wait(lambda: self.receive(wait=False), lambda: self._receive(0))
+            return self.spin_wait.wait(lambda: self.receive(wait=False), lambda: self._receive(0))
         return self._receive(socket.MSG_DONTWAIT)
 
     def _receive(self, flags: int) -> Message | None:
