@@ -84,8 +84,6 @@ def test_a_resume() -> None:
     assert list(other) == rest
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
 def test_branches_that_are_read_twice() -> None:
     one, two = fp.from_iterable(lambda: iter(range(40))).fork()
     pairs = one.map(abs).zip(two)
@@ -96,6 +94,8 @@ def test_branches_that_are_read_twice() -> None:
     check_operator(twice)
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
 def test_workers() -> None:
     a, b = fp.from_sequence(range(100)).filter(lambda x: True).fork()
     with fp.Loader(a.zip(b).batch(7), workers=2, shards=2) as loader:
