@@ -20,13 +20,13 @@ from .stage import Stage
 
 def elements(stage: Stage, context: Context | None = None, at: Cursor = START) -> Iterator[object]:
     """The elements of a stage. An iterator that has failed raises the same error at each later `next`."""
-    run = _Run(stage, context or Context(), at)
+    run = _ElementsOfBlocks(stage, context or Context(), at)
     # From row to row it goes in C: a `__next__` in Python would take as long as most operators. An error ends the inner
     # chain that it meets, but not the outer one, which goes on with another.
     return chain.from_iterable(chain([chain.from_iterable(run)], iter(run.rest, None)))
 
 
-class _Run(Iterator["Iterable[object]"]):
+class _ElementsOfBlocks(Iterator["Iterable[object]"]):
     """The elements of each block. A run that has failed raises the same error at each later `next`."""
 
     def __init__(self, stage: Stage, context: Context, at: Cursor) -> None:
