@@ -8,7 +8,7 @@ import pytest
 
 import feedpipe as fp
 from feedpipe.core.block import Block
-from feedpipe.engine.run import _Run
+from feedpipe.engine.run import _ElementsOfBlocks
 from feedpipe.errors import LoaderError, RowError
 
 
@@ -45,14 +45,14 @@ def test_a_run_that_was_interrupted_never_ends_in_silence() -> None:
 def test_an_interrupt_between_two_blocks_loses_no_element(monkeypatch: pytest.MonkeyPatch) -> None:
     iterator = iter(fp.from_sequence(range(99)))
     rows = [next(iterator)]
-    read = _Run._next
+    read = _ElementsOfBlocks._next
     with monkeypatch.context() as patch:
 
-        def interrupt(run: _Run) -> Block | None:
-            patch.setattr(_Run, "_next", read)
+        def interrupt(run: _ElementsOfBlocks) -> Block | None:
+            patch.setattr(_ElementsOfBlocks, "_next", read)
             raise KeyboardInterrupt
 
-        patch.setattr(_Run, "_next", interrupt)
+        patch.setattr(_ElementsOfBlocks, "_next", interrupt)
         with pytest.raises(KeyboardInterrupt):
             rows += iterator
     rows += iterator
