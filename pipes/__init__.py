@@ -43,7 +43,7 @@ from .fitting.fit import fit
 from .fitting.profile import profile
 from .loader import Loader, gather_state
 from .loading.replay import replay
-from .ops._generator_operator import operator
+from .ops.rows._generator_operator import operator
 from .pipe import Pipe
 from .services.inprocess import InProcess
 from .services.multiprocess import MultiProcess

@@ -28,9 +28,11 @@ PACKAGE = TESTS.parent / "pipes"
 Function = Callable[..., Any]
 
 # Of the parsers, `parse_csv` is in `ops/parsing/csv.py`; `open_files` keeps its name.
-OPERATORS = {path.stem: f"ops.{path.stem}" for path in PACKAGE.glob("ops/[!_]*.py")} | {
-    path.stem if path.stem == "open_files" else f"parse_{path.stem}": f"ops.parsing.{path.stem}"
-    for path in PACKAGE.glob("ops/parsing/[!_]*.py")
+OPERATORS = {
+    path.stem if path.stem == "open_files" or path.parent.name != "parsing" else f"parse_{path.stem}": (
+        f"ops.{path.parent.name}.{path.stem}"
+    )
+    for path in PACKAGE.glob("ops/*/[!_]*.py")
 }
 SOURCES = sorted(
     name

@@ -17,7 +17,7 @@ from torch.utils.data import Subset, TensorDataset, default_collate
 from torch.utils.data._utils import worker
 
 from ..core.cursor import Json
-from ..ops.collate import tensor_data, tensors
+from ..ops.grouping.collate import tensor_data, tensors
 from ..services.fetching import FetchEnd, Fetcher, FetchRequest, FetchSource
 
 _torch_worker: Any = worker  # which torch has no public way to fill in

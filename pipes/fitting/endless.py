@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ..core.graph import Node, node_code
 from ..errors import PlanError, with_call_site
-from ..ops._slicing import SliceBase
-from ..ops.repeat import Repeat
-from ..ops.take_while import TakeWhile
-from ..ops.zip import Zip
+from ..ops.merging.zip import Zip
+from ..ops.selection._slicing import SliceBase
+from ..ops.selection.repeat import Repeat
+from ..ops.selection.take_while import TakeWhile
 
 
 def check_ends(root: Node, function: str) -> None:

@@ -1,4 +1,5 @@
-"""The operators on rows, each with its chain function: one file for each operator, or for a family of them.
+"""The operators, each with its chain function: one file for each operator, or for a family of them.
 
-A file whose name begins with an underscore has code that several operators share. Operators on files are in `parsing`.
+The folders are the families of the reference. A file whose name begins with an underscore has code that several of the
+operators in its folder share, or here those in several folders.
 """

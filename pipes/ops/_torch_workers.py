@@ -7,7 +7,7 @@ from typing import Any
 
 from ..core.graph import Node, walk
 from ..errors import PlanWarning, warn
-from .slice import Slice
+from .selection.slice import Slice
 
 
 def warn_in_torch_worker(pipe: Node, what: str, remedy: str) -> None:

@@ -9,7 +9,7 @@ from ..core.operator import Boundary, Columns, Order
 from ..core.row_bytes import row_width
 from ..engine.run import unknown_length_reason
 from ..engine.stage import Stage
-from ..ops._slicing import SliceBase
+from ..ops.selection._slicing import SliceBase
 from .plan import Plan
 from .unit_shards import SharedRead
 

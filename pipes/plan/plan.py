@@ -18,7 +18,7 @@ from ..core.rows import BlockRows
 from ..engine.run import position_count
 from ..engine.stage import Stage, bind
 from ..errors import PlanError
-from ..ops.concat import Concat
+from ..ops.merging.concat import Concat
 from .cut_plan import CutPlan
 from .item_lengths import ItemLengths, lengths_of_cut, runs_of_cut
 from .items import Cut

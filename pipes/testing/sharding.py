@@ -12,7 +12,7 @@ from ..core.operator import Operator, Order
 from ..core.randomness import Key
 from ..engine.skipping import remaining_blocks
 from ..engine.stage import Stage, bind
-from ..ops.shard_by_rank import ShardByRank
+from ..ops.placement.shard_by_rank import ShardByRank
 from ..plan.plan import Plan, Position
 from ..plan.sharding import has_user_boundary
 from ..sources.from_iterable import from_iterable

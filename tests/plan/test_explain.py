@@ -15,7 +15,7 @@ import feedpipe as fp
 from feedpipe.core import memory
 from feedpipe.core.operator import Operator, Order
 from feedpipe.engine.stage import resolve
-from feedpipe.ops._pass_through import PassThrough
+from feedpipe.ops.placement._pass_through import PassThrough
 from feedpipe.plan.explain import explained
 
 

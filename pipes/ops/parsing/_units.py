@@ -16,7 +16,7 @@ from ...core.rows import BlockRows, Indices
 from ...errors import ArgumentError, DataError, Origin, SourceError
 from ...storage.file import File
 from ...storage.tasks import in_threads, in_turn
-from .._tokens import TokenOfInput
+from ..grouping._tokens import TokenOfInput
 from ._open_files import at_call_site, check_file
 from ._unit_table import UnitTable
 

@@ -17,7 +17,7 @@ from ...engine.apply import extend_until_error, map_until_error
 from ...engine.readahead import WorkGroup, read_ahead
 from ...errors import DataError, SourceError
 from ...storage.file import File
-from .._tokens import CursorOfInput
+from ..grouping._tokens import CursorOfInput
 from ._open_files import OpenTask, at_call_site, check_file, read_whole_files
 
 if TYPE_CHECKING:

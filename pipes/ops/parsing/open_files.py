@@ -21,7 +21,7 @@ from ...storage.file_cache import FileCache, check_file_cache
 from ...storage.filesystem import check_filesystem
 from ...storage.listing import ListedPath
 from ...storage.manifest import FromManifest, ManifestPlace
-from .._tokens import CursorOfInput
+from ..grouping._tokens import CursorOfInput
 
 if TYPE_CHECKING:
     from ...pipe import Pipe

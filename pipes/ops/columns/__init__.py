@@ -1,0 +1,1 @@
+"""Operators on the columns of tables."""

@@ -1,0 +1,347 @@
+"""`Cache`: the operator of `cache`, by position and by unit."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import ClassVar, NamedTuple, cast
+
+from ...core.block import Block, split_block
+from ...core.checks import check_bytes
+from ...core.context import Context
+from ...core.cursor import START, Cursor, Json, check_numbers
+from ...core.graph import Node
+from ...core.memory import bytes_text
+from ...core.operator import Boundary, Input, Operator, Order, StageView
+from ...core.per_process import PerProcess
+from ...core.row_bytes import nbytes
+from ...core.rows import BlockRows, Indices
+from ...engine.stage import Stage
+from ...errors import DataError, PlanError, SourceError, with_call_site
+from ...formats.row_buffers import StoredRows
+from ...storage.cache_place import TemporaryFolder, other_caches
+from .._same_rows import SameRows
+from ..parsing._open_files import at_call_site
+from ..parsing._parse_units import ParseUnits
+from ._cached_rows import FILE_BYTES, Page, RowsByPosition, RowsByUnit, UnfitRowsError
+
+LOG = logging.getLogger("feedpipe")
+
+
+@dataclass(frozen=True, eq=False)
+class Cache(SameRows):
+    """Keeps the rows of its input in files.
+
+    Rows of an indexed input have their position as key. A streamed input that parses files is kept by unit of a file,
+    so any shard finds the units that another one has read; any other streamed input is one unit. Tokens of streamed
+    rows: the number of the unit in the run, the row in the unit, and the input's cursor there.
+    """
+
+    kind: ClassVar[str] = "cache"
+
+    # Rows do not depend on the place.
+    path: str | None = field(default=None, compare=False)
+    version: str = field(default="", kw_only=True, compare=False)
+    limit: int | str = field(default="10GiB", kw_only=True, compare=False)
+    freeze: bool = field(default=False, kw_only=True)
+    by_units: bool = field(default=False, kw_only=True, repr=False)
+    by_position: bool = field(default=False, kw_only=True, repr=False)
+    folder: Path | None = field(default=None, kw_only=True, repr=False, compare=False)
+    owned: TemporaryFolder | None = field(default=None, kw_only=True, repr=False, compare=False)
+    memory: PerProcess[RowsByPosition | RowsByUnit] = field(
+        default_factory=PerProcess, kw_only=True, repr=False, compare=False
+    )
+
+    @property
+    def order(self) -> Order:  # type: ignore[override]
+        return Order.ROW_LOCAL if self.by_position or self.by_units else Order.GLOBAL
+
+    @property
+    def expands(self) -> bool:  # type: ignore[override]
+        return self.by_units
+
+    def moves_skipped(self) -> bool:
+        return True
+
+    def needs_whole_units(self) -> bool:
+        return self.by_units
+
+    def resolve(self, stage: StageView) -> Operator:
+        source = cast("Stage", stage.input)
+        if source.may_skip and not self.by_position:
+            raise PlanError(
+                with_call_site(
+                    "`cache` keeps rows of a stream with their place in it, and rows that are skipped have none there; "
+                    "put it before the operator that skips rows, or write them once with `write_parquet`",
+                    stage.call_site,
+                )
+            )
+        if self.folder is not None:
+            return self
+        if self.path is None:
+            owned = TemporaryFolder()
+            return replace(self, folder=owned.path / "rows", owned=owned, memory=PerProcess())
+        base = Path(os.path.abspath(os.path.expanduser(self.path)))
+        key = _key(cast("Stage", stage.input).node, self.version)
+        others = other_caches(base, key)
+        if others and not (base / key).exists():
+            LOG.warning(
+                "the cache in %s begins anew: the %d in it %s of another pipe, of other code or of another `version`; "
+                "remove what is not needed any more",
+                base,
+                others,
+                "is" if others == 1 else "are",
+            )
+        return replace(self, folder=base / key, memory=PerProcess())
+
+    def length(self, stage: StageView) -> int | None:
+        return stage.input.length
+
+    def remark(self, stage: StageView) -> str | None:
+        cached = self._cached(stage)
+        files = cached.files
+        return f"holds {cached.count} rows, {bytes_text(files.bytes)} of {bytes_text(files.limit)}, in {files.folder}"
+
+    def trace(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
+        yield stage.input, index, context.epoch_independent()
+
+    def reads(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
+        return iter(()) if self._rows_by_position(stage).has(index) else self.trace(stage, index, context)
+
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        cached = self._rows_by_position(stage)
+        context.process.resources.get(("cache", id(cached)), lambda: _WritesAtEnd(cached))
+        try:
+            return cached.rows(indices, lambda missing: stage.input.rows(missing, context.epoch_independent()))
+        except UnfitRowsError as error:
+            raise at_call_site(DataError(str(error)), stage) from error
+
+    def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
+        index, row, inner = cast("tuple[int, int, Json]", at.token or (0, 0, None))
+        check_numbers(index, row)
+        yield stage.input, inner
+
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
+        index, row, inner = cast("tuple[int, int, Json]", at.token or (0, 0, None))
+        inner_context = replace(context.epoch_independent(), meter=None)
+        source = cast("Stage", stage.input)
+        units = _units_of(source) if self.by_units else None
+        position = at.row
+        for number in range(index, 1 if units is None else units.length or 0):
+            if units is None:
+                unit, unit_source = 0, source
+            else:
+                (value,) = units.rows(range(number, number + 1), context)  # says that the unit is opened
+                unit = _number_of(units, number, context)
+                unit_source = _on_unit(source, units, _Unit(value, unit))
+            run = _UnitRun(self._rows_by_unit(stage), unit_source, number, unit, inner_context)
+            try:
+                for block in run.blocks(row, inner, position):
+                    position = block.end.position
+                    yield block
+            except UnfitRowsError as error:
+                raise at_call_site(DataError(str(error)), stage) from error
+            row, inner = 0, None
+
+    def _rows_by_position(self, stage: StageView) -> RowsByPosition:
+        return cast("RowsByPosition", self._cached(stage))
+
+    def _rows_by_unit(self, stage: StageView) -> RowsByUnit:
+        return cast("RowsByUnit", self._cached(stage))
+
+    def _cached(self, stage: StageView) -> RowsByPosition | RowsByUnit:
+        try:
+            return self.memory.get(lambda: self._open(stage))
+        except SourceError as error:
+            raise at_call_site(error, stage) from error
+
+    def _open(self, stage: StageView) -> RowsByPosition | RowsByUnit:
+        assert self.folder is not None, "a run begins with `resolve`"
+        limit = check_bytes("limit", self.limit)
+        if not self.by_position:
+            return RowsByUnit(self.folder, limit)
+        return RowsByPosition(self.folder, limit, stage.input.length or 0)
+
+
+class _WritesAtEnd:
+    """Writes, at the end of a run, the rows that it has made."""
+
+    def __init__(self, cached: RowsByPosition) -> None:
+        self._cached = cached
+
+    def close(self) -> None:
+        self._cached.flush()
+
+
+class _Place(NamedTuple):
+    """A row of a unit, the plain cursor of the input there if that is known, and its position among all rows."""
+
+    row: int
+    inner: Json
+    position: int
+
+
+class _UnitRun:
+    """One unit, from the cache as far as that has it, and from the input where it has not."""
+
+    def __init__(self, cached: RowsByUnit, source: Stage, number: int, unit: int, context: Context) -> None:
+        self._cached = cached
+        self._source = source
+        self._number = number
+        self._unit = unit
+        self._context = context
+
+    def blocks(self, row: int, inner: Json, position: int) -> Iterator[Block]:
+        """The rows of the unit from `row` on, where the input has the cursor `inner`; `position` is that of the row."""
+        block_size = self._context.block_size()
+        place: _Place | None = _Place(row, inner, position)
+        while place is not None:
+            cached = self._find(place.row)
+            if cached is None:
+                place = yield from self._made(place)
+                continue
+            page, stored = cached
+            row, inner, position = place
+            if row < page.stop:
+                rows = stored.rows(range(row - page.start, page.stop - page.start))
+                at = Cursor([self._number, page.start, page.at], row - page.start, position - (row - page.start))
+                position += page.stop - row
+                end = Cursor([self._number, page.stop, page.end], 0, position)
+                yield from split_block(Block(rows, at, end), block_size)
+            place = None if page.last else _Place(page.stop, page.end, position)
+
+    def _find(self, row: int) -> tuple[Page, StoredRows] | None:
+        return None if self._context.tracing.origins else self._cached.find(self._unit, row)
+
+    def _made(self, place: _Place) -> Generator[Block, None, _Place | None]:
+        """The rows from a place on, up to the first that is in the cache; returns that place, None at the end."""
+        row, inner, position = place
+        at = START.advance(row) if inner is None else Cursor.of(inner)
+        pending = _PendingPage(self._cached, self._unit, row, at.plain)
+        last = False
+        try:
+            for block in self._source.blocks(at, self._context):
+                start, inner = Cursor([self._number, row, block.at.plain], 0, position), block.end.plain
+                row, position = row + len(block), position + len(block)
+                output = [Block(block.rows, start, Cursor([self._number, row, inner], 0, position), block.origins)]
+                pending.add(block.rows, inner)
+                del block  # only the consumer holds it now
+                yield output.pop()
+                if self._find(row) is not None:
+                    return _Place(row, inner, position)
+            last = True
+            return None
+        finally:
+            pending.write(last=last)
+
+
+class _PendingPage:
+    """Rows of a unit that are not written yet."""
+
+    def __init__(self, cached: RowsByUnit, unit: int, start: int, at: Json) -> None:
+        self._cached = cached
+        self._unit = unit
+        self._begin(start, at)
+
+    def _begin(self, start: int, at: Json) -> None:
+        self._start, self._at, self._end = start, at, at
+        self._rows: list[BlockRows] = []
+        self._bytes = self._count = 0
+
+    def add(self, rows: BlockRows, end: Json) -> None:
+        if not self._cached.files.usable:
+            return
+        self._rows.append(self._cached.snapshot(rows))
+        self._end = end
+        self._bytes += nbytes(rows)
+        self._count += len(rows)
+        if self._bytes >= FILE_BYTES:
+            self.write(last=False)
+
+    def write(self, *, last: bool) -> None:
+        if self._cached.files.usable and (self._rows or last):
+            self._cached.add(self._unit, self._start, self._rows, self._at, self._end, last=last)
+        self._begin(self._start + self._count, self._end)
+
+
+@dataclass(frozen=True)
+class _Unit(Operator):
+    """A unit alone, in place of all units."""
+
+    kind: ClassVar[str] = "deal"
+
+    value: object = field(repr=False, compare=False)
+    number: int
+
+    def length(self, stage: StageView) -> int:
+        return 1
+
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        return [self.value for _ in indices]
+
+
+def parses_files(root: Node) -> bool:
+    """Whether shards divide the rows of a streamed pipe by units of files, with row-local operators behind these."""
+    node, parses = root, False
+    while not node.indexed:
+        if len(node.inputs) != 1 or node.op.order is not Order.ROW_LOCAL:
+            return False
+        parses = isinstance(node.op, ParseUnits)
+        node = node.inputs[0]
+    return parses
+
+
+def find_draw(root: Node) -> Node | None:
+    """An operator that gives other rows, or another order, with another seed or in another epoch."""
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        op = node.op
+        if op.boundary is Boundary.EACH_PROCESS or getattr(op, "freeze", False):
+            continue  # the rows before it are always those of seed 0 and epoch 0
+        if node.inputs and (op.order is Order.REORDERS or op.reshuffles() or getattr(op, "rng", False)):
+            return node
+        stack += node.inputs
+    return None
+
+
+def _units_of(source: Stage) -> Stage:
+    while not source.indexed:
+        source = source.input
+    return source
+
+
+def _number_of(units: Stage, number: int, context: Context) -> int:
+    """The number of a unit among all units of the pipe."""
+    if isinstance(units.op, _Unit):
+        return units.op.number
+    if not units.op.hands_out:
+        return number
+    _, index, _ = next(units.op.trace(units, number, context))
+    return index
+
+
+def _on_unit(source: Stage, units: Stage, unit: _Unit) -> Stage:
+    """The path from the units to `source`, for one of the units."""
+    path: list[Stage] = []
+    while source is not units:
+        path.append(source)
+        source = source.input
+    stage = Stage(Node(unit), units.name, ())
+    for step in reversed(path):
+        stage = Stage(Node(step.op, (stage.node,), step.call_site), step.name, (stage,))
+    return stage
+
+
+def _key(root: Node, version: str) -> str:
+    """A digest of the operators before the cache, their arguments, data and code, and of the user's version."""
+    from ...plan.fingerprint import Fingerprint
+
+    fingerprint = Fingerprint(root)
+    text = json.dumps([fingerprint.pipe, fingerprint.code, version])
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

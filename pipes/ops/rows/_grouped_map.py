@@ -1,0 +1,237 @@
+"""`GroupedMap`: the operator of `map_batches`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import ClassVar, Literal, cast
+
+import numpy as np
+
+from ...core.block import Block, cursor_at, group_rows, join_blocks
+from ...core.checks import check_choice, check_int
+from ...core.context import Context, Work
+from ...core.cursor import Cursor
+from ...core.gather import gather
+from ...core.operator import Columns, StageView
+from ...core.policy import skips
+from ...core.rows import BlockRows, Indices, concat, index_array, take
+from ...core.skipped_rows import Parted, parted
+from ...engine.call_pool import AheadLimit, BegunCall
+from ...errors import UnfitError
+from .._data_error import data_error
+from ..columns.map_columns import FORMATS
+from ..grouping._tokens import TokenOfInput
+from ._concurrent_map import ConcurrentMap
+
+_IN_GROUP = "in the group that begins at"
+
+
+@dataclass(frozen=True)
+class GroupedMap(TokenOfInput, ConcurrentMap):
+    """Calls the function with groups of rows; which rows form a group does not matter, as long as nothing is drawn.
+
+    Draws are keyed by the number of the group. Each group then has the rows from a multiple of `size` on. So it has if
+    calls run at the same time, because a group is begun before its rows are asked for.
+    """
+
+    kind: ClassVar[str] = "map_batches"
+    awaits: ClassVar[bool] = False
+
+    size: int = field(kw_only=True)
+    format: Literal["rows", "numpy", "arrow", "torch"] = field(default="rows", kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "size", check_int("size", self.size, least=1))
+        check_choice("format", self.format, ("rows", *FORMATS))
+
+    @property
+    def columns(self) -> Columns:  # type: ignore[override]
+        return Columns.LOSES if self.format == "rows" else Columns.MAKES
+
+    @property
+    def row_function(self) -> Callable[..., object]:
+        convert = _on_rows if self.format == "rows" else FORMATS[self.format]
+        return partial(_checked, partial(convert, self.function))
+
+    def calls_ahead(self) -> int:
+        return self.size * super().calls_ahead()
+
+    def lookback(self) -> int:
+        return self.size
+
+    def start_calls(self, stage: StageView, indices: Indices, context: Context) -> Sequence[Work]:
+        numbers: list[int] = (index_array(indices) // self.size).tolist()
+        groups: dict[int, BegunCall] = {}
+        for number in dict.fromkeys(numbers):
+            begin = partial(self._begin, stage, number, context)
+            # Kept, because a later call of this method may ask for the other rows of a group.
+            group = stage.memo(("begun", context.key(stage.name).tobytes(), number), begin)
+            groups[number] = begin() if group.future.cancelled() else group
+        return [groups[number] for number in numbers]
+
+    def _begin(self, stage: StageView, number: int, context: Context) -> BegunCall:
+        parts = parted(stage.input.rows(self._range(stage, number), context))
+        call = self._pool(stage, context).submit(self._call, stage, parts.values, number, context)
+        return BegunCall(call, number, row=parts)
+
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        if not len(indices):  # the function need not return columns without rows
+            first = range(1 if stage.input.length and self.format != "rows" else 0)
+            return take(self.rows(stage, first, context), range(0)) if first else []
+        if self.rng is False and not self.calls_ahead():
+            parts = parted(stage.input.rows(indices, context))
+            called = self._call(stage, parts.values, 0, context)
+            rows, error = self._finished(stage, parts, 0, called, lambda row: int(indices[row]), context)
+            if error is not None:
+                raise data_error(self, stage.failed_at(error, int(indices[len(rows)]), context), _IN_GROUP)
+            return rows
+        length = stage.input.length or 0
+        bounds = stage.memo("bounds", lambda: np.append(np.arange(0, length, self.size, dtype=np.int64), length))
+        begun: dict[int, BegunCall] = {}
+        for index in index_array(indices).tolist() if context.started else ():
+            if (group := cast("BegunCall | None", context.take_started(stage, index))) is not None:
+                begun[group.group] = group
+        return gather(
+            indices, bounds, lambda number, places: take(self._group(stage, number, begun.get(number), context), places)
+        )
+
+    def _group(self, stage: StageView, number: int, begun: BegunCall | None, context: Context) -> BlockRows:
+        def make() -> BlockRows:
+            ahead = self.calls_ahead() and context.process.threads
+            call = self._begin(stage, number, context) if begun is None and ahead else begun
+            if call is None:
+                parts = parted(stage.input.rows(self._range(stage, number), context))
+                called = self._call(stage, parts.values, number, context)
+            else:
+                parts, called = cast("Parted", call.row), self._result(stage, call.future, context)
+            first = number * self.size
+            rows, error = self._finished(stage, parts, number, called, lambda row: first + row, context)
+            if error is not None:
+                raise data_error(self, stage.failed_at(error, first, context), _IN_GROUP)
+            return rows
+
+        return stage.memo((context.key(stage.name).tobytes(), number), make)
+
+    def _range(self, stage: StageView, number: int) -> range:
+        return range(number * self.size, min((number + 1) * self.size, stage.input.length or 0))
+
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
+        skip = at.skip % self.size  # of the first group, which is made again
+        row = at.position - skip
+        groups = group_rows(stage.input.blocks(Cursor.of(at.token).advance(at.skip - skip), context), self.size)
+        for group, whole, parts, results, error in self._called(stage, _joined(groups, row), context):
+            if (
+                error is not None
+                and self.rng is False
+                and not isinstance(error, UnfitError)
+                and not skips(self.on_error)
+            ):
+                # Search the row that fails. If none fails again, it counts as the first.
+                singles, again = replace(self, size=1)._call(stage, parts.values, 0, context)
+                results, error = (singles, again) if again is not None else (results, error)
+            place = partial(cursor_at, group)
+            number = whole.at.row // self.size
+            converted, error = self._finished(stage, parts, number, (results, error), place, context)
+            failing = cursor_at(group, len(converted)) if error is not None else None
+            output = [whole.with_rows(converted).slice(skip, len(converted))] if len(converted) > skip else []
+            skip = 0
+            del group, whole, parts, place, results, converted  # only the consumer holds them now
+            if output:
+                yield output.pop()
+            if error is not None and failing is not None:
+                raise data_error(self, stage.failed(error, failing, context), _IN_GROUP)
+
+    def _called(
+        self, stage: StageView, groups: Iterator[tuple[list[Block], Block]], context: Context
+    ) -> Iterator[tuple[list[Block], Block, Parted, list[BlockRows], Exception | None]]:
+        """Each group, as blocks, as one block and as the rows to call with; its results and their error."""
+        parts = ((group, whole, parted(whole.rows)) for group, whole in groups)
+        calls = ((part, (stage, part[2].values, part[1].at.row // self.size, context)) for part in parts)
+        if not self.calls_ahead() or not context.process.threads:
+            for part, arguments in calls:
+                yield *part, *self._call(*arguments)
+            return
+        limit = AheadLimit(self.calls_ahead() // self.size, context)
+        for part, future in self._pool(stage, context).in_order(self._call, calls, limit):
+            results, error = self._result(stage, future, context)
+            for rows in results:
+                limit.measure(rows, 1)
+            yield *part, results, error
+
+    def _finished(
+        self,
+        stage: StageView,
+        parts: Parted,
+        number: int,
+        called: tuple[list[BlockRows], Exception | None],
+        place: Callable[[int], Cursor | int],
+        context: Context,
+    ) -> tuple[BlockRows, Exception | None]:
+        """The results with skipped rows in their places, up to the first error that no policy covers, and that error.
+
+        If a group failed and rows may be skipped, the function is called with each row of it alone.
+        """
+        pieces, error = called
+        pieces = list(pieces)
+        done = sum(map(len, pieces))
+        while error is not None and skips(self.on_error):
+            group = parts.values[done : done + self.size]
+            for row in range(len(group)):
+                single = take(group, range(row, row + 1))
+                result, failed = self._call(stage, single, number, context)
+                if failed is not None:
+                    at = place(parts.places[done + row])
+                    skipped = stage.skip(failed, at, next(iter(single)), context)
+                    if skipped is None:
+                        return parts.merged(concat(pieces) if pieces else []), failed
+                    result = [cast("BlockRows", [skipped])]
+                pieces.extend(result)
+            done += len(group)
+            more, error = self._call(stage, parts.values[done:], number, context)
+            pieces += more
+            done += sum(map(len, more))
+        return parts.merged(concat(pieces) if pieces else []), error
+
+    def _result(
+        self, stage: StageView, call: Future[object], context: Context
+    ) -> tuple[list[BlockRows], Exception | None]:
+        result, failed = self._pool(stage, context).result(call)
+        return cast("tuple[list[BlockRows], Exception | None]", result) if failed is None else ([], failed)
+
+    def _call(
+        self, stage: StageView, rows: BlockRows, number: int, context: Context
+    ) -> tuple[list[BlockRows], Exception | None]:
+        """The results of the groups in `rows`, the first of which has that number, and the error of the next group."""
+        starts = range(0, len(rows), self.size)
+        groups: list[object] = [take(rows, range(start, min(start + self.size, len(rows)))) for start in starts]
+        results, error = self._apply(stage, groups, range(number, number + len(groups)), context)
+        return cast("list[BlockRows]", results), error
+
+
+def _joined(groups: Iterable[list[Block]], row: int) -> Iterator[tuple[list[Block], Block]]:
+    """Each group, also as one block; the first of them begins at row `row` of the output."""
+    for group in groups:
+        rows, origins = join_blocks(group)
+        whole = Block(rows, Cursor(group[0].at.plain, 0, row), Cursor(group[-1].end.plain, 0, row + len(rows)), origins)
+        row += len(rows)
+        del rows
+        yield group, whole
+        del group, whole  # only the consumer holds them now
+
+
+def _checked(convert: Callable[..., BlockRows], group: BlockRows, *rng: object) -> BlockRows:
+    rows = convert(group, *rng)
+    if len(rows) != len(group):
+        raise UnfitError(f"the function must return a row for each of the {len(group)} rows but returned {len(rows)}")
+    return rows
+
+
+def _on_rows(function: Callable[..., object], group: BlockRows, *rng: object) -> list[object]:
+    rows = function(group[:], *rng)  # the function may change the list
+    if not isinstance(rows, Iterable) or isinstance(rows, (str, bytes, Mapping)):
+        raise UnfitError(f"the function must return a list of rows but returned a value of type {type(rows).__name__}")
+    return list(cast("Iterable[object]", rows))

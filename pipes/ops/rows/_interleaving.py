@@ -1,0 +1,273 @@
+"""`Interleaving`: takes the rows of several open items in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import NamedTuple, Protocol, TypeAlias, cast
+
+import numpy as np
+
+from ...core.block import Block
+from ...core.context import Context
+from ...core.cursor import START, Cursor, Json, check_numbers, checked_cursor
+from ...core.graph import Node
+from ...core.operator import Input, StageView
+from ...core.rows import BlockRows, signature
+from ...core.take_joined import take_joined
+from ...engine.apply import extend_until_error
+from ...engine.stage import bind, resolve
+from ...errors import Origin
+
+_Token: TypeAlias = "tuple[Json, int, list[tuple[int, Json] | None], int, int]"
+
+
+class InterleavedItems(Protocol):
+    """What a run needs of its operator."""
+
+    @property
+    def function(self) -> Callable[..., Iterable[object]]: ...
+    @property
+    def cycle(self) -> int: ...
+    @property
+    def block(self) -> int: ...
+
+
+class InputRow(NamedTuple):
+    """A row of the input, its cursor and its origin."""
+
+    value: object
+    at: Cursor
+    origin: Origin | None
+
+
+class OpenItem:
+    """What a function made of one row of the input, while it is read.
+
+    Attributes:
+        row: the row of the input.
+        block: the rows that were read last; `place` is the first that was not given.
+        signature: names and types of their columns.
+    """
+
+    def __init__(self, item: object, row: InputRow, at: Cursor, context: Context) -> None:
+        self.row = row
+        self.block: Block | None = None
+        self.place = 0
+        self.signature: object = None
+        self._end = at
+        if isinstance(item, Node):
+            # The position tells the random draws of one item from those of another.
+            self._blocks = bind(resolve(item)).blocks(at, context.round(row.at.position))
+        else:
+            self._blocks = _blocks_of(cast("Iterable[object]", item), at.position, context)
+
+    @property
+    def cursor(self) -> Cursor:
+        return self._end if self.block is None else self.block.at.advance(self.place)
+
+    def has_rows(self) -> bool:
+        """Whether a row is left; reads a block if none is at hand."""
+        if self.block is None:
+            self.block = next(self._blocks, None)
+            if self.block is not None:
+                self.place, self.signature = 0, signature(self.block.rows)
+        return self.block is not None
+
+    def advance(self, count: int) -> None:
+        """Goes on by `count` rows, which are at hand."""
+        block = self.block
+        assert block is not None, "only rows at hand are given"
+        self.place += count
+        if self.place == len(block):
+            self.block, self._end = None, block.end
+
+
+class MixedPieces:
+    """Pieces of the blocks of several items, in the order in which they come out. All have the same columns."""
+
+    def __init__(self) -> None:
+        self.origins: list[Origin | None] = []
+        self.signature: object = None
+        self._places: list[int] = []
+        self._parts: dict[int, tuple[Block, int, int]] = {}  # block, its first row here, its place among all rows
+        self._size = 0
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def add(self, item: OpenItem, count: int) -> None:
+        """Adds the next rows of an item, which are at hand."""
+        block = item.block
+        assert block is not None, "only rows at hand are given"
+        if id(block) not in self._parts:
+            self._parts[id(block)] = block, item.place, self._size
+            self._size += len(block) - item.place
+        _, first, start = self._parts[id(block)]
+        begin = start + item.place - first
+        self._places += range(begin, begin + count)
+        self.origins += block.origins[item.place : item.place + count] if block.origins else [item.row.origin] * count
+        self.signature = item.signature
+        item.advance(count)
+
+    def rows(self) -> BlockRows:
+        parts = [block.slice(first, len(block)).rows for block, first, _ in self._parts.values()]
+        return take_joined(parts, np.array(self._places, np.int64))[0]
+
+
+class Interleaving:
+    """One run.
+
+    A token is [input's cursor at the oldest open item, rows from there to the next one to open, for each place in the
+    cycle the row and the cursor of its item, the place whose turn it is, how many rows it has given].
+    """
+
+    def __init__(self, op: InterleavedItems, stage: StageView, at: Cursor, context: Context) -> None:
+        self._token: Json = at.token or _first_token(op.cycle)
+        source, self._rows_again, self._saved_items, self._turn, self._given = cast("_Token", self._token)
+        self._op = op
+        self._stage = stage
+        self._context = context
+        self._row = at.row
+        self._next_row = Cursor.of(source)
+        self._input = input_rows(stage, self._next_row, context)
+        self._items: list[OpenItem | None] = [None] * op.cycle
+        self._pieces = MixedPieces()
+
+    def blocks(self) -> Iterator[Block]:
+        size = self._context.block_size()
+        limit = size.rows()
+        failure: Exception | None = None
+        try:
+            self._open_again()
+        except Exception as error:
+            failure = error
+        while failure is None:
+            try:
+                item = self._item()
+                has_rows = item is not None and self._has_rows(item)
+            except Exception as error:
+                failure = error
+                break
+            if item is None:
+                break
+            if not has_rows:
+                self._items[self._turn] = None
+                self._end_turn()
+                continue
+            assert item.block is not None
+            if self._pieces and item.signature != self._pieces.signature:
+                yield self._block()
+            left = len(item.block) - item.place
+            count = min(self._op.block - self._given, left, max(1, limit - len(self._pieces)))
+            self._pieces.add(item, count)
+            self._given += count
+            if self._given == self._op.block:
+                self._end_turn()
+            if len(self._pieces) >= limit:
+                output = [self._block()]
+                size.produced(output[0].rows)
+                yield output.pop()
+                limit = size.rows()
+        if self._pieces:
+            yield self._block()
+        if failure is not None:
+            raise failure
+
+    def _item(self) -> OpenItem | None:
+        """The item whose turn it is; None after the last."""
+        for _ in self._items:
+            item = self._items[self._turn]
+            if item is None and (row := next(self._input, None)) is not None:
+                item = self._items[self._turn] = self._open(row, START)
+                self._next_row = row.at.advance(1)
+            if item is not None:
+                return item
+            self._end_turn()
+        return None
+
+    def _end_turn(self) -> None:
+        self._turn, self._given = (self._turn + 1) % self._op.cycle, 0
+
+    def _open(self, row: InputRow, at: Cursor) -> OpenItem:
+        try:
+            return OpenItem(self._op.function(row.value), row, at, self._context)
+        except Exception as error:
+            raise self._stage.failed(error, row.at, self._context) from error
+
+    def _has_rows(self, item: OpenItem) -> bool:
+        try:
+            return item.has_rows()
+        except Exception as error:
+            raise self._stage.failed(error, item.row.at, self._context) from error
+
+    def _open_again(self) -> None:
+        """Opens the items that were open at the cursor where the run begins."""
+        places = {saved[0]: place for place, saved in enumerate(self._saved_items) if saved is not None}
+        for number, row in enumerate(islice(self._input, self._rows_again)):
+            if number in places:
+                saved = self._saved_items[places[number]]
+                assert saved is not None
+                self._items[places[number]] = self._open(row, Cursor.of(saved[1]))
+            self._next_row = row.at.advance(1)
+
+    def _block(self) -> Block:
+        """The rows so far."""
+        pieces, self._pieces = self._pieces, MixedPieces()
+        start = Cursor(self._token, 0, self._row)
+        self._token = self._new_token()
+        self._row += len(pieces)
+        origins = pieces.origins if self._context.tracing.origins else None
+        return Block(pieces.rows(), start, Cursor(self._token, 0, self._row), origins)
+
+    def _new_token(self) -> Json:
+        rows = [item.row.at for item in self._items if item is not None]
+        oldest = min(rows, key=lambda at: at.position, default=self._next_row)
+        first = oldest.position
+        items: list[Json] = [
+            None if item is None else [item.row.at.position - first, item.cursor.plain] for item in self._items
+        ]
+        return [oldest.plain, self._next_row.position - first, items, self._turn, self._given]
+
+
+def interleaving_cursors(op: InterleavedItems, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
+    """The cursor of the input in a token."""
+    source, rows_again, items, turn, given = cast("_Token", at.token or _first_token(op.cycle))
+    check_numbers(rows_again, turn, given)
+    if len(items) != op.cycle or turn >= op.cycle:
+        raise ValueError(f"must have {op.cycle} places but has {len(items)}, and the turn of place {turn}")
+    for row, cursor in (item for item in items if item is not None):
+        check_numbers(row)
+        checked_cursor(cursor)
+    yield stage.input, source
+
+
+def _first_token(cycle: int) -> Json:
+    return [None, 0, [None] * cycle, 0, 0]
+
+
+def input_rows(stage: StageView, at: Cursor, context: Context) -> Iterator[InputRow]:
+    """The rows of the input one by one."""
+    for block in stage.input.blocks(at, context):
+        origins = block.origins or [None] * len(block)
+        for place, (value, origin) in enumerate(zip(block.rows, origins, strict=True)):
+            yield InputRow(value, block.at.advance(place), origin)
+
+
+def _blocks_of(items: Iterable[object], position: int, context: Context) -> Iterator[Block]:
+    """The items of an iterable from a position on."""
+    block_size = context.block_size()
+    iterator = islice(items, position, None)
+    while True:
+        rows: list[object] = []
+        count = block_size.rows()
+        error = extend_until_error(islice(iterator, count), rows)
+        if rows:
+            block_size.produced(rows)
+            at = START.advance(position)
+            position += len(rows)
+            yield Block(rows, at, START.advance(position))
+        if error is not None:
+            raise error
+        if len(rows) < count:
+            return

@@ -1,0 +1,1 @@
+"""Operators that choose rows, or their order: slices, samples, shuffles, repetition."""

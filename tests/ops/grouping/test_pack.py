@@ -1,0 +1,274 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import feedpipe as fp
+from feedpipe.core.rows import Rows
+from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError
+from feedpipe.ops.grouping._packs import best_fit
+from feedpipe.testing import check_operator
+
+lengths = st.lists(st.integers(0, 25), max_size=25)
+sizes = st.integers(1, 12)
+
+
+def documents(lengths: list[int]) -> list[np.ndarray]:
+    """Documents of these lengths; no two tokens are equal, so a token tells its document."""
+    ends = np.cumsum(lengths, dtype=np.int64)
+    return [np.arange(end - n, end, dtype=np.int32) for end, n in zip(ends, lengths, strict=True)]
+
+
+def table(docs: list[np.ndarray]) -> fp.Pipe[Any]:
+    column = pa.array([doc.tolist() for doc in docs], pa.list_(pa.int32()))
+    return fp.from_table(pa.table({"tokens": column}))
+
+
+def tokens(pack: Any) -> list[int]:
+    return pack["tokens"][pack["segment_ids"] > 0].tolist()
+
+
+def cut_by_hand(docs: list[np.ndarray], length: int, pad: int) -> Iterator[dict[str, list[int]]]:
+    """Token by token, as a reference."""
+    items = [(int(token), d, place) for d, doc in enumerate(docs) for place, token in enumerate(doc)]
+    for first in range(0, len(items), length):
+        pack = items[first : first + length]
+        order = list(dict.fromkeys(d for _, d, _ in pack))
+        rest = length - len(pack)
+        yield {
+            "tokens": [token for token, _, _ in pack] + [pad] * rest,
+            "segment_ids": [order.index(d) + 1 for _, d, _ in pack] + [0] * rest,
+            "position_ids": [place for _, _, place in pack] + [0] * rest,
+        }
+
+
+@settings(max_examples=25)
+@given(lengths, sizes, st.booleans())
+def test_cut(lengths, length, as_table):
+    docs = documents(lengths)
+    pipe = (table(docs) if as_table else fp.from_sequence(docs)).pack(length, pad=-1)
+    packs = check_operator(pipe, samples=4, rows_of=tokens)
+    assert [{n: v.tolist() for n, v in pack.items()} for pack in packs] == list(cut_by_hand(docs, length, -1))
+    full = fp.from_sequence(docs).pack(length, pad=-1, drop_last=True)
+    assert [tokens(pack) for pack in full] == [tokens(pack) for pack in packs if len(tokens(pack)) == length]
+
+
+@settings(max_examples=25)
+@given(lengths, sizes, st.integers(1, 9), st.booleans())
+def test_fit_keeps_documents_whole_and_their_order(lengths, length, window, as_table):
+    docs = documents(lengths)
+    pipe = (table(docs) if as_table else fp.from_sequence(docs)).pack(length, strategy="fit", window=window)
+    packs = check_operator(pipe, samples=4, rows_of=tokens)
+    owner = np.repeat(np.arange(len(docs)), lengths)
+    position = np.concatenate([*map(np.arange, lengths), np.zeros(0, int)])
+    assert sorted(token for pack in packs for token in tokens(pack)) == list(range(sum(lengths)))
+    pieces = 0
+    for pack in packs:
+        inside = pack["segment_ids"] > 0
+        used = pack["tokens"][inside]
+        assert (np.diff(used) > 0).all() and not inside[len(used) :].any()
+        assert (pack["position_ids"][inside] == position[used]).all() and (pack["position_ids"][~inside] == 0).all()
+        assert (np.diff(pack["segment_ids"][inside]) == np.diff(owner[used])[...].astype(bool)).all()
+        pieces += len(set(owner[used]))
+    assert pieces == sum(-(-n // length) for n in lengths)
+    firsts = [tokens(pack)[0] for pack in packs]
+    segment = [owner[first] // window for first in firsts]
+    assert firsts == sorted(firsts) and segment == sorted(segment)
+
+
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=60))
+def test_best_fit_is_within_the_bound(lengths):
+    bins = best_fit(np.array(lengths), 30)
+    assert np.bincount(bins, lengths).max() <= 30
+    assert bins.max() + 1 <= 11 / 9 * max(1, -(-sum(lengths) // 30)) * 2  # twice the sum is a bound of any fit
+    assert list(dict.fromkeys(bins.tolist())) == list(range(bins.max() + 1))
+
+
+def test_fit_needs_fewer_packs_than_the_order_of_the_input():
+    docs = documents([6, 6, 6, 4, 4, 4])
+    assert [tokens(p) for p in fp.from_sequence(docs).pack(10, strategy="fit")] == [
+        [*docs[0], *docs[3]],
+        [*docs[1], *docs[4]],
+        [*docs[2], *docs[5]],
+    ]
+
+
+@pytest.mark.parametrize("strategy", ["cut", "fit"])
+def test_other_columns_are_packed_along(strategy):
+    rows = [{"loss": [0.5, 1.5, 2.5], "ids": [1, 2, 3]}, {"ids": [4], "loss": [3.5]}, {"loss": [], "ids": []}]
+    types = pa.schema({"loss": pa.list_(pa.float32()), "ids": pa.large_list(pa.uint16())})
+    for pipe in (fp.from_sequence(rows), fp.from_table(pa.Table.from_pylist(rows, types))):
+        (pack,) = pipe.pack(6, column="ids", strategy=strategy, pad=9)
+        assert list(pack) == ["ids", "loss", "segment_ids", "position_ids"]
+        assert pack["ids"].tolist() == [1, 2, 3, 4, 9, 9] and pack["loss"].tolist() == [0.5, 1.5, 2.5, 3.5, 9, 9]
+        assert pack["segment_ids"].dtype == pack["position_ids"].dtype == np.int32
+    assert pack["ids"].dtype == np.uint16 and pack["loss"].dtype == np.float32
+
+
+def test_columns_of_arrays_and_of_fixed_lists_are_documents():
+    array = np.arange(12).reshape(4, 3)
+    expected = [[0, 1, 2, 3, 4, 5], [6, 7, 8, 9, 10, 11]]
+    fixed = pa.table({"x": pa.FixedSizeListArray.from_arrays(pa.array(range(12)), 3)})
+    for pipe in (fp.from_arrays({"x": array}), fp.from_table(fixed), fp.from_arrays({"x": array}).shuffle().load()):
+        packs = [pack["x"].tolist() for pack in pipe.pack(6)]
+        assert packs == expected if "shuffle" not in repr(pipe) else sorted(sum(packs, [])) == list(range(12))
+
+
+def test_packs_stay_columns():
+    pipe = table(documents([3, 4, 5, 6])).pack(4).batch(2)
+    batch = next(iter(pipe))
+    assert isinstance(batch, Rows) and batch["tokens"].tolist() == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    collated = next(iter(pipe.collate()))
+    assert {name: tuple(tensor.shape) for name, tensor in collated.items()} == {
+        "tokens": (2, 4),
+        "segment_ids": (2, 4),
+        "position_ids": (2, 4),
+    }
+
+
+def test_one_document_of_many_packs_is_cut_into_blocks():
+    docs = [np.arange(3_000_000, dtype=np.int32)]
+    packs = list(fp.from_sequence(docs).pack(1000))
+    assert len(packs) == 3000 and packs[-1]["position_ids"][-1] == 2_999_999
+
+
+def test_a_loader_resumes_inside_a_document_on_each_shard():
+    pipe = fp.from_sequence(documents([7, 30, 2, 0, 11, 5, 19, 4])).shuffle().filter(lambda doc: True).pack(8)
+    reference = fp.Loader(pipe, shards=2, seed=3)
+    elements = [pack["tokens"].tolist() for pack in reference]
+    for taken in range(len(elements)):
+        loader = fp.Loader(pipe, shards=2, seed=3)
+        iterator = iter(loader)
+        for _ in range(taken):
+            next(iterator)
+        state = json.loads(json.dumps(loader.state_dict()))
+        resumed = fp.Loader(pipe, shards=2, seed=3)
+        resumed.load_state_dict(state)
+        assert [pack["tokens"].tolist() for pack in resumed] == elements[taken:]
+
+
+def test_each_shard_pads_one_pack():
+    packs = list(fp.Loader(fp.from_sequence(documents([5] * 16)).filter(len).pack(4), shards=4))
+    assert len(packs) == 20 and sum(map(tokens, packs), []) != [] and min(len(tokens(p)) for p in packs) == 4
+    packs = list(fp.Loader(fp.from_sequence(documents([5] * 12)).filter(len).pack(4), shards=4))
+    assert sorted(len(tokens(p)) for p in packs) == [3] * 4 + [4] * 12
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([[1], "text"], "a value of type str, of dtype .* and shape \\(\\); `pack` takes one-dimensional arrays"),
+        ([[1], [[1, 2]]], r"shape \(1, 2\); `pack` takes one-dimensional"),
+        ([[1], [[1], [2, 3]]], "inhomogeneous shape.*`pack` takes one-dimensional"),
+        ([[1], [0.5]], "`tokens`: dtypes int64 and float64 differ between rows; convert them"),
+        ([[1], ["a"]], "`pack` takes one-dimensional arrays or lists of numbers"),
+        ([{"a": [1]}, {"b": [1]}], r"must have the same columns but have \['a'\] and \['b'\]"),
+    ],
+)
+@pytest.mark.parametrize("strategy", ["cut", "fit"])
+def test_a_row_that_is_no_document(rows, message, strategy):
+    with pytest.raises(DataError, match=message) as error:
+        list(fp.from_sequence(rows).pack(4, strategy=strategy))
+    assert "on from_sequence, row 2" in str(error.value) and "test_pack.py" in str(error.value)
+    assert str(error.value).startswith("`.pack(4")
+
+
+@pytest.mark.parametrize(
+    ("columns", "arguments", "message", "row"),
+    [
+        ({"x": [[1], [1, 2]], "y": [[1], [2]]}, {"column": "x"}, "`x` and `y` of a row must have as many items but", 2),
+        ({"x": [[1], None]}, {}, "`x`: null; `pack` takes", 2),
+        ({"x": [[1], [], [2, None]]}, {}, "`x`: null among the numbers", 3),
+        ({"x": ["a", "b"]}, {}, "`x`: a column of type string", 1),
+        ({"x": [[["a"]]]}, {}, "`x`: a column of type list", 1),
+        ({"x": [1, 2]}, {}, "`x`: a column of ", 1),
+        (
+            {"x": [[1]], "y": [[1]]},
+            {},
+            r"`column` must be given if rows have several columns; which of \['x', 'y'\]",
+            1,
+        ),
+        ({"x": [[1]]}, {"column": "y"}, r"`column` must be one of \['x'\] but is: 'y'", 1),
+        ({"x": [[1]], "segment_ids": [[1]]}, {"column": "x"}, "must not have a column `segment_ids`", 1),
+        ({"x": [[1]]}, {"pad": 0.5}, "its dtype int64 cannot hold the padding 0.5", 1),
+        (
+            {"x": pa.array([[1]], pa.list_(pa.uint8()))},
+            {"pad": -100},
+            "its dtype uint8 cannot hold the padding -100",
+            1,
+        ),
+    ],
+)
+def test_a_table_that_has_no_documents(columns, arguments, message, row):
+    with pytest.raises(DataError, match=message) as error:
+        list(fp.from_table(pa.table(columns)).pack(4, **arguments))
+    assert f"on from_table(Table), row {row}\n" in str(error.value)
+
+
+def test_packs_before_a_bad_row_come_first_and_no_state_skips_it():
+    for rows in ([[1, 2], [3, 4], "bad", [5, 6]], [{"x": [1, 2]}, {"x": [3, 4]}, {"x": None}, {"x": [5, 6]}]):
+        loader = fp.Loader(fp.from_sequence(rows).filter(lambda row: True).pack(4))
+        iterator = iter(loader)
+        assert next(iterator)["segment_ids"].tolist() == [1, 1, 2, 2]
+        state = loader.state_dict()
+        with pytest.raises(DataError, match="row 3"):
+            next(iterator)
+        resumed = fp.Loader(fp.from_sequence(rows).filter(lambda row: True).pack(4))
+        resumed.load_state_dict(state)
+        with pytest.raises(DataError, match="row 3"):
+            next(iter(resumed))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "message"),
+    [
+        ({"length": 0}, ArgumentError, "`length` must be >= 1"),
+        ({"length": 2.5}, ArgumentTypeError, "`length` must be an int"),
+        ({"length": 4, "window": 0}, ArgumentError, "`window` must be >= 1"),
+        ({"length": 4, "strategy": "first"}, ArgumentError, "`strategy` must be one of 'cut', 'fit'"),
+        ({"length": 4, "column": 3}, ArgumentTypeError, "`column` must be a name"),
+        ({"length": 4, "pad": "x"}, ArgumentTypeError, "`pad` must be a number"),
+        ({"length": 4, "strategy": "fit", "drop_last": True}, ArgumentError, "`drop_last` must be left out"),
+    ],
+)
+def test_arguments(arguments, kind, message):
+    with pytest.raises(kind, match=message):
+        fp.from_sequence([[1]]).pack(**arguments)
+
+
+def test_explain_shows_what_a_resume_reads_again(capsys):
+    fp.from_sequence([[1]]).filter(len).pack(4).explain()
+    fp.from_sequence([[1]]).filter(len).pack(4, strategy="fit", window=50).explain()
+    text = capsys.readouterr().out
+    assert "at most 1 rows of `pack`, one block" in text and "at most 50 rows of `pack`, one block" in text
+
+
+class TestPadOfEachColumn:
+    ROWS = tuple({"tokens": t, "labels": t, "mask": [1] * len(t)} for t in ([1, 2, 3], [4]))
+
+    @pytest.mark.parametrize("strategy", ["cut", "fit"])
+    @pytest.mark.parametrize("source", [fp.from_sequence, lambda rows: fp.from_table(pa.Table.from_pylist(list(rows)))])
+    def test_columns_without_one_get_0(self, source, strategy):
+        pipe = source(self.ROWS).pack(6, column="tokens", strategy=strategy, pad={"tokens": 50, "labels": -100})
+        (pack,) = check_operator(pipe, rows_of=tokens)
+        assert pack["tokens"].tolist() == [1, 2, 3, 4, 50, 50]
+        assert pack["labels"].tolist() == [1, 2, 3, 4, -100, -100]
+        assert pack["mask"].tolist() == [1, 1, 1, 1, 0, 0]
+
+    def test_bad_input(self):
+        with pytest.raises(ArgumentTypeError, match="`pad` must be a number but got: 'x'"):
+            fp.from_sequence(self.ROWS).pack(6, column="tokens", pad={"labels": "x"})
+        pipe = fp.from_sequence(self.ROWS).pack(6, column="tokens", pad={"label": -100})
+        with pytest.raises(
+            DataError, match=r"`pad` must have names of columns, which are \['tokens', 'labels', 'mask'\]"
+        ):
+            list(pipe)
+        with pytest.raises(DataError, match="`pad` must have names of columns"):
+            list(fp.from_sequence([[1, 2]]).pack(6, pad={"label": -100}))

@@ -1,0 +1,262 @@
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from itertools import islice
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import feedpipe as fp
+from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, PlanError, PlanWarning, RowError
+from feedpipe.ops.merging._turns import EqualTurns, WeightedTurns, whole_weights
+from feedpipe.testing import check_operator
+
+A, B, C = fp.from_sequence(range(30)), fp.from_sequence(range(100, 112)), fp.from_sequence(range(200, 205))
+weight = st.one_of(st.integers(1, 9), st.floats(1e-4, 1.0))
+
+
+def streamed(pipe):
+    return pipe.filter(lambda row: True)
+
+
+def shares(rows, count=3):
+    """How many rows each input has given before each position."""
+    sources = np.array([row // 100 for row in rows])
+    return np.stack([np.cumsum(sources == source) for source in range(count)], axis=1)
+
+
+class TestTurns:
+    @settings(max_examples=60, deadline=None)
+    @given(st.lists(weight, min_size=1, max_size=9))
+    def test_each_input_has_its_share_at_every_position(self, weights):
+        turns = WeightedTurns(weights)
+        sources, before = turns.at(np.arange(1500))
+        counts = np.stack([np.cumsum(sources == source) for source in range(len(weights))], axis=1)
+        ideal = np.arange(1, 1501)[:, None] * (np.array(weights) / sum(weights))
+        assert np.abs(counts - ideal).max() < (1 if len(weights) <= 3 else 2)
+        assert (before == counts[np.arange(1500), sources] - 1).all()
+        for position in (0, 1, 700, 1499):
+            assert turns.position(int(sources[position]), int(before[position])) == position
+            assert turns.counts(position + 1) == counts[position].tolist()
+
+    def test_any_position_is_computed_alone(self):
+        turns = WeightedTurns([0.7, 0.2, 0.1])
+        far = np.array([10**12, 7, 10**12 + 1, 0])
+        assert turns.at(far)[0].tolist() == [int(turns.at(far[k : k + 1])[0][0]) for k in range(4)]
+        assert sum(turns.counts(10**12)) == 10**12 and turns.counts(10**12) == [7 * 10**11, 2 * 10**11, 10**11]
+
+    def test_weights_are_those_that_the_user_wrote(self):
+        assert whole_weights([0.7, 0.3]) == [7, 3] and whole_weights([2, 4]) == [1, 2]
+        assert whole_weights([1e-9, 1.0]) == [1, 10**9]
+        few, many = whole_weights([1 / 3, np.pi * 1e6])
+        assert few >= 1 and many < 2**31
+
+    def test_equal_turns(self):
+        turns = EqualTurns(3)
+        assert turns.at(np.arange(5))[0].tolist() == [0, 1, 2, 0, 1] and turns.counts(5) == [2, 2, 1]
+
+
+class TestOrder:
+    @pytest.mark.parametrize("stop", ["longest", "first", "all"])
+    @pytest.mark.parametrize("weights", [None, [0.6, 0.3, 0.1], [5, 1, 1], [1, 1, 0]])
+    def test_law_and_the_same_by_position_and_in_order(self, stop, weights):
+        pipe = A.mix(B, C, weights=weights, stop=stop)
+        rows = check_operator(pipe, samples=6)
+        assert len(rows) == len(pipe)
+        inputs = [streamed(A), B, streamed(C)]
+        assert check_operator(inputs[0].mix(*inputs[1:], weights=weights, stop=stop), samples=6) == rows
+
+    def test_proportions(self):
+        rows = list(A.mix(B, C, weights=[0.6, 0.3, 0.1]))
+        assert np.abs(shares(rows[:40]) - np.arange(1, 41)[:, None] * [0.6, 0.3, 0.1]).max() < 1
+        assert sorted(rows) == [*A, *B, *C]
+
+    def test_longest_leaves_out_an_input_that_has_ended(self):
+        rows = list(fp.from_sequence("aaaa").mix(fp.from_sequence("b"), fp.from_sequence("cccc"), weights=[1, 2, 1]))
+        assert "".join(rows) == "abcacacac"
+
+    def test_first_ends_before_the_row_that_is_missing(self):
+        assert list(fp.from_sequence("abc").mix(fp.from_sequence([1, 2, 3, 4]), stop="first")) == [
+            "a", 1, "b", 2, "c", 3,
+        ]  # fmt: skip
+        assert list(fp.from_sequence("abc").mix(fp.from_sequence([1]), stop="first")) == ["a", 1, "b"]
+
+    def test_all_begins_again_in_another_order(self):
+        pipe = A.mix(B.shuffle(), weights=[1, 1], stop="all")
+        rows = [row for row in pipe if row >= 100]
+        rounds = [rows[0:12], rows[12:24], rows[24:]]
+        assert sorted(rounds[0]) == sorted(rounds[1]) == list(B) and rounds[0] != rounds[1]
+        assert Counter(row for row in pipe if row < 100) == Counter(A)
+
+    def test_a_weight_of_zero_comes_behind_all_others(self):
+        assert list(B.mix(A, weights=[0, 1])) == [*A, *B]
+        assert list(B.mix(A, weights=[0, 1], stop="first")) == list(A)
+
+    def test_weights_by_epoch(self):
+        loader = fp.Loader(A.repeat().mix(B.repeat(), weights=lambda epoch: [10 - epoch, epoch]), steps=10)
+        shares_of_b = [sum(row >= 100 for row in loader) for _ in range(4)]
+        assert shares_of_b[0] == 0
+        pipe = A.mix(B, weights=lambda epoch: [epoch, 1])
+        loader = fp.Loader(pipe, seed=1)
+        assert all(sorted(loader) == sorted([*A, *B]) for _ in range(3))
+
+
+class TestRandom:
+    @pytest.mark.parametrize("stop", ["longest", "first", "all"])
+    def test_law(self, stop):
+        for inputs in ([A, B, C], [streamed(A), B, streamed(C)]):
+            check_operator(inputs[0].mix(*inputs[1:], weights=[3, 2, 1], random=True, stop=stop), samples=6)
+
+    def test_proportions_are_exact_in_each_block(self):
+        a, b = fp.from_sequence([0] * 5000), fp.from_sequence([100] * 5000)
+        pipe = a.mix(b, weights=[0.7, 0.3], random=True)
+        rows = list(pipe)
+        counts = shares(rows, 2)
+        assert np.abs(counts[1023::1024][:4] - 1024 * np.arange(1, 5)[:, None] * [0.7, 0.3]).max() < 1
+        assert rows[:50] != list(a.mix(b, weights=[0.7, 0.3]))[:50]
+        assert [pipe[k] for k in (4999, 3, 1500)] == [rows[k] for k in (4999, 3, 1500)]
+
+    @pytest.mark.parametrize("random", [False, True])
+    @pytest.mark.parametrize("stop", ["longest", "all"])
+    def test_long_mixtures_are_the_same_by_position_and_in_order(self, random, stop):
+        inputs = [fp.from_sequence(rows) for rows in (range(6000), range(20_000, 23_000), range(30_000, 30_700))]
+        pipe = inputs[0].mix(*inputs[1:], weights=[5, 3, 1], random=random, stop=stop)
+        rows = np.array(list(pipe))
+        places = list(fp.from_sequence(range(len(pipe))).shuffle())
+        assert (np.array(list(pipe.shuffle())) == rows[places]).all()
+        if not random:
+            first, *others = map(streamed, inputs)
+            assert (np.array(list(first.mix(*others, weights=[5, 3, 1], stop=stop))) == rows).all()
+
+    def test_each_input_keeps_its_order_and_each_epoch_has_its_own(self):
+        loader = fp.Loader(streamed(A).mix(streamed(B), random=True), shards=1)
+        first, second = list(loader), list(loader)
+        assert [row for row in first if row < 100] == list(A) and first != second and sorted(first) == sorted(second)
+
+
+class TestColumns:
+    TABLE = pa.table({"x": list(range(50)), "t": [str(k) for k in range(50)]})
+    OTHER = pa.table({"x": list(range(100, 120)), "t": ["o"] * 20})
+
+    def test_stay_columns_if_all_have_one_schema(self):
+        a, b = fp.from_table(self.TABLE), fp.from_table(self.OTHER)
+        for one, other in ((a, b), (streamed(a), b), (streamed(a), streamed(b))):
+            pipe = one.mix(other, weights=[2, 1])
+            check_operator(pipe, samples=4)
+            batches = list(pipe.batch(8))
+            assert all(isinstance(batch, fp.Rows) for batch in batches)
+            assert [row["x"] for batch in batches for row in batch][:6] == [0, 100, 1, 2, 101, 3]
+            assert pipe.schema == self.TABLE.schema
+
+    def test_other_columns_become_python_rows_wherever_blocks_end(self):
+        pipe = streamed(fp.from_table(self.TABLE)).mix(fp.from_table(self.OTHER).rename({"t": "u"}))
+        assert check_operator(pipe, samples=3)[:2] == [{"x": 0, "t": "0"}, {"x": 100, "u": "o"}]
+        assert all(isinstance(batch, list) for batch in pipe.batch(4)) and pipe.schema is None
+
+    def test_shards_keep_columns(self):
+        pipe = streamed(fp.from_table(self.TABLE)).mix(streamed(fp.from_table(self.OTHER))).batch(4)
+        assert all(isinstance(batch, fp.Rows) for batch in fp.Loader(pipe, shards=3))
+
+
+class TestPlan:
+    def test_longest_is_divided_input_by_input(self):
+        pipe = streamed(A).mix(B, weights=[2, 1])
+        rows = [row for rank in range(2) for row in fp.Loader(pipe, rank=rank, world_size=2, even=None)]
+        assert sorted(rows) == sorted([*A, *B])
+
+    @pytest.mark.parametrize("stop", ["first", "all"])
+    def test_the_number_of_rows_is_that_of_all_shards(self, stop):
+        pipe = streamed(A).mix(B, stop=stop)
+        with pytest.warns(PlanWarning, match="2 processes read the same data: the rows of `mix` cannot be divided"):
+            first = list(fp.Loader(pipe, rank=0, world_size=2, even=None))
+        second = list(fp.Loader(pipe, rank=1, world_size=2, even=None))
+        assert sorted(first + second) == sorted(pipe)
+
+    def test_inputs_without_an_end_are_divided(self, recwarn):
+        a, b = fp.from_sequence(range(99)), fp.from_sequence(range(100, 199))
+        pipe = streamed(a).repeat().mix(b.repeat().map(lambda row: row), stop="all", weights=lambda epoch: [1, 1])
+        loader = fp.Loader(pipe, rank=0, world_size=2, steps=16, shards=4)
+        assert sum(row >= 100 for row in loader) == 8 and not recwarn
+        assert list(A.repeat().take(9).mix(B.repeat(), stop="first"))[-3:] == [107, 8, 108]
+
+    def test_files_of_a_mixture_are_divided_by_size(self, tmp_path):
+        for name, lines in (("a", 40), ("b", 3), ("c", 21)):
+            (tmp_path / name).write_text("".join(f"{name}{k}\n" for k in range(lines)), encoding="utf-8")
+        files = [fp.list_files(tmp_path / name) for name in "abc"]
+        pipe = files[0].mix(*files[1:], weights=[1, 2, 3]).open_files().parse_lines()
+        assert sorted(check_operator(pipe, samples=3)) == sorted(
+            f"{n}{k}" for n, c in (("a", 40), ("b", 3), ("c", 21)) for k in range(c)
+        )
+
+    def test_explain_says_what_each_input_contributes(self, capsys):
+        A.mix(B, C, weights=[1, 2, 3], name="m").explain()
+        text = capsys.readouterr().out
+        assert "`mix(weights=[1, 2, 3], name='m')`: takes 30, 12, 5 rows of its inputs" in text
+        assert "the first to end does so after 11 rows, and the others go on" in text
+        A.mix(B, stop="all").explain()
+        assert "takes 30, 30 rows of its inputs" in capsys.readouterr().out
+
+    def test_an_epoch_logs_what_each_input_has_given(self, caplog):
+        caplog.set_level(logging.INFO, "feedpipe")
+        loader = fp.Loader(streamed(A).repeat().mix(streamed(B).repeat(), weights=[3, 1]), steps=8, shards=1)
+        list(loader)
+        loader.close()
+        (record,) = caplog.records
+        assert record.message.startswith("epoch 0: `mix` has taken ") and record.message.endswith(" rows of its inputs")
+        taken = [int(number) for number in record.message.split("taken ")[1].split(" rows")[0].split(", ")]
+        assert sum(taken) >= 8 and abs(taken[0] - 3 * taken[1]) < 4
+
+    def test_a_resume_continues_the_stream(self):
+        pipe = streamed(A).shuffle(window=6).mix(B.shuffle(), C.repeat(), weights=[5, 3, 2], random=True).batch(4)
+        loader = fp.Loader(pipe, seed=3, steps=12)
+        rows = list(loader)
+        loader = fp.Loader(pipe, seed=3, steps=12)
+        taken = list(islice(loader, 5))
+        other = fp.Loader(pipe, seed=3, steps=12)
+        other.load_state_dict(loader.state_dict())
+        assert taken + list(other) == rows
+
+
+class TestErrors:
+    def test_a_failing_row_comes_at_its_turn(self):
+        pipe = streamed(A).mix(B.map(lambda row: 1 // (row - 103)), weights=[1, 1])
+        rows = []
+        with pytest.raises(RowError, match="from_sequence, row 4"):
+            rows.extend(pipe)
+        assert len(rows) == 7
+
+    def test_weights(self):
+        for weights, message in (
+            ([1], "must have a number for each of the 2 pipes, this one first, but has 1"),
+            ([1, -1], r"must be >= 0, and one of them > 0, but got: \[1, -1\]"),
+            ([0, 0], "must be >= 0, and one of them > 0, but got:"),
+            ([1, float("nan")], "must be >= 0"),
+        ):
+            with pytest.raises(ArgumentError, match=message):
+                A.mix(B, weights=weights)
+        with pytest.raises(
+            ArgumentTypeError, match="`weights` must be numbers, or a function of the epoch, but got: 3"
+        ):
+            A.mix(B, weights=3)
+        with pytest.raises(ArgumentError, match=r"in epoch 0, `weights` must be >= 0"):
+            list(A.mix(B, weights=lambda epoch: [-1, 2]))
+        with pytest.raises(ArgumentError, match="`weights` must be numbers with `stop='first'`"):
+            A.mix(B, weights=lambda epoch: [1, 2], stop="first")
+        with pytest.raises(ArgumentError, match="`stop` must be one of 'first', 'longest', 'all' but got: 'none'"):
+            A.mix(B, stop="none")
+        with pytest.raises(ArgumentTypeError, match="the inputs of `mix` must be pipes but got: 'ab'"):
+            A.mix("ab", stop="first")
+
+    def test_an_empty_input_cannot_begin_again(self):
+        empty = fp.from_sequence([])
+        message = r"input 2 of `mix\(stop=\"all\"\)` has no rows, so it cannot begin again"
+        with pytest.raises(PlanError, match=message):
+            list(A.mix(empty, stop="all"))
+        with pytest.raises(DataError, match=message):
+            list(A.mix(streamed(empty), stop="all"))
+        assert check_operator(A.mix(empty)) == list(A) and check_operator(empty.mix(streamed(empty))) == []
+        assert check_operator(A.mix(streamed(empty), stop="first")) == [0]

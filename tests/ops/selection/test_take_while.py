@@ -1,0 +1,83 @@
+"""`take_while` and `skip_while`: the ends that a predicate sets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import dropwhile, takewhile
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import feedpipe as fp
+from feedpipe.core.rows import Rows
+from feedpipe.errors import ArgumentTypeError
+from feedpipe.testing import check_operator
+
+from ..tables import TABLE, variants
+
+
+def below(limit: int) -> Any:
+    return lambda x: x < limit
+
+
+@given(st.lists(st.integers(0, 9), max_size=30), st.integers(0, 10), st.booleans())
+def test_law(numbers: list[int], limit: int, streamed: bool) -> None:
+    pipe = fp.from_sequence(numbers)
+    pipe = pipe.filter(lambda x: True) if streamed else pipe
+    taken = list(takewhile(below(limit), numbers))
+    assert check_operator(pipe.take_while(below(limit)), samples=4) == taken
+    assert check_operator(pipe.skip_while(below(limit)), samples=4) == list(dropwhile(below(limit), numbers))
+    assert (
+        check_operator(pipe.skip_while(below(2)).take_while(below(limit)).skip(1), samples=2)
+        == list(takewhile(below(limit), dropwhile(below(2), numbers)))[1:]
+    )
+
+
+@pytest.mark.parametrize("stored", variants())
+def test_columns_stay_columns(stored: str) -> None:
+    pipe = variants()[stored]
+    first, rest = pipe.take_while(lambda row: row["id"] < 3), pipe.skip_while(lambda row: row["id"] < 3)
+    assert check_operator(first) + check_operator(rest) == TABLE.to_pylist()
+    assert isinstance(next(iter(rest.batch(2))), Rows) == ("columns" in stored)
+    assert first.schema == pipe.schema
+
+
+def test_nothing_behind_the_end_is_read_or_tested() -> None:
+    read: list[int] = []
+    tested: list[int] = []
+
+    def rows() -> Iterator[int]:
+        for x in range(10**9):
+            read.append(x)
+            yield x
+
+    def predicate(x: int) -> bool:
+        tested.append(x)
+        return 10 // (3 - x) > 0 if x < 3 else False
+
+    assert list(fp.from_iterable(rows).take_while(predicate)) == [0, 1, 2]
+    assert tested == [0, 1, 2, 3] and len(read) < 10
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_an_error_names_the_row(streamed: bool) -> None:
+    pipe = fp.from_sequence(range(9)).filter(lambda x: True) if streamed else fp.from_sequence(range(9))
+    rows: list[int] = []
+    with pytest.raises(fp.RowError, match=r"take_while(.|\n)*ZeroDivisionError(.|\n)*row 5\n"):
+        rows.extend(pipe.take_while(lambda x: 1 / (x - 4)))
+    assert rows == [0, 1, 2, 3]
+    with pytest.raises(fp.RowError, match=r"skip_while(.|\n)*StopIteration(.|\n)*row 1\n"):
+        list(pipe.skip_while(lambda x: next(iter(()))))
+    with pytest.raises(ArgumentTypeError, match="`predicate` must be callable but got: 3"):
+        pipe.take_while(3)  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
+def test_all_workers_together_give_the_rows() -> None:
+    pipe = fp.from_sequence(range(40)).filter(lambda x: x % 2)
+    for chain in (pipe.take_while(below(21)), pipe.skip_while(below(21))):
+        with fp.Loader(chain, workers=2) as loader:
+            assert sorted(loader) == list(chain)

@@ -1,0 +1,250 @@
+"""`split`: each row in one part, the same in each epoch, run and place."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import feedpipe as fp
+from feedpipe.core.rows import Rows
+from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, PlanError
+from feedpipe.testing import check_operator
+
+from ..tables import TABLE, variants
+
+SHARES = {"train": 0.7, "val": 0.2, "test": 0.1}
+
+
+def streamed(pipe: fp.Pipe[Any]) -> fp.Pipe[Any]:
+    return pipe.filter(lambda row: True)
+
+
+@settings(deadline=None)
+@given(st.integers(0, 80), st.booleans(), st.sampled_from([None, lambda x: x // 7]))
+def test_law(count: int, indexed: bool, key: Any) -> None:
+    source: fp.Pipe[Any] = fp.from_sequence(range(count))
+    parts = (source if indexed else streamed(source)).split(SHARES, key=key)
+    rows = [row for part in parts.values() for row in check_operator(part, samples=3)]
+    assert sorted(rows) == list(range(count))
+    assert [part.indexed for part in parts.values()] == [indexed and key is None] * 3
+    assert list(parts) == list(SHARES)
+
+
+def test_sizes_are_near_the_shares() -> None:
+    source = fp.from_sequence(range(100_000))
+    for pipe in (source, streamed(source), source.map(str).filter(bool), source.map(lambda x: [x / 7, None])):
+        counts = [part.count() for part in pipe.split(SHARES).values()]
+        assert sum(counts) == 100_000 and np.allclose(counts, [70_000, 20_000, 10_000], atol=450)
+
+
+def test_more_rows_move_no_row() -> None:
+    for key in (None, lambda x: str(x)):
+        before, after = (set(fp.from_sequence(range(n)).split(SHARES, key=key)["val"]) for n in (5_000, 9_000))
+        assert before == {row for row in after if row < 5_000}
+
+
+def test_parts_never_change() -> None:
+    """Other rows here would move rows of running projects to another part."""
+    source = fp.from_sequence(range(40))
+    assert list(source.split({"a": 0.8, "b": 0.2})["b"]) == [22, 24, 26, 27, 28, 38]
+    assert list(source.map(str).filter(bool).split({"a": 0.8, "b": 0.2})["b"]) == [
+        "6",
+        "13",
+        "15",
+        "17",
+        "21",
+        "24",
+        "27",
+        "28",
+        "34",
+        "39",
+    ]
+    assert list(source.split({"a": 34, "b": 6}, seed=1)["b"]) == [0, 14, 16, 17, 29, 36]
+    assert list(source.split({"a": 0.8, "b": 0.2}, stratify=lambda x: x % 3)["b"]) == [0, 1, 5, 16, 24, 26, 33, 35]
+
+
+def test_seeds_divide_in_other_ways() -> None:
+    source = fp.from_sequence(range(1000))
+    for parts in ({0: 0.5, 1: 0.5}, {0: 500, 1: 500}):
+        one, other = (set(source.split(parts, seed=seed)[0]) for seed in (0, 1))
+        assert 200 < len(one & other) < 300
+
+
+def test_a_part_stays_the_same_behind_a_shuffle() -> None:
+    """The rows of validation never reach the training, whatever stands between source and split."""
+    source = fp.from_sequence(range(360))
+    for pipe in (
+        source.shuffle(),
+        source.shuffle().map(lambda x: x).prefetch(2).shuffle(),
+        source.map(lambda x: x).shuffle(window=50),
+        source.shard_by_rank().shuffle(window=20),
+        streamed(source).shuffle(window=50),
+        streamed(source).load().shuffle(),
+    ):
+        train, val = pipe.split({"train": 0.8, "val": 0.2}).values()
+        loader = fp.Loader(train)
+        epochs = [list(loader) for _ in range(3)]
+        assert epochs[0] != epochs[1] and sorted(epochs[0]) == sorted(epochs[2])
+        assert sorted([*epochs[0], *fp.Loader(val, seed=5)]) == list(range(360))
+
+
+@settings(deadline=None)
+@given(st.integers(0, 120), st.integers(1, 5), st.integers(1, 4), st.integers(0, 9), st.booleans())
+def test_exact_sizes(count: int, classes: int, parts: int, seed: int, stratified: bool) -> None:
+    chance = np.random.default_rng(seed)
+    sizes = chance.multinomial(count, np.ones(parts) / parts).tolist()
+    labels = chance.integers(0, classes, count)
+    source = fp.from_sequence(list(enumerate(labels.tolist())))
+    split = source.split(dict(enumerate(sizes)), stratify=(lambda row: row[1]) if stratified else None, seed=seed)
+    assert [len(part) for part in split.values()] == sizes
+    assert sorted(row for part in split.values() for row in part) == list(source)
+    if stratified:
+        for label, total in Counter(labels.tolist()).items():
+            for number, size in enumerate(sizes):
+                rows = sum(row[1] == label for row in split[number])
+                assert abs(rows - total * size / count) < 2
+
+
+def test_shares_of_classes() -> None:
+    source = fp.from_arrays({"label": np.repeat([0, 1, 2], [700, 290, 13]), "x": np.arange(1003)})
+    parts = source.shuffle().split({"train": 0.9, "val": 0.1}, stratify="label")
+    assert [len(part) for part in parts.values()] == [903, 100]
+    assert Counter(row["label"] for row in parts["val"]) == {0: 70, 1: 29, 2: 1}
+    assert check_operator(parts["val"].split({"a": 50, "b": 50})["a"], samples=3)
+
+
+@pytest.mark.parametrize("key", ["id", ["text", "id"], None, lambda row: row["text"]])
+def test_lists_and_columns_are_divided_alike(key: Any) -> None:
+    table = pa.table({"id": [k % 40 for k in range(200)], "text": [f"user {k % 7}" for k in range(200)]})
+    parts = {name: pipe.split({"a": 0.5, "b": 0.5}, key=key)["a"] for name, pipe in variants(table).items()}
+    rows = {name: list(part) for name, part in parts.items()}
+    assert 0 < len(rows["columns"]) < 200
+    assert rows["columns"] == rows["dicts"]
+    assert rows["streamed columns"] == rows["streamed dicts"]
+    if key is not None:
+        assert rows["columns"] == rows["streamed columns"]
+    for name, part in parts.items():
+        assert isinstance(next(iter(part.batch(9))), Rows) == ("columns" in name)
+
+
+def test_rows_of_one_key_stay_together() -> None:
+    rows = [{"user": f"u{k % 50}", "n": k} for k in range(500)]
+    source: fp.Pipe[Any] = fp.from_sequence(rows)
+    users = [{row["user"] for row in part} for part in source.shuffle().split(SHARES, key="user").values()]
+    assert sum(map(len, users)) == 50 and all(users)
+    behind_take = source.shuffle().take(400).split(SHARES, key="user")
+    assert not behind_take["val"].indexed
+    assert {row["user"] for row in behind_take["val"]} <= users[1]
+
+
+def test_equal_content_stays_together() -> None:
+    rows = [{"x": np.arange(k % 10), "y": (k % 10) / 3} for k in range(100)]
+    val = streamed(fp.from_sequence(rows)).split({"train": 0.5, "val": 0.5})["val"]
+    sizes = Counter(len(row["x"]) for row in val)
+    assert 0 < len(sizes) < 10 and set(sizes.values()) == {10}
+
+
+def test_nested_splits_and_resume() -> None:
+    rest, test = fp.from_sequence(range(300)).shuffle().split({"rest": 0.8, "test": 0.2}, seed=1).values()
+    train = rest.split({"train": 200, "val": len(rest) - 200})["train"]
+    assert len(train) == 200 and not {*train} & {*test}
+    loader = fp.Loader(train.batch(7))
+    elements = iter(loader)
+    taken = [next(elements) for _ in range(5)]
+    state, others = loader.state_dict(), list(elements)
+    loader.load_state_dict(state)
+    assert list(loader) == others and len(taken) + len(others) == 29
+    other = fp.Loader(rest.split({"train": 200, "val": len(rest) - 200}, seed=1)["train"].batch(7))
+    with pytest.raises(fp.errors.StateError, match="split"):
+        other.load_state_dict(state)
+
+
+def test_explain_names_the_key(capsys: pytest.CaptureFixture[str]) -> None:
+    source = fp.from_table(TABLE)
+    for part, text in (
+        (source.split(SHARES)["val"], "divides the rows by their position; with more rows in the data, none changes"),
+        (source.split(SHARES, key=["id", "text"])["val"], "divides the rows by the columns 'id', 'text'"),
+        (source.split(SHARES, key=abs)["val"], "divides the rows by the function abs"),
+        (streamed(source).split(SHARES)["val"], "divides the rows by their content, so equal rows stay together"),
+        (source.split({0: 2, 1: 3})[0], "divides the rows by their position; with more rows in the data, all may"),
+        (
+            source.split(SHARES, stratify="id")["val"],
+            "of each class by their position; the classes are the column 'id'",
+        ),
+    ):
+        part.explain()
+        assert text in capsys.readouterr().out
+    assert repr(source.shuffle().split({"a": 1.0})["a"]).endswith(".split({'a': 1.0})['a'].shuffle()")
+
+
+def test_arguments() -> None:
+    source = fp.from_sequence(range(10))
+    for parts, error, text in (
+        ({}, ArgumentTypeError, "`parts` must map names to shares"),
+        ([0.5, 0.5], ArgumentTypeError, "`parts` must map names to shares"),
+        ({"a": "b"}, ArgumentTypeError, "`parts` must map names to shares"),
+        ({"a": True}, ArgumentTypeError, "`parts` must map names to shares"),
+        ({"a": 1.5, "b": -0.5}, ArgumentError, "each share in `parts` must be >= 0 but got"),
+        ({"a": float("nan")}, ArgumentError, "each share in `parts` must be >= 0 but got"),
+        ({"a": 0.8, "b": 0.1}, ArgumentError, "must sum to 1, because each row is in one part, but sum to 0.9: "),
+    ):
+        with pytest.raises(error, match=text):
+            source.split(parts)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="`key` must not be given with numbers of rows"):
+        source.split({"a": 5, "b": 5}, key=abs)
+    with pytest.raises(ArgumentError, match="`key` must not be given with `stratify`"):
+        source.split(SHARES, key=abs, stratify=abs)
+    assert [len(part) for part in source.split({"none": 0.0, "all": 1.0, "neither": 0}).values()] == [0, 10, 0]
+
+
+def test_pipes_that_cannot_be_divided() -> None:
+    source = fp.from_sequence(range(10))
+    for pipe in (source.batch(2), source.batch(2).map(len).shuffle()):
+        with pytest.raises(PlanError, match=r"`split` must stand before `batch\(2\)`, because it divides rows"):
+            pipe.split(SHARES)
+    for pipe, code in (
+        (source.shuffle().take(5), r"shuffle\(\)"),
+        (source.repeat(2), r"repeat\(times=2\)"),
+        (source.shard_by_rank().take(5), r"shard_by_rank\(\)"),
+    ):
+        with pytest.raises(PlanError, match=f"`split` must stand before `{code}`, because it divides rows by their"):
+            pipe.split(SHARES)
+    for arguments in ({"parts": {"a": 5, "b": 5}}, {"parts": SHARES, "stratify": abs}):
+        with pytest.raises(PlanError, match="must follow an indexed pipe, because it must know all rows"):
+            streamed(source).split(**arguments)
+    with pytest.raises(
+        PlanError, match=r"must sum to the number of rows, 10, .* but sum to 9; (.|\n)*\n  at "
+    ) as caught:
+        len(source.split({"a": 5, "b": 4})["a"])
+    assert __file__ in str(caught.value)
+    with pytest.raises(PlanError, match="there is no column 'txet'; did you mean 'text'"):
+        fp.from_table(TABLE).split(SHARES, key="txet")["val"].explain()
+
+
+@pytest.mark.parametrize("stored", variants())
+def test_rows_without_a_digest(stored: str) -> None:
+    pipe = variants()[stored]
+    with pytest.raises(DataError, match=r"type object has no digest that is the same in each process(.|\n)*row 1\n"):
+        list(pipe.split(SHARES, key=lambda row: object())["val"])
+    with pytest.raises(fp.RowError, match=r"ZeroDivisionError(.|\n)*row 3\n"):
+        list(
+            pipe.split(SHARES, stratify=lambda row: 1 / (row["id"] - 3))["val"]
+            if pipe.indexed
+            else pipe.split(SHARES, key=lambda row: 1 / (row["id"] - 3))["val"]
+        )
+
+
+@pytest.mark.slow
+def test_workers_and_ranks_divide_alike() -> None:
+    part = fp.from_arrays({"x": np.arange(500)}).shuffle().split(SHARES, key="x")["val"]
+    expected = sorted(row["x"] for row in part)
+    with fp.Loader(part, workers=2) as loader:
+        assert sorted(row["x"] for row in loader) == expected
+    ranks = [fp.Loader(part, rank=rank, world_size=3, even=None) for rank in range(3)]
+    assert sorted(row["x"] for loader in ranks for row in loader) == expected
