@@ -142,35 +142,34 @@ def labelled() -> torch.Tensor:
     return tensor
 
 
-@pytest.mark.parametrize(
-    "element",
-    [
-        {},
-        {1: np.zeros(3)},
-        {"x": np.zeros(3), "label": 3},
-        {"x": {"y": np.zeros(3)}},
-        [np.zeros(3)] * 2,
-        np.zeros((2, 3)).T,
-        np.zeros(6)[::2],
-        np.zeros(3, ">f4"),
-        np.zeros(3, "M8[s]"),
-        np.array([None]),
-        np.zeros(3).view(Named),
-        np.ma.MaskedArray([1, 2], [True, False]),
-        torch.zeros(2, requires_grad=True),
-        torch.zeros(2, dtype=torch.bfloat16),
-        torch.zeros(2, 3).T,
-        torch.tensor([1j]).conj(),
-        torch.zeros(2).to_sparse(),
-        torch.nn.Parameter(torch.zeros(2)),
-        labelled(),
-        TensorData(Stack([np.zeros(3)])),
-        np.zeros(0),
-        [np.zeros(0), np.zeros(3)],
-        np.zeros(layouts.MAX_LAYOUT_BYTES + 1, "u1"),
-    ],
-    ids=repr,
-)
+UNUSUAL = {
+    "empty": {},
+    "number key": {1: np.zeros(3)},
+    "label": {"x": np.zeros(3), "label": 3},
+    "nested": {"x": {"y": np.zeros(3)}},
+    "one array twice": [np.zeros(3)] * 2,
+    "transposed": np.zeros((2, 3)).T,
+    "gaps": np.zeros(6)[::2],
+    "byte order": np.zeros(3, ">f4"),
+    "dates": np.zeros(3, "M8[s]"),
+    "objects": np.array([None]),
+    "subclass": np.zeros(3).view(Named),
+    "masked": np.ma.MaskedArray([1, 2], [True, False]),
+    "leaf of autograd": torch.zeros(2, requires_grad=True),
+    "bfloat16": torch.zeros(2, dtype=torch.bfloat16),
+    "transposed tensor": torch.zeros(2, 3).T,
+    "conjugate": torch.tensor([1j]).conj(),
+    "sparse": torch.zeros(2).to_sparse(),
+    "parameter": torch.nn.Parameter(torch.zeros(2)),
+    "attribute": labelled(),
+    "stack": TensorData(Stack([np.zeros(3)])),
+    "no bytes": np.zeros(0),
+    "some without bytes": [np.zeros(0), np.zeros(3)],
+    "large": np.zeros(layouts.MAX_LAYOUT_BYTES + 1, "u1"),
+}
+
+
+@pytest.mark.parametrize("element", UNUSUAL.values(), ids=UNUSUAL)
 def test_everything_unusual_is_pickled(element: Any) -> None:
     assert not has_layout(element)
 
