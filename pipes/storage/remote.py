@@ -93,8 +93,11 @@ class RemoteFile:
         file = self._open_file()
         if _version(file) != self.version:
             file.close()
-            raise SourceError(f"{self.name} has changed while it was read: it is another one now; read it anew")
+            raise self.changed_error()
         return file
+
+    def changed_error(self) -> SourceError:
+        return SourceError(f"{self.name} has changed while it was read: it is another one now; read it anew")
 
     def __del__(self) -> None:
         # There is no `close`: another thread may still read, and libhdfs does not survive that.
@@ -220,6 +223,10 @@ class RemoteStream(_RemoteReader, io.RawIOBase):
         if self._check is not None and self._position == self.file.size:
             self._check.result()
         return done
+
+    def check_unchanged(self) -> None:
+        """Raises a `SourceError` if the file has been replaced."""
+        self.file.check_unchanged(self._cancellation)
 
     def close(self) -> None:
         if not self.closed:

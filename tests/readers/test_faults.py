@@ -69,7 +69,7 @@ def outcome(name: str, place: Place, meanwhile: Callable[[], object] = lambda: N
 @READERS
 def test_transient_faults(name: str, place: Place, proxy: Proxy) -> None:
     proxy.faults = [
-        Fault("busy", share=0.2, method=None),
+        Fault("busy", share=0.15, method=None),
         Fault("cut", share=0.1, after=50, seed=1),
         Fault("reset", share=0.1, after=50, seed=2),
     ]
@@ -116,7 +116,7 @@ def test_permanent_faults(name: str, kind: str, place: Place, proxy: Proxy, monk
 @pytest.mark.parametrize("longer", [False, True])
 @pytest.mark.parametrize("moment", ["begun", 1, 3])
 def test_an_object_that_is_replaced(name: str, longer: bool, moment: Any, place: Place, s3: S3, proxy: Proxy) -> None:
-    """After the first row, or before the n-th request. The rows are those before or those after, never both."""
+    """After the first row, or before the n-th request. The rows are those before or those after, or an error tells."""
     case = CASES[name]
     requests = 0
 
@@ -132,7 +132,8 @@ def test_an_object_that_is_replaced(name: str, longer: bool, moment: Any, place:
 
     proxy.before = count
     rows, error = outcome(name, place, put if moment == "begun" else lambda: None)
-    assert any(same(rows, case.rows(other=other)[: len(rows)]) for other in (False, True))
+    of_one_version = any(same(rows, case.rows(other=other)[: len(rows)]) for other in (False, True))
+    assert of_one_version or "has changed" in error
     assert (case.last in error) if error else len(rows) == len(case.rows())
     if longer and name != "idx" and (moment == "begun" or requests >= moment):  # idx is read whole at the first row
         assert "has changed" in error

@@ -41,6 +41,20 @@ class OpenTask(Task[Stream]):
             stream.remote.start_reading()
 
 
+class FileVersions:
+    """Notices that a remote file was replaced between two of its ranges, each of which opens it."""
+
+    def __init__(self) -> None:
+        self._versions: dict[tuple[int, str], object] = {}
+
+    def check(self, file: File, stream: Stream) -> None:
+        """Raises a `SourceError` if an earlier `stream` was of another version of the file."""
+        if stream.remote is not None:
+            version = stream.remote.file.version
+            if self._versions.setdefault((id(file.filesystem), file.path), version) != version:
+                raise stream.remote.file.changed_error()
+
+
 class _InFile(Protocol):
     """A unit of a file, such as a row group; `seal` tells the versions of a file apart."""
 

@@ -14,7 +14,7 @@ from ...errors import DataError, Origin
 from ...formats.ranges import RecordFormat
 from ...formats.text.chunks import LAST_RECORD_BYTES
 from ._byte_ranges import ByteRange, ByteRanges
-from ._open_files import OpenTask
+from ._open_files import FileVersions, OpenTask
 from ._parse_units import Malformed, ParseUnits, Piece, Place, UnitReader
 
 
@@ -47,6 +47,7 @@ class _RecordRangeReader(UnitReader[ByteRange, OpenTask]):
     def __init__(self, format: RecordFormat[Any], *, origins: bool) -> None:
         self._format = format
         self._origins = origins
+        self._versions = FileVersions()
 
     def is_remote(self, unit: ByteRange) -> bool:
         return not unit.file.is_local()
@@ -60,7 +61,10 @@ class _RecordRangeReader(UnitReader[ByteRange, OpenTask]):
     def pieces(self, unit: ByteRange, opened: OpenTask, place: Place) -> Iterator[Piece]:
         path = unit.file.path
         with opened.result() as stream:
+            self._versions.check(unit.file, stream)
             for rows, at, end, offsets, error in self._format.parts(stream, path, range(unit.start, unit.stop), place):
+                if error is not None and stream.remote is not None:
+                    stream.remote.check_unchanged()  # it tells more than a checksum
                 malformed = Malformed(error, None, None) if isinstance(error, DataError) else None
                 yield Piece(rows, at, end, self._origins_of(path, offsets, len(rows)), malformed)
                 if error is not None:

@@ -15,7 +15,7 @@ from ...core.policy import OnError, check_on_error
 from ...formats.text.chunks import LAST_RECORD_BYTES, ChunkReader, ChunkSize, ParsedPart, TextFormat, TextPlace
 from ...formats.text.encoding import shown
 from ._byte_ranges import ByteRange, ByteRanges
-from ._open_files import OpenTask
+from ._open_files import FileVersions, OpenTask
 from ._parse_units import Malformed, ParseUnits, Piece, Place, UnitReader
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ class _ByteRangeReader(UnitReader[ByteRange, OpenTask]):
         self._format = format
         self._origins = origins
         self._chunk_size = ChunkSize()
+        self._versions = FileVersions()
         self._line_counts: dict[str, list[int]] = {}
 
     def is_remote(self, unit: ByteRange) -> bool:
@@ -89,6 +90,7 @@ class _ByteRangeReader(UnitReader[ByteRange, OpenTask]):
     def pieces(self, unit: ByteRange, opened: OpenTask, place: Place) -> Iterator[Piece]:
         offset, line, before = place
         with opened.result() as stream:
+            self._versions.check(unit.file, stream)
             text = self._format.as_utf8(stream, unit.file.path)
             reader = ChunkReader(
                 text, unit.file.path, self._format.last_record_end, unit.start, unit.stop, self._line_counts

@@ -14,7 +14,7 @@ import feedpipe as fp
 from feedpipe.core.context import Context, Tracing
 from feedpipe.core.cursor import START, Cursor
 from feedpipe.engine.stage import bind, resolve
-from feedpipe.errors import DataError
+from feedpipe.errors import DataError, SourceError
 from feedpipe.formats.text import chunks
 from feedpipe.formats.text.chunks import LAST_RECORD_BYTES, TO_END
 from feedpipe.formats.text.lines import Lines
@@ -237,6 +237,18 @@ def test_a_range_reads_the_header_and_nothing_else_before_it(ranges):
     (_, *header), (_, *range_) = sorted(store.requests)
     assert header == [0, FIRST_REQUEST_BYTES]
     assert range_ == [320_000, 400_002]
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_a_file_that_is_replaced_between_its_ranges(ranges, shuffled):
+    store = RemoteStore({"a": b"".join(b"%07d\n" % n for n in range(100_000))})
+    ranges(2**14)
+    pipe = fp.from_sequence(["a"]).open_files(filesystem=store.filesystem).parse_lines()
+    rows = iter(pipe.shuffle(window=2) if shuffled else pipe)
+    next(rows)
+    store.files["a"] = b"".join(b"%07d\n" % -n for n in range(100_001))
+    with pytest.raises(SourceError, match="a has changed while it was read"):
+        list(rows)
 
 
 @pytest.mark.parametrize("length", [9, 5_000, 40_000])
