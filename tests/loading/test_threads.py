@@ -25,7 +25,7 @@ def test_while_one_thread_waits_for_an_element_others_get_an_error():
             go.wait()
         return x
 
-    loader = fp.Loader(fp.from_sequence(range(6)).map(slow))
+    loader = fp.Loader(fp.from_sequence(range(6)).map(slow), fp.InProcess(debug=True))  # makes one row at a time
     iterator = iter(loader)
     elements = [next(iterator) for _ in range(3)]
     thread = threading.Thread(target=lambda: elements.append(next(iterator)))
