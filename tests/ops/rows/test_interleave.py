@@ -101,7 +101,7 @@ def test_a_resume_runs_only_open_items_again():
     loader.set_epoch(0)
     taken = list(islice(loader, 60))
     state = loader.state_dict()
-    resumed = fp.Loader(pipe, shards=1)
+    resumed = fp.Loader(pipe, fp.InProcess(debug=True), shards=1)  # makes one row at a time
     resumed.load_state_dict(state)
     CALLS.clear()
     iterator = iter(resumed)
