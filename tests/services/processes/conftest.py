@@ -140,6 +140,7 @@ def deaths(*, least: int = 1) -> Iterator[list[str]]:
     messages: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "lance is not fork-safe")  # if another test has imported it
         warnings.simplefilter("always", WorkerWarning)
         yield messages
     messages += [str(warning.message) for warning in caught]
