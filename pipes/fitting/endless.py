@@ -28,7 +28,7 @@ def _endless(node: Node) -> Node | None:
         return node
     if isinstance(node.op, TakeWhile) or (isinstance(node.op, SliceBase) and node.op.bounds()[1] is not None):
         return None
-    found = [_endless(source) for source in node.inputs]
-    if isinstance(node.op, Zip) and None in found:
+    repeats = [_endless(source) for source in node.inputs]
+    if isinstance(node.op, Zip) and None in repeats:
         return None
-    return next((source for source in found if source is not None), None)
+    return next((repeat for repeat in repeats if repeat is not None), None)

@@ -42,8 +42,8 @@ class ReadLance(Operator):
 
     def call(self) -> str:
         options = {"columns": self.names, "version": self.version}
-        given = [f", {name}={value_code(value)}" for name, value in options.items() if value is not None]
-        return f"read_lance({value_code(redacted(self.uri))}{''.join(given)})"
+        arguments = [f", {name}={value_code(value)}" for name, value in options.items() if value is not None]
+        return f"read_lance({value_code(redacted(self.uri))}{''.join(arguments)})"
 
     def resolve(self, stage: StageView) -> Operator:
         if self.rows_in_all is not None:

@@ -52,9 +52,9 @@ class TfRecord(SampledTable):
 
     def head(self, stream: BinaryIO, path: str) -> SampledHead | None:
         """The features in the first records of a file; None if it has none."""
-        given = self.types()
-        if given:
-            return SampledHead(path, given, has_rows=True)
+        types = self.types()
+        if types:
+            return SampledHead(path, types, has_rows=True)
         records = RecordReader(stream, path).first_records(HEAD_BYTES)
         if records is None:
             return None

@@ -95,8 +95,8 @@ class RowGenerator(Operator):
         except Exception as raised:
             error = raised
         if outputs:
-            given = here[1] if here[0] == feed.taken else 0
-            end = feed.token(given)
+            outputs_given = here[1] if here[0] == feed.taken else 0
+            end = feed.token(outputs_given)
             yield Block(outputs, Cursor(token), Cursor(end), origins if feed.traces else None)
         if error is not None:
             raise stage.failed(error, feed.last, context)
