@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from ..core.checks import check_choice, check_int
@@ -11,16 +11,13 @@ from ..errors import DataError
 from ..formats.tables.columns import Schema, check_schema
 from ..pipe import Pipe
 from ._columns import BatchBuilder
-from ._cut_tables import cut_tables
 from ._dataset_writer import ChunkedRun, DatasetWriter, Limits, OutputFile
+from ._table_files import CHUNK_ROWS, write_tables
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 ArrowCompression: TypeAlias = Literal["zstd", "lz4"] | None
-
-_CHUNK_ROWS = 256  # rows that become columns, or come from a worker, at a time
-_MAX_BATCH_BYTES = 2**26  # of memory, about
 
 
 def write_arrow(
@@ -82,19 +79,19 @@ def write_arrow(
     check_int("batch_rows", batch_rows, least=1)
     check_choice("compression", compression, ("zstd", "lz4", None))
     builder = BatchBuilder(check_schema(schema), "write_arrow")
-    run = ChunkedRun(pipe, _CHUNK_ROWS, workers)
+    run = ChunkedRun(pipe, CHUNK_ROWS, workers)
     with DatasetWriter(
         run, folder, "write_arrow", "arrow", filesystem=filesystem, progress=progress, overwrite=overwrite
     ) as writer:
-        most = min(_MAX_BATCH_BYTES, limits.bytes or _MAX_BATCH_BYTES)
-        tables = cut_tables(map(builder.batch, run), batch_rows, most, limits.rows)
-        for first in tables:
-            with writer.next_file() as file:
-                _fill(file, first, tables, limits, compression)
-        if not builder.rows:
-            with writer.next_file() as file:
-                _writer(file, builder.schema_without_rows(), compression).close()
-        return writer.finish()
+        return write_tables(
+            writer,
+            run,
+            builder,
+            limits,
+            batch_rows,
+            lambda file, schema: _writer(file, schema, compression),
+            lambda file, table: file.write_table(table.combine_chunks()),
+        )
 
 
 def _writer(file: OutputFile, schema: pa.Schema, compression: ArrowCompression) -> pa.RecordBatchFileWriter:
@@ -104,19 +101,3 @@ def _writer(file: OutputFile, schema: pa.Schema, compression: ArrowCompression) 
         return pa.ipc.new_file(cast("Any", file), schema, options=pa.ipc.IpcWriteOptions(compression=compression))
     except pa.ArrowException as error:
         raise DataError(f"Arrow's files cannot store these columns: {error}") from error
-
-
-def _fill(
-    file: OutputFile, table: pa.Table, tables: Iterator[pa.Table], limits: Limits, compression: ArrowCompression
-) -> None:
-    """Writes record batches until the file is full."""
-    with _writer(file, table.schema, compression) as writer:
-        while True:
-            writer.write_table(table.combine_chunks())
-            file.count_rows(len(table))
-            if file.rows == limits.rows or (limits.bytes is not None and file.bytes >= limits.bytes):
-                return
-            following = next(tables, None)
-            if following is None:
-                return
-            table = following

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from ..core.checks import check_choice, check_int
@@ -11,8 +11,8 @@ from ..errors import DataError
 from ..formats.tables.columns import Schema, check_schema
 from ..pipe import Pipe
 from ._columns import BatchBuilder
-from ._cut_tables import cut_tables
 from ._dataset_writer import ChunkedRun, DatasetWriter, Limits, OutputFile
+from ._table_files import CHUNK_ROWS, write_tables
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 Compression: TypeAlias = Literal["zstd", "snappy", "gzip", "lz4", "brotli"] | None
 
 _CODECS = ("zstd", "snappy", "gzip", "lz4", "brotli", None)
-_CHUNK_ROWS = 256  # rows that become columns, or come from a worker, at a time
-_MAX_GROUP_BYTES = 2**26  # of memory, about
 
 
 def write_parquet(
@@ -87,21 +85,19 @@ def write_parquet(
     check_int("row_group_rows", row_group_rows, least=1)
     check_choice("compression", compression, _CODECS)
     builder = BatchBuilder(check_schema(schema), "write_parquet")
-    run = ChunkedRun(pipe, _CHUNK_ROWS, workers)
+    run = ChunkedRun(pipe, CHUNK_ROWS, workers)
     with DatasetWriter(
         run, folder, "write_parquet", "parquet", filesystem=filesystem, progress=progress, overwrite=overwrite
     ) as writer:
-        batches = map(builder.batch, run)
-        groups = cut_tables(
-            batches, row_group_rows, min(_MAX_GROUP_BYTES, limits.bytes or _MAX_GROUP_BYTES), limits.rows
+        return write_tables(
+            writer,
+            run,
+            builder,
+            limits,
+            row_group_rows,
+            lambda file, schema: _writer(file, schema, compression),
+            lambda file, group: file.write_table(group, row_group_size=len(group)),
         )
-        for first in groups:
-            with writer.next_file() as file:
-                _fill(file, first, groups, limits, compression)
-        if not builder.rows:
-            with writer.next_file() as file:
-                _writer(file, builder.schema_without_rows(), compression).close()
-        return writer.finish()
 
 
 def _writer(file: OutputFile, schema: pa.Schema, codec: Compression) -> pq.ParquetWriter:
@@ -112,17 +108,3 @@ def _writer(file: OutputFile, schema: pa.Schema, codec: Compression) -> pq.Parqu
         return pq.ParquetWriter(cast("Any", file), schema, compression=cast("Any", codec or "none"))
     except pa.ArrowException as error:
         raise DataError(f"Parquet cannot store these columns: {error}") from error
-
-
-def _fill(file: OutputFile, group: pa.Table, groups: Iterator[pa.Table], limits: Limits, codec: Compression) -> None:
-    """Writes row groups until the file is full."""
-    with _writer(file, group.schema, codec) as writer:
-        while True:
-            writer.write_table(group, row_group_size=len(group))
-            file.count_rows(len(group))
-            if file.rows == limits.rows or (limits.bytes is not None and file.bytes >= limits.bytes):
-                return
-            following = next(groups, None)
-            if following is None:
-                return
-            group = following

@@ -15,8 +15,8 @@ from ..formats.tfrecord.writing import write_records
 from ..pipe import Pipe
 from ._columns import BatchBuilder
 from ._dataset_writer import ChunkedRun, DatasetWriter, Limits, OutputFile
+from ._table_files import CHUNK_ROWS
 
-_CHUNK_ROWS = 256  # rows that become columns, or come from a worker, at a time
 _GZIP_BITS = 31  # zlib's number for the largest window, and gzip's head and checksum
 
 
@@ -81,7 +81,7 @@ def write_tfrecord(
     limits = Limits(rows_per_file, file_size)
     check_choice("compression", compression, ("gzip", None))
     builder = BatchBuilder(check_schema(schema), "write_tfrecord")
-    run = ChunkedRun(pipe, _CHUNK_ROWS, workers)
+    run = ChunkedRun(pipe, CHUNK_ROWS, workers)
     ending = "tfrecord" if compression is None else "tfrecord.gz"
     with DatasetWriter(
         run, folder, "write_tfrecord", ending, filesystem=filesystem, progress=progress, overwrite=overwrite

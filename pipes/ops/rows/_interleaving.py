@@ -124,7 +124,7 @@ class Interleaving:
 
     def __init__(self, op: InterleavedItems, stage: StageView, at: Cursor, context: Context) -> None:
         self._token: Json = at.token or _first_token(op.cycle)
-        source, self._rows_again, self._saved_items, self._turn, self._given = cast("_Token", self._token)
+        source, self._rows_again, self._saved_items, self._turn, self._emitted = cast("_Token", self._token)
         self._op = op
         self._stage = stage
         self._context = context
@@ -159,10 +159,10 @@ class Interleaving:
             if self._pieces and item.signature != self._pieces.signature:
                 yield self._block()
             left = len(item.block) - item.place
-            count = min(self._op.block - self._given, left, max(1, limit - len(self._pieces)))
+            count = min(self._op.block - self._emitted, left, max(1, limit - len(self._pieces)))
             self._pieces.add(item, count)
-            self._given += count
-            if self._given == self._op.block:
+            self._emitted += count
+            if self._emitted == self._op.block:
                 self._end_turn()
             if len(self._pieces) >= limit:
                 output = [self._block()]
@@ -187,7 +187,7 @@ class Interleaving:
         return None
 
     def _end_turn(self) -> None:
-        self._turn, self._given = (self._turn + 1) % self._op.cycle, 0
+        self._turn, self._emitted = (self._turn + 1) % self._op.cycle, 0
 
     def _open(self, row: InputRow, at: Cursor) -> OpenItem:
         try:
@@ -227,13 +227,13 @@ class Interleaving:
         items: list[Json] = [
             None if item is None else [item.row.at.position - first, item.cursor.plain] for item in self._items
         ]
-        return [oldest.plain, self._next_row.position - first, items, self._turn, self._given]
+        return [oldest.plain, self._next_row.position - first, items, self._turn, self._emitted]
 
 
 def interleaving_cursors(op: InterleavedItems, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
     """The cursor of the input in a token."""
-    source, rows_again, items, turn, given = cast("_Token", at.token or _first_token(op.cycle))
-    check_numbers(rows_again, turn, given)
+    source, rows_again, items, turn, emitted = cast("_Token", at.token or _first_token(op.cycle))
+    check_numbers(rows_again, turn, emitted)
     if len(items) != op.cycle or turn >= op.cycle:
         raise ValueError(f"must have {op.cycle} places but has {len(items)}, and the turn of place {turn}")
     for row, cursor in (item for item in items if item is not None):

@@ -21,7 +21,7 @@ class RowGenerator(Operator):
 
     An output belongs to the last row that the generator has taken before it, or to no row yet. A token is [the input's
     cursor at the row that a generator begins with, the rows that it takes before its outputs count, the outputs of the
-    last of these rows that were given].
+    last of these rows that were emitted].
     """
 
     kind: ClassVar[str] = "pipe"
@@ -47,17 +47,17 @@ class RowGenerator(Operator):
         return "a resume calls it with all rows from the start of the shard again; see `lookback=` and `segment=`"
 
     def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
-        source, taken, given = cast("tuple[Json, int, int]", at.token or (None, 0, 0))
-        check_numbers(taken, given)
+        source, taken, emitted = cast("tuple[Json, int, int]", at.token or (None, 0, 0))
+        check_numbers(taken, emitted)
         yield stage.input, source
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
-        source, taken, given = cast("tuple[Json, int, int]", at.token or (None, 0, 0))
+        source, taken, emitted = cast("tuple[Json, int, int]", at.token or (None, 0, 0))
         begin = Cursor.of(source)
         feed = _Feed(stage.input.blocks(begin, context), begin, self.window, self.segment)
         row = at.row
         while feed.begin_segment():
-            for block in self._outputs(feed, stage, context, taken, given):
+            for block in self._outputs(feed, stage, context, taken, emitted):
                 first, row = row, row + len(block)
                 yield Block(
                     block.rows,
@@ -65,10 +65,10 @@ class RowGenerator(Operator):
                     Cursor(block.end.token, 0, row),
                     block.origins,
                 )
-            taken, given = 0, 0
+            taken, emitted = 0, 0
 
-    def _outputs(self, feed: _Feed, stage: StageView, context: Context, taken: int, given: int) -> Iterator[Block]:
-        """The outputs of one generator, without those before output `given` of its row number `taken`."""
+    def _outputs(self, feed: _Feed, stage: StageView, context: Context, taken: int, emitted: int) -> Iterator[Block]:
+        """The outputs of one generator, without those before output `emitted` of its row number `taken`."""
         size = context.block_size()
         outputs: list[object] = []
         origins: list[Origin | None] = []
@@ -79,7 +79,7 @@ class RowGenerator(Operator):
             generator = iter(self.function(feed, *self.arguments, **self.keywords))
             for output in generator:
                 here = (feed.taken, here[1] + 1) if here[0] == feed.taken else (feed.taken, 1)
-                if here <= (taken, given):
+                if here <= (taken, emitted):
                     continue
                 if not outputs:
                     token = feed.token(here[1] - 1)
@@ -95,8 +95,8 @@ class RowGenerator(Operator):
         except Exception as raised:
             error = raised
         if outputs:
-            outputs_given = here[1] if here[0] == feed.taken else 0
-            end = feed.token(outputs_given)
+            emitted = here[1] if here[0] == feed.taken else 0
+            end = feed.token(emitted)
             yield Block(outputs, Cursor(token), Cursor(end), origins if feed.traces else None)
         if error is not None:
             raise stage.failed(error, feed.last, context)
@@ -164,10 +164,10 @@ class _Feed:
         if self._block is not None and self._place < len(self._rows):
             self._starts.append((0, self._block.at.advance(self._place)))
 
-    def token(self, given: int) -> Json:
-        """Of the output behind `given` outputs of the last row taken."""
+    def token(self, emitted: int) -> Json:
+        """Of the output behind `emitted` outputs of the last row taken."""
         first = max(0, self.taken - 1 - self._window) if self._window is not None else 0
-        return [self._cursor(first).plain, self.taken - first, given]
+        return [self._cursor(first).plain, self.taken - first, emitted]
 
     @property
     def last(self) -> Cursor:

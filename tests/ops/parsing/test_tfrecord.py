@@ -142,9 +142,9 @@ def test_features_that_change(tmp_path):
 
 def test_no_example(tmp_path):
     (tmp_path / "a.tfrecord").write_bytes(encoded(0, 3) + framed(b"\x12\x00") + encoded(3, 3))
-    parsed_rows = []
+    rows = []
     with pytest.raises(DataError, match=r"record at byte \d+: .* as a SequenceExample has"):
-        parsed_rows.extend(parsed(tmp_path / "a.tfrecord", features=["id"]).take(9))
+        rows.extend(parsed(tmp_path / "a.tfrecord", features=["id"]).take(9))
     (tmp_path / "b.tfrecord").write_bytes(b"PNG" * 99)
     with pytest.raises(DataError, match=r"byte 0: .* has a wrong checksum; is this a TFRecord file"):
         list(parsed(tmp_path / "b.tfrecord"))
@@ -156,7 +156,7 @@ def test_a_resume_behind_the_rows_before_damage_finds_it_again(tmp_path, small_r
     data[len(encoded(0, 50)) + place] ^= 1
     (tmp_path / "a.tfrecord").write_bytes(data)
     loader = fp.Loader(parsed(tmp_path / "a.tfrecord"), shards=1)
-    parsed_rows = []
+    rows = []
     with pytest.raises(DataError, match="wrong checksum"):
         rows.extend(loader)
     assert rows == expected(0, 50)
@@ -183,7 +183,7 @@ def test_mutated_files(tmp_path, data):
     (tmp_path / "a.tfrecord").write_bytes(whole[:cut])
     rows = []
     try:
-        parsed_rows.extend(parsed(tmp_path / "a.tfrecord", features={"id": "int64", "words": pa.list_(pa.binary())}))
+        rows.extend(parsed(tmp_path / "a.tfrecord", features={"id": "int64", "words": pa.list_(pa.binary())}))
     except DataError as error:
         assert "a.tfrecord" in str(error)
     assert rows == expected(0, len(rows))
