@@ -37,7 +37,7 @@ from . import errors as errors
 from . import stats as stats
 from .core.policy import Quarantine, Retry
 from .core.rows import Rows
-from .core.unknown_arguments import explains_unknown_arguments as _explains_unknown_arguments
+from .core.wrong_arguments import explains_wrong_arguments as _explains_wrong_arguments
 from .errors import FeedpipeError, RowError
 from .fitting.fit import fit
 from .fitting.profile import profile
@@ -142,7 +142,7 @@ __all__ = [
 
 for _name in __all__:
     if _isfunction(_value := globals()[_name]):
-        globals()[_name] = _explains_unknown_arguments(_value)
+        globals()[_name] = _explains_wrong_arguments(_value)
 
 _PUBLIC_MODULES = ("errors", "extensions", "stats", "testing")
 

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from .core.checks import check_choice, check_int
-from .core.unknown_arguments import methods_explain_unknown_arguments
+from .core.wrong_arguments import methods_explain_wrong_arguments
 from .engine.run import length_of
 from .engine.skip_log import NO_SKIPS
 from .errors import ArgumentTypeError, LoaderError, with_call_site
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 T_co = TypeVar("T_co", covariant=True)
 
 
-@methods_explain_unknown_arguments
+@methods_explain_wrong_arguments
 class Loader(Generic[T_co]):
     """Feeds one rank of a training job from a pipe.
 

@@ -12,7 +12,7 @@ from .core.contract import check_depth
 from .core.cursor import START
 from .core.graph import Node, chain_code
 from .core.operator import Operator
-from .core.unknown_arguments import methods_explain_unknown_arguments
+from .core.wrong_arguments import methods_explain_wrong_arguments
 from .engine.run import at_index, elements, known_length, length_of, position_count
 from .engine.skipping import remaining_blocks
 from .engine.stage import Stage, bind, resolve
@@ -36,7 +36,7 @@ P = ParamSpec("P")
 _COUNTED_ROWS = 1024  # of which a worker sends the number
 
 
-@methods_explain_unknown_arguments
+@methods_explain_wrong_arguments
 class Pipe(OperatorMethods, Node, Generic[T_co]):
     """A lazy, immutable graph of operators that gives elements of type `T_co`.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core.unknown_arguments import methods_explain_unknown_arguments
+from ..core.wrong_arguments import methods_explain_wrong_arguments
 from .columns.bucketize import bucketize as _bucketize
 from .columns.cast import cast as _cast
 from .columns.clip import clip as _clip
@@ -78,7 +78,7 @@ from .splitting.split import split as _split
 from .splitting.unzip import unzip as _unzip
 
 
-@methods_explain_unknown_arguments
+@methods_explain_wrong_arguments
 class OperatorMethods:
     """The operators, as methods of `Pipe`. A chain function is a method too, because its first argument is the pipe."""
 

@@ -6,14 +6,14 @@ from collections.abc import Generator
 from dataclasses import dataclass
 
 from ..core.context import ProcessResources
-from ..core.unknown_arguments import methods_explain_unknown_arguments
+from ..core.wrong_arguments import methods_explain_wrong_arguments
 from ..plan.plan import Plan, Position
 from .base import ShardEnd, Step
 from .executor import RunExecutor
 from .round_robin import DEBUG, DEFAULT, Mode, run_rank
 
 
-@methods_explain_unknown_arguments
+@methods_explain_wrong_arguments
 @dataclass(frozen=True)
 class InProcess:
     """Runs a pipe in this process.

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias, get_args
 
 from ..core.checks import check_choice, check_int
 from ..core.memory import element_memory
-from ..core.unknown_arguments import methods_explain_unknown_arguments
+from ..core.wrong_arguments import methods_explain_wrong_arguments
 from ..plan.plan import Plan, Position
 from .arguments import check_arguments
 from .executor import PlanRun, RunExecutor
@@ -17,7 +17,7 @@ from .executor import PlanRun, RunExecutor
 StartMethod: TypeAlias = Literal["forkserver", "spawn", "fork"]
 
 
-@methods_explain_unknown_arguments
+@methods_explain_wrong_arguments
 @dataclass(frozen=True)
 class MultiProcess:
     """Runs a pipe in worker processes on this machine.

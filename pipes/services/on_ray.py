@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..core.checks import check_int
 from ..core.memory import element_memory
-from ..core.unknown_arguments import methods_explain_unknown_arguments
+from ..core.wrong_arguments import methods_explain_wrong_arguments
 from ..errors import ArgumentError, ArgumentTypeError, WorkerError, with_call_site
 from ..plan.plan import Plan, Position
 from .arguments import check_arguments
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .actors.actor_pool import ActorPool
 
 
-@methods_explain_unknown_arguments
+@methods_explain_wrong_arguments
 @dataclass(frozen=True)
 class Ray:
     """Runs a pipe in actors of a Ray cluster, for work that needs more CPUs than this machine has.

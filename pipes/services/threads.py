@@ -15,7 +15,7 @@ from ..core.checks import check_choice, check_int
 from ..core.context import ProcessResources
 from ..core.memory import element_memory
 from ..core.row_bytes import nbytes
-from ..core.unknown_arguments import methods_explain_unknown_arguments
+from ..core.wrong_arguments import methods_explain_wrong_arguments
 from ..errors import LoaderError, WorkerError
 from ..plan.plan import Plan, Position, ShardRun
 from .arguments import check_arguments
@@ -26,7 +26,7 @@ from .prefetch_limit import PrefetchLimit
 from .round_robin import DEFAULT, run_shards
 
 
-@methods_explain_unknown_arguments
+@methods_explain_wrong_arguments
 @dataclass(frozen=True)
 class Threads:
     """Runs a pipe in threads of this process.

@@ -1,4 +1,4 @@
-"""An argument that a function does not have is an error that names the one that was meant."""
+"""Arguments that do not fit a signature are errors that name the argument that was meant, or is missing."""
 
 from __future__ import annotations
 
@@ -32,19 +32,33 @@ CALLS: dict[str, tuple[Callable[[], object], str]] = {
     "a slip": (lambda: PIPE.take(cuont=2), "did you mean `count`"),
     "nothing near": (lambda: PIPE.map(str, zzz=2), "it takes `function`, `rng`"),
     "no arguments": (lambda: PIPE.unbatch(zzz=2), "it takes none by name"),
+    "too many": (
+        lambda: PIPE.resample("label", {0: 1}),
+        "`resample` takes only `key` by position but got 2; name the others, such as `target=`",
+    ),
+    "too many of several": (
+        lambda: PIPE.enumerate("row", 0, 1),
+        "`enumerate` takes only .* by position but got 3\n",
+    ),
+    "too many for none": (lambda: PIPE.dispatch(3), "`dispatch` takes nothing by position but got 1\n"),
+    "missing": (lambda: PIPE.map(), "`map` needs `function`\n"),
+    "missing by name": (lambda: PIPE.index_of("city"), "`index_of` needs `values=`\n"),
+    "several missing": (lambda: PIPE.zip_by_key(), "`zip_by_key` needs .*` and `"),
+    "missing for a class": (lambda: Any_fp.Loader(), "`Loader` needs `pipe`\n"),
+    "too many for a class": (lambda: Any_fp.MultiProcess(2, 3, 4, 5, 6, 7, 8), "`MultiProcess` takes only `workers`"),
 }
 
 
 @pytest.mark.parametrize("name", CALLS)
 def test_the_error_names_what_was_meant(name: str) -> None:
     call, words = CALLS[name]
-    with pytest.raises(ArgumentTypeError, match=rf"(?s){words}.*\n  at .*test_unknown_arguments\.py:"):
+    with pytest.raises(ArgumentTypeError, match=rf"(?s){words}.*  at .*test_wrong_arguments\.py:"):
         call()
 
 
 def test_other_errors_stay() -> None:
-    with pytest.raises(TypeError, match=r"^map\(\) missing 1 required positional argument: 'function'$"):
-        PIPE.map()
+    with pytest.raises(TypeError, match=r"multiple values for argument 'function'"):
+        PIPE.map(str, function=str)
 
     def inside(pipe: Any) -> None:
         int(pipe)
