@@ -3,6 +3,9 @@
 PYTHON ?= python3
 WORK ?= overhead
 
+# Tests and benchmarks start hundreds of interpreters; each would compile feedpipe anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready

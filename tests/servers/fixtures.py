@@ -43,6 +43,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     marker = pyfuncitem.get_closest_marker("hdfs")
     if marker is None:
         return None
+    # The client has a time limit of its own, which does not count the wait for tests that must be alone.
+    faulthandler.cancel_dump_traceback_later()
     client = pyfuncitem._request.getfixturevalue("hdfs_client")
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
     client.call(pyfuncitem.obj, pyfuncitem.module, arguments, **marker.kwargs)

@@ -133,6 +133,8 @@ class HdfsServers:
             "dfs.datanode.address": "127.0.0.1:0",
             "dfs.datanode.http.address": "127.0.0.1:0",
             "dfs.datanode.ipc.address": "127.0.0.1:0",
+            # A client that finds no DataNode asks three times more, with pauses of up to so many milliseconds.
+            "dfs.client.retry.window.base": 10,
             # With two DataNodes, none can replace a dead one.
             "dfs.client.block.write.replace-datanode-on-failure.policy": "NEVER",
         }
