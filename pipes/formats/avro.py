@@ -11,8 +11,10 @@ import io
 import json
 import lzma
 import zlib
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import accumulate, islice, takewhile
 from typing import Any, BinaryIO, ClassVar, NamedTuple, cast
 
 from ..core.code import value_code
@@ -20,7 +22,7 @@ from ..core.cursor import Json
 from ..core.packages import Package
 from ..errors import ArgumentTypeError, DataError, FeedpipeError, redacted, with_call_site
 from .protobuf import read_varint, write_varint
-from .ranges import Place, RangePart
+from .ranges import MalformedRecord, Place, RangePart
 from .text.chunks import ChunkSize
 from .window import StreamWindow
 
@@ -49,12 +51,20 @@ class AvroHead(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """A block: how many records it has, their bytes, and where in the file it begins and ends."""
+    """A block of records.
+
+    Attributes:
+        records: how many it has.
+        data: their bytes.
+        at, end: where in the file it begins and ends.
+        error: why it cannot be decompressed.
+    """
 
     records: int
     data: bytes
     at: int
     end: int
+    error: DataError | None = None
 
 
 @dataclass(frozen=True)
@@ -110,12 +120,15 @@ class Avro:
         if at is None:
             return
         for group, error in blocks.groups(at):
-            rows, offsets, wrong = decode.rows(group)
-            last = blocks.ended and error is None and wrong is None
-            begin, at = at, group[-1].end if group else at
-            end = None if last else (at, before + len(rows))
-            yield RangePart(rows, (begin, before), end, offsets, wrong or error)
-            before += len(rows)
+            while group:
+                rows, offsets, malformed, rest = decode.rows(group)
+                begin, at = (at, before), rest[0].at if rest else group[-1].end
+                before += len(rows) + (malformed is not None)
+                is_last = blocks.ended and not rest
+                yield RangePart(rows, begin, None if is_last else (at, before), offsets, malformed)
+                group = rest
+            if error is not None:
+                yield RangePart([], (at, before), (at, before), [], None, error)
 
 
 class _BlockReader:
@@ -146,13 +159,13 @@ class _BlockReader:
             at += len(window.data) - _MARKER_BYTES + 1
         return None
 
-    def groups(self, at: int) -> Iterator[tuple[list[_Block], Exception | None]]:
-        """Blocks that follow each other, about as many bytes as a chunk has; then what is wrong with the next one."""
+    def groups(self, at: int) -> Iterator[tuple[list[_Block], FeedpipeError | None]]:
+        """Blocks that follow each other, about as many bytes as a chunk has; then why the next one is not found."""
         size = ChunkSize()
         while not self.ended:
             group: list[_Block] = []
             room = at + size.next()
-            error: Exception | None = None
+            error: FeedpipeError | None = None
             while at < room:
                 block, error = self._block(at)
                 if block is None:
@@ -164,8 +177,8 @@ class _BlockReader:
             if error is not None:
                 return
 
-    def _block(self, at: int) -> tuple[_Block | None, Exception | None]:
-        """The block at a byte; None at the end of the range, or if something is wrong."""
+    def _block(self, at: int) -> tuple[_Block | None, FeedpipeError | None]:
+        """The block at a byte; None at the end of the range, or if its end cannot be found."""
         window = self._window
         if at - _MARKER_BYTES >= self._stop:
             self.ended = True
@@ -194,13 +207,14 @@ class _BlockReader:
         if marker != self.head.marker:
             return None, _error(self._path, at, "the block that begins here does not end with the marker of the file")
         end = at + place + size + _MARKER_BYTES
+        problem: DataError | None = None
         try:
             data = _CODECS[self.head.codec](data)
         except Exception as error:  # each codec has errors of its own
-            return None, _error(self._path, at, f"the block that begins here cannot be decompressed: {error}")
+            problem = _error(self._path, at, f"the block that begins here cannot be decompressed: {error}")
         self._window.fill(end - at + 1)
         self.ended = (window.ended and len(window.data) == end - at) or end - _MARKER_BYTES >= self._stop
-        return _Block(count, data, at, end), None
+        return _Block(count, data, at, end, problem), None
 
 
 class _Decoder:
@@ -210,7 +224,6 @@ class _Decoder:
         self._read = PACKAGE.load().reader
         self._path = path
         self._further = {} if form.path_column is None else {form.path_column: redacted(path)}
-        self._source = form.source
         # fastavro is given a file without compression.
         metadata = {"avro.schema": head.schema.encode(), "avro.codec": b"null"}
         entries = [_write_bytes(key.encode()) + _write_bytes(value) for key, value in metadata.items()]
@@ -218,36 +231,51 @@ class _Decoder:
         self._marker = head.marker
         other = form.schema is not None and form.schema != head.schema
         self._schema: Any = json.loads(cast("str", form.schema)) if other else None
+        self._resolved = f", in the schema of {form.source}," if other else ""
 
-    def rows(self, group: list[_Block]) -> tuple[list[object], list[int], DataError | None]:
-        """The rows of blocks up to the first that cannot be decoded, the byte of the block of each, and the error."""
-        blocks = [
-            part
-            for block in group
-            for part in (_write_long(block.records), _write_long(len(block.data)), block.data, self._marker)
-        ]
-        offsets = [block.at for block in group for _ in range(block.records)] if group else []
+    def rows(self, group: list[_Block]) -> tuple[list[object], list[int], MalformedRecord | None, list[_Block]]:
+        """Decode blocks up to the first record that cannot be read.
+
+        Returns:
+            the rows; the byte of the block of each; that record; and the blocks behind its own. Only decoding tells
+            where a record of a block ends, so the rest of its block is lost with it.
+        """
+        sound = list(takewhile(lambda block: block.error is None, group))
+        bad: int | None = len(sound) if len(sound) < len(group) else None
+        problem = None if bad is None else group[bad].error
         rows: list[object] = []
+        records = self._records(sound)
         try:
-            for row in self._read(io.BytesIO(b"".join([self._head, *blocks])), self._schema):
+            for row in records:
                 if self._further:
                     self._add_path(row)
                 rows.append(row)
         except FeedpipeError:
             raise
         except Exception as error:  # fastavro raises many kinds for damaged bytes
-            at = offsets[len(rows)] if len(rows) < len(offsets) else self._end(group)
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
-            resolved = "" if self._schema is None else f", in the schema of {self._source},"
-            return (
-                rows,
-                offsets,
-                _error(self._path, at, f"a record of the block here{resolved} cannot be read: {reason}"),
-            )
-        return rows, offsets, None
+            bad = self._block_of(len(rows), sound)
+            problem = _error(self._path, sound[bad].at, f"a record of the block here{self._resolved} {_reason(error)}")
+        offsets = list(islice((block.at for block in sound for _ in range(block.records)), len(rows)))
+        if bad is None or problem is None:
+            return rows, offsets, None, []
+        return rows, offsets, MalformedRecord(problem, group[bad].at), group[bad + 1 :]
 
-    def _end(self, group: list[_Block]) -> int:
-        return group[-1].end if group else 0
+    def _records(self, blocks: list[_Block]) -> Iterator[object]:
+        parts = [
+            part
+            for block in blocks
+            for part in (_write_long(block.records), _write_long(len(block.data)), block.data, self._marker)
+        ]
+        try:
+            records: Iterator[object] = self._read(io.BytesIO(b"".join([self._head, *parts])), self._schema)
+            return records
+        except Exception as error:
+            raise DataError(f"{self._path}: its schema{self._resolved} {_reason(error)}") from error
+
+    def _block_of(self, number: int, blocks: list[_Block]) -> int:
+        """The number of the block that has record `number` of all."""
+        ends = list(accumulate(block.records for block in blocks))
+        return min(bisect_right(ends, number), len(blocks) - 1)
 
     def _add_path(self, row: object) -> None:
         if not isinstance(row, dict):
@@ -327,6 +355,10 @@ def _write_long(value: int) -> bytes:
 
 def _write_bytes(value: bytes) -> bytes:
     return _write_long(len(value)) + value
+
+
+def _reason(error: Exception) -> str:
+    return "cannot be read: " + " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def _error(path: str, at: int, problem: str) -> DataError:

@@ -13,7 +13,8 @@ from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ..errors import DataError
+from ..errors import DataError, FeedpipeError
+from .ranges import MAX_CONTENT_BYTES
 from .streams import STREAM_ERRORS
 from .text.chunks import ChunkSize
 from .window import StreamWindow
@@ -35,13 +36,17 @@ class MdsRows(NamedTuple):
         rows: the samples.
         first: the number of the first one, from 0.
         last: whether the shard ends behind them.
-        error: what is wrong with the next one.
+        malformed: what is wrong with the next one, if those behind it can be read.
+        content: the first bytes of that one.
+        error: why nothing behind these samples can be read.
     """
 
     rows: list[object]
     first: int
     last: bool
-    error: Exception | None
+    malformed: DataError | None = None
+    content: bytes | None = None
+    error: FeedpipeError | None = None
 
 
 class _ShardColumn(NamedTuple):
@@ -89,25 +94,29 @@ class MdsReader:
             stop = min(max(stop, first + 1), count)
             self._window.advance(begin)
             self._window.fill(int(self._offsets[stop]) - begin)
-            rows, error = self._decode(first, stop, begin)
-            yield MdsRows(rows, first, stop == count and error is None, error)
-            if error is not None:
+            some = self._decode(first, stop, begin)
+            yield some
+            if some.error is not None:
                 return
-            first = stop
+            first += len(some.rows) + (some.malformed is not None)
 
-    def _decode(self, first: int, stop: int, begin: int) -> tuple[list[object], Exception | None]:
+    def _decode(self, first: int, stop: int, begin: int) -> MdsRows:
+        """The samples from number `first` up to `stop`, or up to the first that is malformed."""
+        count = len(self._offsets) - 1
         data, rows = self._window.data, list[object]()
         bounds = (self._offsets[first : stop + 1] - begin).tolist()
         for number in range(stop - first):
             start, end = bounds[number], bounds[number + 1]
             if end > len(data):
                 cut = self._error(first + number, "is cut short: the file ends within it")
-                return rows, self._window.error or cut
+                return MdsRows(rows, first, last=False, error=self._window.error or cut)
             try:
                 rows.append(self._sample(data[start:end]))
             except _DECODING_ERRORS as error:
-                return rows, self._error(first + number, f"is damaged: {error}")
-        return rows, None
+                malformed = self._error(first + number, f"is damaged: {error}")
+                content = data[start:end][:MAX_CONTENT_BYTES]
+                return MdsRows(rows, first, first + number + 1 == count, malformed, content)
+        return MdsRows(rows, first, stop == count)
 
     def _sample(self, data: bytes) -> dict[str, object]:
         row: dict[str, object] = {}

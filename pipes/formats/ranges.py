@@ -7,11 +7,29 @@ from typing import Any, BinaryIO, ClassVar, NamedTuple, Protocol, TypeAlias, Typ
 
 from ..core.cursor import Json
 from ..core.rows import BlockRows
+from ..errors import DataError, FeedpipeError
 
 F = TypeVar("F", covariant=True)
 
+MAX_CONTENT_BYTES = 2**10
+"""So much of a malformed record is kept for its record."""
+
 Place: TypeAlias = "tuple[int, ...]"
 """A position in a range: the byte of the file, and what else the format needs to go on from there."""
+
+
+class MalformedRecord(NamedTuple):
+    """A record that cannot be read, though those behind it can.
+
+    Attributes:
+        error: what is wrong with it.
+        offset: the byte of the file at which it begins, or the block that it is in.
+        content: its first bytes, if they are known.
+    """
+
+    error: DataError
+    offset: int
+    content: bytes | None = None
 
 
 class RangePart(NamedTuple):
@@ -20,16 +38,18 @@ class RangePart(NamedTuple):
     Attributes:
         rows: the rows.
         at: the place from which they were read.
-        end: the place behind them; None at the end of the range.
+        end: the place behind them, and behind a malformed record; None at the end of the range.
         offsets: the byte of the file at which each row begins.
-        error: what is wrong with the row that follows.
+        malformed: the record that follows, if it is malformed.
+        error: why nothing behind these rows can be read.
     """
 
     rows: BlockRows
     at: Place
     end: Place | None
     offsets: list[int]
-    error: Exception | None
+    malformed: MalformedRecord | None = None
+    error: FeedpipeError | None = None
 
 
 class RangedFormat(Protocol[F]):

@@ -30,7 +30,7 @@ class StreamWindow:
         self.data = b""
         self.offset = 0
         self.ended = False
-        self.error: Exception | None = None
+        self.error: FeedpipeError | None = None
         self._stream = stream
         self._name = name
         self._seekable = stream.seekable()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
+from ..core.policy import OnError
 from ..ops.parsing.avro import parse_avro
 from ..ops.parsing.open_files import open_files
 from ..pipe import Pipe
@@ -21,6 +22,7 @@ def read_avro(
     manifest: str | os.PathLike[str] | None = None,
     cache: FileCache | None = None,
     path_column: str | None = None,
+    on_error: OnError | None = None,
 ) -> Pipe[dict[str, object]]:
     """Begin a pipe with the records of Avro files: `list_files`, `open_files` and `parse_avro` in one call.
 
@@ -37,6 +39,7 @@ def read_avro(
         manifest: the path of a file that keeps the listing for later runs; see `list_files`.
         cache: keeps what is read of remote files on a local disk; see `FileCache`.
         path_column: the name of a further key with the path of the file.
+        on_error: what happens to a record that cannot be read, and to the rest of its block; see `parse_avro`.
 
     Raises:
         ArgumentError: fastavro is not installed; `pip install 'feedpipe[avro]'` installs it.
@@ -52,4 +55,6 @@ def read_avro(
         [{'x': 0.5}, {'x': None}]
     """
     listed = list_files(paths, pattern=pattern, recursive=recursive, filesystem=filesystem, manifest=manifest)
-    return parse_avro(open_files(listed, filesystem=filesystem, cache=cache), path_column=path_column)
+    return parse_avro(
+        open_files(listed, filesystem=filesystem, cache=cache), path_column=path_column, on_error=on_error
+    )

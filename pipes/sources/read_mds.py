@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
+from ..core.policy import OnError
 from ..ops.parsing.mds import parse_mds
 from ..ops.parsing.open_files import open_files
 from ..pipe import Pipe
@@ -22,6 +23,7 @@ def read_mds(
     cache: FileCache | None = None,
     compression: str | None = "infer",
     path_column: str | None = None,
+    on_error: OnError | None = None,
 ) -> Pipe[dict[str, object]]:
     """Begin a pipe with the samples of MosaicML's shards: `list_files`, `open_files` and `parse_mds` in one call.
 
@@ -39,6 +41,7 @@ def read_mds(
         cache: keeps what is read of remote files on a local disk; see `FileCache`.
         compression: of all files; "infer" goes by the end of each name; see `open_files`. `.mds.zstd` needs "zstd".
         path_column: the name of a further key with the path of the file.
+        on_error: what happens to a sample that is damaged; see `map`.
 
     Raises:
         SourceError: a path is missing, stands for no file, or cannot be read.
@@ -57,5 +60,7 @@ def read_mds(
     """
     listed = list_files(paths, pattern=pattern, recursive=recursive, filesystem=filesystem, manifest=manifest)
     return parse_mds(
-        open_files(listed, compression=compression, filesystem=filesystem, cache=cache), path_column=path_column
+        open_files(listed, compression=compression, filesystem=filesystem, cache=cache),
+        path_column=path_column,
+        on_error=on_error,
     )

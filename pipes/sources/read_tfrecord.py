@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
+from ..core.policy import OnError
 from ..core.rows import Row
 from ..formats.tfrecord.options import Features
 from ..ops.parsing.open_files import open_files
@@ -27,6 +28,7 @@ def read_tfrecord(
     path_column: str | None = None,
     row_column: str | None = None,
     unify_schemas: bool = False,
+    on_error: OnError | None = None,
 ) -> Pipe[Row]:
     """Begin a pipe with the records of TFRecord files: `list_files`, `open_files` and `parse_tfrecord` in one call.
 
@@ -47,6 +49,7 @@ def read_tfrecord(
         path_column: the name of a further column with the path of the file.
         row_column: the name of a further column with the number of the record in its file, from 0.
         unify_schemas: takes the features of all files together.
+        on_error: what happens to a record that is damaged or does not fit the columns; see `map`.
 
     Raises:
         ArgumentError: the package for checksums is not installed; `pip install 'feedpipe[tfrecord]'` installs it.
@@ -66,4 +69,5 @@ def read_tfrecord(
         path_column=path_column,
         row_column=row_column,
         unify_schemas=unify_schemas,
+        on_error=on_error,
     )

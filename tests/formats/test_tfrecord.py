@@ -44,6 +44,8 @@ def read(data: bytes, start: int = 0, stop: int = 2**63 - 1) -> tuple[list[bytes
         at = reader.first_record()
         for records in reader.records(at) if at is not None else ():
             contents += [records.data[a:b] for a, b in zip(records.starts, records.ends, strict=True)]
+            if records.malformed is not None:
+                return contents, records.malformed.error
             if records.error is not None:
                 return contents, records.error
     except ValueError as error:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, ClassVar, TypeAlias
 
 from ...core.column import Column
-from ...core.rows import Rows
-from ...errors import DataError
-from ..ranges import Place, RangePart
+from ...core.rows import BlockRows, Rows
+from ...errors import DataError, FeedpipeError
+from ..ranges import MAX_CONTENT_BYTES, MalformedRecord, Place, RangePart
 from ..tables.arrow import HEAD_BYTES, to_column
 from ..tables.columns import Schema, check_names, check_schema, suggest_name
 from ..tables.sampled_table import SampledHead, SampledTable
-from ..text.records import first_failing
 from .columns import Entries, UnusualError, collect_values, kinds_of, parse_one_by_one, to_arrow
 from .crc import PACKAGE
 from .message import BYTES, FLOATS, INTS, Feature, parse_example
-from .records import Offsets, RecordReader, Records
+from .records import RecordReader, Records
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,20 +54,10 @@ class TfRecord(SampledTable):
         types = self.types()
         if types:
             return SampledHead(path, types, has_rows=True)
-        records = RecordReader(stream, path).first_records(HEAD_BYTES)
-        if records is None:
-            return None
-        if not len(records.starts) and records.error is not None:
-            raise records.error
-        sampled: list[dict[str, Feature]] = []
-        spans = zip(records.offsets(), records.starts.tolist(), records.ends.tolist(), strict=True)
-        for offset, start, end in spans:
-            if len(sampled) < _SAMPLED_RECORDS:
-                try:
-                    sampled.append(parse_example(records.data[start:end]))
-                except ValueError as error:
-                    raise _record_error(path, offset, str(error)) from error
-        return SampledHead(path, _infer_types(sampled, path), has_rows=True)
+        sampled, problem = _sample_records(RecordReader(stream, path).first_records(HEAD_BYTES), path)
+        if not sampled and problem is not None:
+            raise problem
+        return SampledHead(path, _infer_types(sampled, path), has_rows=True) if sampled else None
 
     def missing_name_error(self, source: str, name: str, names: Sequence[str]) -> DataError:
         origin = "all files" if self.unify_schemas else source
@@ -88,12 +77,23 @@ class TfRecord(SampledTable):
         parser: _RecordParser | None = None
         for records in reader.records(at) if at is not None else ():
             parser = parser or _RecordParser(self, path)
-            rows, error = parser.parse(records, before)
-            offsets = records.offsets()
-            stop = offsets[len(rows)] if len(rows) < len(offsets) else records.end
-            end = None if records.last and error is None else (stop, before + len(rows))
-            yield RangePart(rows, (records.at, before), end, offsets, error)
-            before += len(rows)
+            yield from parser.parts(records, before)
+            before += len(records.starts) + (records.malformed is not None)
+
+
+def _sample_records(records: Iterable[Records], path: str) -> tuple[list[dict[str, Feature]], FeedpipeError | None]:
+    """The first records that are Examples, and what is wrong with the first one that is none."""
+    sampled: list[dict[str, Feature]] = []
+    problems: list[FeedpipeError | None] = []
+    for some in records:
+        for offset, start, end in zip(some.offsets(), some.starts.tolist(), some.ends.tolist(), strict=True):
+            if len(sampled) < _SAMPLED_RECORDS:
+                try:
+                    sampled.append(parse_example(some.data[start:end]))
+                except ValueError as error:
+                    problems.append(_record_error(path, offset, str(error)))
+        problems += [some.malformed and some.malformed.error, some.error]
+    return sampled, next(filter(None, problems), None)
 
 
 def _infer_types(records: Sequence[Mapping[str, Feature]], path: str) -> dict[str, pa.DataType]:
@@ -123,29 +123,54 @@ class _RecordParser:
         self._refuses_others = form.features is None
         self._constants = fixed.constants(path, fixed.file_types)
 
-    def parse(self, records: Records, before: int) -> tuple[Rows, Exception | None]:
-        """The rows up to the first record that is wrong, and what is wrong with it."""
-        starts, ends = records.starts, records.ends
-        try:
-            return self._rows(records.data, starts, ends, before), records.error
-        except ValueError:
-            pass
-        good = first_failing(
-            list(range(1, len(starts) + 1)), lambda stop: self._rows(records.data, starts[:stop], ends[:stop], before)
-        )
-        rows = self._rows(records.data, starts[:good], ends[:good], before)
-        offset = records.offsets()[good]
-        try:
-            self._rows(records.data, starts[good : good + 1], ends[good : good + 1], before)
-        except ValueError as error:
-            return rows, _record_error(self._path, offset, str(error))
-        kinds = f"a feature of it has another type than in the records before, from byte {records.at} on"
-        return rows, _record_error(self._path, offset, kinds)
+    def parts(self, records: Records, before: int) -> Iterator[RangePart]:
+        """The rows of some records, all at once, or if that fails of fewer and fewer of them.
 
-    def _rows(self, data: bytes, starts: Offsets, ends: Offsets, before: int) -> Rows:
+        Args:
+            records: some records.
+            before: the records of the file or range that come before them.
+        """
+        whole = len(records.starts)
+        bounds = [*records.offsets(), records.end]
+        if records.malformed is not None:
+            bounds.insert(whole, records.malformed.offset)
+        total = len(bounds) - 1
+        spans = [span for span in (range(whole, total), range(whole)) if span]
+        while spans:
+            span = spans.pop()
+            rows: BlockRows = []
+            malformed = records.malformed
+            if span.start < whole:
+                try:
+                    rows, malformed = self._rows(records, span, before + span.start), None
+                except ValueError as error:
+                    if len(span) > 1:
+                        middle = len(span) // 2
+                        spans += [span[middle:], span[:middle]]
+                        continue
+                    malformed = self._malformed(records, span.start, bounds[span.start], error)
+            end = None if records.last and span.stop == total else (bounds[span.stop], before + span.stop)
+            offsets = bounds[span.start : span.stop]
+            yield RangePart(rows, (bounds[span.start], before + span.start), end, offsets, malformed)
+        if records.error is not None:
+            place = (records.end, before + total)
+            yield RangePart([], place, place, [], None, records.error)
+
+    def _malformed(self, records: Records, number: int, offset: int, error: ValueError) -> MalformedRecord:
+        start, end = int(records.starts[number]), int(records.ends[number])
+        content = records.data[start:end][:MAX_CONTENT_BYTES]
+        return MalformedRecord(_record_error(self._path, offset, str(error)), offset, content)
+
+    def _rows(self, records: Records, span: range, before: int) -> Rows:
+        """The rows of the records with these numbers.
+
+        Raises:
+            ValueError: one of them is malformed, or they hold a feature in several ways that do not fit together.
+        """
         import pyarrow as pa
 
-        names = self._fixed.file_types
+        names, data = self._fixed.file_types, records.data
+        starts, ends = records.starts[span.start : span.stop], records.ends[span.start : span.stop]
         try:
             entries = Entries(data, starts, ends)
             features = {name: entries.feature(name) for name in names}

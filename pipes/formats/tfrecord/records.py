@@ -14,7 +14,8 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import DataError
+from ...errors import DataError, FeedpipeError
+from ..ranges import MAX_CONTENT_BYTES, MalformedRecord
 from ..text.chunks import TO_END, ChunkSize
 from ..window import StreamWindow
 from .crc import crc32c, crcs_of_lengths, unmasked
@@ -33,9 +34,10 @@ class Records(NamedTuple):
         data: the bytes that hold them.
         starts, ends: where in `data` the content of each begins and ends.
         at: the byte of the file at which the first one begins.
-        end: the byte behind the last one.
+        end: the byte behind the last one, and behind a malformed one.
         last: whether the range ends there.
-        error: what is wrong with the record that follows.
+        malformed: the record that follows, if its data have a wrong checksum.
+        error: why nothing behind these records can be read.
     """
 
     data: bytes
@@ -44,12 +46,30 @@ class Records(NamedTuple):
     at: int
     end: int
     last: bool
-    error: Exception | None
+    malformed: MalformedRecord | None
+    error: FeedpipeError | None
 
     def offsets(self) -> list[int]:
         """The byte of the file at which each record begins."""
         offsets: list[int] = (self.starts + (self.at - HEAD_BYTES)).tolist()
         return offsets
+
+
+class _Split(NamedTuple):
+    """The whole records of some bytes.
+
+    Attributes:
+        starts, ends: where the content of each begins and ends.
+        done: the bytes up to the end of the last one, and of a malformed one.
+        malformed: the record that follows, if its data have a wrong checksum.
+        error: what is wrong with the head of the next one.
+    """
+
+    starts: Offsets
+    ends: Offsets
+    done: int
+    malformed: MalformedRecord | None
+    error: DataError | None
 
 
 class RecordReader:
@@ -107,9 +127,14 @@ class RecordReader:
             place += _record_bytes(head)
         return None
 
-    def first_records(self, size: int) -> Records | None:
-        """About `size` bytes of records at the beginning of a file, at least one; None if there is none."""
-        return self._next(0, size)
+    def first_records(self, size: int) -> Iterator[Records]:
+        """About `size` bytes of records at the beginning of a file, at least one if there is one."""
+        at = 0
+        while (records := self._next(at, size - at)) is not None:
+            yield records
+            at = records.end
+            if records.malformed is None or records.last or at >= size:
+                return
 
     def records(self, at: int) -> Iterator[Records]:
         """All records from byte `at` on, where one begins. If the stream fails, the records before come first."""
@@ -124,10 +149,10 @@ class RecordReader:
         """About `size` bytes of records, at least one; None at the end."""
         window, room = self._window, self._stop - at
         window.advance(at)
+        error: FeedpipeError | None
         while True:
             window.fill(size)
-            starts, ends, error = self._split(window.data, room)
-            done = int(ends[-1]) + TAIL_BYTES if len(ends) else 0
+            starts, ends, done, malformed, error = self._split(window.data, room)
             if done or room <= 0 or error is not None or window.ended or window.error is not None:
                 break
             size = _record_bytes(window.data)
@@ -135,17 +160,17 @@ class RecordReader:
         if error is None and done >= room:
             wrong = self._wrong_head(done)
             error = None if wrong is None else self._damaged_length(wrong)
-        elif error is None and window.error is not None:
+        elif error is None and malformed is None and window.error is not None:  # behind it there may be further records
             error = window.error
-        elif error is None and window.ended and rest:
+        elif error is None and malformed is None and window.ended and rest:
             error = self._error(at + done, "the file is cut short within the record that begins here")
         if not done and error is None:
             return None
         last = error is None and (done >= room or (window.ended and not rest))
-        return Records(window.data, starts, ends, at, at + done, last, error)
+        return Records(window.data, starts, ends, at, at + done, last, malformed, error)
 
-    def _split(self, data: bytes, room: int) -> tuple[Offsets, Offsets, Exception | None]:
-        """Where the content of each whole record begins and ends, and what is wrong with the next one.
+    def _split(self, data: bytes, room: int) -> _Split:
+        """Find the whole records of some bytes, up to the first that is wrong.
 
         Args:
             data: bytes of the file, from the beginning of a record on.
@@ -166,7 +191,7 @@ class RecordReader:
         view = np.frombuffer(data, np.uint8)
         # The head of a record that is not whole is compared too: it must not claim more bytes than it has.
         wrong = np.flatnonzero(~_have_right_checksum(_gather(view, np.array(heads, np.int64), HEAD_BYTES)))
-        error: Exception | None = None
+        error: DataError | None = None
         if len(wrong):
             heads, ends = heads[: wrong[0] + 1], ends[: wrong[0]]
             error = self._damaged_length(begin + heads[-1])
@@ -175,12 +200,15 @@ class RecordReader:
         stops = np.array(ends, np.int64)
         stored = _gather(view, stops, TAIL_BYTES).view("<u4").ravel()
         wrong = np.flatnonzero(unmasked(stored) != np.array(crcs, np.uint32))
-        if len(wrong):
-            stops = stops[: wrong[0]]
-            error = self._error(
-                begin + heads[wrong[0]], "the data of the record that begins here have a wrong checksum"
-            )
-        return np.array(heads[: len(stops)], np.int64) + HEAD_BYTES, stops, error
+        count = int(wrong[0]) if len(wrong) else len(ends)
+        starts = np.array(heads[:count], np.int64) + HEAD_BYTES
+        if not len(wrong):
+            return _Split(starts, stops, ends[-1] + TAIL_BYTES if ends else 0, None, error)
+        offset, end = begin + heads[count], ends[count]
+        problem = self._error(offset, "the data of the record that begins here have a wrong checksum")
+        content = data[heads[count] + HEAD_BYTES : end][:MAX_CONTENT_BYTES]
+        malformed = MalformedRecord(problem, offset, content)
+        return _Split(starts, stops[:count], end + TAIL_BYTES, malformed, None)
 
     def _damaged_length(self, at: int) -> DataError:
         return self._error(at, "the length of the record that begins here has a wrong checksum")

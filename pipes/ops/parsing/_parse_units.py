@@ -15,7 +15,7 @@ from ...core.cursor import Cursor, Json
 from ...core.operator import Input, Operator, Order, StageView
 from ...core.rows import BlockRows
 from ...engine.readahead import read_ahead
-from ...errors import DataError, Origin, SourceError
+from ...errors import DataError, FeedpipeError, Origin, SourceError
 from ._open_files import at_call_site
 
 Place: TypeAlias = tuple[Any, ...]
@@ -34,6 +34,7 @@ class Piece(NamedTuple):
         end: the place behind them, and behind a malformed row; None at the end of the unit.
         origins: the source of each row, if the run carries origins.
         malformed: the row that follows, if it is malformed.
+        error: why nothing behind these rows can be read; it ends the run.
     """
 
     rows: BlockRows
@@ -41,6 +42,7 @@ class Piece(NamedTuple):
     end: Place | None
     origins: list[Origin | None] | None = None
     malformed: Malformed | None = None
+    error: FeedpipeError | None = None
 
 
 class Malformed(NamedTuple):
@@ -133,13 +135,16 @@ class ParseUnits(Operator, Generic[U]):
                         end = Cursor([after.plain, *reader.beginning], 0, row)
                     else:
                         end = Cursor([here, *piece.end], 0, row)
-                    behind = end if malformed is None else start.advance(len(piece.rows))  # a resume finds it again
+                    is_whole = malformed is None and piece.error is None
+                    behind = end if is_whole else start.advance(len(piece.rows))  # a resume finds the error again
                     if len(piece.rows) and reader.makes_blocks:
                         yield Block(piece.rows, start, behind, piece.origins)
                     elif len(piece.rows):
                         yield from split_block(Block(piece.rows, start, behind, piece.origins), block_size)
                     if malformed is not None:
                         yield self._skipped(stage, malformed, behind, end, context)
+                    if piece.error is not None:
+                        raise at_call_site(piece.error, stage) from piece.error
                     del piece
                 place = reader.beginning
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from ...core.operator import Columns
+from ...core.policy import OnError
 from ...formats.avro import Avro
 from ._byte_ranges import ByteRanges
 from ._open_files import has_fixed_order
@@ -22,7 +23,9 @@ class ParseAvro(ParseRecords):
     columns: ClassVar[Columns] = Columns.LOSES
 
 
-def parse_avro(pipe: Pipe[File], /, *, path_column: str | None = None) -> Pipe[dict[str, object]]:
+def parse_avro(
+    pipe: Pipe[File], /, *, path_column: str | None = None, on_error: OnError | None = None
+) -> Pipe[dict[str, object]]:
     """Give the records of each Avro file.
 
     Element: a dict, with the values that fastavro makes: Python scalars, dates, decimals, lists, dicts. Records of all
@@ -38,6 +41,8 @@ def parse_avro(pipe: Pipe[File], /, *, path_column: str | None = None) -> Pipe[d
 
     Args:
         path_column: the name of an added key with the path of the file, without a password.
+        on_error: what happens to a record that cannot be read; see `map`. Only reading tells where a record ends, so
+            the rest of its block is left out with it, and both count as one row.
 
     Raises:
         ArgumentError: fastavro is not installed.
@@ -54,4 +59,4 @@ def parse_avro(pipe: Pipe[File], /, *, path_column: str | None = None) -> Pipe[d
         [{'id': 1}, {'id': 2}]
     """
     options = Avro(path_column)
-    return pipe.then(ByteRanges(options, has_fixed_order(pipe))).then(ParseAvro(options))
+    return pipe.then(ByteRanges(options, has_fixed_order(pipe))).then(ParseAvro(options, on_error=on_error))

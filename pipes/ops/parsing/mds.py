@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from ...core.block_size import BlockSize
 from ...core.context import Context
 from ...core.operator import Columns, StageView
-from ...errors import ArgumentTypeError, DataError, Origin, redacted, with_call_site
+from ...core.policy import OnError, check_on_error
+from ...errors import ArgumentTypeError, Origin, redacted, with_call_site
 from ...formats.mds import MdsReader
 from ...storage.file import WHOLE, File
 from ._open_files import OpenTask, check_file
@@ -25,8 +26,10 @@ class ParseMds(ParseUnits[File]):
     columns: ClassVar[Columns] = Columns.LOSES
 
     path_column: str | None = None
+    on_error: OnError | None = field(default=None, kw_only=True, compare=False)
 
     def __post_init__(self) -> None:
+        check_on_error(self.on_error)
         if self.path_column is not None and not isinstance(self.path_column, str):
             raise ArgumentTypeError(
                 with_call_site(f"`path_column` must be the name of a key but got: {self.path_column!r}")
@@ -58,18 +61,19 @@ class _ShardFileReader(UnitReader[File, OpenTask]):
         (number,) = place
         extra = {} if self._path_column is None else {self._path_column: redacted(unit.path)}
         with opened.result() as stream:
-            for rows, first, last, error in MdsReader(stream, unit.path, extra).rows(number):
+            for rows, first, last, bad, content, error in MdsReader(stream, unit.path, extra).rows(number):
                 stop = first + len(rows)
                 origins: list[Origin | None] | None = None
                 if self._origins:
                     origins = [Origin(unit.path, number + 1) for number in range(first, stop)]
-                malformed = Malformed(error, None, None) if isinstance(error, DataError) else None
-                yield Piece(rows, (first,), None if last else (stop,), origins, malformed)
-                if error is not None:
-                    raise error
+                malformed = None if bad is None else Malformed(bad, Origin(unit.path, stop + 1), content)
+                end = None if last else (stop + (bad is not None),)
+                yield Piece(rows, (first,), end, origins, malformed, error)
 
 
-def parse_mds(pipe: Pipe[File], /, *, path_column: str | None = None) -> Pipe[dict[str, object]]:
+def parse_mds(
+    pipe: Pipe[File], /, *, path_column: str | None = None, on_error: OnError | None = None
+) -> Pipe[dict[str, object]]:
     """Give the samples of each of MosaicML's shards (MDS).
 
     Element: a dict with a value for each column, by its encoding: numbers, strings, bytes, arrays, and what JSON holds;
@@ -82,6 +86,7 @@ def parse_mds(pipe: Pipe[File], /, *, path_column: str | None = None) -> Pipe[di
 
     Args:
         path_column: the name of an added key with the path of the shard, without a password.
+        on_error: what happens to a sample that is damaged; see `map`.
 
     Raises:
         SourceError: a file is missing, cannot be read, or ends before the place to resume from.
@@ -98,4 +103,4 @@ def parse_mds(pipe: Pipe[File], /, *, path_column: str | None = None) -> Pipe[di
         >>> list(fp.list_files("shard.00000.mds").open_files().parse_mds())
         [{'x': 5}, {'x': 6}]
     """
-    return pipe.then(ParseMds(path_column))
+    return pipe.then(ParseMds(path_column, on_error=on_error))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from ...core.operator import Columns, StageView
+from ...core.policy import OnError
 from ...core.rows import Row
 from ...formats.tfrecord.options import Features, TfRecord
 from ._byte_ranges import ByteRanges
@@ -37,6 +38,7 @@ def parse_tfrecord(
     path_column: str | None = None,
     row_column: str | None = None,
     unify_schemas: bool = False,
+    on_error: OnError | None = None,
 ) -> Pipe[Row]:
     """Give the `tf.train.Example` messages of each TFRecord file, as a table; no TensorFlow is needed.
 
@@ -64,6 +66,8 @@ def parse_tfrecord(
         path_column: the name of an added column with the path of the file, without a password.
         row_column: the name of an added column with the number of the record in its file, from 0.
         unify_schemas: takes the features of all files together, from the first records of each.
+        on_error: what happens to a record whose data have a wrong checksum, that is no Example, or whose features do
+            not fit the columns; see `map`. It keeps its number.
 
     Raises:
         ArgumentError: the package for checksums is not installed.
@@ -79,4 +83,4 @@ def parse_tfrecord(
         [{'name': 'n0', 'id': 0}, {'name': 'n1', 'id': 1}, {'name': 'n2', 'id': 2}]
     """
     options = TfRecord(features=features, path_column=path_column, row_column=row_column, unify_schemas=unify_schemas)
-    return pipe.then(ByteRanges(options, has_fixed_order(pipe))).then(ParseTfRecord(options))
+    return pipe.then(ByteRanges(options, has_fixed_order(pipe))).then(ParseTfRecord(options, on_error=on_error))

@@ -10,14 +10,19 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, DataError
+from feedpipe.formats.tfrecord.message import BYTES, FLOATS, INTS, write_example, write_feature
 from feedpipe.ops.parsing import _byte_ranges
 from feedpipe.testing import check_operator
+
+from ...readers.cases import mds
+from .test_tfrecord import framed
 
 pytestmark = pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
 
@@ -60,23 +65,65 @@ def write_tar(path: Path) -> Path:
     return path
 
 
+def write_tfrecord(path: Path) -> Path:
+    records = [framed(write_example({b"x": write_feature(INTS, [x])})) for x in range(COUNT)]
+    faults = [
+        records[0][:-5] + b"?" + records[0][-4:],
+        framed(b"\x12\x00"),
+        framed(write_example({b"x": write_feature(BYTES, [b"1"])})),
+        framed(write_example({b"x": write_feature(INTS, [1, 2])})),
+        records[1][:-1] + b"?",
+        framed(b"no message"),
+    ]
+    for fault, place in zip(faults, sorted(BAD), strict=True):
+        records[place] = fault
+    path.write_bytes(b"".join(records))
+    return path
+
+
+def write_avro(path: Path) -> Path:
+    """A block for each record; the text of the bad ones is not UTF-8."""
+    fields = [{"name": "x", "type": "int"}, {"name": "text", "type": "string"}]
+    rows = [{"x": x, "text": "bad" if x in BAD else "good"} for x in range(COUNT)]
+    sink = io.BytesIO()
+    fastavro.writer(sink, {"type": "record", "name": "row", "fields": fields}, rows, sync_interval=1)
+    path.write_bytes(sink.getvalue().replace(b"bad", b"b\xffd"))
+    return path
+
+
+def write_mds(path: Path) -> Path:
+    path.write_bytes(mds({"x": "str_int"}, [[b"?" if x in BAD else b"%d" % x] for x in range(COUNT)]))
+    return path
+
+
 def number(row: Any) -> int:
     return int(row if isinstance(row, str) else row["x"] if "x" in row else row["cls"])
 
 
 def write(kind: str, folder: Path) -> Path:
-    writers = {"csv": write_csv, "jsonl": write_jsonl, "lines": write_lines, "tar": write_tar}
+    writers = {
+        "csv": write_csv,
+        "jsonl": write_jsonl,
+        "lines": write_lines,
+        "tar": write_tar,
+        "tfrecord": write_tfrecord,
+        "avro": write_avro,
+        "mds": write_mds,
+    }
     return writers[kind](folder / f"a.{kind}")
 
 
 def read(kind: str, path: Path, **options: Any) -> fp.Pipe[Any]:
-    readers: dict[str, Any] = {"csv": fp.read_csv, "jsonl": fp.read_jsonl, "lines": fp.read_lines, "tar": fp.read_tar}
     if kind == "csv":
         options = {"newlines_in_values": False, "schema": {"x": "int32"}, **options}
-    return readers[kind](path, **options)
+    if kind == "tfrecord":
+        options = {"features": {"x": "int64"}, **options}
+    pipe: fp.Pipe[Any] = getattr(fp, f"read_{kind}")(path, **options)
+    return pipe
 
 
-KINDS = pytest.mark.parametrize("kind", ["csv", "jsonl", "lines", "tar"])
+TEXT_AND_TAR, RECORDS = ["csv", "jsonl", "lines", "tar"], ["tfrecord", "avro", "mds"]
+KINDS = pytest.mark.parametrize("kind", TEXT_AND_TAR + RECORDS)
 
 
 @KINDS
@@ -94,7 +141,7 @@ def test_malformed_records_are_left_out(tmp_path, kind):
     assert repr(pipe) == repr(read(kind, path).on_error("skip"))
 
 
-@pytest.mark.parametrize(("kind", "workers"), [("csv", 0), ("jsonl", 0), ("lines", 0), ("tar", 0), ("csv", 2)])
+@pytest.mark.parametrize(("kind", "workers"), [*((kind, 0) for kind in TEXT_AND_TAR + RECORDS), ("csv", 2)])
 def test_a_resume_gives_the_same_rows_and_counts(tmp_path, monkeypatch, kind, workers):
     monkeypatch.setattr(_byte_ranges, "MIN_RANGE_BYTES", 2**10)
     pipe = read(kind, write(kind, tmp_path), on_error="skip").shuffle(window=50).map(number).batch(8)
@@ -108,7 +155,7 @@ def test_a_resume_gives_the_same_rows_and_counts(tmp_path, monkeypatch, kind, wo
             assert loader.skipped == skipped and sum(skipped.values()) == len(BAD)
 
 
-@KINDS
+@pytest.mark.parametrize("kind", TEXT_AND_TAR)
 def test_a_quarantine_names_file_row_and_content(tmp_path, monkeypatch, kind):
     monkeypatch.setattr(_byte_ranges, "MIN_RANGE_BYTES", 2**10)
     path = write(kind, tmp_path)
@@ -126,6 +173,78 @@ def test_a_quarantine_names_file_row_and_content(tmp_path, monkeypatch, kind):
     assert all(f"{path}, line {record['row']}" in record["error"] for record in records)
     firsts = {"csv": "0,a,b", "jsonl": "garbage", "lines": r"\xff"}
     assert records[0]["repr"] == firsts[kind]
+
+
+@pytest.mark.parametrize("kind", RECORDS)
+def test_a_quarantine_names_the_byte_or_the_sample(tmp_path, kind):
+    path = write(kind, tmp_path)
+    data = path.read_bytes()
+    with pytest.raises(DataError, match="`budget` allows 5"):
+        list(fp.Loader(read(kind, path, on_error=fp.Quarantine(tmp_path / "bad", budget=len(BAD) - 1))))
+    list(fp.Loader(read(kind, path, on_error=fp.Quarantine(tmp_path / "all", budget=len(BAD)))))
+    records = [json.loads(line) for file in (tmp_path / "all").iterdir() for line in file.read_text().splitlines()]
+    assert [record["position"] for record in records] == sorted(BAD)
+    for record in records:
+        unit = "sample" if kind == "mds" else "byte"
+        assert record["file"] == str(path) and f"{unit} {record['row']}" in record["error"]
+    expected = {
+        "tfrecord": (data.find(framed(b"\x12\x00")), "it has a field 2", r"b'\x12\x00'"),
+        "avro": (data.find(b"b\xffd", data.find(b"b\xffd") + 1) - 4, "UnicodeDecodeError", "None"),
+        "mds": (2, "it is damaged: invalid literal", repr(b"\x01\0\0\0?")),
+    }
+    row, message, content = expected[kind]
+    assert records[1]["row"] == row and message in records[1]["error"] and records[1]["repr"] == content
+
+
+def test_the_rest_of_a_block_of_avro_is_lost(tmp_path):
+    """Only decoding tells where a record ends."""
+    path = tmp_path / "a.avro"
+    for codec in ("null", "deflate"):
+        fields = [{"name": "x", "type": "int"}, {"name": "text", "type": "string"}]
+        blocks: list[bytes] = []
+        for first in (0, 10, 20):
+            sink = io.BytesIO()
+            rows = [{"x": x, "text": "bad" if x in (4, 13, 17) else "good"} for x in range(first, first + 10)]
+            schema = {"type": "record", "name": "row", "fields": fields}
+            fastavro.writer(sink, schema, rows, codec=codec, sync_marker=b"m" * 16)
+            blocks.append(sink.getvalue() if not blocks else sink.getvalue().split(b"m" * 16, 1)[1])
+        data = bytearray(b"".join(blocks))
+        if codec == "null":
+            lost = [*range(4, 10), *range(13, 20)]
+            data = data.replace(b"bad", b"b\xffd")
+        else:
+            lost = [*range(10)]
+            data[len(blocks[0]) - 40] ^= 0xFF
+        path.write_bytes(data)
+        pipe = fp.read_avro(path, on_error="skip")
+        loader = fp.Loader(pipe)
+        assert [row["x"] for row in loader] == [x for x in range(30) if x not in lost]
+        assert loader.skipped == {".parse_avro()": 2 if codec == "null" else 1}
+        check_operator(pipe, samples=2)
+
+
+def test_what_ends_a_file_is_no_malformed_record(tmp_path):
+    for kind, message in (("tfrecord", "cut short"), ("avro", "cut short"), ("mds", "cut short")):
+        path = write(kind, tmp_path)
+        path.write_bytes(path.read_bytes()[:-3])
+        loader = fp.Loader(read(kind, path, on_error="skip"))
+        rows = []
+        with pytest.raises(DataError, match=message):
+            rows.extend(loader)
+        assert list(map(number, rows)) == GOOD[: len(rows)] and len(rows) >= len(GOOD) - 1
+        again = fp.Loader(read(kind, path, on_error="skip"))
+        again.load_state_dict(loader.state_dict())
+        with pytest.raises(DataError, match=message):
+            next(iter(again))
+
+
+def test_ints_and_floats_of_a_feature(tmp_path):
+    """Whether a record is malformed does not depend on those that are parsed with it."""
+    kinds = [INTS if x % 7 < 3 else FLOATS for x in range(40)]
+    records = [framed(write_example({b"x": write_feature(kind, [x])})) for x, kind in enumerate(kinds)]
+    (tmp_path / "a.tfrecord").write_bytes(b"".join(records))
+    pipe = fp.read_tfrecord(tmp_path, features={"x": "float32"})
+    assert check_operator(pipe, samples=2) == [{"x": float(x)} for x in range(40)]
 
 
 def test_lines_before_parts_of_a_file_are_counted_once(tmp_path, monkeypatch):
