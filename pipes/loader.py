@@ -11,7 +11,7 @@ from .core.wrong_arguments import methods_explain_wrong_arguments
 from .engine.run import length_of
 from .engine.skip_log import NO_SKIPS
 from .errors import ArgumentTypeError, LoaderError, with_call_site
-from .loading.epoch import Epoch, Info
+from .loading.epoch import Epoch, EpochIterator, Info
 from .loading.gather import gather
 from .loading.history import check_kept
 from .loading.job_state import read_states, restore_job, shards_of_job
@@ -323,8 +323,8 @@ class Loader(Generic[T_co]):
         """Where the next `iter` begins, as far as `set_epoch` does not say it."""
         return self._progress if self._current is None else self._current.following()
 
-    def _iterate(self) -> Epoch[T_co]:
-        """The epoch for a new consumer: the next one, at whose first element `peek` may have looked."""
+    def _iterate(self) -> EpochIterator[T_co]:
+        """The elements for a new consumer: of the next epoch, at whose first one `peek` may have looked."""
         self._check_open()
         if not self._runner.ranks.given:
             warn_in_torch_worker(self._pipe, "loader", "give `rank=info.id` and `world_size=info.num_workers`")
@@ -333,7 +333,7 @@ class Loader(Generic[T_co]):
             epoch = self._begin()
         self._requested_epoch = None
         epoch.iterated = True
-        return epoch
+        return EpochIterator(epoch)
 
     def _begin(self) -> Epoch[T_co]:
         """Begins the next epoch. An epoch that has given no element begins again, at the same place."""

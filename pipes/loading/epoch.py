@@ -23,12 +23,45 @@ from .wish import INFO, PEEK, Wish
 T_co = TypeVar("T_co", covariant=True)
 
 
+class EpochIterator(Generic[T_co]):
+    """What `iter(loader)` returns: the elements of an epoch. If it is dropped, the loop has left the epoch."""
+
+    def __init__(self, epoch: Epoch[T_co]) -> None:
+        self._epoch = epoch
+        self._elements = epoch.elements
+
+    def __iter__(self) -> EpochIterator[T_co]:
+        return self
+
+    def __next__(self) -> T_co:
+        try:
+            element: T_co = next(self._elements)  # `cast` would take as long as all that is done here
+            return element
+        except (StopIteration, ValueError):
+            pass  # `ask` raises what is right
+        except RowError as error:
+            raise error.with_traceback(shown_traceback(error)) from error.__cause__
+        self._elements = self._epoch.elements  # others, if the loader has skipped some
+        return cast("T_co", self._epoch.ask(None))
+
+    def with_info(self) -> Iterator[tuple[T_co, Info]]:
+        elements = map(self._ask, cast("Iterator[Wish]", repeat(INFO)))  # a generator would raise an error only once
+        return cast("Iterator[tuple[T_co, Info]]", elements)
+
+    def __del__(self) -> None:
+        self._epoch.leave()
+
+    def _ask(self, wish: Wish) -> object:
+        return self._epoch.ask(wish)
+
+
 class Epoch(Generic[T_co]):
-    """The elements of one epoch, for the consumer to iterate.
+    """One epoch of a loader.
 
     Nothing runs before the first element is asked for. After a failure, each `next` raises the same error.
 
     Attributes:
+        elements: a generator of its elements.
         iterated: whether a consumer iterates it; before that, `peek` may have looked at its first element.
     """
 
@@ -41,30 +74,13 @@ class Epoch(Generic[T_co]):
         self._run = run
         # A generator admits one thread at a time, so an element and its place in the state belong together. It refers
         # to the run and the run not to the generator: a dropped epoch is freed at once.
-        self._elements: Generator[Any, Wish] = run.elements()
-        next(self._elements)
-
-    def __iter__(self) -> Epoch[T_co]:
-        return self
-
-    def __next__(self) -> T_co:
-        try:
-            element: T_co = next(self._elements)  # `cast` would take as long as all that is done here
-            return element
-        except (StopIteration, ValueError):
-            pass  # `_ask` raises what is right
-        except RowError as error:
-            raise error.with_traceback(shown_traceback(error)) from error.__cause__
-        return cast("T_co", self._ask(None))
-
-    def with_info(self) -> Iterator[tuple[T_co, Info]]:
-        elements = map(self._ask, cast("Iterator[Wish]", repeat(INFO)))  # a generator would raise an error only once
-        return cast("Iterator[tuple[T_co, Info]]", elements)
+        self.elements: Generator[Any, Wish] = run.elements()
+        next(self.elements)
 
     def peek(self) -> T_co:
         """The next element, which stays the next."""
         try:
-            return cast("T_co", self._ask(PEEK))
+            return cast("T_co", self.ask(PEEK))
         except StopIteration:
             raise LoaderError("the epoch has no more elements to peek at") from None
 
@@ -81,18 +97,19 @@ class Epoch(Generic[T_co]):
             self._start(run)
         try:
             while self._run.progress.step < target:
-                self._ask(None)
+                self.ask(None)
         except StopIteration:
             raise too_many(count, count - target + self._run.progress.step) from None
 
     def look(self) -> None:
         """Looks whether there is a next element; what that raises, `next` will raise."""
         with contextlib.suppress(StopIteration, FeedpipeError):
-            self._ask(PEEK)
+            self.ask(PEEK)
 
-    def _ask(self, wish: Wish) -> object:
+    def ask(self, wish: Wish) -> object:
+        """The next element, as the consumer wishes it."""
         try:
-            return self._elements.send(wish)
+            return self.elements.send(wish)
         except StopIteration:  # the generator has ended
             stop = self._run.stop
         except RowError as error:
@@ -111,12 +128,18 @@ class Epoch(Generic[T_co]):
             LoaderError: another thread waits for an element.
         """
         try:
-            self._elements.close()
+            self.elements.close()
         except ValueError as error:
             if is_executing(error):
                 raise LoaderError(ONE_THREAD) from None
             raise
         self._run.finish(LoaderError(reason))
+
+    def leave(self) -> None:
+        """Nobody iterates it any more. If other ranks wait for its next element, it ends, and they are told."""
+        if self._run.is_awaited:
+            with contextlib.suppress(LoaderError):  # another thread looks for an element
+                self.end("its iterator was dropped, so the other ranks do not wait for it")
 
     def at_end(self) -> bool:
         """Whether the element that was taken last is the last one. If lengths do not tell, it looks for another."""

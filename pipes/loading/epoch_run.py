@@ -130,6 +130,11 @@ class EpochRun:
         return isinstance(self.stop, StopIteration)
 
     @property
+    def is_awaited(self) -> bool:
+        """Whether other ranks may wait for its next element."""
+        return self.stop is None and self._agreement is not None and self._job is not None and self._job.is_here
+
+    @property
     def kept_steps(self) -> range:
         step = self.progress.step
         return range(max(self.start_step, step - len(self.history)), step + 1)

@@ -32,7 +32,8 @@ def gather(state: State, ranks: RankSource, group: Group | None) -> State:
             f"`gather_state` needs a process group to hear of the other ranks, and this is {rank} without one; call "
             "`torch.distributed.init_process_group`, or give `load_state_dict` the states of all ranks as a list"
         )
-    from ..torch.ranks import members, side_group
+    from ..torch.members import members
+    from ..torch.ranks import side_group
 
     group = group or ranks.group
     place = members(group)

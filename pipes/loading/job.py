@@ -69,7 +69,7 @@ class Job:
         self._next_look = 0.0
 
     def begin(self) -> None:
-        """Begins a run. At the first one, the ranks wait a minute for each other.
+        """Begins a run. At the first one, the ranks wait for each other.
 
         Raises:
             RankError: some ranks have not asked for an element, or one has failed.
@@ -82,13 +82,11 @@ class Job:
         if self._has_met:
             return
         self.hear()
-        if missing := self._group.roll_call(f"{self._place}/ranks", self.hear):
-            from ..torch.ranks import ROLL_CALL_SECONDS
-
+        if missing := self._group.roll_call(f"{self._place}/first element", self.hear):
             raise RankError(
                 f"{ranks_in_words(missing)} of {self.world_size} had asked for no element of this loader after "
-                f"{ROLL_CALL_SECONDS:.0f} seconds; all ranks must iterate it; if only one does, make it with "
-                "`rank=0, world_size=1`"
+                f"{self._group.timeout:g} seconds, the timeout of the process group; all ranks must iterate it; if "
+                "only one does, make it with `rank=0, world_size=1`"
             )
         self.hear()
         self._has_met = True
@@ -156,7 +154,7 @@ class Job:
 
     def leave(self, step: int) -> None:
         """Tells the other ranks that this one takes no further part in the run; they may have come to their end too."""
-        if not self._is_over and self._process == os.getpid():
+        if not self._is_over and self.is_here:
             self._group.announce(self._departure(self._exchanges), f"{self.rank} {step}")
             self._group.left.append(self._failure)
 
@@ -208,6 +206,11 @@ class Job:
         if not self._is_over:
             self._group.announce(self._failure, failure_message(self.rank, self.world_size, reason_of(error)))
             self._end()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this process is the rank, and no fork of it."""
+        return self._process == os.getpid()
 
     @property
     def _place(self) -> str:

@@ -10,7 +10,7 @@ from ..core.checks import check_int
 from ..errors import ArgumentError, FeedpipeError, PlanWarning, RankError, warn, with_call_site
 
 if TYPE_CHECKING:
-    from ..torch.ranks import Group as Group
+    from ..torch.members import Group as Group
     from ..torch.ranks import SideGroup
 
 
@@ -106,7 +106,7 @@ class RankSource:
         """Warns if some ranks of this job may need the same rows, and `group` does not say which."""
         if self._group is not None or self.given or _process_group() is None:
             return
-        from ..torch.ranks import mesh_dimensions
+        from ..torch.members import mesh_dimensions
 
         if names := mesh_dimensions():
             warn(
@@ -132,7 +132,7 @@ def _process_group() -> Rank | None:
 
 
 def _of_group(group: Group) -> Rank:
-    from ..torch.ranks import members
+    from ..torch.members import members
 
     ranks, rank = members(group)
     return Rank(rank, len(ranks))

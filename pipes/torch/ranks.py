@@ -4,35 +4,38 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 from zlib import crc32
 
 import torch
 from torch import distributed
-from torch.distributed import ProcessGroup
-from torch.distributed.device_mesh import DeviceMesh
 
 from ..core.rank_texts import differences_in_words, ranks_in_words
-from ..errors import ArgumentError, ArgumentTypeError, RankError, with_call_site
+from ..errors import RankError
+from .members import Group, members, timeout_of
 
-Group: TypeAlias = "ProcessGroup | DeviceMesh"
 _c10d: Any = distributed.distributed_c10d  # its stores and the class of gloo groups have no public types
 
-ROLL_CALL_SECONDS = 60.0
-"""How long ranks wait for each other where they first meet."""
-EXCHANGE_SECONDS = 1800.0
-"""How long they wait later: one may save a checkpoint meanwhile. It is the default of torch's own groups."""
+PATIENCE_SECONDS = 60.0
+"""After so long, the log says for whom a rank waits."""
+REASON_SECONDS = 60.0
+"""How long a rank waits for the reason of another that has said that it fails."""
 POLL_SECONDS = 0.2
 """How often a rank that waits looks whether another has failed."""
+NO_TIMEOUT = timedelta(days=100)
+"""The timeout of gloo. It counts from the beginning of an exchange, and ours from when a rank waits for the result."""
 
 MAX_TOPIC = 200
 """The bytes of a topic that an error shows."""
 MAX_NUMBERS = 7
 """The numbers that one exchange carries beside its topic."""
+
+log = logging.getLogger("feedpipe")
 
 Interrupt: TypeAlias = Callable[[], None]
 """Called now and then while a rank waits; raises an error to end that."""
@@ -53,13 +56,17 @@ class SideGroup:
         rank: the number of this rank among the members.
         world_size: the number of members.
         store: the store of the job, which it belongs to.
+        timeout: the seconds that a rank waits for the others.
+        topic: of the exchange to which all ranks came last.
         left: the names of the failures of runs that this rank has left since it last looked for them.
     """
 
-    def __init__(self, store: Any, members: Sequence[int], rank: int) -> None:
+    def __init__(self, store: Any, members: Sequence[int], rank: int, timeout: float) -> None:
         self.rank = rank
         self.world_size = len(members)
         self.store = store
+        self.timeout = timeout
+        self.topic = "the beginning"
         name = (
             "-".join(map(str, members))
             if len(members) <= 8
@@ -68,6 +75,7 @@ class SideGroup:
         self._store = _c10d.PrefixStore(f"feedpipe/{name}", store)
         self._gloo: Any = None
         self._connections = 0  # how often the ranks have connected, also anew after a failure
+        self._exchanges = 0  # that have begun
         self._loaders = 0
         self.left: list[str] = []
         self._lock = threading.RLock()  # several loaders may use the group, in several threads
@@ -79,7 +87,7 @@ class SideGroup:
             return self._loaders
 
     def roll_call(self, name: str, interrupt: Interrupt = _never) -> list[int]:
-        """Waits until all ranks have come here; the ranks that have not after a minute.
+        """Waits until all ranks have come here; the ranks that have not when the time is over.
 
         Args:
             name: of the place; each is for one roll call.
@@ -92,11 +100,11 @@ class SideGroup:
             self._store.set(f"{name}/{self.rank}", "here")
             if self._store.add(f"{name}/count", 1) == self.world_size:
                 self._store.set(f"{name}/complete", "yes")
-            deadline = time.monotonic() + ROLL_CALL_SECONDS
+            wait = _Wait(self, name, lambda: self._without(f"{name}/", "here"))
             while not self._wait_for_key(f"{name}/complete"):
                 interrupt()
-                if time.monotonic() > deadline:
-                    return [rank for rank in range(self.world_size) if not self._store.check([f"{name}/{rank}"])]
+                if wait.is_over():
+                    return wait.absent()
         except distributed.DistNetworkError as error:
             raise RankError(
                 f"the store of the process group does not answer, so its host has ended: {error}"
@@ -111,10 +119,9 @@ class SideGroup:
             return
 
     def announced(self, name: str, *, wait: bool = False) -> str | None:
-        """The text that a rank has left, if there is one. `wait` waits for it, as long as for a roll call."""
-        seconds = ROLL_CALL_SECONDS if wait else 0.0
+        """The text that a rank has left, if there is one. `wait` waits a minute for it."""
         try:
-            there = self._wait_for_key(name, seconds) if wait else self._store.check([name])
+            there = self._wait_for_key(name, REASON_SECONDS) if wait else self._store.check([name])
             return self._store.get(name).decode() if there else None
         except RuntimeError:  # the host of the store may end before other ranks; they have all that they need
             return None
@@ -138,7 +145,9 @@ class SideGroup:
         answers = torch.zeros(self.world_size, 1 + MAX_NUMBERS, dtype=torch.int64)
         with self._lock:
             work = self._connected(interrupt).allgather([list(answers.unbind())], [message])
-        return GroupExchange(self, topic, len(numbers), work, answers)
+            self._exchanges += 1
+            place = f"{self._connections}.{self._exchanges}"
+        return GroupExchange(self, topic, place, len(numbers), work, answers)
 
     def gather(self, topic: str, message: bytes, interrupt: Interrupt = _never) -> list[bytes]:
         """The messages of all ranks, in order of rank.
@@ -147,10 +156,12 @@ class SideGroup:
             RankError: a rank does not answer, or is at another place.
         """
         with self._lock:
-            sizes = [size for (size,) in self.post(topic, [len(message)], interrupt).result(interrupt)]
+            exchange = self.post(topic, [len(message)], interrupt)
+            sizes = [size for (size,) in exchange.result(interrupt)]
             padded = torch.zeros(max(*sizes, 1), dtype=torch.uint8)
             padded[: len(message)] = _tensor(message)
-            answers = self.all_bytes(padded, interrupt)
+            work, answers = self.all_bytes(padded)
+            exchange.wait(work, interrupt)
         return [_bytes(answer[:size]) for answer, size in zip(answers, sizes, strict=True)]
 
     def broadcast(self, topic: str, message: bytes | None, interrupt: Interrupt = _never) -> bytes:
@@ -160,36 +171,46 @@ class SideGroup:
             RankError: a rank does not answer, or is at another place.
         """
         with self._lock:
-            size = self.post(topic, [len(message or b"")], interrupt).result(interrupt)[0][0]
+            exchange = self.post(topic, [len(message or b"")], interrupt)
+            size = exchange.result(interrupt)[0][0]
             content = _tensor(message) if message else torch.zeros(size, dtype=torch.uint8)
             if size:
-                self.wait(self._gloo.broadcast([content], distributed.BroadcastOptions()), interrupt)
+                exchange.wait(self._gloo.broadcast([content], distributed.BroadcastOptions()), interrupt)
         return _bytes(content)
 
-    def all_bytes(self, content: torch.Tensor, interrupt: Interrupt) -> list[torch.Tensor]:
-        """The tensors of all ranks, which have one size."""
+    def all_bytes(self, content: torch.Tensor) -> tuple[Any, list[torch.Tensor]]:
+        """Begins to exchange tensors of one size; the tensors of all ranks are there when that is done."""
         answers = [torch.zeros_like(content) for _ in range(self.world_size)]
-        self.wait(self._gloo.allgather([answers], [content]), interrupt)
-        return answers
+        return self._gloo.allgather([answers], [content]), answers
 
-    def wait(self, work: Any, interrupt: Interrupt) -> None:
-        """Waits for an exchange.
+    def wait(self, work: Any, topic: str, place: str, interrupt: Interrupt) -> None:
+        """Waits for an exchange, or a part of it.
+
+        Args:
+            work: its part.
+            topic: what the ranks say there.
+            place: tells it from all others.
+            interrupt: called now and then.
 
         Raises:
-            RankError: a rank has ended, or does not answer.
+            RankError: a rank has ended, or does not come.
         """
-        deadline = time.monotonic() + EXCHANGE_SECONDS
+        wait: _Wait | None = None
         try:
             while True:
                 try:
                     work.wait(timedelta(seconds=POLL_SECONDS))
+                    self.topic = topic
                     return
                 except RuntimeError as error:
                     interrupt()  # what a rank says of itself is better than what its connection says
                     if work.is_completed():
                         raise RankError("another rank has ended, or cannot be reached any more") from error
-                    if time.monotonic() > deadline:
-                        raise RankError(f"another rank has not answered for {EXCHANGE_SECONDS:.0f} seconds") from error
+                    if wait is None:
+                        self.announce(f"waits/{self.rank}", place)
+                        wait = _Wait(self, topic, lambda: self._without("waits/", place))
+                    if wait.is_over():
+                        raise self._timeout_error(topic, wait.absent()) from error
         except BaseException:
             self.disconnect()
             raise
@@ -201,7 +222,26 @@ class SideGroup:
                 # Its end would wait for exchanges that others may never join, so it lasts as long as the process.
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._gloo))
                 self._connections += 1
+                self._exchanges = 0
             self._gloo = None
+
+    def is_first(self, name: str) -> bool:
+        """Whether this rank asks first."""
+        return bool(self._store.add(name, 1) == 1)
+
+    def _without(self, prefix: str, text: str) -> list[int]:
+        """The other ranks whose last announcement with this prefix is another one."""
+        others = [rank for rank in range(self.world_size) if rank != self.rank]
+        return [rank for rank in others if self.announced(f"{prefix}{rank}") != text]
+
+    def _timeout_error(self, topic: str, absent: Sequence[int]) -> RankError:
+        who = ranks_in_words(absent) if absent else "another rank"
+        return RankError(
+            f'{who} of {self.world_size} did not come to "{topic}" within {self.timeout:g} seconds, the timeout of the '
+            f'process group; the last place to which all ranks came is "{self.topic}"; a rank that takes no more '
+            "elements of an epoch must drop its iterator, close the loader or begin the next epoch; if it works for so "
+            "long between two elements, give `init_process_group` a longer `timeout`"
+        )
 
     def _connected(self, interrupt: Interrupt) -> Any:
         if self._gloo is None:
@@ -209,11 +249,12 @@ class SideGroup:
             if missing := self.roll_call(place, interrupt):
                 raise RankError(
                     f"{ranks_in_words(missing)} of {self.world_size} cannot be reached: not there after "
-                    f"{ROLL_CALL_SECONDS:.0f} seconds"
+                    f"{self.timeout:g} seconds"
                 )
             store = _c10d.PrefixStore(place, self._store)
-            timeout = timedelta(seconds=EXCHANGE_SECONDS)
+            timeout = timedelta(seconds=self.timeout)
             self._gloo = _c10d.ProcessGroupGloo(store, self.rank, self.world_size, timeout=timeout)
+            self._gloo._set_default_timeout(NO_TIMEOUT)
         return self._gloo
 
     def _wait_for_key(self, key: str, seconds: float = POLL_SECONDS) -> bool:
@@ -226,12 +267,40 @@ class SideGroup:
         return True
 
 
+class _Wait:
+    """A rank that begins to wait for others. After a while, one of those that wait says so in the log.
+
+    Args:
+        group: the ranks.
+        place: where it waits.
+        absent: finds the ranks that have not come there.
+    """
+
+    def __init__(self, group: SideGroup, place: str, absent: Callable[[], list[int]]) -> None:
+        self.absent = absent
+        self._group = group
+        self._place = place
+        self._since = time.monotonic()
+        self._has_logged = False
+
+    def is_over(self) -> bool:
+        """Whether it has taken as long as the process group allows."""
+        seconds, group = time.monotonic() - self._since, self._group
+        if seconds > PATIENCE_SECONDS and not self._has_logged:
+            self._has_logged = True
+            if group.is_first(f"patience/{self._place}"):
+                ranks = f"{ranks_in_words(self.absent())} of {group.world_size}"
+                log.warning('the others wait for %s at "%s", up to %g seconds', ranks, self._place, group.timeout)
+        return seconds > group.timeout
+
+
 class GroupExchange:
     """An exchange that has begun."""
 
-    def __init__(self, group: SideGroup, topic: str, count: int, work: Any, answers: torch.Tensor) -> None:
+    def __init__(self, group: SideGroup, topic: str, place: str, count: int, work: Any, answers: torch.Tensor) -> None:
         self._group = group
         self._topic = topic
+        self._place = place
         self._count = count
         self._work = work
         self._answers = answers
@@ -242,84 +311,29 @@ class GroupExchange:
         Raises:
             RankError: a rank has ended, does not answer, or is at another place.
         """
-        self._group.wait(self._work, interrupt)
+        self.wait(self._work, interrupt)
         answers: list[list[int]] = self._answers.tolist()
         if any(answer[0] != answers[0][0] for answer in answers):
             self._raise_topics(interrupt)
         return [answer[1 : 1 + self._count] for answer in answers]
 
+    def wait(self, work: Any, interrupt: Interrupt = _never) -> None:
+        """Waits for a part of it.
+
+        Raises:
+            RankError: a rank has ended, or does not come.
+        """
+        self._group.wait(work, self._topic, self._place, interrupt)
+
     def _raise_topics(self, interrupt: Interrupt) -> None:
         """Says where each rank is. All ranks come here, because all have the same answers."""
-        topics = self._group.all_bytes(_tensor(self._topic.encode()[:MAX_TOPIC].ljust(MAX_TOPIC)), interrupt)
+        work, topics = self._group.all_bytes(_tensor(self._topic.encode()[:MAX_TOPIC].ljust(MAX_TOPIC)))
+        self.wait(work, interrupt)
         raise RankError(
             "the ranks are not at the same place: "
             + differences_in_words([_bytes(topic).decode(errors="replace").strip() for topic in topics])
             + "; all ranks must iterate the same loaders in the same order, and take as many elements of each"
         )
-
-
-class Members(NamedTuple):
-    """The ranks of a group, and the number of this process among them."""
-
-    ranks: list[int]
-    rank: int
-
-
-def members(group: Group | None) -> Members:
-    """The ranks of a process group, of a device mesh of one dimension, or of the whole job.
-
-    Raises:
-        ArgumentTypeError: `group` is neither.
-        ArgumentError: it is a mesh of several dimensions, this process does not belong to it, or it has ended.
-    """
-    if isinstance(group, DeviceMesh) and group.ndim != 1:
-        raise ArgumentError(
-            with_call_site(
-                f'`group` must be a mesh of one dimension but has {group.ndim}; give one of them, such as `mesh["dp"]`'
-            )
-        )
-    try:
-        process_group = _process_group(group)
-        if process_group is None:
-            raise _no_member()
-        ranks, rank = distributed.get_process_group_ranks(process_group), distributed.get_rank(process_group)
-    except (ArgumentError, ArgumentTypeError):
-        raise
-    except (ValueError, RuntimeError, KeyError) as error:
-        raise ArgumentError(
-            with_call_site("`group` must be a group of this job, but torch knows it no more: it was destroyed")
-        ) from error
-    if rank < 0:
-        raise _no_member()
-    return Members(ranks, rank)
-
-
-def _process_group(group: Group | None) -> ProcessGroup | None:
-    """The process group; None if this process does not belong to it."""
-    if isinstance(group, DeviceMesh):
-        return None if group.get_coordinate() is None else group.get_group()
-    process_group: object = distributed.group.WORLD if group is None else group
-    if process_group == _c10d.GroupMember.NON_GROUP_MEMBER:  # what `new_group` gives to those who are left out
-        return None
-    if not isinstance(process_group, ProcessGroup):
-        raise ArgumentTypeError(with_call_site(f"`group` must be a process group or a device mesh but got: {group!r}"))
-    return process_group
-
-
-def _no_member() -> ArgumentError:
-    return ArgumentError(
-        with_call_site(
-            "`group` must have this process as a member, because the loader takes its rank from it; make the loader on "
-            "the members only, or give the group of this process"
-        )
-    )
-
-
-def mesh_dimensions() -> list[str]:
-    """The dimensions of the device mesh of this job, if it has several."""
-    groups: list[ProcessGroup] = list(_c10d._world.pg_map)
-    names = {name for group in groups if (name := group.group_desc).startswith("mesh_") and group.size() > 1}
-    return sorted(name.removeprefix("mesh_").removeprefix("dim_") for name in names) if len(names) > 1 else []
 
 
 _side_groups: dict[tuple[int, ...], SideGroup] = {}
@@ -337,7 +351,7 @@ def side_group(group: Group | None = None) -> SideGroup | None:
     ranks, rank = members(group)
     kept = _side_groups.get(tuple(ranks))
     if kept is None or kept.store is not store:  # the job may have ended one process group and made another
-        kept = _side_groups[tuple(ranks)] = SideGroup(store, ranks, rank)
+        kept = _side_groups[tuple(ranks)] = SideGroup(store, ranks, rank, timeout_of(group).total_seconds())
     return kept
 
 

@@ -25,7 +25,7 @@ from torch.distributed.device_mesh import init_device_mesh
 import feedpipe as fp
 from feedpipe.sources.list_files import ListFiles
 from feedpipe.torch import ranks
-from feedpipe.torch.ranks import side_group
+from feedpipe.torch.ranks import SideGroup, side_group
 
 Check = Callable[[int], object]
 CHECKS: dict[str, Check] = {}
@@ -48,6 +48,13 @@ def check(function: Check) -> Check:
     return function
 
 
+def own_group() -> SideGroup:
+    """The group of all ranks."""
+    group = side_group()
+    assert group is not None
+    return group
+
+
 def error_of(run: Callable[[], object]) -> str:
     """The error of `run`, as text; what it returns, if there is none."""
     try:
@@ -58,8 +65,8 @@ def error_of(run: Callable[[], object]) -> str:
 
 @check
 def messages(rank: int) -> object:
-    group = side_group()
-    assert group is not None and group is side_group()
+    group = own_group()
+    assert group is side_group()
     gathered = group.gather("names", b"abc"[:rank])
     sent = group.broadcast("text", b"of rank 0" if rank == 0 else None)
     numbers = group.post("numbers", [rank, 2**40]).result()
@@ -68,8 +75,7 @@ def messages(rank: int) -> object:
 
 @check
 def ranks_at_different_places(rank: int) -> object:
-    group = side_group()
-    assert group is not None
+    group = own_group()
     error = error_of(group.post(f"epoch {rank // 2}").result)
     return [error, len(group.gather("later", b""))]
 
@@ -165,7 +171,7 @@ def ranks_that_disagree(rank: int) -> object:
 @check
 def a_rank_that_does_not_ask(rank: int) -> object:
     loader = fp.Loader(fp.from_sequence(range(20)))
-    with mock.patch.object(ranks, "ROLL_CALL_SECONDS", 0.0):
+    with mock.patch.object(own_group(), "timeout", 0.0):
         first = error_of(lambda: next(iter(loader))) if rank != 2 else ""
     distributed.barrier()
     return [first, error_of(lambda: next(iter(loader))) if rank == 2 else "", error_of(lambda: list(loader))]
@@ -173,17 +179,24 @@ def a_rank_that_does_not_ask(rank: int) -> object:
 
 @check
 def a_rank_that_leaves_early(rank: int) -> object:
-    """Rank 1 drops its loader after a few elements, and waits for the others by other means."""
-    pipe = fp.from_sequence(range(400)).filter(seventh_is_missing)
-    if rank == 1:
-        loader: fp.Loader[int] | None = fp.Loader(pipe)
-        taken = len(list(itertools.islice(loader, 3)))
-        del loader
-        error = ""
-    else:
-        taken, error = 0, error_of(lambda: deque(fp.Loader(pipe), maxlen=0))
+    """Rank 1 leaves its loop after three elements, with `break`, and waits for the others by other means."""
+    loader = fp.Loader(fp.from_sequence(range(400)).filter(seventh_is_missing))
+    error = error_of(lambda: deque(itertools.islice(loader, 3 if rank == 1 else None), maxlen=0))
+    state = loader.state_dict()
     distributed.barrier()
-    return [taken, error, len(list(itertools.islice(fp.Loader(pipe), 5)))]
+    first = loader.peek()
+    return [error, loader.epoch, state["step"], [first, *itertools.islice(loader, 5)]]
+
+
+@check
+def a_rank_that_stops_asking(rank: int) -> object:
+    """Rank 1 keeps its iterator, and asks it for no further element."""
+    loader = fp.Loader(fp.from_sequence(range(400)).filter(seventh_is_missing))
+    elements = iter(loader)
+    with mock.patch.object(own_group(), "timeout", 0.5), mock.patch.object(ranks, "PATIENCE_SECONDS", 0.0):
+        error = error_of(lambda: deque(itertools.islice(elements, 3 if rank == 1 else None), maxlen=0))
+    distributed.barrier()
+    return [error, error_of(lambda: list(elements)) if rank == 1 else "", len(list(loader))]
 
 
 @check

@@ -5,6 +5,7 @@ from __future__ import annotations
 import faulthandler
 import itertools
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -132,11 +133,23 @@ def test_a_rank_that_does_not_ask(answers: Answers) -> None:
 
 
 def test_a_rank_that_leaves_early(answers: Answers) -> None:
-    assert answers[1] == [3, "", 5]
-    for rank in (0, 2, 3):
-        _, error, later = answers[rank]
-        assert later == 5, "afterwards the ranks go on together"
-        assert "rank 1 of 4 has left the epoch after step 3, and this rank goes on; all ranks must take" in error
+    for rank, (error, epoch, step, (first, *later)) in enumerate(answers):
+        assert first == later[0] and len(later) == 5, "afterwards the ranks go on together"
+        if rank == 1:
+            assert (error, epoch, step) == ("deque([], maxlen=0)", 1, 3)
+        else:
+            assert "rank 1 of 4 has left the epoch after step 3, and this rank goes on; all ranks must take" in error
+
+
+def test_a_rank_that_stops_asking(answers: Answers) -> None:
+    for rank, (error, later, steps) in enumerate(answers):
+        assert steps == answers[0][2] > 80, "afterwards the ranks go on together"
+        if rank == 1:
+            assert "has failed, so all ranks stop" in later, "it hears of it when it asks"
+        else:
+            place = r'"loader \d+: elements after step \d+"'
+            assert re.search(f"rank 1 of 4 did not come to {place} within 0.5 seconds, the timeout of the proc", error)
+            assert re.search(f"the last place to which all ranks came is {place}; a rank that takes no more", error)
 
 
 def test_padding_goes_on_after_a_state(answers: Answers) -> None:
