@@ -6,7 +6,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeGuard
 
 from ..core.rank_texts import ranks_in_words
 from ..core.row_bytes import nbytes
@@ -25,6 +25,9 @@ MAX_SEGMENT = 4096
 SEGMENT_SECONDS, SEGMENT_SECONDS_OF_RANK = 0.02, 0.001
 """Segments grow until they take so long, and so much longer for each rank: an exchange takes a hundredth of that. With
 longer ones, elements would be held until they are no longer in the cache, which costs more than the exchanges."""
+
+PARTS = 16
+"""A segment is handed out in so many parts; while one is, that much of the next segment is there already."""
 
 PADDING: Final = "padding"
 """Stands for a step of a rank that has no further element and repeats one."""
@@ -48,6 +51,17 @@ class Supply(NamedTuple):
     @property
     def is_empty(self) -> bool:
         return self.ended and not self.steps
+
+
+class _Other(NamedTuple):
+    """An item that is no step: the end of a shard, or a row that was skipped.
+
+    Attributes:
+        steps: how many of this rank come before it.
+    """
+
+    steps: int
+    item: Step | ShardEnd
 
 
 class AgreedItems:
@@ -81,8 +95,9 @@ class AgreedItems:
         self._step = step
         self._memory = memory
         self._fresh = step == 0  # a rank may have no element at all
-        self._ready: deque[Step | ShardEnd] = deque()
-        self._held = 0  # steps in `_ready`
+        self._ready: deque[Step] = deque()
+        self._others: deque[_Other] = deque()
+        self._taken = 0  # elements of this rank that were handed out
         self._largest = 1  # bytes of an element
         self._began = time.monotonic()
         self._ended = False
@@ -90,24 +105,28 @@ class AgreedItems:
         self._exchange: Exchange | None = None
 
     def __iter__(self) -> Generator[Step | ShardEnd | Literal["padding"]]:
-        ready = self._ready
+        ready, others = self._ready, self._others
         while agreed := self._agree():
             while agreed:
-                if ready and not _is_step(ready[0]):
-                    yield ready.popleft()
-                    continue
-                is_padding = not ready
-                self._held -= not is_padding
-                self._step += 1
-                agreed -= 1
-                missing = self.segment - self._held + agreed
-                if missing > 0:
-                    self._fill(-(-missing // (agreed + 1)))
+                part = min(agreed, -(-self.segment // PARTS))
+                missing = self.segment + agreed - len(ready)
+                self._fill(-(-missing * part // agreed))
+                agreed -= part
+                self._step += part
+                own = min(part, len(ready))
                 if not agreed:
-                    self._exchange = self._post()
-                yield PADDING if is_padding else ready.popleft()
-            while ready and not _is_step(ready[0]):
-                yield ready.popleft()
+                    self._exchange = self._post(len(ready) - own)
+                padding = part - own
+                while own or (others and others[0].steps == self._taken):
+                    run = min(own, others[0].steps - self._taken) if others else own
+                    for _ in range(run):
+                        yield ready.popleft()
+                    own -= run
+                    self._taken += run
+                    if others and others[0].steps == self._taken:
+                        yield others.popleft().item
+                for _ in range(padding):
+                    yield PADDING
 
     def _agree(self) -> int:
         """Agrees on the steps of the next segment; 0 if the epoch has no further one.
@@ -117,8 +136,8 @@ class AgreedItems:
             RankError: another rank has failed.
         """
         if self._exchange is None:
-            self._fill(self.segment - self._held)
-            self._exchange = self._post()
+            self._fill(self.segment - len(self._ready))
+            self._exchange = self._post(len(self._ready))
         supplies = [Supply(n, bool(ended), bool(failed)) for n, ended, failed in self._job.result(self._exchange)]
         self._exchange = None
         if self._fresh:
@@ -130,36 +149,38 @@ class AgreedItems:
         self._fresh = False
         return agreed
 
-    def _post(self) -> Exchange:
+    def _post(self, count: int) -> Exchange:
+        """Tells the others that it holds so many elements behind the segment."""
         name = f"elements after step {self._step}"
-        return self._job.exchange(name, self._held, self._ended, self._error is not None)
+        return self._job.exchange(name, count, self._ended, self._error is not None)
 
     def _fill(self, count: int) -> None:
         """Makes so many elements, as long as there are any."""
-        item = None
-        while count > 0 and not self._ended and self._error is None:
-            try:
-                item = next(self._items, None)
-            except Exception as error:
-                if raised_by_signal_handler(error):
-                    raise
-                self._error = error
-                return
-            if item is None:
-                self._ended = True
-                return
-            self._ready.append(item)
-            if _is_step(item):
-                self._held += 1
+        if count <= 0 or self._ended or self._error is not None:
+            return
+        ready = self._ready
+        try:
+            for item in self._items:
+                if not _is_step(item):
+                    self._others.append(_Other(self._taken + len(ready), item))
+                    continue
+                ready.append(item)
                 count -= 1
+                if not count:
+                    return
+        except Exception as error:
+            if raised_by_signal_handler(error):
+                raise
+            self._error = error
+            return
+        self._ended = True
 
     def _set_segment(self, ranks: int) -> None:
         """Doubles the segment while it takes little time, within the memory."""
         now = time.monotonic()
         seconds, self._began = now - self._began, now
-        last = self._ready[-1] if self._ready else None
-        if isinstance(last, Step):
-            self._largest = max(self._largest, nbytes([last.element]))
+        if self._ready:
+            self._largest = max(self._largest, nbytes([self._ready[-1].element]))
         most = self._memory // self._largest // 2  # this segment and the next one are held
         limit = SEGMENT_SECONDS + ranks * SEGMENT_SECONDS_OF_RANK
         if seconds < limit:
@@ -181,7 +202,7 @@ class AgreedItems:
         for rank, supply in enumerate(supplies):
             if supply.failed and not supply.steps and rank != self._job.rank:
                 self._job.hear_from(rank)
-        if self._error is not None and not self._held:
+        if self._error is not None and not self._ready:
             raise self._error
         empty = [rank for rank, supply in enumerate(supplies) if supply.is_empty]
         others = max(supply.steps for supply in supplies)
@@ -214,7 +235,7 @@ class AgreedItems:
             log.info(message)
 
 
-def _is_step(item: Step | ShardEnd) -> bool:
+def _is_step(item: Step | ShardEnd) -> TypeGuard[Step]:
     """Whether the consumer gets an element; a row that was skipped is none."""
     return isinstance(item, Step) and not (isinstance(item.element, Skipped) and item.element.is_row)
 
