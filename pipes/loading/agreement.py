@@ -27,7 +27,8 @@ SEGMENT_SECONDS, SEGMENT_SECONDS_OF_RANK = 0.02, 0.001
 longer ones, elements would be held until they are no longer in the cache, which costs more than the exchanges."""
 
 PARTS = 16
-"""A segment is handed out in so many parts; while one is, that much of the next segment is there already."""
+"""A segment is handed out in so many parts, and a part of the next one is made before each. Parts depend on the agreed
+segment alone, so ranks that leave an epoch at one step have made the same exchanges."""
 
 PADDING: Final = "padding"
 """Stands for a step of a rank that has no further element and repeats one."""
@@ -107,8 +108,9 @@ class AgreedItems:
     def __iter__(self) -> Generator[Step | ShardEnd | Literal["padding"]]:
         ready, others = self._ready, self._others
         while agreed := self._agree():
+            size = -(-agreed // PARTS)
             while agreed:
-                part = min(agreed, -(-self.segment // PARTS))
+                part = min(agreed, size)
                 missing = self.segment + agreed - len(ready)
                 self._fill(-(-missing * part // agreed))
                 agreed -= part

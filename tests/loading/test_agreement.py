@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -123,6 +124,20 @@ def test_all_ranks_end_at_one_step(case: tuple[list[int], set[int], list[int], l
             assert stop in ("end", "PlanError")  # it depends on how many elements the others hold at the end
     if not fails:
         assert len({stop for _, stop in results}) == 1
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 6, 7, 40, 100, 155, 156, 157, 158, 159, 160, 200])
+def test_ranks_that_leave_at_one_step_have_made_the_same_exchanges(steps: int) -> None:
+    exchanges = Exchanges(3)
+
+    def take(rank: int) -> int:
+        job, segment = cast("Job", ThreadJob(rank, exchanges)), (1, 30, 500)[rank]
+        agreed = AgreedItems(items(1000, False), job, "drop", 0, 2**20, segment)
+        return sum(isinstance(item, Step) for item in itertools.islice(agreed, steps))
+
+    with ThreadPoolExecutor(3) as pool:
+        assert [*pool.map(take, range(3))] == [steps] * 3
+    assert exchanges.names[0] == exchanges.names[1] == exchanges.names[2]
 
 
 def test_a_large_part_is_not_left_out() -> None:
