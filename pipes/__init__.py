@@ -59,6 +59,7 @@ from .sources.read_arrow import read_arrow
 from .sources.read_avro import read_avro
 from .sources.read_bytes import read_bytes
 from .sources.read_csv import read_csv
+from .sources.read_delta import read_delta
 from .sources.read_idx import read_idx
 from .sources.read_images import read_images
 from .sources.read_jsonl import read_jsonl
@@ -103,6 +104,7 @@ __all__ = [
     "read_avro",
     "read_bytes",
     "read_csv",
+    "read_delta",
     "read_idx",
     "read_images",
     "read_jsonl",

@@ -12,7 +12,7 @@ import io
 import json
 import struct
 import tarfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -43,12 +43,14 @@ class Case:
             last file is large and not compressed: faults strike this one.
         numbered: whether rows have the column `row`, their number in the file.
         filesystem: whether the reader takes `filesystem=`.
+        storages: where the reader finds files.
     """
 
     read: Callable[..., fp.Pipe[Any]]
     layout: Mapping[str, Callable[[bool], Content]]
     numbered: bool = False
     filesystem: bool = True
+    storages: Sequence[str] = ("local", "memory", "remote", "s3", "hdfs")
 
     @property
     def last(self) -> str:
@@ -147,6 +149,33 @@ def _parquet(numbers: range, other: bool) -> Content:
     table = pa.Table.from_pylist(rows, _NESTED)
     parquet.write_table(table, sink, row_group_size=UNIT_ROWS, compression="none", use_dictionary=False)
     return sink.getvalue(), rows
+
+
+def _delta_log(other: bool) -> Content:
+    """The first entry of the log of a table, partitioned by year. Its types have other names than Arrow's."""
+    names = {"int64": "long", "double": "double", "string": "string", "bool": "boolean"}
+
+    def declared(kind: Any) -> Any:
+        if pa.types.is_struct(kind):
+            return {"type": "struct", "fields": [field(inner.name, declared(inner.type)) for inner in kind]}
+        if pa.types.is_list(kind):
+            return {"type": "array", "elementType": declared(kind.value_type), "containsNull": True}
+        return names[str(kind)]
+
+    def field(name: str, kind: Any) -> dict[str, Any]:
+        return {"name": name, "type": kind, "nullable": True, "metadata": {}}
+
+    fields = [*(field(inner.name, declared(inner.type)) for inner in _NESTED), field("year", "integer")]
+    metadata = {
+        "id": "0", "format": {"provider": "parquet", "options": {}}, "partitionColumns": ["year"],
+        "schemaString": json.dumps({"type": "struct", "fields": fields}), "configuration": {}, "createdTime": 0,
+    }  # fmt: skip
+    actions: list[Any] = [{"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}, {"metaData": metadata}]
+    for path, encode in _folders("parquet", _parquet).items():
+        values = {"year": path[5:9]}
+        added = {"path": path, "partitionValues": values, "size": len(encode(False)[0]), "modificationTime": 0}
+        actions.append({"add": {**added, "dataChange": True}})
+    return "\n".join(map(json.dumps, actions)).encode(), []
 
 
 def _arrow(numbers: range, other: bool, form: str) -> Content:
@@ -361,6 +390,12 @@ CASES = {
     "parquet": Case(
         partial(fp.read_parquet, recursive=True, row_column="row"), _folders("parquet", _parquet), numbered=True
     ),
+    "delta": Case(
+        fp.read_delta,
+        {"_delta_log/00000000000000000000.json": _delta_log, **_folders("parquet", _parquet)},
+        filesystem=False,
+        storages=("local", "s3"),
+    ),
     "avro": Case(
         partial(fp.read_avro, recursive=True),
         {
@@ -427,6 +462,7 @@ CASES = {
         lambda root: fp.read_idx({"image": f"{root}/image", "label": f"{root}/label.gz"}),
         {"label.gz": partial(_idx_labels, range(50)), "image": partial(_idx, range(50))},
         filesystem=False,
+        storages=("local", "memory", "s3", "hdfs"),
     ),
     "images": Case(
         fp.read_images,

@@ -24,6 +24,7 @@ from feedpipe.testing import same
 from .cases import CASES
 
 READERS = pytest.mark.parametrize("name", CASES)
+HDFS_READERS = [name for name, case in CASES.items() if "hdfs" in case.storages]
 
 
 @dataclass(frozen=True)

@@ -44,8 +44,8 @@ def bucket(s3_server: S3) -> str:
 PLACES = [
     pytest.param(name, place, marks=[pytest.mark.slow] if place == "s3" else [])
     for name, case in CASES.items()
-    for place in ("local", "memory", "remote", "s3")
-    if place != "remote" or case.filesystem
+    for place in case.storages
+    if place != "hdfs"  # which has its own test file
 ]
 PLACED_READERS = pytest.mark.parametrize(("name", "there"), PLACES, indirect=["there"])
 

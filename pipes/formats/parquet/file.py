@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
@@ -68,11 +68,16 @@ class ParquetFile:
 
     It keeps no reference to the footer, which may take much memory: each call is given it.
 
+    Args:
+        options: with names and types fixed.
+        footer: of the file.
+        values: of columns that the file does not hold, from the log of a table; None if its folders say them.
+
     Raises:
         DataError: its columns do not fit those fixed.
     """
 
-    def __init__(self, options: Parquet, footer: ParquetFooter) -> None:
+    def __init__(self, options: Parquet, footer: ParquetFooter, values: Mapping[str, Any] | None = None) -> None:
         self._options = options
         self._fixed = options.require_fixed_schema(footer.name)
         self._name = footer.name
@@ -82,15 +87,13 @@ class ParquetFile:
         if self._names != self._fixed.names:
             read = [name for name in self._fixed.file_types if name in {*self._names, *self._fixed.filter_columns}]
         self._read = None if read is None else footer.existing(read)
-        self._constants = self._fixed.constants(footer.name, columns)
+        self._constants = self._fixed.constants(footer.name, columns, values)
         self._signature = RowSignature()
 
     def matching_row_groups(self, footer: ParquetFooter) -> Sequence[int]:
         """The row groups that may have rows for the filter and for those that follow."""
         groups: Sequence[int] = range(footer.metadata.num_row_groups)
-        own = [] if self._options.filter is None else [(self._options.filter, self._fixed.filter_columns)]
-        for expression, columns in [*own, *self._options.later_filters]:
-            types = {name: self._fixed.types[name] for name in columns}
+        for expression, types in self._options.filters():
             constants = {name: value for name, value in self._constants.items() if name in types}
             matching = footer.matching_row_groups(expression, types, constants)
             groups = groups if matching is None else sorted({*groups}.intersection(matching))
@@ -165,6 +168,7 @@ class ParquetFile:
                 pre_buffer=False,
                 buffer_size=buffer,
                 page_checksum_verification=True,
+                coerce_int96_timestamp_unit=self._options.int96_unit,
             )
             # A single thread of Arrow's would do the same work, but in the cache of another core.
             use_threads = threads and pa.cpu_count() > 1

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.cursor import Json
 from ...errors import ArgumentTypeError, DataError, with_call_site
+from ..tables.arrow import arrow_errors
 from ..tables.columns import format_names
 from ..tables.expressions import check_expression, expression_identity, filter_problem, used_columns
 
@@ -33,6 +34,37 @@ def check_filter(value: object) -> None:
 def filter_identity(expression: Any) -> Json:
     """What a state keeps of a filter."""
     return None if expression is None else expression_identity(expression)
+
+
+def constant_values(values: Mapping[str, Any]) -> Any:
+    """The expression that is true of all rows of a file in which columns have these values."""
+    import pyarrow.compute as pc
+
+    expression: Any = pc.scalar(True)
+    for name, value in values.items():
+        expression &= pc.field(name) == value if value.is_valid else pc.field(name).is_null()
+    return expression
+
+
+def may_match(expression: Any, types: Mapping[str, pa.DataType], values: Mapping[str, Any]) -> bool:
+    """Whether rows of a file may match a filter, as far as the values of some columns tell, without a look at the file.
+
+    Args:
+        expression: the filter.
+        types: of the columns in it.
+        values: of columns that have one value in all rows.
+    """
+    import pyarrow as pa
+    from pyarrow.dataset import FileSystemDataset, ParquetFileFormat
+
+    form: Any = ParquetFileFormat()
+    constant = constant_values({name: value for name, value in values.items() if name in types})
+    fragment = form.make_fragment(pa.BufferReader(b""), partition_expression=constant)
+    dataset: Any = FileSystemDataset([fragment], pa.schema([*types.items()]), form)
+    try:
+        return any(True for _ in dataset.get_fragments(filter=expression))
+    except arrow_errors():  # reading the rows raises the error
+        return True
 
 
 def columns_in_filter(

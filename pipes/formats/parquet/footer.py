@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from ...errors import DataError, FeedpipeError
 from ..streams import read_tail
 from ..tables.arrow import arrow_errors, read_error
+from .filter import constant_values
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -117,10 +118,9 @@ class ParquetFooter:
         if len(floats) > _MAX_FLOAT_COLUMNS or any(pa.types.is_nested(types[name]) for name in inside):
             return None
         schema = self.schema
-        constant: Any = pc.scalar(True)
-        for name, value in constants.items():
+        for name in constants:
             schema = schema.append(pa.field(name, types[name]))
-            constant &= pc.field(name) == value if value.is_valid else pc.field(name).is_null()
+        constant = constant_values(constants)
         try:
             groups = {group for group in range(self.metadata.num_row_groups) if self._may_be_zero(group, floats)}
             for count in range(len(floats) + 1):

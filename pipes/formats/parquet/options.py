@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -38,6 +38,8 @@ class Parquet(TableFormat):
 
     kind: ClassVar[str] = "parse_parquet"
     arguments: ClassVar[tuple[str, ...]] = ("columns", "filter", "path_column", "row_column", "unify_schemas")
+    int96_unit: ClassVar[str | None] = None
+    """The unit of timestamps of 96 bits; None for nanoseconds."""
 
     filter: Any = None
     later_filters: tuple[LaterFilter, ...] = ()
@@ -63,6 +65,13 @@ class Parquet(TableFormat):
     def uses_statistics(self) -> bool:
         """Whether row groups are left out by their statistics."""
         return self.filter is not None or bool(self.later_filters)
+
+    def filters(self) -> Iterator[tuple[Any, dict[str, pa.DataType]]]:
+        """The filter and those that follow in the chain, each with its columns. Names and types are fixed."""
+        fixed = self.require_fixed_schema(self.kind)
+        own = [] if self.filter is None else [LaterFilter(self.filter, fixed.filter_columns)]
+        for expression, columns in [*own, *self.later_filters]:
+            yield expression, {name: fixed.types[name] for name in columns}
 
     def with_later_filter(self, expression: Any) -> Parquet:
         """With a further filter that follows in the chain."""

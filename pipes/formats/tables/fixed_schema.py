@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -83,19 +83,24 @@ class FixedSchema:
                 )
         return [*types]
 
-    def constants(self, path: str, columns: Iterable[str]) -> dict[str, Any]:
-        """The values of columns that a file does not have: from the names of its folders, or null.
+    def constants(self, path: str, columns: Iterable[str], values: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The values of columns that a file does not have, as Arrow scalars; null if nothing else says them.
 
         Args:
             path: the path of the file.
             columns: the columns that the file has.
+            values: of other columns, from the log of a table; None if the names of folders say them.
 
         Raises:
             DataError: a folder is missing, or its value does not fit.
         """
         existing = frozenset(columns)
         types = {name: kind for name, kind in self.types.items() if name not in existing}
-        return folder_values(path, types, self.source, unify=self.unified)
+        if values is None:
+            return folder_values(path, types, self.source, unify=self.unified)
+        import pyarrow as pa
+
+        return {name: values.get(name, pa.scalar(None, kind)) for name, kind in types.items()}
 
     def cast(self, array: Any, name: str, file: str) -> Any:
         """Cast values of a column of a file to the fixed type."""

@@ -136,7 +136,7 @@ class TableFormat:
         if first is None:
             return self
         whole, selected, read = self._unify(chain([first], heads if self.unify_schemas else ()))
-        folders = folder_types(first.name, chain([first.name], paths), whole, unify=self.unify_schemas)
+        folders = self.folder_types(first.name, paths, [*whole])
         names = self._row_columns(first.name, [*whole, *folders], selected, read)
         self.check_names(first.name, [*whole])
         types = {name: selected.type(name) for name in names if name not in folders}
@@ -175,6 +175,16 @@ class TableFormat:
         hint = listed if hint == listed else f"{listed}; {hint}"
         missing = "no file has a" if self.unify_schemas else f"{source} has no"
         return DataError(f"{missing} column {name!r}, which `columns` names; {hint}")
+
+    def folder_types(self, first: str, paths: Iterable[str], taken: Sequence[str]) -> dict[str, pa.DataType]:
+        """The types of the columns that the names of folders give, except those that are taken.
+
+        Args:
+            first: the path of the first file.
+            paths: of all files.
+            taken: the columns of the files.
+        """
+        return folder_types(first, chain([first], paths), taken, unify=self.unify_schemas)
 
     def filter_columns(
         self, source: str, types: Mapping[str, pa.DataType], whole: UnifiedSchema, folders: Mapping[str, pa.DataType]

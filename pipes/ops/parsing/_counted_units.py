@@ -115,7 +115,7 @@ class ParseCounted(ParseUnits[U], Generic[F, U]):
 
     format: F = field(repr=False)
 
-    def call(self) -> str:
+    def call(self) -> str | None:
         return self.format.call()
 
     def identity(self) -> Json:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -16,6 +16,7 @@ from ...formats.tables.heads import FlatHead
 from ...storage.file import File, Stream
 from ...storage.file_values import open_version
 from ...storage.remote import RemoteRanges
+from ...storage.table_file import TableFile
 from ...storage.tasks import Task
 from ._counted_units import CountedUnits
 from ._file_units import FileContents, FileUnits
@@ -65,7 +66,7 @@ class RowGroups(CountedUnits[Parquet, RowGroup]):
     def contents(self, file: File) -> FileContents:
         footer = self.head(file)
         rows = footer.row_counts()
-        selected = ParquetFile(self.format, footer).matching_row_groups(footer)
+        selected = ParquetFile(self.format, footer, _values(file)).matching_row_groups(footer)
         return FileContents(footer.schema, footer.seal, rows, [False] * len(rows), selected, footer.length)
 
     def kept_head(self, file: File, schema: pa.Schema) -> FlatHead:
@@ -174,10 +175,16 @@ class RowGroupReader(UnitReader[RowGroup, _OpenSource]):
         self._files.close()
 
 
+def _values(file: File) -> Mapping[str, Any] | None:
+    """The values that the log of a table has of a file; None if there is no log."""
+    return file.values if isinstance(file, TableFile) else None
+
+
 def _open(options: Parquet, group: RowGroup) -> _OpenFile:
     stream, version = open_version(group.file)
     try:
-        return _OpenFile(ParquetFile(options, _unchanged_footer(group, stream, version)), stream, version)
+        file = ParquetFile(options, _unchanged_footer(group, stream, version), _values(group.file))
+        return _OpenFile(file, stream, version)
     except BaseException:
         stream.close()
         raise
