@@ -160,12 +160,14 @@ class Loader(Generic[T_co]):
     def __len__(self) -> int:
         """Return how many elements a whole epoch has on this rank, also after a resume.
 
-        If epochs differ in that, it is the length of the epoch in which the loader stands: with the steps before it if
-        the number of ranks has changed in that epoch.
+        If epochs differ in that, it is the length of the epoch in which the loader stands, or that `set_epoch` chose:
+        with the steps before it if the number of ranks has changed in that epoch.
         """
         if self._runner.steps is not None:
             return self._runner.steps
         position, schedule = self._position, self._schedule
+        if (chosen := self._requested_epoch) is not None and chosen != position.epoch:
+            position = Progress(chosen, 0, chosen)
         if position.goal is not None:
             return position.goal
         if schedule.plan.length(schedule.plan.rank) is None:
@@ -303,8 +305,7 @@ class Loader(Generic[T_co]):
 
     @property
     def _schedule(self) -> Schedule:
-        running = None if self._current is None else self._current.schedule
-        return running or self._runner.schedule(self._progress)
+        return (self._current and self._current.schedule) or self._runner.schedule(self._progress)
 
     @property
     def _position(self) -> Progress:
@@ -390,8 +391,7 @@ def state_before(loader: Loader[object], count: int) -> State:
 
 def at_end(loader: Loader[object]) -> bool:
     """Whether the element that was taken last is the last of its epoch. If lengths do not tell, it looks ahead."""
-    epoch = loader._current  # pyright: ignore[reportPrivateUsage]
-    return epoch is not None and epoch.at_end()
+    return (epoch := loader._current) is not None and epoch.at_end()  # pyright: ignore[reportPrivateUsage]
 
 
 def gathered(loader: Loader[object], state: State) -> State:

@@ -185,7 +185,7 @@ class Tracing(NamedTuple):
     Attributes:
         origins: whether blocks carry the origin of each row.
         tracer: follows which operator makes which row, in a run that may end the process.
-        raises: a row whose error is raised, whatever the policy: the call of the operator, and the position of the row.
+        raises: a row whose error is raised, whatever the policy: the name of the operator, and the position of the row.
     """
 
     origins: bool = False

@@ -8,6 +8,7 @@ import os
 import secrets
 import socket
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -24,8 +25,8 @@ log = logging.getLogger("feedpipe")
 MIN_ROWS_OF_RATE = 1000
 """A `rate` is looked at from so many rows on."""
 
-_IDENTITY = ("operator", "epoch", "rounds", "shard", "position")
-"""What tells records apart. A cursor does not: two may mean one position."""
+_IDENTITY = ("name", "epoch", "rounds", "shard", "position")
+"""What tells records apart. Cursors and calls do not: two cursors may mean one position, and two operators one call."""
 
 
 class SkipCounts(NamedTuple):
@@ -45,6 +46,17 @@ class SkipCounts(NamedTuple):
 
 
 NO_SKIPS = SkipCounts()
+
+
+def share_of_skips(counts: Iterable[SkipCounts], rank: int, world_size: int) -> SkipCounts:
+    """The part of a rank, if all ranks share equally what was counted before: their parts add up to it."""
+    skipped: Counter[str] = Counter()
+    rows = 0
+    for one in counts:
+        skipped.update(one.skipped)
+        rows += one.rows
+    parts = {operator: len(range(rank, count, world_size)) for operator, count in skipped.items()}
+    return SkipCounts({operator: part for operator, part in parts.items() if part}, len(range(rank, rows, world_size)))
 
 
 class SkipLog:
@@ -106,7 +118,7 @@ class SkipLog:
                 record = dict(skip.record)
                 if cursor is not None:
                     place = cursor()
-                    place["skipped"] = [skip.operator, record["position"]]
+                    place["skipped"] = [record["name"], record["position"]]
                     record["cursor"] = place
                 try:
                     self._files[folder].write(record)

@@ -23,13 +23,17 @@ MAX_TRACEBACK = 4000
 
 def skip_of(
     node: Node,
+    name: str,
     error: Exception,
     place: Cursor | int,
     row: object,
     context: Context,
     find_origin: Callable[[], Origin | None],
 ) -> Skipped:
-    """The mark of a row that failed; what a `Quarantine` records is found out only for one."""
+    """The mark of a row that failed; what a `Quarantine` records is found out only for one.
+
+    `name` is that of the operator.
+    """
     policy = node.op.on_error
     code = code_without_policy(node)
     text = redacted(f"{type(error).__name__}: {text_of(error)}")
@@ -42,6 +46,7 @@ def skip_of(
     trace = "".join(traceback.format_exception(error))
     record: dict[str, Json] = {
         "operator": code,
+        "name": name,
         "file": None if origin is None else redacted(origin.source),
         "row": None if origin is None else origin.row,
         "unit": None if origin is None else origin.unit,

@@ -21,7 +21,7 @@ from .calls_ahead import call_ahead
 from .prefetch import in_thread
 from .readahead import rows_ahead
 from .row_counts import check_row_count, no_length
-from .skip_record import code_without_policy, skip_of
+from .skip_record import skip_of
 from .skipping import blocks_around, rows_around
 
 if TYPE_CHECKING:
@@ -292,7 +292,7 @@ class Stage:
         if not skips(self.op.on_error) or not covers(error):
             return None
         position = place.position if isinstance(place, Cursor) else place
-        if context.tracing.raises == (code_without_policy(self.node), position):
+        if context.tracing.raises == (self.name, position):
             return None
 
         def find_origin() -> Origin | None:
@@ -300,7 +300,7 @@ class Stage:
                 return origin
             return self._origin_at(place, context) if isinstance(place, Cursor) else self.input.origin(place, context)
 
-        return skip_of(self.node, error, place, row, context, find_origin)
+        return skip_of(self.node, self.name, error, place, row, context, find_origin)
 
     def _origin_at(self, at: Cursor, context: Context) -> Origin | None:
         block = next(self.input.blocks(at, context.replay()), None)

@@ -193,11 +193,11 @@ def _block_at(plan: Plan, cursor: ElementCursor, *, origins: bool) -> Block:
 
 
 def _skipped_row(cursor: ElementCursor) -> tuple[str, int] | None:
-    """The row of a quarantine's record: the call of the operator that failed, and the position of its row."""
+    """The row of a quarantine's record: the name of the operator that failed, and the position of its row."""
     if "skipped" not in cursor:
         return None
-    operator, position = cast("list[Json]", cursor["skipped"])
-    return cast("str", operator), cast("int", position)
+    name, position = cast("list[Json]", cursor["skipped"])
+    return cast("str", name), cast("int", position)
 
 
 def _run_of(plan: Plan, cursor: ElementCursor, shard: int) -> tuple[Stage, Cursor]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..core.cursor import Json
+from ..engine.skip_log import share_of_skips
 from ..errors import StateError
 from ..plan.cutting import cut
 from ..plan.items import Cut, Item, items_ended, items_left
@@ -36,6 +37,7 @@ def resumed_elsewhere(states: Sequence[SavedState], schedule: Schedule) -> Progr
     job = StreamedJob(states)
     plain = job.as_it_is(plan)
     progress = Progress(first.epoch, sum(one.step for one in states) // plan.world_size, first.data_epoch)
+    progress.skipped = share_of_skips([one.skipped for one in states], plan.rank, plan.world_size)
     if plain is not None:
         progress.cursors, progress.ended = plain.cursors, plain.ended
     else:

@@ -9,7 +9,7 @@ from typing import TypeVar, cast
 
 from ..core.cursor import Json
 from ..engine.run import position_count
-from ..engine.skip_log import NO_SKIPS, SkipCounts
+from ..engine.skip_log import NO_SKIPS, SkipCounts, share_of_skips
 from ..errors import FeedpipeError, StateError, StateWarning, warn
 from ..plan.fingerprint import Fingerprint, code_differences, differences
 from ..plan.items import Cut
@@ -328,7 +328,7 @@ def restore(saved: SavedState, plan: Plan) -> Progress:
     if saved.world_size != plan.world_size:
         step = step * saved.world_size // plan.world_size
     taken = consumed + sum(map(len, beyond))
-    counts = saved.skipped if saved.world_size == plan.world_size else NO_SKIPS
+    counts = share_of_skips([saved.skipped], plan.rank, plan.world_size)
     return Progress(saved.epoch, step, saved.data_epoch, start=taken, beyond=beyond, skipped=counts)
 
 

@@ -84,6 +84,7 @@ class RankEntry(NamedTuple):
     data_epoch: int
     goal: int | None
     position: StreamedPosition | None
+    skipped: SkipCounts
 
 
 class JobPosition(NamedTuple):
@@ -168,6 +169,8 @@ def validated(state: object) -> SavedState:
     if (needs_shards and shards == 0) or (rank == ALL_RANKS and shards and world_size == 1) or shards % world_size:
         raise damaged("shards", f"does not fit `rank` {rank} of `world_size` {world_size}: {shards}")
     goal = _goal("goal", numbers["goal"], numbers["step"])
+    position = _parsed(texts["position"], "position")
+    skipped = _without_skipped("position", position)
     return SavedState(
         seed=numbers["seed"],
         epoch=numbers["epoch"],
@@ -178,9 +181,9 @@ def validated(state: object) -> SavedState:
         shards=shards,
         pipe=texts["pipe"],
         code=texts["code"],
-        position=_position(texts["position"], rank, world_size, shards),
+        position=_position(position, texts["position"], rank, world_size, shards),
         goal=goal,
-        skipped=_skipped(texts["position"]),
+        skipped=skipped,
     )
 
 
@@ -216,12 +219,9 @@ def _goal(place: str, goal: int, step: int) -> int | None:
     return goal
 
 
-def _position(text: str, rank: int, world_size: int, shards: int) -> SavedPosition:
-    position = _parsed(text, "position")
+def _position(position: Json, text: str, rank: int, world_size: int, shards: int) -> SavedPosition:
     if position is None:
         return None
-    if isinstance(position, dict):
-        position.pop("skipped", None)
     if not shards:
         return _indexed(position, text)
     if rank != ALL_RANKS:
@@ -234,15 +234,16 @@ def _position(text: str, rank: int, world_size: int, shards: int) -> SavedPositi
     return JobPosition(tuple(_rank_entry(f"position.ranks.{number}", entry) for number, entry in enumerate(ranks)))
 
 
-def _skipped(text: str) -> SkipCounts:
-    position = _parsed(text, "position")
-    counts = position.get("skipped") if isinstance(position, dict) else None
+def _without_skipped(place: str, position: Json) -> SkipCounts:
+    """Takes the rows that were skipped out of a position."""
+    counts = position.pop("skipped", None) if isinstance(position, dict) else None
     if counts is None:
         return NO_SKIPS
+    place = f"{place}.skipped"
     if not isinstance(counts, list) or len(counts) != 2 or not isinstance(counts[0], dict):
-        raise damaged("position.skipped", f"must have the rows skipped by each operator but is: {_shown(counts)}")
+        raise damaged(place, f"must have the rows skipped by each operator but is: {_shown(counts)}")
     if not all(map(_is_count, (*counts[0].values(), counts[1]))):
-        raise damaged("position.skipped", f"must have whole numbers but is: {_shown(json.dumps(counts))}")
+        raise damaged(place, f"must have whole numbers but is: {_shown(json.dumps(counts))}")
     return SkipCounts(cast("dict[str, int]", counts[0]), cast("int", counts[1]))
 
 
@@ -252,10 +253,9 @@ def _rank_entry(place: str, entry: Json) -> RankEntry:
     step, data_epoch, goal, position = cast("tuple[int, int, Json, Json]", entry)
     if type(goal) is not int:
         raise damaged(place, f"must have a whole number as goal but has: {_shown(goal)}")
-    if isinstance(position, dict):
-        position.pop("skipped", None)
+    skipped = _without_skipped(place, position)
     streamed = None if position is None else _streamed(position, json.dumps(position))
-    return RankEntry(step, data_epoch, _goal(place, goal, step), streamed)
+    return RankEntry(step, data_epoch, _goal(place, goal, step), streamed, skipped)
 
 
 def _indexed(position: Json, text: str) -> IndexedPosition:

@@ -8,6 +8,7 @@ import logging
 import os
 import secrets
 import struct
+import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,6 +30,8 @@ _PREFIX = struct.Struct("<16sQQ")  # the magic, and the length and the checksum 
 _ALIGNMENT = 64
 _ENDING = ".rows"
 _MAX_OPEN = 4096
+ABANDONED_SECONDS = 3600
+"""An unfinished file that nobody has written to for so long is of a process that was killed."""
 
 
 class RowFile(NamedTuple):
@@ -73,6 +76,7 @@ class RowFiles:
             probe = self._temporary()
             probe.touch()
             probe.unlink()
+            self._remove_abandoned()
         except OSError as error:
             raise SourceError(
                 f"the folder {folder} of a `cache` cannot be written to: {describe(error)}; give a folder in "
@@ -155,6 +159,13 @@ class RowFiles:
 
     def _temporary(self) -> Path:
         return self.folder / f"{secrets.token_hex(8)}.{os.getpid()}.part"
+
+    def _remove_abandoned(self) -> None:
+        """Removes the unfinished files of processes that were killed."""
+        for path in self.folder.glob("*.part"):
+            with contextlib.suppress(OSError):  # another process does the same
+                if path.stat().st_mtime < time.time() - ABANDONED_SECONDS:
+                    path.unlink()
 
     def _stop(self, reason: str) -> None:
         self.usable = False

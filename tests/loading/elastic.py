@@ -8,6 +8,7 @@ from collections import Counter
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -85,6 +86,23 @@ class Sources:
         return self._folder / f"{self._files}.{suffix}"
 
 
+class FailingSources(Sources):
+    """Sources some rows of which cannot be made, always the same."""
+
+    def __init__(self, folder: Path, chance: random.Random, on_error: Any) -> None:
+        super().__init__(folder, chance)
+        self._on_error = on_error
+
+    def any(self) -> Chain:
+        return super().any().map(refuse_some, on_error=self._on_error)
+
+
+def refuse_some(row: Any) -> Any:
+    if crc32(repr(row).encode()) % 5 == 0:
+        raise ValueError(f"{row!r} cannot be made")
+    return row
+
+
 def random_chain(sources: Sources, chance: random.Random) -> Chain:
     pipe = sources.any()
     if chance.random() < 0.3:
@@ -117,6 +135,7 @@ class Job:
     def __init__(self, pipe: Chain, ranks: int, state: Any = None, **options: Any) -> None:
         options = {"even": None, **options}
         self.loaders = [fp.Loader(pipe, rank=rank, world_size=ranks, **options) for rank in range(ranks)]
+        self.skipped: Counter[str] | None = None  # how many rows all ranks have skipped in the epoch, after `rest`
         for rank, loader in enumerate(self.loaders):
             if state is not None:
                 loader.load_state_dict(state(rank) if callable(state) else state)
@@ -136,4 +155,13 @@ class Job:
 
     def rest(self) -> list[Any]:
         """What is left of the epoch; a single rank that has nothing left begins the next one."""
-        return [element for loader in self.loaders for element, info in loader.with_info() if not info.epoch]
+        elements: list[Any] = []
+        skipped: Counter[str] = Counter()
+        for loader in self.loaders:
+            for element, info in loader.with_info():
+                if info.epoch:
+                    return elements
+                elements.append(element)
+            skipped.update(loader.skipped)
+        self.skipped = skipped
+        return elements

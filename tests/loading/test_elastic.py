@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from feedpipe.errors import StateError
 from feedpipe.loading.job_state import gathered
 
 from ..soak import SOAK
-from .elastic import Chain, Job, Sources, count, random_chain
+from .elastic import Chain, FailingSources, Job, Sources, count, random_chain
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning"),
@@ -23,10 +25,8 @@ pytestmark = [
 ]
 
 
-def run(seed: int, folder: Path) -> tuple[list[Any], list[Any], str]:
-    """The elements of a job that changes its shape a few times, those of its pipe, and its code."""
-    chance = random.Random(seed)
-    pipe = random_chain(Sources(folder, chance), chance)
+def run(pipe: Chain, seed: int, chance: random.Random) -> tuple[list[Any], Job | None]:
+    """The elements of a job that changes its shape a few times, and its last loaders; None if it has ended before."""
     ranks = chance.randint(1, 6)
     shards = ranks * chance.randint(1, 4) if chance.random() < 0.3 else None
     job = Job(pipe, ranks, seed=seed, shards=shards)
@@ -37,21 +37,45 @@ def run(seed: int, folder: Path) -> tuple[list[Any], list[Any], str]:
         more, states = job.take([steps if in_step else chance.choice([0, steps, 2 * steps]) for _ in range(ranks)])
         taken += more
         if any(state["epoch"] for state in states):
-            return taken, list(pipe), repr(pipe)  # the only rank has come to the end
+            return taken, None  # the only rank has come to the end
         before, ranks = ranks, chance.choice([ranks, chance.randint(1, 7), chance.randint(1, 7)])
         own = before == ranks and chance.random() < 0.5
         chance.shuffle(ranked := list(states))
         state = gathered(states) if chance.random() < 0.5 else ranked
         shards = states[0]["shards"] if own else None  # a rank that has not begun says nothing of shards
         job = Job(pipe, ranks, states.__getitem__ if own else state, seed=seed, shards=shards)
-    return taken + job.rest(), list(pipe), repr(pipe)
+    return taken + job.rest(), job
 
 
 @settings(max_examples=40 * SOAK, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 10**9))
 def test_every_row_comes_once(seed: int, tmp_path: Path) -> None:
-    elements, whole, code = run(seed, tmp_path)
-    assert count(elements) == count(whole), code
+    chance = random.Random(seed)
+    pipe = random_chain(Sources(tmp_path, chance), chance)
+    elements, _ = run(pipe, seed, chance)
+    assert count(elements) == count(list(pipe)), repr(pipe)
+
+
+@settings(max_examples=8 * SOAK, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 10**9))
+def test_rows_that_fail_are_counted_and_recorded_once(seed: int, tmp_path: Path) -> None:
+    folder = Path(tempfile.mkdtemp(dir=tmp_path))
+
+    def chain(on_error: Any) -> tuple[Chain, random.Random]:
+        chance = random.Random(seed)
+        return random_chain(FailingSources(tmp_path, chance, on_error), chance), chance
+
+    alone = fp.Loader(chain("skip")[0], seed=seed)
+    whole, skipped = list(alone), alone.skipped
+    pipe, chance = chain(fp.Quarantine(folder))
+    elements, job = run(pipe, seed, chance)
+    assert count(elements) == count(whole), repr(pipe)
+    if job is not None and job.skipped is not None:
+        assert job.skipped == skipped, repr(pipe)
+        records = [json.loads(line) for path in folder.iterdir() for line in path.read_text().splitlines()]
+        # A row behind a state is recorded again on another number of ranks.
+        rows = {(record["name"], *record["rounds"], record["repr"]) for record in records}
+        assert len(rows) == sum(skipped.values()), repr(pipe)
 
 
 def streamed(rows: int = 600) -> Chain:

@@ -1,8 +1,8 @@
 """`python -m tests.soak [PART ...]`: each part prints its result, and if it failed, the command that repeats it.
 
 The parts: random chains with resumes, damaged states, plans of up to 1,024 ranks, resumes on other numbers of ranks,
-killed workers, exponents of costs, killed actors and nodes of Ray, and all of `check_service` in actors, in the
-environment of `make test-clients`.
+rows that fail and caches that are cut off, killed workers, exponents of costs,
+killed actors and nodes of Ray, and all of `check_service` in actors, in the environment of `make test-clients`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,14 @@ PARTS = {
         [
             *("pytest", "-q", "tests/loading/test_elastic.py", "tests/loading/test_even_after_cut.py"),
             *("tests/loading/test_agreement.py", "--hypothesis-seed={seed}"),
+        ],
+    ),
+    "failures": (
+        50,
+        [
+            *("pytest", "-q", "tests/ops/rows/test_on_error.py", "tests/sources/test_broken_images.py"),
+            *("tests/loading/test_elastic.py", "tests/ops/placement/test_cache.py", "--hypothesis-seed={seed}"),
+            *("-k", "failures_that_pass or broken_images or rows_that_fail or killed_while_it_writes"),
         ],
     ),
     "kills": (10, ["pytest", "-q", "tests/services/processes/test_kills.py", "-k", "each_epoch"]),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import logging
 import multiprocessing
 import os
+import resource
 import signal
 from collections.abc import Callable, Sequence
 from datetime import date, datetime, timezone
@@ -28,6 +30,8 @@ from feedpipe.formats.row_buffers import Buffers, StoredRows
 from feedpipe.ops.placement import _cache_operator, _cached_rows
 from feedpipe.storage import row_files
 from feedpipe.testing import check_operator
+
+from ...soak import SOAK
 
 ROWS = 250
 
@@ -222,6 +226,24 @@ class TestEachKind:
         assert [process.exitcode for process in processes] == [0, -signal.SIGKILL, 0]
         assert shown(list(kind(tmp_path, same).cache(folder))) == expected
 
+    @pytest.mark.parametrize("writes", [4 * turn + 3 for turn in range(SOAK)])
+    def test_a_process_is_killed_while_it_writes(self, kind: Kind, tmp_path: Path, folder: Path, writes: int) -> None:
+        assert in_process(fill_and_die, kind, tmp_path, folder, writes) == -signal.SIGKILL
+        unfinished = list(folder.glob("*/*.part"))
+        assert shown(list(kind(tmp_path, same).cache(folder))) == shown(list(kind(tmp_path, same)))
+        assert list(folder.glob("*/*.part")) == unfinished, "another process may be writing them"
+        for path in unfinished:
+            os.utime(path, (0, 0))
+        assert shown(list(kind(tmp_path, same).cache(folder))) == shown(list(kind(tmp_path, same)))
+        assert not list(folder.glob("*/*.part"))
+
+    def test_a_process_that_may_write_no_more(self, kind: Kind, tmp_path: Path, folder: Path) -> None:
+        """The limit on the size of a file is met in the middle of a write, as the end of a disk is."""
+        expected = shown(list(kind(tmp_path, same)))
+        assert in_process(fill_with_small_files, kind, tmp_path, folder) == 0
+        assert not list(folder.glob("*/*.part"))
+        assert shown(list(kind(tmp_path, same).cache(folder))) == expected
+
     def test_law(self, kind: Kind, tmp_path: Path, folder: Path) -> None:
         pipe = kind(tmp_path, same)
         check_operator((pipe.take(90) if pipe.indexed else pipe).cache(folder), samples=2)
@@ -236,6 +258,38 @@ def fill(kind: Kind, tmp_path: Path, folder: Path, kill_after: int | None) -> No
         if len(seen) == kill_after:
             os.kill(os.getpid(), signal.SIGKILL)
     assert seen == expected
+
+
+def in_process(function: Callable[..., None], *arguments: object) -> int | None:
+    """The exit code of a process that runs a function."""
+    process = multiprocessing.get_context("fork").Process(target=function, args=arguments)
+    process.start()
+    process.join(60)
+    return process.exitcode
+
+
+class DyingFile(io.FileIO):
+    """A file whose process is killed half-way through one of its writes."""
+
+    writes_left = 0
+
+    def write(self, data: Any) -> int:
+        DyingFile.writes_left -= 1
+        if DyingFile.writes_left == 0:
+            super().write(memoryview(data)[: len(data) // 2])
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().write(data)
+
+
+def fill_and_die(kind: Kind, tmp_path: Path, folder: Path, writes: int) -> None:
+    DyingFile.writes_left = writes
+    row_files.open = DyingFile  # type: ignore[attr-defined]
+    fill(kind, tmp_path, folder, None)
+
+
+def fill_with_small_files(kind: Kind, tmp_path: Path, folder: Path) -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
+    fill(kind, tmp_path, folder, None)
 
 
 def damage(path: Path, at: int) -> None:

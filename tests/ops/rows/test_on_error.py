@@ -7,6 +7,7 @@ import json
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ import pytest
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, PlanError, SourceError, UnknownLengthError
 from feedpipe.testing import check_operator
+
+from ...soak import SOAK
 
 
 def parse(x: int) -> int:
@@ -353,7 +356,8 @@ def test_a_coroutine_that_never_returns_fails():
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_failures_that_pass_double_no_row_and_lose_none(workers):
+@pytest.mark.parametrize("kind", ["indexed", "streamed"])
+def test_failures_that_pass_double_no_row_and_lose_none(kind, workers):
     chance = random.Random(1)
 
     def flaky(x: int) -> int:
@@ -361,29 +365,26 @@ def test_failures_that_pass_double_no_row_and_lose_none(workers):
             raise OSError("busy")
         return x
 
-    steps = {
-        "indexed": numbers(400).map(flaky, on_error="skip").shuffle().batch(3),
-        "streamed": streamed(numbers(400)).map(flaky, on_error="skip").filter(lambda x: x % 5).batch(3),
-    }
-    every, resumes = (1, 90) if workers == 0 else (20, 4)  # 270 and 240 rows: a state of a whole epoch begins the next
-    for pipe in steps.values():
-        state: Any = None
-        seen: list[int] = []
-        skipped = 0
-        for last in [False] * resumes + [True]:
-            with fp.Loader(pipe, workers=workers, seed=2, shards=None if pipe.indexed else 2) as loader:
-                if state is not None:
-                    loader.load_state_dict(state)
-                for batch in loader:
-                    seen.extend(batch)
-                    if not last and loader.step % every == 0:
-                        break
-                state = json.loads(json.dumps(loader.state_dict()))
-                skipped = sum(loader.skipped.values())
-        expected = {x for x in range(400) if pipe.indexed or x % 5}
-        assert len(seen) == len(set(seen)) and set(seen) <= expected
-        missing = len(expected) - len(seen)
-        assert (missing == skipped) if pipe.indexed else (missing <= skipped)
+    resumes = (4 if workers else 20) * SOAK
+    rows = 40 * resumes  # two thirds of the batches are taken at most: a state of a whole epoch begins the next
+    pipe = {
+        "indexed": lambda: numbers(rows).map(flaky, on_error="skip").shuffle().batch(3),
+        "streamed": lambda: streamed(numbers(rows)).map(flaky, on_error="skip").filter(lambda x: x % 5).batch(3),
+    }[kind]()
+    state: Any = None
+    seen: list[int] = []
+    for turn in range(resumes + 1):
+        with fp.Loader(pipe, workers=workers, seed=2, shards=None if pipe.indexed else 2) as loader:
+            if state is not None:
+                loader.load_state_dict(state)
+            steps = chance.randint(0, 6) if turn < resumes else None
+            for batch in islice(loader, steps):
+                seen.extend(batch)
+            state = json.loads(json.dumps(loader.state_dict()))
+    expected = {x for x in range(rows) if pipe.indexed or x % 5}
+    assert len(seen) == len(set(seen)) and set(seen) <= expected
+    missing, skipped = len(expected) - len(seen), sum(loader.skipped.values())
+    assert missing > 0 and ((missing == skipped) if pipe.indexed else (missing <= skipped))
 
 
 def test_errors_of_arguments():
