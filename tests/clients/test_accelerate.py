@@ -162,6 +162,60 @@ def test_fabric_saves_and_loads_a_loader(tmp_path: Path, loader: fp.Loader[Any])
     assert rows(iter(loader)) == third
 
 
+def test_fabric_goes_on_in_the_middle_of_accumulated_gradients(tmp_path: Path, loader: fp.Loader[Any]) -> None:
+    fabric = Fabric(accelerator="cpu", devices=1)
+    fabric.launch()
+    layer = torch.nn.Linear(1, 1)
+    model, optimizer = fabric.setup(layer, torch.optim.SGD(layer.parameters(), lr=0.1))
+
+    def train(loader: fp.Loader[Any], limit: int | None) -> tuple[list[int], list[int]]:
+        """The rows, and the steps after which the optimiser takes one."""
+        seen: list[int] = []
+        completed: list[int] = []
+        for step, batch in enumerate(islice(loader, limit), loader.step + 1):
+            is_accumulating = step % 3 != 0
+            with fabric.no_backward_sync(model, enabled=is_accumulating):
+                fabric.backward(model(fabric.to_device(batch)[:, None].float()).mean())
+            if not is_accumulating:
+                optimizer.step()
+                optimizer.zero_grad()
+                completed.append(step)
+            seen += batch.tolist()
+        return seen, completed
+
+    first, second, _ = epochs_of(loader)
+    assert train(loader, 4) == (first[:8], [3])
+    fabric.save(tmp_path / "state.ckpt", {"model": model, "loader": loader})
+    resumed = fp.Loader(loader.dataset, seed=1)
+    fabric.load(tmp_path / "state.ckpt", {"model": model, "loader": resumed})
+    assert train(resumed, None) == (first[8:], [6, 9, 12, 15, 18])
+    assert train(resumed, None) == (second, [3, 6, 9, 12, 15, 18])
+
+
+@pytest.mark.parametrize("client", ["accelerate", "fabric"])
+@pytest.mark.parametrize("name", PIPES)
+def test_worker_processes(tmp_path: Path, client: str, name: str) -> None:
+    first, second, _ = epochs_of(fp.Loader(PIPES[name]()))
+    with fp.Loader(PIPES[name](), workers=2, seed=1) as loader, fp.Loader(PIPES[name](), workers=2, seed=1) as resumed:
+        if client == "accelerate":
+            accelerator = Accelerator(cpu=True)
+            prepared, other = accelerator.prepare(PreparedLoader(loader), PreparedLoader(resumed))
+            accelerator.register_for_checkpointing(prepared)
+            assert rows(islice(prepared, 4)) == first[:8]
+            accelerator.save_state(str(tmp_path))
+            accelerator._custom_objects.clear()
+            accelerator.register_for_checkpointing(other)
+            accelerator.load_state(str(tmp_path))
+            assert [rows(iter(other)) for _ in range(2)] == [first[8:], second]
+        else:
+            fabric = Fabric(accelerator="cpu", devices=1)
+            fabric.launch()
+            assert rows(fabric.to_device(batch) for batch in islice(loader, 4)) == first[:8]
+            fabric.save(tmp_path / "state.ckpt", {"loader": loader})
+            fabric.load(tmp_path / "state.ckpt", {"loader": resumed})
+            assert [rows(iter(resumed)) for _ in range(2)] == [first[8:], second]
+
+
 @pytest.mark.parametrize("client", ["accelerate", "fabric"])
 def test_two_processes_share_the_rows_and_go_on_with_theirs(tmp_path: Path, client: str) -> None:
     run_on_two_ranks(Path(__file__).with_name(f"{client}_job.py"), str(tmp_path))
