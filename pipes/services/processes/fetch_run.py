@@ -44,6 +44,8 @@ class FetchRun(KeyedRun[WorkerHandle]):
             lane.handle.begin(number)
             self._begin(lane)
         self._send_keys()
+        for lane in self._turns:
+            lane.handle.notify()
 
     def __next__(self) -> object:
         while any(lane.keys for lane in self._turns):
@@ -54,15 +56,13 @@ class FetchRun(KeyedRun[WorkerHandle]):
                 self._end_lane(lane)
                 continue
             self._turns.rotate(-1)
-            try:
-                if item.kind == "failed":
-                    raise item.error()
-                lane.position = item.cursor
-                if item.without_memory:
-                    self._pool.warn_of_full_memory()
-                return lane.handle.element(item)
-            finally:
-                self._send_keys()
+            self._send_keys()
+            if item.kind == "failed":
+                raise item.error()
+            lane.position = item.cursor
+            if item.without_memory:
+                self._pool.warn_of_full_memory()
+            return lane.handle.element(item)
         raise StopIteration
 
     def close(self) -> None:
@@ -84,7 +84,7 @@ class FetchRun(KeyedRun[WorkerHandle]):
         return self._turns[0]
 
     def _send(self, lane: Lane[WorkerHandle], number: int, key: object) -> None:
-        lane.handle.post(("fetch", self._number, number, key))
+        lane.handle.queue(("fetch", self._number, number, key))  # the next notice takes it along, or the next wait
 
     def _listen(self, lanes: list[Lane[WorkerHandle]]) -> None:
         for handle in self._pool.listen([lane.handle for lane in lanes]):

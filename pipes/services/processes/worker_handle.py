@@ -114,6 +114,10 @@ class WorkerHandle:
         """Sends a message without waiting."""
         self._open.post(head)
 
+    def queue(self, head: Head) -> None:
+        """Keeps a message for the next one that is sent, or for `notify`."""
+        self._open.queue(head)
+
     def cancel(self) -> None:
         """Ends the run, for this side and for the worker."""
         self._run = -1

@@ -73,8 +73,12 @@ class Channel:
 
     def post(self, head: Head, body: Sequence[bytes | memoryview] = ()) -> None:
         """Sends a message without waiting; `flush` sends what the system does not take now."""
-        self._unsent += b"".join((*_prefix(head, body), *body))
+        self.queue(head, body)
         self.flush()
+
+    def queue(self, head: Head, body: Sequence[bytes | memoryview] = ()) -> None:
+        """Keeps a message for the next `post` or `flush`, which sends both at once."""
+        self._unsent += b"".join((*_prefix(head, body), *body))
 
     def flush(self) -> bool:
         """Sends what `post` has left over.
