@@ -28,14 +28,16 @@ def read_tfrecord(
     path_column: str | None = None,
     row_column: str | None = None,
     unify_schemas: bool = False,
+    indexed: bool = False,
     on_error: OnError | None = None,
 ) -> Pipe[Row]:
     """Begin a pipe with the records of TFRecord files: `list_files`, `open_files` and `parse_tfrecord` in one call.
 
     Element: a dict with a value for each feature of a `tf.train.Example`; a batch of them is `Rows`, which keeps
     columns. Order: the files as `list_files` sorts them, and the records of each file in order. Length: unknown;
-    streamed. State: the byte at which a record begins, to which a resume seeks. Workers share the work by ranges of
-    files, without an index, and a later `shuffle` shuffles the ranges too. Errors name file and byte.
+    streamed, or with `indexed=True` indexed. State: the byte at which a record begins, to which a resume seeks. Workers
+    share the work by ranges of files, without an index, and a later `shuffle` shuffles the ranges too. Errors name file
+    and byte.
 
     Args:
         paths: a file, a folder, a glob, or a list of those; see `list_files`.
@@ -49,6 +51,7 @@ def read_tfrecord(
         path_column: the name of a further column with the path of the file.
         row_column: the name of a further column with the number of the record in its file, from 0.
         unify_schemas: takes the features of all files together.
+        indexed: gives rows by position, by an index beside each file; see `parse_tfrecord`.
         on_error: what happens to a record that is damaged or does not fit the columns; see `map`.
 
     Raises:
@@ -69,5 +72,6 @@ def read_tfrecord(
         path_column=path_column,
         row_column=row_column,
         unify_schemas=unify_schemas,
+        indexed=indexed,
         on_error=on_error,
     )

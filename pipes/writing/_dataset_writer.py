@@ -187,6 +187,12 @@ class DatasetWriter:
         self._bytes += written.bytes
         self._bar.set_postfix_str(f"{len(self._files)} files, {self._bytes / 1e6:.0f} MB")
 
+    def write_beside(self, ending: str, data: bytes) -> None:
+        """Writes a file with the name of the last one and another ending. It is not in the manifest."""
+        name = f"{str(self._files[-1]['path']).removesuffix(self._ending)}{ending}"
+        with open_output(join_path(self._folder, name, self._filesystem), self._filesystem) as stream:
+            stream.write(data)
+
     def finish(self) -> str:
         """Writes the manifest, and returns its path."""
         import pyarrow as pa

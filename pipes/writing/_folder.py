@@ -17,7 +17,7 @@ MANIFEST = "_manifest.jsonl"
 """The name of a manifest beside its files. It begins with `_`, so that no listing takes it for data."""
 
 _OURS = re.compile(
-    rf"part-\d{{5,}}\.(arrow|parquet|tar|tfrecord|tfrecord\.gz)|\..*{re.escape(TEMPORARY_SUFFIX)}|{re.escape(MANIFEST)}"
+    rf"part-\d{{5,}}\.(arrow|parquet|tar|tfrecord|tfrecord\.gz|index)|\..*{re.escape(TEMPORARY_SUFFIX)}|{re.escape(MANIFEST)}"
 )
 
 

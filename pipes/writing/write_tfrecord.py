@@ -9,8 +9,10 @@ from itertools import chain
 from typing import Literal
 
 from ..core.checks import check_choice
+from ..errors import ArgumentError, with_call_site
 from ..formats.tables.columns import Schema, check_schema
 from ..formats.tfrecord.crc import PACKAGE
+from ..formats.tfrecord.index import index_line
 from ..formats.tfrecord.writing import write_records
 from ..pipe import Pipe
 from ._columns import BatchBuilder
@@ -27,6 +29,7 @@ def write_tfrecord(
     rows_per_file: int | None = None,
     file_size: int | str | None = None,
     compression: Literal["gzip"] | None = None,
+    index: bool = False,
     schema: Schema | None = None,
     filesystem: object = None,
     workers: int = 0,
@@ -54,6 +57,8 @@ def write_tfrecord(
             record that exceeds the size. By default 256 MiB.
         compression: "gzip" compresses each file, whose name then ends with `.tfrecord.gz`. A compressed file serves one
             worker at a time.
+        index: writes an index beside each file, `part-00000.index` and so on, with the first byte and the size of each
+            record; `read_tfrecord(indexed=True)` reads rows by position with it. Files must not be compressed.
         schema: types by name, as Arrow types or their names, or a pyarrow schema. Other columns have the types of the
             first rows.
         filesystem: a pyarrow or fsspec file system for `folder`; without it, `folder` is a local path or a URL.
@@ -80,6 +85,10 @@ def write_tfrecord(
     PACKAGE.check()
     limits = Limits(rows_per_file, file_size)
     check_choice("compression", compression, ("gzip", None))
+    if index and compression is not None:
+        raise ArgumentError(
+            with_call_site("`index` must be left out if `compression` is given: no record of such a file can be sought")
+        )
     builder = BatchBuilder(check_schema(schema), "write_tfrecord")
     run = ChunkedRun(pipe, CHUNK_ROWS, workers)
     ending = "tfrecord" if compression is None else "tfrecord.gz"
@@ -89,21 +98,36 @@ def write_tfrecord(
         records = chain.from_iterable(write_records(builder.batch(chunk)) for chunk in run)
         record = next(records, None)
         while True:  # at least once: without rows, a file without records
+            lines: list[bytes] | None = [] if index else None
             with writer.next_file() as file:
-                record = _fill(file, record, records, limits, compress=compression is not None)
+                record = _fill(file, record, records, limits, lines, compress=compression is not None)
+            if lines is not None:
+                writer.write_beside("index", b"".join(lines))
             if record is None:
                 break
         return writer.finish()
 
 
 def _fill(
-    file: OutputFile, record: bytes | None, records: Iterator[bytes], limits: Limits, *, compress: bool
+    file: OutputFile,
+    record: bytes | None,
+    records: Iterator[bytes],
+    limits: Limits,
+    lines: list[bytes] | None,
+    *,
+    compress: bool,
 ) -> bytes | None:
-    """Writes `record` and its successors until the file is full, and returns the first that is left."""
+    """Writes `record` and its successors until the file is full, and appends the line of each to `lines`.
+
+    Returns:
+        the first record that is left.
+    """
     gzip = zlib.compressobj(wbits=_GZIP_BITS) if compress else None
     while record is not None:
         if file.rows == limits.rows or (limits.bytes is not None and file.bytes >= limits.bytes):
             break
+        if lines is not None:
+            lines.append(index_line(file.bytes, len(record)))
         file.write(record if gzip is None else gzip.compress(record))
         file.count_rows(1)
         record = next(records, None)

@@ -15,6 +15,7 @@ import tarfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import fastavro
@@ -249,6 +250,13 @@ def _tfrecord(numbers: range, other: bool) -> Content:
     return b"".join(write_records(pa.RecordBatch.from_pylist(rows))) if rows else b"", rows
 
 
+def _tfrecord_index(numbers: range, other: bool) -> Content:
+    data, begins = _tfrecord(numbers, other)[0], [0]
+    while begins[-1] < len(data):
+        begins.append(begins[-1] + 16 + int.from_bytes(data[begins[-1] : begins[-1] + 8], "little"))
+    return "".join(f"{begin} {end - begin}\n" for begin, end in pairwise(begins)).encode(), []
+
+
 # Whole files, arrays and images
 
 
@@ -387,6 +395,11 @@ CASES = {
         _folders("jsonl", _jsonl, packed=".gz"),
     ),
     "tfrecord": Case(partial(fp.read_tfrecord, recursive=True), _folders("tfrecord", _tfrecord, packed=".gz")),
+    "tfrecord by position": Case(
+        partial(fp.read_tfrecord, recursive=True, indexed=True, row_column="row"),
+        dict(sorted({**_folders("tfrecord", _tfrecord), **_folders("index", _tfrecord_index)}.items())),
+        numbered=True,
+    ),
     "parquet": Case(
         partial(fp.read_parquet, recursive=True, row_column="row"), _folders("parquet", _parquet), numbered=True
     ),

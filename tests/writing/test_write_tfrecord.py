@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tfrecord.tools.tfrecord2idx import create_index
 
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, DataError
@@ -61,6 +62,22 @@ def test_values_come_back(tmp_path: Path, values: list[Any], expected: list[Any]
 def test_values_that_no_example_holds(tmp_path: Path, value: Any) -> None:
     with pytest.raises(DataError, match="column 'x' has .*and an Example holds"):
         fp.write_tfrecord(fp.from_sequence([{"x": value}]), tmp_path)
+
+
+def test_an_index_beside_each_file(tmp_path: Path) -> None:
+    """It is the one that the package `tfrecord` makes."""
+    manifest = fp.write_tfrecord(rows(70), tmp_path / "out", rows_per_file=40, index=True)
+    names = sorted(path.name for path in (tmp_path / "out").glob("part*"))
+    assert names == ["part-00000.index", "part-00000.tfrecord", "part-00001.index", "part-00001.tfrecord"]
+    for number in range(2):
+        create_index(str(tmp_path / "out" / f"part-0000{number}.tfrecord"), str(tmp_path / "index"))
+        assert (tmp_path / "index").read_bytes() == (tmp_path / "out" / f"part-0000{number}.index").read_bytes()
+    assert fp.read_tfrecord(tmp_path / "out", indexed=True)[69] == rows(70)[69]
+    fp.verify(manifest)
+    fp.write_tfrecord(rows(0), tmp_path / "out", index=True, overwrite=True)
+    assert len(fp.read_tfrecord(tmp_path / "out", indexed=True)) == 0
+    with pytest.raises(ArgumentError, match="`index` must be left out if `compression` is given"):
+        fp.write_tfrecord(rows(1), tmp_path / "bad", compression="gzip", index=True)
 
 
 def test_no_rows_and_bad_arguments(tmp_path: Path) -> None:

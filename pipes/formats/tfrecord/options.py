@@ -15,8 +15,9 @@ from ..tables.columns import Schema, check_names, check_schema, suggest_name
 from ..tables.sampled_table import SampledHead, SampledTable
 from .columns import Entries, UnusualError, collect_values, kinds_of, parse_one_by_one, to_arrow
 from .crc import PACKAGE
+from .index import is_index
 from .message import BYTES, FLOATS, INTS, Feature, parse_example
-from .records import RecordReader, Records
+from .records import Offsets, RecordReader, Records
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,10 +33,11 @@ class TfRecord(SampledTable):
     """The arguments of `parse_tfrecord`."""
 
     kind: ClassVar[str] = "parse_tfrecord"
-    arguments: ClassVar[tuple[str, ...]] = ("features", "path_column", "row_column", "unify_schemas")
+    arguments: ClassVar[tuple[str, ...]] = ("features", "path_column", "row_column", "unify_schemas", "indexed")
     type_repair: ClassVar[str] = "`features=` gives it a type"
 
     features: Features | None = None
+    indexed: bool = False
 
     def __post_init__(self) -> None:
         PACKAGE.check()
@@ -51,6 +53,8 @@ class TfRecord(SampledTable):
 
     def head(self, stream: BinaryIO, path: str) -> SampledHead | None:
         """The features in the first records of a file; None if it has none."""
+        if is_index(path):
+            return None
         types = self.types()
         if types:
             return SampledHead(path, types, has_rows=True)
@@ -74,11 +78,36 @@ class TfRecord(SampledTable):
         reader = RecordReader(stream, path, unit.start, unit.stop)
         offset, before = place
         at = offset if offset > unit.start else reader.first_record()
+        if is_index(path):
+            return
         parser: _RecordParser | None = None
         for records in reader.records(at) if at is not None else ():
             parser = parser or _RecordParser(self, path)
             yield from parser.parts(records, before)
             before += len(records.starts) + (records.malformed is not None)
+
+    def parse_columns(self, data: bytes, starts: Offsets, ends: Offsets) -> dict[str, Column]:
+        """The columns of Examples, whose bytes begin and end at these places of `data`.
+
+        Raises:
+            ValueError: one of them is malformed, or they hold a feature in several ways that do not fit together.
+        """
+        fixed = self.require_fixed_schema("")
+        names = fixed.file_types
+        try:
+            entries = Entries(data, starts, ends)
+            features = {name: entries.feature(name) for name in names}
+            unknown = entries.unknown_name()
+        except UnusualError:
+            parsed = parse_one_by_one(data, starts, ends)
+            features = {name: collect_values(parsed, name) for name in names}
+            unknown = next((name for record in parsed for name in record if name not in names), None)
+        if unknown is not None and self.features is None:
+            raise ValueError(
+                f"it has a feature {unknown!r}, and the first records of {fixed.origin} have none; `features=` "
+                "names those to read"
+            )
+        return {name: to_column(to_arrow(name, features[name], kind)) for name, kind in names.items()}
 
 
 def _sample_records(records: Iterable[Records], path: str) -> tuple[list[dict[str, Feature]], FeedpipeError | None]:
@@ -91,7 +120,7 @@ def _sample_records(records: Iterable[Records], path: str) -> tuple[list[dict[st
                 try:
                     sampled.append(parse_example(some.data[start:end]))
                 except ValueError as error:
-                    problems.append(_record_error(path, offset, str(error)))
+                    problems.append(record_error(path, offset, str(error)))
         problems += [some.malformed and some.malformed.error, some.error]
     return sampled, next(filter(None, problems), None)
 
@@ -117,10 +146,10 @@ class _RecordParser:
     """Makes columns of the records of one file."""
 
     def __init__(self, form: TfRecord, path: str) -> None:
+        fixed = form.require_fixed_schema(path)
+        self._form = form
         self._path = path
-        self._fixed = fixed = form.require_fixed_schema(path)
-        self._lineage = form.lineage
-        self._refuses_others = form.features is None
+        self._names = fixed.names
         self._constants = fixed.constants(path, fixed.file_types)
 
     def parts(self, records: Records, before: int) -> Iterator[RangePart]:
@@ -159,7 +188,7 @@ class _RecordParser:
     def _malformed(self, records: Records, number: int, offset: int, error: ValueError) -> MalformedRecord:
         start, end = int(records.starts[number]), int(records.ends[number])
         content = records.data[start:end][:MAX_CONTENT_BYTES]
-        return MalformedRecord(_record_error(self._path, offset, str(error)), offset, content)
+        return MalformedRecord(record_error(self._path, offset, str(error)), offset, content)
 
     def _rows(self, records: Records, span: range, before: int) -> Rows:
         """The rows of the records with these numbers.
@@ -169,30 +198,16 @@ class _RecordParser:
         """
         import pyarrow as pa
 
-        names, data = self._fixed.file_types, records.data
         starts, ends = records.starts[span.start : span.stop], records.ends[span.start : span.stop]
-        try:
-            entries = Entries(data, starts, ends)
-            features = {name: entries.feature(name) for name in names}
-            unknown = entries.unknown_name()
-        except UnusualError:
-            parsed = parse_one_by_one(data, starts, ends)
-            features = {name: collect_values(parsed, name) for name in names}
-            unknown = next((name for record in parsed for name in record if name not in names), None)
-        if unknown is not None and self._refuses_others:
-            raise ValueError(
-                f"it has a feature {unknown!r}, and the first records of {self._fixed.origin} have none; `features=` "
-                "names those to read"
-            )
-        count = len(starts)
-        columns: dict[str, Column] = {}
-        for name, kind in names.items():
-            columns[name] = to_column(to_arrow(name, features[name], kind))
+        columns = self._form.parse_columns(records.data, starts, ends)
         for name, value in self._constants.items():
-            columns[name] = pa.repeat(value, count)
-        columns = {name: columns[name] for name in self._fixed.names}
-        return Rows({**columns, **self._lineage.columns_for(self._path, range(before, before + count))}, count)
+            columns[name] = pa.repeat(value, len(span))
+        columns = {name: columns[name] for name in self._names}
+        return Rows(
+            {**columns, **self._form.lineage.columns_for(self._path, range(before, before + len(span)))}, len(span)
+        )
 
 
-def _record_error(path: str, at: int, problem: str) -> DataError:
+def record_error(path: str, at: int, problem: str) -> DataError:
+    """The error of a record, which names its byte."""
     return DataError(f"{path}, the record at byte {at}: {problem}")

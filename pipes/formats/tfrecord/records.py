@@ -218,6 +218,22 @@ class RecordReader:
         return DataError(f"{self._name}, byte {at}: {problem}{hint}")
 
 
+def right_records(data: bytes, begins: Offsets, ends: Offsets) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """Which of some records, whose begins and ends are known from elsewhere, are where they should be and undamaged.
+
+    Returns:
+        which have a head with this length, and which have data with the right checksum.
+    """
+    view, crc = np.frombuffer(data, np.uint8), crc32c()
+    heads = _gather(view, begins, HEAD_BYTES)
+    lengths = np.ascontiguousarray(heads[:, :8]).view("<i8").ravel()
+    heads_right = _have_right_checksum(heads) & (lengths == ends - begins - HEAD_BYTES - TAIL_BYTES)
+    spans = zip((begins + HEAD_BYTES).tolist(), (ends - TAIL_BYTES).tolist(), strict=True)
+    crcs = np.array([crc(data[start:end]) for start, end in spans], np.uint32)
+    stored = _gather(view, ends - TAIL_BYTES, TAIL_BYTES).view("<u4").ravel()
+    return heads_right, unmasked(stored) == crcs
+
+
 def _record_bytes(data: bytes) -> int:
     """How many bytes the record that begins with `data` has; those of a head, if there are fewer."""
     return HEAD_BYTES if len(data) < HEAD_BYTES else HEAD_BYTES + _HEAD.unpack_from(data)[0] + TAIL_BYTES

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from ...core.per_process import PerProcess
 from ...core.rows import BlockRows, Indices, Rows, index_array
 from ...errors import DataError, Origin, SourceError
 from ...formats.arrow.ipc import ArrowIpc
+from ._extra_columns import extra_columns
 from ._open_files import at_call_site
 from ._record_batches import RecordBatch, RecordBatches
 
@@ -79,25 +80,12 @@ class IndexedArrow(Operator):
 
     def _extra_columns(self, stage: StageView, indices: Positions) -> dict[str, Column]:
         """The columns of folders, and those with the path and the number of each row."""
-        import pyarrow as pa
-
-        fixed, lineage = self.format.fixed_schema, self.format.lineage
-        assert fixed is not None
         owners = np.searchsorted(self._bounds(), indices, "right") - 1
         numbers, places = np.unique(owners, return_inverse=True)
         handles = _handles(stage, numbers) if len(numbers) else []
-        folders = [fixed.constants(handle.file.path, fixed.file_types) for handle in handles]
-        columns: dict[str, Column] = {}
-        for name, kind in fixed.folder_types.items():
-            values: Any = pa.array([values[name].as_py() for values in folders], kind)
-            columns[name] = values.take(places)
-        if lineage.path_column is not None:
-            paths: Any = pa.array([handle.file.path for handle in handles], pa.string())
-            columns[lineage.path_column] = paths.take(places)
-        if lineage.row_column is not None:
-            firsts = np.array([handle.first for handle in handles], np.int64)[places]
-            columns[lineage.row_column] = firsts + indices - self._bounds()[owners]
-        return columns
+        firsts = np.array([handle.first for handle in handles], np.int64)[places]
+        rows = firsts + indices - self._bounds()[owners]
+        return extra_columns(self.format, [handle.file.path for handle in handles], places, rows)
 
     def _arrow_rows(self, stage: StageView) -> ArrowRows:
         def make() -> ArrowRows:

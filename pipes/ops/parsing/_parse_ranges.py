@@ -21,6 +21,14 @@ from ._parse_units import ParseUnits, Piece, Place, UnitReader
 F = TypeVar("F", bound="RangedFormat[Any]")
 
 
+def call_with_policy(form: RangedFormat[Any], on_error: OnError | None) -> str:
+    """The call of a chain function with its options and `on_error`, as code."""
+    call = form.call()
+    if on_error is None:
+        return call
+    return f"{call[:-1]}{'' if call.endswith('()') else ', '}on_error={value_code(on_error)})"
+
+
 @dataclass(frozen=True, eq=False)
 class ParseRanges(ParseUnits[ByteRange], Generic[F]):
     """The base: a subclass names its kind, says whether it gives columns, and makes a reader."""
@@ -32,10 +40,7 @@ class ParseRanges(ParseUnits[ByteRange], Generic[F]):
         check_on_error(self.on_error)
 
     def call(self) -> str:
-        call = self.format.call()
-        if self.on_error is None:
-            return call
-        return f"{call[:-1]}{'' if call.endswith('()') else ', '}on_error={value_code(self.on_error)})"
+        return call_with_policy(self.format, self.on_error)
 
     def identity(self) -> Json:
         return self.format.identity()

@@ -9,9 +9,10 @@ import pytest
 import tfrecord
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tfrecord.tools.tfrecord2idx import create_index
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, MissingError
+from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, MissingError, StateError
 from feedpipe.formats.tfrecord.crc import masked
 from feedpipe.formats.tfrecord.message import BYTES, INTS, write_example, write_feature
 from feedpipe.ops.parsing import _byte_ranges
@@ -187,6 +188,98 @@ def test_mutated_files(tmp_path, data):
     except DataError as error:
         assert "a.tfrecord" in str(error)
     assert rows == expected(0, len(rows))
+
+
+def indexed(folder, **options):
+    return fp.read_tfrecord(folder, features={"id": "int64", "words": pa.list_(pa.binary())}, indexed=True, **options)
+
+
+@pytest.fixture
+def with_indexes(tmp_path):
+    """Files with an index of each name, made by the package `tfrecord`; one has no records."""
+    for number, (name, count) in enumerate([("a.index", 3), ("b.tfrecord.idx", 90), ("c.index", 0), ("d.index", 7)]):
+        file = tmp_path / f"{name[0]}.tfrecord"
+        file.write_bytes(encoded(100 * number, count))
+        create_index(str(file), str(tmp_path / name))
+    return tmp_path
+
+
+ALL = [*expected(0, 3), *expected(100, 90), *expected(300, 7)]
+
+
+def test_law_of_indexed_files(with_indexes):
+    pipe = indexed(with_indexes)
+    assert check_operator(pipe, samples=4) == ALL
+    assert len(pipe) == 100 and pipe[-1] == ALL[-1] and list(pipe[2:95:7]) == ALL[2:95:7]
+    assert sorted(row["id"] for row in pipe.shuffle()) == [row["id"] for row in ALL]
+    assert list(pipe.batch(64).head(1)[0]) == ALL[:64]
+    # Indexes among the files are left out.
+    assert list(fp.read_tfrecord(with_indexes, features=["id"])) == [{"id": row["id"]} for row in ALL]
+    assert "indexed=True" in repr(pipe)
+
+
+def test_columns_beside_those_of_indexed_files(tmp_path):
+    for part in (1, 2):
+        fp.write_tfrecord(fp.from_sequence(expected(part, 5)), tmp_path / f"part={part}", index=True)
+    rows = [
+        {**row, "part": part, "path": str(tmp_path / f"part={part}" / "part-00000.tfrecord"), "row": number}
+        for part in (1, 2)
+        for number, row in enumerate(expected(part, 5))
+    ]
+    pipe = fp.read_tfrecord(tmp_path, recursive=True, path_column="path", row_column="row", indexed=True)
+    assert check_operator(pipe, samples=2) == rows
+
+
+@pytest.mark.parametrize("place", [0, 20])
+def test_damage_in_an_indexed_file(with_indexes, place):
+    data = bytearray((with_indexes / "b.tfrecord").read_bytes())
+    at = len(encoded(100, 50))
+    data[at + place] ^= 1
+    (with_indexes / "b.tfrecord").write_bytes(data)
+    message = "wrong checksum" if place else "length is not that of the index"
+    with pytest.raises(
+        DataError, match=rf"b\.tfrecord, the record at byte {at}: its .*{message}(.|\n)*tfrecord\.py:\d"
+    ):
+        list(indexed(with_indexes))
+    assert indexed(with_indexes)[52] == ALL[52] and indexed(with_indexes)[54] == ALL[54]
+    loader = fp.Loader(indexed(with_indexes, on_error="skip").shuffle())
+    if not place:
+        with pytest.raises(DataError, match="length is not that of the index"):
+            list(loader)
+        return
+    assert sorted(row["id"] for row in loader) == [row["id"] for row in ALL if row["id"] != 150]
+    assert sum(loader.skipped.values()) == 1
+    check_operator(indexed(with_indexes, on_error="skip"), samples=2)
+
+
+def test_indexes_that_cannot_be_used(with_indexes):
+    (with_indexes / "a.index").rename(with_indexes / "a.tfrecord.index")
+    with pytest.raises(
+        ArgumentError, match=r"needs an index beside .*a\.tfrecord, and there is neither .*a\.index nor"
+    ):
+        list(indexed(with_indexes / "a.tfrecord"))
+    for content, message in ((b"0 5\n", "make it anew"), (b"", "make it anew"), (b"a b\n", "two numbers in")):
+        (with_indexes / "d.index").write_bytes(content)
+        with pytest.raises(DataError, match=rf"d\.index .*{message}"):
+            list(indexed(with_indexes / "d.tfrecord"))
+    (with_indexes / "a.tfrecord.gz").write_bytes(gzip.compress(b""))
+    with pytest.raises(ArgumentError, match=r"a\.tfrecord\.gz is compressed"):
+        list(indexed(with_indexes / "*.gz"))
+    with pytest.raises(ArgumentError, match="put the `shuffle` behind `parse_tfrecord` instead"):
+        fp.list_files(with_indexes).shuffle().open_files().parse_tfrecord(indexed=True)
+
+
+def test_a_state_belongs_to_the_records(tmp_path):
+    states = []
+    for count in (5, 6):
+        fp.write_tfrecord(fp.from_sequence(expected(0, count)), tmp_path, index=True, overwrite=True)
+        loader = fp.Loader(indexed(tmp_path).shuffle())
+        next(iter(loader))
+        states.append(loader.state_dict())
+    with pytest.raises(StateError):
+        fp.Loader(indexed(tmp_path).shuffle()).load_state_dict(states[0])
+    loader.load_state_dict(states[1])
+    assert len(list(loader)) == 5
 
 
 def test_a_file_that_vanished(tmp_path):

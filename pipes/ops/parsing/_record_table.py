@@ -1,0 +1,149 @@
+"""Where the records of indexed TFRecord files are, and how those at some positions are read."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import ArgumentError, MissingError
+from ...formats.tfrecord.index import index_paths, is_index, read_bounds
+from ...storage.file import File, Stream
+from ...storage.filesystem import split_options
+from ...storage.retry import Cancellation
+from ...storage.tasks import in_threads, in_turn
+from ._open_files import OpenFileCache
+
+Numbers = npt.NDArray[np.int64]
+
+_MAX_GAP_BYTES = 2**12
+"""Two records with a smaller gap between them are read at once."""
+
+
+def read_index(file: File) -> Numbers:
+    """The byte at which each record of a file begins, and that behind the last one.
+
+    Raises:
+        ArgumentError: the file is compressed, or there is no index beside it.
+        DataError: the index belongs to another file.
+    """
+    if is_index(file.path):
+        return np.zeros(1, np.int64)  # it has no records
+    if file.is_compressed():
+        raise ArgumentError(f"`indexed` must be left out here: {file.name} is compressed, so no record can be sought")
+    path, options = (file.path, "") if file.filesystem is not None else split_options(file.path)
+    candidates = index_paths(path)
+    for candidate in candidates:
+        index = File(candidate + options, filesystem=file.filesystem, compression=None, cache=file.cache)
+        try:
+            with index.open() as stream:
+                data = stream.read()
+        except MissingError:
+            continue
+        return read_bounds(data, index.name, file.size() if file.listed is None else file.listed)
+    raise ArgumentError(
+        f"`indexed` needs an index beside {file.name}, and there is neither {candidates[0]} nor {candidates[1]}; "
+        "`write_tfrecord(index=True)` writes one, and so do DALI's `tfrecord2idx` and the package `tfrecord`"
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class RecordTable:
+    """Where all records are.
+
+    Attributes:
+        firsts: the position of the first record of each file, and the number of all records.
+        bounds: of each file, the byte at which each record begins, and that behind the last one.
+    """
+
+    firsts: Numbers
+    bounds: Numbers
+
+    @staticmethod
+    def of(files: Iterator[Numbers]) -> RecordTable:
+        bounds = [*files]
+        firsts = np.cumsum([0, *(len(some) - 1 for some in bounds)], dtype=np.int64)
+        return RecordTable(firsts, np.concatenate([np.zeros(0, np.int64), *bounds]))
+
+    def __len__(self) -> int:
+        return int(self.firsts[-1])
+
+    def digest(self) -> str:
+        """A digest of all numbers, for states."""
+        return hashlib.blake2b(self.firsts.tobytes() + self.bounds.tobytes(), digest_size=16).hexdigest()
+
+    def at(self, positions: Numbers) -> RecordPlaces:
+        """Look up records."""
+        owners = np.searchsorted(self.firsts, positions, "right") - 1
+        places = positions + owners  # each file has one bound more than it has records
+        files, numbers = np.unique(owners, return_inverse=True)
+        begins, ends = self.bounds[places], self.bounds[places + 1]
+        return RecordPlaces(files, numbers, positions - self.firsts[owners], begins, ends)
+
+
+class RecordPlaces(NamedTuple):
+    """Where some records are.
+
+    Attributes:
+        files: the positions of their files in the input, each once.
+        owners: the place of the file of each record among these.
+        numbers: of each record in its file.
+        begins, ends: the byte of its file at which each record begins, and that behind it.
+    """
+
+    files: Numbers
+    owners: npt.NDArray[np.intp]
+    numbers: Numbers
+    begins: Numbers
+    ends: Numbers
+
+
+class _RecordFile(NamedTuple):
+    file: File
+    seal: int = 0
+
+
+class RecordSource:
+    """Reads records by their places, and keeps the last few files open."""
+
+    def __init__(self) -> None:
+        self._files: OpenFileCache[_RecordFile, Stream] = OpenFileCache(
+            lambda opened: opened.file.open(), lambda stream: stream.close()
+        )
+        self._lock = threading.Lock()
+
+    def read(self, files: Sequence[File], places: RecordPlaces) -> tuple[bytes, Numbers]:
+        """Read records.
+
+        Args:
+            files: those of `places.files`.
+            places: of the records; those of a file follow each other, and rise.
+
+        Returns:
+            bytes that hold the records, and where in them each one begins.
+        """
+        _, owners, _, begins, ends = places
+        if not len(begins):
+            return b"", begins
+        cuts = np.flatnonzero((owners[1:] != owners[:-1]) | (begins[1:] - ends[:-1] > _MAX_GAP_BYTES)) + 1
+        firsts, lasts = np.append(0, cuts), np.append(cuts, len(begins)) - 1
+        sizes = ends[lasts] - begins[firsts]
+        parts = zip(owners[firsts].tolist(), begins[firsts].tolist(), sizes.tolist(), strict=True)
+        with self._lock:  # another thread might close a file
+            is_remote = not files[0].is_local()
+            data = b"".join((in_threads if is_remote else in_turn)(partial(self._read_part, files), parts))
+        shifts = np.cumsum(sizes) - sizes - begins[firsts]
+        return data, begins + np.repeat(shifts, lasts - firsts + 1)
+
+    def _read_part(self, files: Sequence[File], part: tuple[int, int, int]) -> bytes:
+        number, begin, size = part
+        stream = self._files.file(_RecordFile(files[number]))
+        if stream.remote is not None:
+            return stream.remote.file.read(begin, size, Cancellation())
+        return bytes(cast("Any", stream.raw).read_at(size, begin))
