@@ -60,12 +60,14 @@ def one_process_job(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class _SameEnvironment:
-    """Gives all tests one environment, so that their loaders share a fork server."""
+    """Gives all tests and fixtures one environment, so that their loaders share a fork server."""
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_pyfunc_call(self) -> Generator[None, object, object]:
         os.environ.pop("PYTEST_CURRENT_TEST", None)
         return (yield)
+
+    pytest_fixture_setup = pytest_pyfunc_call
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

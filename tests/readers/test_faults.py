@@ -48,8 +48,10 @@ def place(s3: S3, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> Place:
 
 
 @pytest.fixture(autouse=True)
-def files(s3: S3) -> None:
-    s3.put("faults", all_files())
+def files(s3: S3, request: pytest.FixtureRequest) -> None:
+    """Puts the files of the test's reader; those of all readers if it has none."""
+    name = request.node.callspec.params["name"] if hasattr(request.node, "callspec") else None
+    s3.put("faults", {path: data for path, data in all_files().items() if name in (None, path.partition("/")[0])})
 
 
 def outcome(name: str, place: Place, meanwhile: Callable[[], object] = lambda: None) -> tuple[list, str]:

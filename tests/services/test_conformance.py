@@ -9,13 +9,13 @@ import pytest
 
 import feedpipe as fp
 from feedpipe.errors import LoaderError, PlanError
-from feedpipe.testing import check_service
 from feedpipe.testing.services import PARTS, check_part
 
 
+# `test_check_service.py` checks `InProcess`.
 @pytest.mark.slow
 @pytest.mark.parametrize("part", PARTS)
-@pytest.mark.parametrize("workers", [1, 2, 5])
+@pytest.mark.parametrize("workers", [1, 5])
 def test_worker_processes(workers, part):
     check_part(part, fp.MultiProcess(workers))
 
@@ -23,12 +23,7 @@ def test_worker_processes(workers, part):
 @pytest.mark.slow
 @pytest.mark.parametrize("part", PARTS)
 def test_states_continue_with_other_numbers_of_workers(part):
-    check_part(part, fp.InProcess(), [fp.MultiProcess(3, prefetch=1)])
-
-
-@pytest.mark.slow
-def test_this_process():
-    check_service(fp.InProcess())
+    check_part(part, fp.MultiProcess(2), [fp.MultiProcess(3, prefetch=1)])
 
 
 @pytest.mark.slow

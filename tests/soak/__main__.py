@@ -15,8 +15,8 @@ import sys
 import time
 
 PARTS = {
-    # Five laws, 120 chains each; the sixth law runs in worker processes, on 20 chains.
-    "chains": (17, ["pytest", "-q", "tests/test_chains.py", "--hypothesis-seed={seed}"]),
+    # Eight laws, 30 to 60 chains each; the ninth runs in worker processes, on 10 chains.
+    "chains": (34, ["pytest", "-q", "tests/test_chains.py", "--hypothesis-seed={seed}"]),
     "states": (1, ["tests.soak.state_mutations", "2000", "{seed}"]),
     "ranks": (10, ["pytest", "-q", "tests/plan/test_many_ranks.py", "tests/loading/test_large_job.py"]),
     "resumes": (
