@@ -11,8 +11,11 @@ import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from feedpipe.databases.uris import shown_uri, without_secrets
 
 from .environments import BuildError, Environment, environment, own_folder
 from .model import HERE, Contestant, Failure, Results, Summary, Workload
@@ -71,7 +74,17 @@ def run(
     summaries = {
         each.name: _summary(workload, each, figures, checked[each.name]) for each in contestants if each.name in figures
     }
-    return Results(workload, rounds, arguments, summaries, failures), environments
+    return without_passwords(Results(workload, rounds, arguments, summaries, failures)), environments
+
+
+def without_passwords(results: Results) -> Results:
+    """The results as reports show them: URIs without user and password."""
+    uris = [value for value in results.arguments.values() if isinstance(value, str) and "://" in value]
+    arguments = {name: shown_uri(value) if value in uris else value for name, value in results.arguments.items()}
+    failures = list(results.failures)
+    for uri in uris:
+        failures = [Failure(each.contestant, without_secrets(each.reason, uri)) for each in failures]
+    return replace(results, arguments=arguments, failures=failures)
 
 
 def shared_arguments(workload: Workload, quick: bool, stack: ExitStack) -> dict[str, Any]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from threading import current_thread, main_thread
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from .connection import empty_batch
 from .dialect import DIALECTS, FLIGHT, POSTGRESQL, SQLITE, SqlDialect
 from .driver import SqlQuery
 from .packages import require
@@ -13,6 +17,8 @@ from .uris import file_of, scheme_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+T = TypeVar("T")
 
 BATCH_BYTES = 2**20
 """PostgreSQL's rows come in batches of this size; without it, all of them come as one."""
@@ -24,6 +30,11 @@ _OPTIONS = {
     SQLITE: {"adbc.sqlite.query.batch_rows": str(TYPED_ROWS)},
     FLIGHT: dict[str, str](),
 }
+_EXPLAIN = {
+    POSTGRESQL: ("EXPLAIN", {"adbc.postgresql.use_copy": "false"}, "Sort"),
+    SQLITE: ("EXPLAIN QUERY PLAN", dict[str, str](), "TEMP B-TREE"),
+}
+"""The statement that tells how another one is run, its options, and what it says if rows are sorted."""
 _MODULES = {
     POSTGRESQL: "adbc_driver_postgresql",
     SQLITE: "adbc_driver_sqlite",
@@ -32,34 +43,56 @@ _MODULES = {
 
 
 class AdbcConnection(TableConnection):
-    """A connection of an ADBC driver."""
+    """A connection of an ADBC driver.
 
-    def __init__(self, dialect: SqlDialect, connection: Any) -> None:
+    It uses the driver manager itself: the DB-API interface above it imports pandas and polars if they are installed,
+    which takes each worker most of a second.
+    """
+
+    def __init__(self, dialect: SqlDialect, database: Any, connection: Any, manager: Any) -> None:
         super().__init__(dialect)
+        self._database = database
         self._connection = connection
+        self._manager = manager
 
     def execute(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:
+        return self._batches(statement, parameters, _OPTIONS[self.dialect])
+
+    def _batches(
+        self, statement: str, parameters: Sequence[object], options: Mapping[str, str]
+    ) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        # The driver closes no connection that still has a cursor.
-        with self._connection.cursor(adbc_stmt_kwargs=_OPTIONS[self.dialect]) as cursor:
-            cursor.execute(statement, parameters or None)
-            reader: pa.RecordBatchReader = cursor.fetch_record_batch()
-            yield pa.RecordBatch.from_pylist([], schema=reader.schema)
-            yield from reader
+        with self._statement(statement, parameters, options) as prepared:
+            handle, _ = interruptible(prepared.execute_query, prepared.cancel)
+            with pa.RecordBatchReader.from_stream(handle) as reader:
+                if (first := next(reader, None)) is None:
+                    yield empty_batch(reader.schema)
+                else:
+                    yield first
+                    del first
+                    yield from reader
 
     def describe(self, query: SqlQuery) -> pa.Schema:
+        import pyarrow as pa
+
         if self.dialect is SQLITE:
             return super().describe(query)
-        with self._connection.cursor() as cursor:
-            schema: pa.Schema = cursor.adbc_execute_schema(self.dialect.head(query, 0), query.parameters or None)
-            return schema
+        with self._statement(self.dialect.head(query, 0), query.parameters, {}) as prepared:
+            return pa.schema(interruptible(prepared.execute_schema, prepared.cancel))
+
+    def has_order(self, statement: str, query: SqlQuery) -> bool:
+        if self.dialect not in _EXPLAIN:
+            return False
+        explain, options, sort = _EXPLAIN[self.dialect]
+        batches = self._batches(f"{explain} {statement}", query.parameters, options)
+        return sort not in "".join(str(batch.to_pydict()) for batch in batches)
 
     def create_table(self, name: str, schema: pa.Schema) -> None:
-        self._ingest(name, schema.empty_table(), "create")
+        self._ingest(name, schema.empty_table(), "adbc.ingest.mode.create")
 
     def insert(self, name: str, rows: pa.Table) -> None:
-        self._ingest(name, rows, "append")
+        self._ingest(name, rows, "adbc.ingest.mode.append")
 
     def column_types(self, name: str) -> Mapping[str, pa.DataType]:
         import pyarrow as pa
@@ -72,10 +105,27 @@ class AdbcConnection(TableConnection):
 
     def close(self) -> None:
         self._connection.close()
+        self._database.close()
 
     def _ingest(self, name: str, rows: pa.Table, mode: str) -> None:
-        with self._connection.cursor() as cursor:
-            cursor.adbc_ingest(name, rows, mode=mode)
+        with self._manager.AdbcStatement(self._connection) as statement:
+            statement.set_options(**{"adbc.ingest.target_table": name, "adbc.ingest.mode": mode})
+            statement.bind_stream(rows)
+            interruptible(statement.execute_update, statement.cancel)
+
+    @contextmanager
+    def _statement(self, text: str, parameters: Sequence[object], options: Mapping[str, str]) -> Generator[Any]:
+        """A statement, which is closed at the end: the driver closes no connection that still has one."""
+        import pyarrow as pa
+
+        with self._manager.AdbcStatement(self._connection) as statement:
+            statement.set_options(**options)
+            statement.set_sql_query(text)
+            if parameters:
+                statement.prepare()
+                columns: list[Any] = [pa.array([cast("Any", value)]) for value in parameters]
+                statement.bind(pa.RecordBatch.from_arrays(columns, names=[str(n) for n in range(len(columns))]))
+            yield statement
 
 
 class Adbc:
@@ -95,6 +145,25 @@ class Adbc:
 
 def _connect(uri: str, file_mode: str) -> AdbcConnection:
     dialect = DIALECTS[scheme_of(uri)]
-    module = require(f"{_MODULES[dialect]}.dbapi", _MODULES[dialect].replace("_", "-"))
-    place = f"file:{file_of(uri)}?mode={file_mode}" if dialect is SQLITE else uri
-    return AdbcConnection(dialect, module.connect(place, autocommit=True))
+    driver = require(_MODULES[dialect], _MODULES[dialect].replace("_", "-"))
+    manager = require("adbc_driver_manager", "adbc-driver-manager")
+    database = driver.connect(f"file:{file_of(uri)}?mode={file_mode}" if dialect is SQLITE else uri)
+    try:
+        return AdbcConnection(dialect, database, manager.AdbcConnection(database), manager)
+    except BaseException:
+        database.close()
+        raise
+
+
+def interruptible(function: Callable[[], T], cancel: Callable[[], object]) -> T:
+    """What a function returns that blocks this thread. In the main thread, Ctrl-C cancels it."""
+    if current_thread() is not main_thread():
+        return function()
+    with ThreadPoolExecutor(1) as thread:
+        running = thread.submit(function)
+        try:
+            return running.result()
+        except BaseException:
+            if not running.done():
+                cancel()
+            raise

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from ..errors import DataError
-from .dialect import MAX_RANGES, ROWS_OF_RANGE, SqlDialect
+from .dialect import SqlDialect
 from .driver import Key, KeyRange, SqlQuery
-from .keys import duplicate_error, key_values, nulls_error
+from .key_ranges import key_ranges
+from .keys import key_values
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -69,33 +68,27 @@ class StatementConnection(ABC):
         return pa.schema(fields)
 
     def ranges(self, query: SqlQuery, count: int | None) -> list[KeyRange]:
-        name = query.key or ""
-        ((rows, keys),) = ((int(row[0]), int(row[1])) for row in self._values(self.dialect.count(query), query))
-        if keys < rows:
-            raise nulls_error(name, rows - keys)
-        if not rows:
-            return []
-        if count is None:
-            count = min(max(1, -(-rows // ROWS_OF_RANGE)), MAX_RANGES)
-        size = -(-rows // count)
-        bounds = {int(place): key for key, place in self._values(self.dialect.bounds(query, rows, size), query)}
-        try:
-            firsts = range(1, rows + 1, size)
-            ranges = [
-                KeyRange(bounds[first], bounds[last], last - first + 1)
-                for first, last in ((first, min(first + size - 1, rows)) for first in firsts)
-            ]
-        except KeyError:
-            raise DataError("the query has lost rows while they were counted; read it when nobody deletes") from None
-        for before, after in pairwise(ranges):
-            if before.high == after.low:
-                raise duplicate_error(name, after.low)
-        return ranges
+        return key_ranges(self, query, count)
 
     def read(self, query: SqlQuery, after: Key | None, high: Key | None) -> Iterator[pa.RecordBatch]:
         return self.execute(self.dialect.between(query, after, high), query.parameters)
 
-    def _values(self, statement: str, query: SqlQuery) -> Iterator[tuple[Key, ...]]:
+    def values(self, statement: str, query: SqlQuery) -> Iterator[tuple[Key, ...]]:
         """The rows of a statement as keys and numbers."""
         for batch in self.execute(statement, query.parameters):
             yield from zip(*map(key_values, batch.columns), strict=True)
+
+    def has_order(self, statement: str, query: SqlQuery) -> bool:
+        """Whether the database has the rows of a statement in their order, and need not sort all for the first ones.
+
+        False if it cannot tell, or if several statements may see different rows.
+        """
+        return False
+
+
+def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
+    """A batch without rows."""
+    import pyarrow as pa
+
+    # Other ways, such as `from_pylist`, import pandas if it is installed.
+    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from ..errors import SourceError
-from .connection import StatementConnection
+from .connection import StatementConnection, empty_batch
 from .dialect import ANSI, DIALECTS, SqlDialect
 from .packages import require
 from .uris import scheme_of
@@ -34,15 +34,13 @@ class ConnectorxConnection(StatementConnection):
         self._session.append(statement)
 
     def execute(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
         if parameters:
             raise SourceError("connectorx takes no `parameters`; write their values into the query")
         connectorx = require("connectorx", "connectorx")
         table: pa.Table = connectorx.read_sql(
             self._uri, statement, return_type="arrow", pre_execution_query=self._session or None
         )
-        yield pa.RecordBatch.from_pylist([], schema=table.schema)
+        yield empty_batch(table.schema)
         yield from table.to_batches(max_chunksize=BATCH_ROWS)
 
     def close(self) -> None:

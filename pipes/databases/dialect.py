@@ -8,10 +8,6 @@ from decimal import Decimal
 
 from .driver import Key, SqlQuery
 
-MAX_RANGES = 4096
-ROWS_OF_RANGE = 65_536
-"""Without a number of ranges, one for each so many rows."""
-
 
 @dataclass(frozen=True)
 class SqlDialect:
@@ -73,6 +69,15 @@ class SqlDialect:
             "SELECT row_key, row_place FROM ("
             f"SELECT {key} AS row_key, row_number() OVER (ORDER BY {key}) AS row_place FROM {self.inner(query)}"
             f") AS feedpipe_rows WHERE {first} OR {last} OR row_place = {count} ORDER BY row_place"
+        )
+
+    def keys(self, query: SqlQuery, after: Key | None, skip: int, count: int) -> str:
+        """The first keys in order, behind a key and some more rows."""
+        key = self.key(query)
+        where = "" if after is None else f" WHERE {key} > {self.literal(after)}"
+        return (
+            f"SELECT {key} AS row_key FROM {self.inner(query)}{where} "
+            f"ORDER BY {key} {self.first_rows.format(count)} OFFSET {skip}"
         )
 
     def between(self, query: SqlQuery, after: Key | None, high: Key | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .connection import empty_batch
 from .dialect import DUCKDB
 from .driver import SqlQuery
 from .packages import require
@@ -28,13 +29,11 @@ class DuckDBConnection(TableConnection):
         connection.execute("SET python_enable_replacements = false")  # the query's tables are no variables of Python
 
     def execute(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
         relation = self._connection.sql(statement, params=list(parameters) or None)
         if relation is None:  # such as the begin of a transaction
             return
         reader: pa.RecordBatchReader = relation.to_arrow_reader(BATCH_ROWS)
-        yield pa.RecordBatch.from_pylist([], schema=reader.schema)
+        yield empty_batch(reader.schema)
         yield from reader
 
     def describe(self, query: SqlQuery) -> pa.Schema:

@@ -46,7 +46,7 @@ def read_sql(
             them, which must hold the same rows, share the ranges, and stand in for each other; or a function that
             returns a URI, so that no secret stands in the program, or a DB-API connection.
         partition_on: a column of the query that is unique and has no nulls, such as the primary key.
-        partitions: how many ranges; by default one for each 65,536 rows, and at most 4,096.
+        partitions: how many ranges; by default a power of two, at most 4,096, so that none has more than 65,536 rows.
         parameters: values of the placeholders in the query, as the driver writes them.
         snapshot: "auto" uses a snapshot if the database has them, "require" fails without one, and None neither uses
             one nor checks that the rows stay the same.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import IO, TYPE_CHECKING, Any, cast
 
+import numpy as np
+
 from ...core.column import Column
 from ...core.rows import Rows
 from ...errors import DataError, FeedpipeError, SourceError
@@ -36,7 +38,13 @@ def to_column(array: Any) -> Column:
     import pyarrow as pa
 
     if array.null_count == 0 and (pa.types.is_integer(array.type) or pa.types.is_floating(array.type)):
-        return cast("Column", array.to_numpy(zero_copy_only=True))
+        kind: np.dtype[Any] = np.dtype(cast("Any", array.type.to_pandas_dtype()))
+        if not len(array):
+            return np.empty(0, kind)
+        # `to_numpy` returns the same, but imports pandas if it is installed, in each worker.
+        column = np.frombuffer(array.buffers()[1], kind, len(array), array.offset * kind.itemsize)
+        column.flags.writeable = False
+        return column
     return cast("Column", array)
 
 

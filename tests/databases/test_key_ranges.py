@@ -1,0 +1,108 @@
+"""The ranges of keys of a query, found by both ways; what reading them takes."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+import feedpipe as fp
+from feedpipe.databases.adbc import AdbcConnection
+from feedpipe.databases.database import Database
+from feedpipe.databases.driver import SqlQuery
+from feedpipe.databases.key_ranges import default_count
+from feedpipe.errors import DataError
+
+from ..servers.postgres import Postgres
+
+KEYS = [n * n for n in range(1000)]
+
+
+@pytest.fixture(params=["postgresql", "sqlite"])
+def uri(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A table of skewed keys with an index, in a random order."""
+    if request.param == "sqlite":
+        with closing(sqlite3.connect(tmp_path / "a.db")) as database, database:
+            database.execute("CREATE TABLE skewed (k INTEGER PRIMARY KEY, n INTEGER)")
+            database.executemany("INSERT INTO skewed VALUES (?, ?)", [(key, n) for n, key in enumerate(KEYS)])
+        return f"sqlite://{tmp_path}/a.db"
+    server: Postgres = request.getfixturevalue("postgres")
+    with closing(psycopg.connect(server.uri, autocommit=True)) as connection:
+        connection.execute("DROP TABLE IF EXISTS skewed")
+        connection.execute(
+            "CREATE TABLE skewed AS SELECT n * n AS k, n FROM generate_series(0, 999) n ORDER BY random()"
+        )
+        connection.execute("ALTER TABLE skewed ADD PRIMARY KEY (k)")
+    return server.uri
+
+
+def ranges(uri: str, query: SqlQuery, count: int | None) -> list[Any]:
+    with closing(Database.of(uri, [], None).connect(0)) as connected:
+        connected.begin(None)
+        return list(connected.call(lambda: connected.connection.ranges(query, count)))
+
+
+@pytest.mark.parametrize("count", [None, 1, 2, 7, 999, 1000, 5000])
+def test_walking_and_numbering_find_the_same_ranges(
+    uri: str, count: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[list[Any]] = []
+    for walks in (True, False):
+        monkeypatch.setattr(AdbcConnection, "has_order", lambda *_, walks=walks: walks)
+        found.append(ranges(uri, SqlQuery("SELECT * FROM skewed WHERE k >= 25", "k"), count))
+    assert found[0] == found[1]
+    assert sum(each.rows for each in found[0]) == 995
+    assert (found[0][0].low, found[0][-1].high) == (25, 998_001)
+
+
+@pytest.mark.parametrize("walks", [True, False])
+@pytest.mark.parametrize("count", [1, 2, 3, 10])
+def test_keys_that_are_not_unique(uri: str, count: int, walks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AdbcConnection, "has_order", lambda *_: walks)
+    query = "SELECT n / 2 AS half FROM skewed WHERE n < 10"
+    with pytest.raises(DataError, match="several rows have half = "):
+        list(fp.read_sql(query, uri, partition_on="half", partitions=count))
+
+
+def test_a_database_says_whether_it_sorts(uri: str) -> None:
+    with closing(Database.of(uri, [], None).connect(0)) as connected:
+        statements = connected.statements
+        assert statements is not None
+        if uri.startswith("postgresql"):
+            statements.run("SET enable_seqscan = off")  # the table is so small that sorting it is cheap
+        for key, expected in (("k", True), ("n", False)):
+            query = SqlQuery("SELECT * FROM skewed WHERE n < 500", key)
+            assert statements.has_order(statements.dialect.keys(query, None, 9, 2), query) is expected
+
+
+def test_ranges_are_shared_evenly() -> None:
+    counts = [default_count(rows) for rows in (1, 65_536, 65_537, 200_000, 2_000_000, 10**9)]
+    assert counts == [1, 1, 2, 4, 32, 4096]
+
+
+READ_MUCH = """
+import resource, sys
+import feedpipe as fp
+
+def read(rows):
+    query = f"SELECT n AS id, repeat('x', 1000) AS text FROM generate_series(1, {rows}) n"
+    batches = fp.read_sql(query, sys.argv[1], partition_on="id", partitions=1).batch(100)
+    assert sum(map(len, batches)) == rows
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+print(-read(5_000) + read(60_000), {"pandas", "polars"} & {*sys.modules})
+"""
+
+
+def test_memory_does_not_grow_with_the_table(postgres: Postgres) -> None:
+    """A range of 60 MB takes no more than some batches. pandas and polars, which are large and slow, are not needed."""
+    done = subprocess.run([sys.executable, "-c", READ_MUCH, postgres.uri], capture_output=True, text=True, check=True)
+    megabytes, imported = done.stdout.split(maxsplit=1)
+    assert int(megabytes) < 16
+    assert imported.strip() == "set()"
