@@ -160,6 +160,39 @@ def test_objects_of_several_parts_are_taken(content: object) -> None:
     assert [row["x"] for row in taken] == [2, content]  # type: ignore[index, call-overload]
 
 
+@given(
+    st.lists(st.integers(1, 40), min_size=2, max_size=4),
+    st.lists(st.sampled_from(["f4", ">f4", "i8", "U3", "O", "grid", "arrow", "long"]), min_size=1, max_size=30),
+    st.data(),
+)
+def test_rows_of_several_parts_are_those_of_all_joined(
+    lengths: list[int], kinds: list[str], data: st.DataObject
+) -> None:
+    def column(kind: str, start: int, rows: int) -> Any:
+        numbers = np.arange(start, start + rows)
+        if kind == "arrow":
+            return pa.array([None if n % 3 == 0 else f"t{n}" for n in numbers.tolist()], pa.string())
+        if kind in ("grid", "long"):  # rows of 8 and of 4096 bytes: the latter are too large for a group of columns
+            return np.repeat(numbers, 1 if kind == "grid" else 512).reshape(rows, -1)
+        return numbers.astype(kind)
+
+    starts = np.cumsum([0, *lengths]).tolist()
+    parts = [
+        Rows({f"{kind}{k}": column(kind, start + 7 * k, rows) for k, kind in enumerate(kinds)})
+        for start, rows in zip(starts, lengths, strict=False)
+    ]
+    places = st.lists(st.integers(0, sum(lengths) - 1), max_size=50)
+    selections = [np.array(data.draw(places), np.int64) for _ in range(2)]
+    taken = take_joined(parts, *selections)
+    for rows, indices in zip(taken, selections, strict=True):
+        expected = take(concat(parts), indices)
+        assert isinstance(rows, Rows) and isinstance(expected, Rows)
+        assert [*rows.columns] == [*expected.columns] and signature(rows) == signature(expected)
+        assert same(as_list(rows), as_list(expected))
+        arrays = [c for c in rows.columns.values() if isinstance(c, np.ndarray)]
+        assert not any(c.flags.writeable for c in arrays) and all(c.flags.c_contiguous for c in arrays)
+
+
 def test_numbers_in_numpy_and_arrow_join() -> None:
     numpy, arrow = Rows({"x": np.arange(2, dtype="f4")}), Rows({"x": pa.array([None, 1.5], pa.float32())})
     joined = concat([numpy, arrow])
