@@ -18,7 +18,7 @@ from ..pipe import Pipe
 from ..storage.filesystem import check_filesystem
 from ..storage.manifest import Manifest, manifest_schema, write_manifest
 from ..storage.output import Output, join_path, open_output
-from ._folder import MANIFEST, prepare
+from ._folder import MANIFEST, make_folder, prepare
 
 if TYPE_CHECKING:
     from tqdm import tqdm  # type: ignore[import-untyped]
@@ -164,6 +164,7 @@ class DatasetWriter:
         self._made_by = made_by
         self._ending = ending
         self._files: list[dict[str, object]] = []
+        self._opened = 0
         self._bytes = 0
         prepare(self._folder, filesystem, run.root, overwrite=overwrite)
 
@@ -176,9 +177,13 @@ class DatasetWriter:
         self._bar.close()
 
     @contextmanager
-    def next_file(self) -> Generator[OutputFile]:
-        """Opens the next file. It appears, and is in the manifest, if the block ends without an error."""
-        name = f"part-{len(self._files):05d}.{self._ending}"
+    def next_file(self, folder: str = "") -> Generator[OutputFile]:
+        """Opens the next file, perhaps in a folder below. It is in the manifest if the block ends without an error."""
+        name = f"part-{self._opened:05d}.{self._ending}"
+        self._opened += 1
+        if folder:
+            make_folder(join_path(self._folder, folder, self._filesystem), self._filesystem)
+            name = f"{folder}/{name}"
         with open_output(join_path(self._folder, name, self._filesystem), self._filesystem) as stream:
             written = OutputFile(stream, self._bar)
             yield written
@@ -198,6 +203,9 @@ class DatasetWriter:
         import pyarrow as pa
 
         path = join_path(self._folder, MANIFEST, self._filesystem)
-        files = pa.Table.from_pylist(self._files, manifest_schema())
+        in_order = sorted(
+            self._files, key=lambda file: "".join(str(file["path"]).rpartition("/")[:2])
+        )  # as a listing has them
+        files = pa.Table.from_pylist(in_order, manifest_schema())
         write_manifest(Manifest(self._made_by, files), path, self._filesystem)
         return path

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from typing import Any
 
 from ..core.graph import Node, walk
 from ..errors import ArgumentError, SourceError, with_call_site
 from ..sources.list_files import ListFiles
 from ..storage.error_messages import describe
-from ..storage.filesystem import locate
+from ..storage.filesystem import Location, locate
 from ..storage.output import TEMPORARY_SUFFIX
 
 MANIFEST = "_manifest.jsonl"
@@ -28,18 +29,11 @@ def prepare(folder: str, filesystem: object, root: Node, *, overwrite: bool) -> 
         ArgumentError: the folder holds files that must not be removed.
         SourceError: the folder cannot be made, listed or emptied.
     """
-    from pyarrow.fs import FileSelector
-
-    place = locate(folder, filesystem)
-    try:
-        place.filesystem.create_dir(place.path)
-        entries = place.filesystem.get_file_info(FileSelector(place.path))
-    except OSError as error:
-        raise SourceError(with_call_site(f"{folder} cannot be written to: {describe(error)}")) from error
-    paths = {info.base_name: info.path for info in entries}
+    place = make_folder(folder, filesystem)
+    paths, folders = _entries(place, folder)
     if not paths:
         return
-    foreign = next((name for name in sorted(paths) if not _OURS.fullmatch(name)), None)
+    foreign = next((name for name in sorted(paths) if not _OURS.fullmatch(name.rpartition("/")[2])), None)
     if foreign is not None:
         raise ArgumentError(
             with_call_site(
@@ -61,6 +55,48 @@ def prepare(folder: str, filesystem: object, root: Node, *, overwrite: bool) -> 
             place.filesystem.delete_file(paths[name])
         except OSError as error:
             raise SourceError(with_call_site(f"{folder}/{name} cannot be removed: {describe(error)}")) from error
+    for path in folders:
+        with suppress(OSError):  # an object store has no folders
+            place.filesystem.delete_dir(path)
+
+
+def make_folder(folder: str, filesystem: object) -> Location:
+    """Makes a folder unless it is there.
+
+    Raises:
+        SourceError: it cannot be made.
+    """
+    place = locate(folder, filesystem)
+    try:
+        place.filesystem.create_dir(place.path)
+    except OSError as error:
+        raise SourceError(with_call_site(f"{folder} cannot be written to: {describe(error)}")) from error
+    return place
+
+
+def _entries(place: Location, folder: str) -> tuple[dict[str, str], list[str]]:
+    """The paths of what is in the folder by their names below it, and those of folders such as `year=2024` in it.
+
+    Files of a folder `year=2024` count; it itself does not.
+    """
+    from pyarrow.fs import FileSelector, FileType
+
+    paths: dict[str, str] = {}
+    folders: list[str] = []
+    waiting = [(place.path, "")]
+    while waiting:
+        path, prefix = waiting.pop()
+        try:
+            entries = place.filesystem.get_file_info(FileSelector(path))
+        except OSError as error:
+            raise SourceError(with_call_site(f"{folder} cannot be written to: {describe(error)}")) from error
+        for info in entries:
+            if info.type == FileType.Directory and "=" in info.base_name:
+                waiting.append((info.path, f"{prefix}{info.base_name}/"))
+                folders += [] if prefix else [info.path]
+            else:
+                paths[prefix + info.base_name] = info.path
+    return paths, folders
 
 
 def _reads_folder(root: Node, folder: str, filesystem: object) -> bool:
@@ -72,8 +108,10 @@ def _reads_folder(root: Node, folder: str, filesystem: object) -> bool:
     for node in walk(root):
         if isinstance(node.op, ListFiles) and node.op.listing is not None:
             folders = call.replace_substring_regex(node.op.listing.paths, "/?[^/]*$", "").unique().to_pylist()
-            if any(_real_place(read or ".", node.op.selection.filesystem) == where for read in folders):
-                return True
+            for read in folders:
+                kind, path = _real_place(read or ".", node.op.selection.filesystem)
+                if kind == where[0] and f"{path}/".startswith(f"{where[1]}/"):
+                    return True
     return False
 
 

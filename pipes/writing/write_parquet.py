@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from ..core.checks import check_choice, check_int
 from ..errors import DataError
-from ..formats.tables.columns import Schema, check_schema
+from ..formats.tables.columns import Schema, check_names, check_schema
 from ..pipe import Pipe
 from ._columns import BatchBuilder
 from ._dataset_writer import ChunkedRun, DatasetWriter, Limits, OutputFile
@@ -36,6 +36,7 @@ def write_parquet(
     workers: int = 0,
     progress: bool = True,
     overwrite: bool = False,
+    partition_by: str | Sequence[str] | None = None,
 ) -> str:
     """Write the rows of a pipe into Parquet files `part-00000.parquet` and so on; returns the path of their manifest.
 
@@ -66,9 +67,13 @@ def write_parquet(
         progress: on a terminal, shows rows, files and bytes.
         overwrite: removes the files of an earlier run in `folder`; never other files, nor files that the pipe gets from
             `list_files`.
+        partition_by: the name of a column, or of several, whose values become folders, as in `year=2024/city=007`, and
+            are not in the files. They may be text, integers, booleans and dates. The rows of a folder keep their order.
+            Rows of up to 256 MiB wait in memory until a row group of their folder is complete; at most 64 files are
+            open.
 
     Raises:
-        ArgumentError: the folder is not empty.
+        ArgumentError: the folder is not empty; `partition_by` names no columns for folders.
         DataError: a row is no dict, has other columns than the first, or a value of another type; the error names row
             and column. Or the pipe gives no row, and there is no `schema`.
         SourceError: a file cannot be written.
@@ -84,6 +89,9 @@ def write_parquet(
     limits = Limits(rows_per_file, file_size)
     check_int("row_group_rows", row_group_rows, least=1)
     check_choice("compression", compression, _CODECS)
+    folder_columns = (
+        check_names("partition_by", [partition_by] if isinstance(partition_by, str) else partition_by) or ()
+    )
     builder = BatchBuilder(check_schema(schema), "write_parquet")
     run = ChunkedRun(pipe, CHUNK_ROWS, workers)
     with DatasetWriter(
@@ -97,6 +105,7 @@ def write_parquet(
             row_group_rows,
             lambda file, schema: _writer(file, schema, compression),
             lambda file, group: file.write_table(group, row_group_size=len(group)),
+            folder_columns,
         )
 
 

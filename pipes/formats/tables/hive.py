@@ -12,7 +12,8 @@ from ...errors import DataError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_NULL = "__HIVE_DEFAULT_PARTITION__"
+NULL = "__HIVE_DEFAULT_PARTITION__"
+"""The name of the folder of null values."""
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
 
 
@@ -24,7 +25,7 @@ def parse_folders(path: str) -> dict[str, str | None]:
     for folder in path.split("/")[:-1]:
         name, equals, text = folder.partition("=")
         if name and equals:
-            values[unquote(name)] = None if text == _NULL else unquote(text)
+            values[unquote(name)] = None if text == NULL else unquote(text)
     return values
 
 
