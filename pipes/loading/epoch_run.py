@@ -205,7 +205,7 @@ class EpochRun:
             elif self._schedule.steps is not None:
                 if restarted:
                     raise PlanError("this pipe has no elements for this rank, so an epoch of `steps` cannot be filled")
-                restarted = True
+                restarted = self.progress.cut is None  # what is left of a pass may be nothing for this rank
                 self.progress = self._schedule.next_pass(self.progress)
                 self._items = self._open(self.progress.position(self._schedule.plan))
             elif self._schedule.even == "pad" and last is not None:

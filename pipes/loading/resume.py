@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from ..core.cursor import Json
@@ -17,6 +18,9 @@ from .schedule import Schedule
 from .state import Progress, in_turn
 from .state_schema import SavedState, StreamedPosition
 
+MAX_PASSES = 16
+"""The most passes over the data by which ranks may be apart: a state keeps something of each."""
+
 
 def resumed_elsewhere(states: Sequence[SavedState], schedule: Schedule) -> Progress:
     """The progress of a rank that goes on from the states of another number of ranks.
@@ -27,31 +31,71 @@ def resumed_elsewhere(states: Sequence[SavedState], schedule: Schedule) -> Progr
         StateError: the states come from different resumes, or the pipe cannot go on on so many ranks.
         PlanError: the ranks cannot be made even.
     """
-    plan, first = schedule.plan, states[0]
-    if any(one.data_epoch != first.data_epoch for one in states):
-        raise StateError(
-            "some ranks of these states have begun the next pass over the data, and others have not, so they go on "
-            f"only on {first.world_size} ranks; load the states of a step at which all ranks are in one pass, or begin "
-            "a new pass with `set_epoch`"
-        )
+    plan, own = schedule.plan, schedule.plan.rank_shards
+    passes = _passes(states)
+    progress = Progress(states[0].epoch, sum(one.step for one in states) // plan.world_size, passes[0])
+    progress.skipped = share_of_skips([one.skipped for one in states], plan.rank, plan.world_size)
+    if len(passes) > 1:  # `steps` ends the epochs, so no lengths matter
+        cuts = [StreamedJob(_in_pass(states, number)).divided_anew(plan) for number in passes]
+        return progress.with_cuts([one.of_shards(own) for one in cuts], own)
     job = StreamedJob(states)
     plain = job.as_it_is(plan)
-    progress = Progress(first.epoch, sum(one.step for one in states) // plan.world_size, first.data_epoch)
-    progress.skipped = share_of_skips([one.skipped for one in states], plan.rank, plan.world_size)
     if plain is not None:
         progress.cursors, progress.ended = plain.cursors, plain.ended
     else:
         progress.cut = job.divided_anew(plan)
         progress.ended = dict.fromkeys(shard for shard in range(plan.shards) if not progress.cut.items.get(shard))
-    left = plan.lengths_left(progress.position(plan), first.data_epoch)
+    left = plan.lengths_left(progress.position(plan), progress.data_epoch)
     progress.goal = schedule.goal(progress.step, left)
     if progress.cut is not None and progress.goal is None:
         schedule.check_cut(progress.cut)
-    own = plan.rank_shards
     progress.cursors = {shard: cursor for shard, cursor in progress.cursors.items() if shard in own}
     progress.ended = {shard: leftover for shard, leftover in progress.ended.items() if shard in own}
     progress.cut = None if progress.cut is None else progress.cut.of_shards(own)
     return progress
+
+
+def _passes(states: Sequence[SavedState]) -> range:
+    """The passes over the data of which something is taken, from that of the slowest rank on.
+
+    Raises:
+        StateError: the ranks are too far apart.
+    """
+    last = max(one.data_epoch + len(_position(one).later) for one in states)
+    passes = range(min(one.data_epoch for one in states), last + 1)
+    if len(passes) > MAX_PASSES:
+        raise StateError(
+            f"one rank of these states is in pass {passes[0]} over the data, and another in pass {passes[-1]}; a job "
+            f"whose ranks are more than {MAX_PASSES} passes apart goes on only on {states[0].world_size} ranks; begin "
+            "a new pass with `set_epoch`"
+        )
+    return passes
+
+
+def _in_pass(states: Sequence[SavedState], number: int) -> list[SavedState]:
+    """The states of all ranks as they stand in one pass, which some have not begun and others have behind them."""
+    positions = [_position_in_pass(one, number) for one in states]
+    cut = next((position.cut for position in positions if position.cut is not None), None)
+    if cut is not None:  # a rank that is through a pass has nothing left of the cut
+        positions = [p._replace(cut=p.cut or replace(cut, items={})) for p in positions]
+    return [replace(one, data_epoch=number, position=p) for one, p in zip(states, positions, strict=True)]
+
+
+def _position_in_pass(one: SavedState, number: int) -> StreamedPosition:
+    position = _position(one)
+    if number == one.data_epoch:
+        return position._replace(later=())
+    shards = range(one.rank, one.shards, one.world_size)
+    if number < one.data_epoch:
+        return StreamedPosition({}, dict.fromkeys(shards))
+    if number > one.data_epoch + len(position.later):
+        return StreamedPosition({}, {})
+    cut = position.later[number - one.data_epoch - 1]
+    return StreamedPosition({}, dict.fromkeys(shard for shard in shards if not cut.items.get(shard)), cut)
+
+
+def _position(one: SavedState) -> StreamedPosition:
+    return one.position if isinstance(one.position, StreamedPosition) else StreamedPosition({}, {})
 
 
 class _ShardItems(NamedTuple):
@@ -69,9 +113,7 @@ class StreamedJob:
         self._states = states
         self._shards = first.shards
         self._data_epoch = first.data_epoch
-        self._positions = [
-            one.position if isinstance(one.position, StreamedPosition) else StreamedPosition({}, {}) for one in states
-        ]
+        self._positions = [_position(one) for one in states]
         cut = self._positions[0].cut
         for one, position in zip(states, self._positions, strict=True):
             if _name(position.cut) != _name(cut):

@@ -85,7 +85,9 @@ class Schedule:
 
     def next_pass(self, progress: Progress) -> Progress:
         """Where this rank goes on, in the same epoch, when its part of a pass over the data is used up."""
-        return self._at(progress, rank=self.plan.rank) if self.plan.indexed else progress.next_data_epoch()
+        if self.plan.indexed:
+            return self._at(progress, rank=self.plan.rank)
+        return progress.next_data_epoch(self.plan.rank_shards)
 
     def end(self, progress: Progress, *, warns: bool = False) -> End:
         """Where the epoch of `progress` ends; `warns` says once if many elements are left out for that.
@@ -159,7 +161,7 @@ class Schedule:
         }
         if self.even is not None:
             facts["the step"] = progress.step
-        if progress.cut is not None:
+        if progress.cut is not None and self.steps is None:  # else ranks may be in different passes
             facts["the states from which it goes on"] = progress.cut.digest
         if self.plan.indexed:
             common = progress if self.steps is None else self._at(progress, rank=0)

@@ -51,6 +51,7 @@ class Progress:
         cursors: the plain cursors of the shards of a streamed pipe that have begun.
         ended: the shards that have ended, each with the plain cursor of its leftover rows.
         cut: of a streamed pipe, what the shards run if the number of ranks has changed in this pass.
+        later: the same of the next passes, if some ranks had come to these.
         skipped: how many rows of the epoch were skipped on this rank.
         goal: the step at which the epoch ends, if the plan does not say it: the number of ranks has changed in it.
         own_steps: of a streamed pipe, the step at which this rank had no more elements and began to repeat some.
@@ -66,6 +67,7 @@ class Progress:
     beyond: tuple[range, ...] = ()
     goal: int | None = None
     cut: Cut | None = None
+    later: tuple[Cut, ...] = ()
     own_steps: int | None = None
     skipped: SkipCounts = NO_SKIPS
 
@@ -88,9 +90,15 @@ class Progress:
     def copy(self) -> Progress:
         return replace(self, cursors=dict(self.cursors), ended=dict(self.ended))
 
-    def next_data_epoch(self) -> Progress:
-        """The beginning of the next pass over the data, in the same epoch."""
-        return Progress(self.epoch, self.step, self.data_epoch + 1, skipped=self.skipped)
+    def next_data_epoch(self, shards: range) -> Progress:
+        """The beginning of the next pass over the data, in the same epoch; `shards` are those of the rank."""
+        progress = Progress(self.epoch, self.step, self.data_epoch + 1, skipped=self.skipped)
+        return progress.with_cuts(self.later, shards) if self.later else progress
+
+    def with_cuts(self, cuts: Sequence[Cut], shards: range) -> Progress:
+        """It, if it stands at the beginning of a pass that was divided anew, as were those behind it."""
+        ended = dict.fromkeys(shard for shard in shards if not cuts[0].items.get(shard))
+        return replace(self, cut=cuts[0], later=tuple(cuts[1:]), ended=ended)
 
     def next_epoch(self, *, by_steps: bool) -> Progress:
         """The beginning of the next epoch; with `by_steps` it goes on at the same place of the data."""
@@ -143,13 +151,13 @@ class Signature:
         self.checksum = signature_checksum(self.entries)
         self.cursors = _ShardTexts()
         self.ended = _ShardTexts()
-        self._cut: tuple[Cut, str] | None = None  # the last one
+        self._cuts: dict[int, tuple[Cut, str]] = {}  # by identity: a state that was loaded has few
 
     def cut_text(self, cut: Cut) -> str:
         """A cut as JSON text."""
-        if self._cut is None or self._cut[0] is not cut:
-            self._cut = cut, json.dumps(cut.plain)
-        return self._cut[1]
+        if id(cut) not in self._cuts:
+            self._cuts[id(cut)] = cut, json.dumps(cut.plain)
+        return self._cuts[id(cut)][1]
 
 
 _NO_CURSOR: Json = "no cursor"
@@ -203,6 +211,7 @@ def save(progress: Progress, plan: Plan, signature: Signature) -> State:
     else:
         cursors, ended = signature.cursors.text(progress.cursors), signature.ended.text(progress.ended)
         cut = "" if progress.cut is None else f', "cut": {signature.cut_text(progress.cut)}'
+        cut += f', "later": [{", ".join(map(signature.cut_text, progress.later))}]' if progress.later else ""
         padding = f', "padding": {progress.padding}' if progress.padding else ""
         position = f'{{"cursors": {cursors}, "ended": {ended}{cut}{padding}}}'
     # The state of an indexed pipe on several ranks is the same on all of them, so it has no counts of one.
@@ -339,7 +348,7 @@ def restore_streamed(saved: SavedState, plan: Plan) -> Progress:
     if isinstance(saved.position, StreamedPosition):
         _check_turns(saved.position, plan)
         progress.cursors, progress.ended = dict(saved.position.cursors), dict(saved.position.ended)
-        progress.cut = saved.position.cut
+        progress.cut, progress.later = saved.position.cut, saved.position.later
         if saved.position.padding > saved.step:
             raise damaged("position.padding", f"must be at most the step, which is {saved.step}")
         if saved.position.padding:

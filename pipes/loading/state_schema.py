@@ -65,12 +65,14 @@ class StreamedPosition(NamedTuple):
         ended: the shards that have ended, each with the plain cursor of its leftover rows.
         cut: what the shards run, if the number of ranks has changed in this pass.
         padding: how many elements the rank has repeated because other ranks have more.
+        later: what the shards run in the next passes, if the number of ranks has changed when some were in these.
     """
 
     cursors: dict[int, Json]
     ended: dict[int, Json]
     cut: Cut | None = None
     padding: int = 0
+    later: tuple[Cut, ...] = ()
 
     def given(self, shard: int) -> int:
         """How many elements a shard has given that has not ended."""
@@ -278,7 +280,7 @@ def _range(part: Json, consumed: int) -> range:
 
 
 def _streamed(position: Json, text: str) -> StreamedPosition:
-    if not isinstance(position, dict) or set(position) - {"cut", "padding"} != {"cursors", "ended"}:
+    if not isinstance(position, dict) or set(position) - {"cut", "later", "padding"} != {"cursors", "ended"}:
         raise damaged("position", f"is no place in a streamed pipe: {_shown(text)}")
     cursors, ended = (dict(_by_shard(name, position[name])) for name in ("cursors", "ended"))
     for shard, cursor in cursors.items():
@@ -290,9 +292,12 @@ def _streamed(position: Json, text: str) -> StreamedPosition:
     if not _is_count(padding):
         raise damaged("position.padding", f"must be a whole number >= 0 but is: {_shown(padding)}")
     cut = _cut(position["cut"]) if "cut" in position else None
+    later = position.get("later", [])
+    if not isinstance(later, list) or (later and cut is None):
+        raise damaged("position.later", f"must have what is left of the next passes but is: {_shown(later)}")
     if cut is None and not cursors and not ended:
         raise damaged("position", f"names no shard: {_shown(text)}")
-    return StreamedPosition(cursors, ended, cut, cast("int", padding))
+    return StreamedPosition(cursors, ended, cut, cast("int", padding), tuple(map(_cut, later)))
 
 
 def _cut(plain: Json) -> Cut:

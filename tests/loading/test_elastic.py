@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import tempfile
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -183,10 +184,41 @@ class TestWhatIsRefused:
         with pytest.raises(StateError, match="states of ranks 0 and 1 come from different resumes"):
             Job(streamed(), 2, mixed, seed=1)
 
-    def test_ranks_in_different_passes(self):
-        pipe = fp.from_sequence(range(9)).filter(lambda row: True)
-        job = Job(pipe, 2, seed=1, steps=100)
-        _, states = job.take([5, 5])  # rank 0 has four rows in a pass, and rank 1 five
-        with pytest.raises(StateError, match="begun the next pass.*go on only on 2 ranks; .* with `set_epoch`"):
+    def test_ranks_that_are_many_passes_apart(self):
+        pipe = fp.from_sequence(range(4)).filter(lambda row: True)
+        _, states = Job(pipe, 2, seed=1, steps=100).take([1, 40])
+        with pytest.raises(StateError, match="rank .* in pass 0 .* in pass 19; .* only on 2 ranks; .* `set_epoch`"):
             Job(pipe, 3, states, seed=1, steps=100)
-        Job(pipe, 2, states, seed=1, steps=100)
+
+
+def test_ranks_begin_an_epoch_alike_although_some_are_through_a_cut_pass():
+    pipe = fp.from_sequence(range(9)).filter(lambda row: True)
+    _, states = Job(pipe, 2, seed=1, steps=100).take([5, 5])  # rank 0 has four rows in a pass, and rank 1 five
+    loader = Job(pipe, 3, states, seed=1, steps=100).loaders[0]
+    schedule, progress = loader._schedule, loader._position
+    assert progress.cut and progress.later
+    assert schedule.standing(progress) == schedule.standing(schedule.next_pass(schedule.next_pass(progress)))
+
+
+@settings(max_examples=25 * SOAK, deadline=None)
+@given(seed=st.integers(0, 10**9))
+def test_every_row_comes_once_in_each_pass(seed: int) -> None:
+    chance = random.Random(seed)
+    pipe = fp.from_sequence(range(chance.choice([90, 150]))).filter(lambda row: row % 5 != 1)
+    pipe = chance.choice([pipe, pipe.shuffle(window=6), pipe.batch(3), pipe.dispatch(), pipe.repeat(2)])
+    ranks, state, taken = chance.randint(1, 4), None, list[tuple[int, Any]]()
+    for _ in range(5):
+        job = Job(pipe, ranks, state, seed=seed, steps=1000)
+        states = [loader.state_dict() for loader in job.loaders]
+        for rank, loader in enumerate(job.loaders):
+            for _ in range(chance.choice([0, 1, 2])):
+                for element, info in islice(loader.with_info(), chance.choice([0, 3, 8])):
+                    states[rank] = info.state_dict()
+                    taken.append((states[rank]["data_epoch"], element))
+                loader.load_state_dict(states[rank])
+        keeps = chance.random() < 0.2
+        state = states.__getitem__ if keeps else gathered(states) if chance.random() < 0.5 else states
+        ranks = ranks if keeps else chance.randint(1, 4)
+    complete = min(one["data_epoch"] for one in states)
+    for data_epoch in range(complete):
+        assert count([element for number, element in taken if number == data_epoch]) == count(list(pipe)), repr(pipe)
