@@ -262,7 +262,8 @@ def _marked_alike(parts: Sequence[BlockRows]) -> Sequence[BlockRows]:
             marks = part.columns.get(SKIPPED, np.full(len(part), None))
         elif all(isinstance(row, Skipped) and row.is_row for row in part):
             marks = np.array([*part, None], object)[:-1]
-            part = cast("Rows", take(like, np.zeros(len(part), np.int64)))  # any values of these types
+            any_rows = range(len(part)) if len(part) <= len(like) else np.zeros(len(part), np.int64)
+            part = cast("Rows", take(like, any_rows))  # any values of these types
         else:
             return parts
         alike.append(part._alike(Rows({**part.columns, SKIPPED: marks}, len(part))))

@@ -22,7 +22,8 @@ MAX_TRACEBACK = 4000
 
 
 def skip_of(
-    node: Node,
+    policy: Quarantine | str | None,
+    code: str,
     name: str,
     error: Exception,
     place: Cursor | int,
@@ -32,10 +33,8 @@ def skip_of(
 ) -> Skipped:
     """The mark of a row that failed; what a `Quarantine` records is found out only for one.
 
-    `name` is that of the operator.
+    `code` is the call of the operator, `name` its name.
     """
-    policy = node.op.on_error
-    code = code_without_policy(node)
     text = redacted(f"{type(error).__name__}: {text_of(error)}")
     if not isinstance(policy, Quarantine):
         return Skipped((SkippedRow(code, text),))

@@ -21,7 +21,7 @@ from .calls_ahead import call_ahead
 from .prefetch import in_thread
 from .readahead import rows_ahead
 from .row_counts import check_row_count, no_length
-from .skip_record import skip_of
+from .skip_record import code_without_policy, skip_of
 from .skipping import blocks_around, rows_around
 
 if TYPE_CHECKING:
@@ -300,7 +300,8 @@ class Stage:
                 return origin
             return self._origin_at(place, context) if isinstance(place, Cursor) else self.input.origin(place, context)
 
-        return skip_of(self.node, self.name, error, place, row, context, find_origin)
+        code = self.memo("code", lambda: code_without_policy(self.node))
+        return skip_of(self.op.on_error, code, self.name, error, place, row, context, find_origin)
 
     def _origin_at(self, at: Cursor, context: Context) -> Origin | None:
         block = next(self.input.blocks(at, context.replay()), None)
@@ -310,8 +311,7 @@ class Stage:
         if isinstance(error, FeedpipeError):
             return error
         try:
-            origin = find_origin()
-            origin = origin and origin.rows[0]
+            origin = (joined := find_origin()) and joined.rows[0]
         except Exception:  # the replay failed too; the first error is the one to show
             origin = None
         code = node_code(self.node)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Literal, TypeAlias, cast
 
@@ -20,7 +21,7 @@ from .tables.fixed_schema import FixedSchema
 from .tables.sampled_table import SampledHead
 from .tables.text_table import TextTable
 from .text.chunks import Chunk, ChunkReader, ParseChunk, ParsedPart, TextPlace, last_line_end, line_ends, shorten
-from .text.records import first_failing, parse_parts
+from .text.records import FoundErrors, all_failing, first_failing, parse_parts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,6 +31,9 @@ MAX_DEPTH = 100
 
 _UnknownFields: TypeAlias = Literal["ignore", "error", "infer"]
 
+_LINES = 2**8
+"""So many lines are read together to find those that cannot be read."""
+_ROW = re.compile(r" in row (\d+)$")
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 # A string up to its closing quote, or to the end of the line.
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
@@ -101,10 +105,28 @@ class _JsonlParser:
 
     def parse(self, chunk: Chunk) -> Iterator[ParsedPart]:
         """The parts of a chunk, those behind a malformed line too."""
-        return parse_parts(chunk, self._read, line_ends, self._explain)
+        return parse_parts(chunk, self._read, line_ends, self._find_errors, self._explain)
 
     def _read(self, data: bytes) -> Rows:
         return to_rows(_read_lines(data, self._schema, self._unknown))
+
+    def _find_errors(self, data: bytes, ends: list[int]) -> FoundErrors:
+        """The errors of all lines that cannot be read."""
+        lines = [data[start:end] for start, end in pairwise([0, *ends])]
+        rows = [number for number, line in enumerate(lines) if line.strip()]
+        errors: dict[int, Callable[[Chunk], DataError]] = {}
+        remaining, failing = rows, [0]
+        while failing:  # Arrow parses all lines before it converts the values of any
+            failing = []
+            for start in range(0, len(remaining), _LINES):
+                stop = min(start + _LINES, len(remaining))
+                failing += all_failing(start, stop, partial(self._read_some, lines, remaining), _named_row)
+            errors |= {remaining[place]: self._explain for place in failing}
+            remaining = [number for number in remaining if number not in errors]
+        return FoundErrors(rows, errors)
+
+    def _read_some(self, lines: list[bytes], numbers: list[int], start: int, stop: int) -> None:
+        self._read(b"".join(lines[number] for number in numbers[start:stop]))
 
     def _explain(self, chunk: Chunk) -> DataError:
         """What is wrong with a line that cannot be read."""
@@ -129,10 +151,24 @@ class _JsonlParser:
             return DataError(f"{place}: {error}: {shorten(line)}")
         if not isinstance(value, dict):
             return DataError(f"{place}: each line must hold an object but this one holds: {shorten(line)}")
-        for name, item in cast("dict[str, Any]", value).items():
-            if (field_error := self._explain_field(name, item, place)) is not None:
+        if (field := self._misfit(cast("dict[str, Any]", value))) is not None:
+            field_error = self._explain_field(*field, place)
+            if field_error is not None:
                 return field_error
         return DataError(f"{place}: {reason}: {shorten(line)}")
+
+    def _misfit(self, value: dict[str, Any]) -> tuple[str, Any] | None:
+        """The first field of an object that cannot be read; None if all can."""
+        fields = list(value.items())
+
+        def read(count: int) -> None:
+            self._read(json.dumps(dict(fields[:count])).encode() + b"\n")
+
+        try:
+            read(len(fields))
+        except ValueError:
+            return fields[first_failing([*range(1, len(fields) + 1)], read)]
+        return None
 
     def _explain_field(self, name: str, value: object, place: str) -> DataError | None:
         """What is wrong with one field of an object, if anything is."""
@@ -153,6 +189,12 @@ class _JsonlParser:
                 f"`schema={{{name!r}: ...}}` gives another type"
             )
         return None
+
+
+def _named_row(error: ValueError, start: int) -> int | None:
+    """The number of the line that an error of Arrow's parser names, if `start` is that of the first."""
+    row = _ROW.search(str(error))
+    return start + int(row.group(1)) if row else None
 
 
 def _infer_types(data: bytes, explicit: dict[str, pa.DataType]) -> dict[str, pa.DataType]:

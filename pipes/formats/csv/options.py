@@ -22,7 +22,8 @@ from ..tables.sampled_table import SampledHead
 from ..tables.text_table import TextTable
 from ..text.chunks import Chunk, ChunkReader, ChunkSize, ParseChunk, TextPlace, shorten
 from ..text.encoding import REPAIR, Utf8Stream, check_encoding, is_utf8
-from .parser import CsvParser, Dialect, infer_types, split_record
+from .dialect import Dialect
+from .parser import CsvParser, infer_types, split_record
 from .quotes import last_record_end
 
 NULL_VALUES = ("", "NA", "N/A", "n/a", "#N/A", "NULL", "null")
@@ -152,7 +153,7 @@ class Csv(TextTable):
 
     def _parse_header(self, record: bytes, place: str) -> list[str]:
         """The names of the columns: those in the header `record`, or `column_names` in their place."""
-        if (fault := self._dialect.unclosed_quote(record, last=False)) is not None:
+        for fault in self._dialect.unclosed_quotes(record, last=False):
             raise DataError(f"{place}: {fault.problem}")
         try:
             names = [name.decode() for name in split_record(self._dialect, record)]

@@ -3,100 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain, islice
-from typing import TYPE_CHECKING, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from ...errors import ArgumentError, DataError
 from ..tables.arrow import BLOCK_BYTES, arrow_source, to_rows
 from ..tables.sampled_table import SampledHead
 from ..text.chunks import Chunk, ChunkReader, ParsedPart, shorten
 from ..text.encoding import REPAIR, is_utf8
-from ..text.records import first_failing, parse_parts
+from ..text.records import FoundErrors, first_failing, parse_parts
+from .dialect import Dialect, table_reader
+from .faults import Fault, find_faults
 from .odd_values import log_odd_values
-from .quotes import RecordEnds, record_ends
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.csv as pc
-
-
-class UnclosedQuote(NamedTuple):
-    """A quote that is not closed in its record.
-
-    Attributes:
-        start, stop: where the record begins and ends.
-        problem: what is wrong, and what the user can do.
-    """
-
-    start: int
-    stop: int
-    problem: str
-
-
-class Dialect(NamedTuple):
-    """How values are delimited and quoted, and which of them are null."""
-
-    delimiter: bytes
-    quote: bytes | None
-    nulls: tuple[str, ...]
-    newlines: bool
-    """Whether quoted values may hold line breaks."""
-
-    @property
-    def multiline(self) -> bytes | None:
-        """The quote, if values in quotes may hold line breaks."""
-        return self.quote if self.newlines else None
-
-    def ends(self, data: bytes) -> RecordEnds:
-        return record_ends(data, self.delimiter, self.multiline)
-
-    def record_ends(self, data: bytes) -> list[int]:
-        """Where each record ends; the last one may lack its line break."""
-        ends = self.ends(data).ends.tolist()
-        return ends if ends and ends[-1] == len(data) else [*ends, len(data)]
-
-    def unclosed_quote(self, data: bytes, *, last: bool) -> UnclosedQuote | None:
-        """Find the first record with a quote that is not closed within it.
-
-        Args:
-            data: whole records; the last one may lack its end if it is the `last` of the file.
-        """
-        if self.quote is None or self.quote not in data or (self.newlines and not last):
-            return None
-        ends, quoted_breaks, unclosed = record_ends(data, self.delimiter, self.quote)
-        faults = [] if self.newlines else quoted_breaks[:1].tolist()
-        faults += [len(data)] if unclosed else []
-        if not faults:
-            return None
-        before = np.searchsorted(ends, faults[0])
-        start = int(ends[before - 1]) if before else 0
-        opened = "a quote is opened in the record that begins here, and"
-        plain = "`quote=None` takes quotes for plain characters"
-        if not self.newlines:
-            problem = f"{opened} not closed on its line; `newlines_in_values=True` reads such values, {plain}"
-            return UnclosedQuote(start, faults[0], problem)
-        problem = f"{opened} never closed; {plain}"
-        if b"\n" in data[start:].rstrip():
-            problem += ", `newlines_in_values=False` ends each record with its line"
-        return UnclosedQuote(start, len(data), problem)
-
-    def records(self, chunk: Chunk) -> Iterator[tuple[int, int, int]]:
-        """Line, start and end of each record; empty lines are no records."""
-        line, start = chunk.at.line, 0
-        for end in [*self.ends(chunk.data).ends.tolist(), len(chunk.data)]:
-            if chunk.data[start:end].strip(b"\r\n"):
-                yield line, start, end
-            line += chunk.data.count(b"\n", start, end)
-            start = end
-
-    def parse_options(self) -> pc.ParseOptions:
-        from pyarrow.csv import ParseOptions
-
-        options = ParseOptions(delimiter=self.delimiter.decode(), newlines_in_values=True)
-        options.quote_char = self.quote.decode() if self.quote else False
-        return options
 
 
 def infer_types(
@@ -138,18 +60,16 @@ def _read_well_formed(
     """The table of the records that are not malformed, some columns of which have types, and these records."""
     import pyarrow as pa
 
-    read = _table_reader(dialect, names, selected, types)
+    read = table_reader(dialect, names, selected, types)
     try:
-        if dialect.unclosed_quote(chunk.data, last=False) is None:
+        if not dialect.unclosed_quotes(chunk.data, last=False):
             return read(chunk.data), [chunk]
     except pa.ArrowInvalid:
         pass
     except pa.ArrowNotImplementedError as error:
         raise ArgumentError(f"`schema` gives a type that text cannot have: {error}") from None
     as_bytes = {**dict.fromkeys(selected, pa.binary()), **types}  # of any bytes
-    parser = RecordParser(
-        dialect, _table_reader(dialect, names, selected, as_bytes), lambda chunk, problem: DataError()
-    )
+    parser = RecordParser(dialect, names, as_bytes, lambda chunk, problem: DataError())
     parts = [part.chunk for part in parser.parse(chunk) if part.error is None]
     return (read(b"".join(part.data for part in parts)) if parts else None), parts
 
@@ -182,16 +102,24 @@ class RecordParser:
 
     Args:
         dialect: how values are delimited and quoted.
-        read: the table of some records.
-        explain: the error of a malformed record, given what is wrong with its quotes, if anything is.
+        names: the columns of the file.
+        types: the columns to read, and their types.
+        explain: the error of a malformed record, given what is wrong with it if that is known: with its quotes as
+            text, with its values as a fault.
     """
 
     def __init__(
-        self, dialect: Dialect, read: Callable[[bytes], pa.Table], explain: Callable[[Chunk, str | None], DataError]
+        self,
+        dialect: Dialect,
+        names: list[str],
+        types: Mapping[str, pa.DataType],
+        explain: Callable[[Chunk, str | Fault | None], DataError],
     ) -> None:
         self._dialect = dialect
-        self._read = read
+        self._names = names
+        self._types = types
         self._explain = explain
+        self.read = table_reader(dialect, names, list(types), types)
 
     def parse(self, chunk: Chunk) -> Iterator[ParsedPart]:
         """The parts of a chunk, those behind a malformed record too.
@@ -199,26 +127,39 @@ class RecordParser:
         Raises:
             DataError: a quote is not closed up to the end of the file, and more than its line is lost.
         """
-        while (fault := self._dialect.unclosed_quote(chunk.data, last=chunk.last)) is not None:
-            if fault.start:
-                yield from self._parse_records(chunk.slice(0, fault.start))
-            record = chunk.slice(fault.start, fault.stop)
-            error = self._explain(record, fault.problem)
-            if b"\n" in record.data.rstrip():
+        faults = self._dialect.unclosed_quotes(chunk.data, last=chunk.last)
+        problems = {fault.start: fault.problem for fault in faults}
+        bounds = {place for fault in faults for place in (fault.start, fault.stop)} - {0, len(chunk.data)}
+        start = 0
+        for part in chunk.cut(sorted(bounds)):
+            problem = problems.get(start)
+            start += len(part.data)
+            if problem is None:
+                yield from self._parse_records(part)
+                continue
+            error = self._explain(part, problem)
+            if b"\n" in part.data.rstrip():
                 raise error
-            yield ParsedPart([], record, error)
-            if fault.stop == len(chunk.data):
-                return
-            chunk = chunk.slice(fault.stop, len(chunk.data))
-        yield from self._parse_records(chunk)
+            yield ParsedPart([], part, error)
 
     def _parse_records(self, chunk: Chunk) -> Iterator[ParsedPart]:
         return parse_parts(
             chunk,
-            lambda data: to_rows(self._read(data)),
+            lambda data: to_rows(self.read(data)),
             self._dialect.record_ends,
+            self._find_errors,
             lambda record: self._explain(record, None),
         )
+
+    def _find_errors(self, data: bytes, ends: list[int]) -> FoundErrors | None:
+        found = find_faults(self._dialect, self._names, self._types, data, ends)
+        if found is None:
+            return None
+        errors = {number: partial(self._explain_fault, fault) for number, fault in found.faults.items()}
+        return FoundErrors(found.rows, errors)
+
+    def _explain_fault(self, fault: Fault, record: Chunk) -> DataError:
+        return self._explain(record, fault)
 
 
 class CsvParser:
@@ -251,33 +192,43 @@ class CsvParser:
         self._origin = origin
         self._encoding = encoding
         self._reader = reader
-        self._read = _table_reader(dialect, names, list(types), types)
-        self.parse = RecordParser(dialect, self._read, self._explain).parse
+        parser = RecordParser(dialect, names, types, self._explain)
+        self._read = parser.read
+        self.parse = parser.parse
 
-    def _explain(self, record: Chunk, problem: str | None) -> DataError:
-        """What is wrong with a record that cannot be read; `problem` if it is its quotes."""
+    def _explain(self, record: Chunk, problem: str | Fault | None) -> DataError:
+        """What is wrong with a record that cannot be read; `problem` is what is known of it."""
         import pyarrow as pa
 
         place = self._reader.describe(record.at)
-        if problem is not None:
+        if isinstance(problem, str):
             return DataError(f"{place}: {problem}")
         data = record.data
         try:
-            values = split_record(self._dialect, data)
-            if len(values) != len(self._names):
-                counts = f"{_count(len(values), 'value')} for {_count(len(self._names), 'column')}"
+            fault = problem or self._find_fault(data)
+            if fault is None:
+                self._read(data)
+            elif fault.width is None:
+                return self._explain_value(place, fault.column, fault.value, self._types[fault.column])
+            else:
+                counts = f"{_count(fault.width, 'value')} for {_count(len(self._names), 'column')}"
                 return DataError(
                     f"{place}: {counts}: {shorten(data)}; values that hold the delimiter or a line break need "
                     "quotes, and `delimiter=` and `quote=` say what those are"
                 )
-            if (name := self._misfit(data)) is not None:
-                return self._explain_value(place, name, values[self._names.index(name)], self._types[name])
-            self._read(data)
         except DataError as error:
             return DataError(f"{place}: {error}")
         except pa.ArrowInvalid as error:
             return DataError(f"{place}: {error}: {shorten(data)}")
         return DataError(f"{place}: this record, or one shortly before it, cannot be read: {shorten(data)}")
+
+    def _find_fault(self, record: bytes) -> Fault | None:
+        """What is wrong with the values of a record; None if each has the type of its column."""
+        values = split_record(self._dialect, record)
+        if len(values) != len(self._names):
+            return Fault(len(values))
+        name = self._misfit(record)
+        return None if name is None else Fault(None, name, values[self._names.index(name)])
 
     def _misfit(self, record: bytes) -> str | None:
         """The first column whose value does not have its type; None if all do."""
@@ -287,7 +238,7 @@ class CsvParser:
 
         def read(count: int) -> None:
             selected = columns[:count]
-            _table_reader(self._dialect, self._names, selected, {name: self._types[name] for name in selected})(record)
+            table_reader(self._dialect, self._names, selected, {name: self._types[name] for name in selected})(record)
 
         try:
             read(len(columns))
@@ -308,32 +259,6 @@ class CsvParser:
         if name in self._inferred:
             repair = f"its type was inferred from the first rows of {self._origin}; {repair}"
         return DataError(f"{misfit} {kind}; {repair}")
-
-
-def _table_reader(
-    dialect: Dialect, names: list[str], selected: Sequence[str], types: Mapping[str, pa.DataType]
-) -> Callable[[bytes], pa.Table]:
-    """A function that reads the columns `selected` from bytes."""
-    import pyarrow as pa
-    from pyarrow.csv import ConvertOptions, ReadOptions, read_csv
-
-    if not selected:  # Arrow would read all; reading one counts the rows
-        selected, types = names[:1], dict.fromkeys(names[:1], pa.binary())
-    read_options = ReadOptions(use_threads=False, column_names=names, block_size=BLOCK_BYTES)
-    parse_options = dialect.parse_options()
-    convert_options = ConvertOptions(
-        column_types=dict(types), include_columns=list(selected), null_values=list(dialect.nulls)
-    )
-
-    def read(data: bytes) -> pa.Table:
-        return read_csv(
-            arrow_source(data),
-            read_options=read_options,
-            parse_options=parse_options,
-            convert_options=convert_options,
-        )
-
-    return read
 
 
 def _count(number: int, noun: str) -> str:

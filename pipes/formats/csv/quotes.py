@@ -54,6 +54,17 @@ def last_record_end(data: bytes, delimiter: bytes, quote: bytes | None) -> int:
     return int(ends[-1]) if len(ends) else 0
 
 
+def unclosed_lines(data: bytes, delimiter: bytes, quote: bytes) -> list[tuple[int, int]]:
+    """Where each line begins and ends that has a quote which is not closed on it; each line is a record."""
+    ends = record_ends(data, delimiter, None).ends
+    q, d = re.escape(quote), re.escape(delimiter)
+    pattern = rb"%b(?:(?<=\A%b)|(?<=[%b\r\n]%b))[^%b\r\n]*(?:%b%b[^%b\r\n]*)*(?:%b|(\Z|(?=[\r\n])))"
+    matches = re.finditer(pattern % (q, q, d, q, q, q, q, q, q), data)
+    lines = np.searchsorted(ends, [match.start() for match in matches if match.group(1) is not None], "right")
+    bounds = [0, *ends.tolist(), len(data)]
+    return [(bounds[line], bounds[line + 1]) for line in lines.tolist()]
+
+
 def _ends_by_regions(data: bytes, breaks: npt.NDArray[np.int64], delimiter: bytes, quote: bytes) -> RecordEnds:
     # Slower, but right for text with quotes inside fields, such as 5" nails. The pattern begins with the quote, so `re`
     # finds candidates with memchr.

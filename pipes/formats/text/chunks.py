@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import BinaryIO, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -51,10 +52,17 @@ class Chunk(NamedTuple):
         """The place of byte `start` of the chunk in the file."""
         return TextPlace(self.at.offset + start, self.at.line + self.data.count(b"\n", 0, start))
 
-    def slice(self, start: int, stop: int) -> Chunk:
-        """The records between two bytes of the chunk."""
-        end = self.end if stop == len(self.data) else self.place(stop)
-        return Chunk(self.data[start:stop], self.place(start), end, self.last and stop == len(self.data))
+    def cut(self, starts: Iterable[int]) -> list[Chunk]:
+        """The chunk in parts, the second and later of which begin at the bytes `starts`, where records begin."""
+        parts: list[Chunk] = []
+        at = self.at
+        for start, stop in pairwise([0, *starts, len(self.data)]):
+            data = self.data[start:stop]
+            is_end = stop == len(self.data)
+            end = self.end if is_end else TextPlace(at.offset + len(data), at.line + data.count(b"\n"))
+            parts.append(Chunk(data, at, end, self.last and is_end))
+            at = end
+        return parts
 
 
 class ChunkSize:

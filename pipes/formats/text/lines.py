@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import codecs
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import BinaryIO, ClassVar
 
 from ...core.code import value_code
@@ -11,7 +14,7 @@ from ...core.cursor import Json
 from ...errors import ArgumentError, DataError, with_call_site
 from .chunks import Chunk, ChunkReader, ParseChunk, ParsedPart, TextPlace, last_line_end, line_ends, shorten
 from .encoding import REPAIR, check_encoding
-from .records import parse_parts
+from .records import FoundErrors, parse_parts
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,13 @@ class Lines:
 
     def start_reading(self, reader: ChunkReader) -> tuple[TextPlace, ParseChunk]:
         def parse(chunk: Chunk, before: int) -> Iterator[ParsedPart]:
-            return parse_parts(chunk, self._split, line_ends, lambda line: self._explain(line, reader))
+            return parse_parts(
+                chunk,
+                self._split,
+                line_ends,
+                partial(self._find_errors, reader),
+                lambda line: self._explain(line, reader),
+            )
 
         return TextPlace(), parse
 
@@ -75,6 +84,21 @@ class Lines:
         except UnicodeDecodeError as error:
             problem = f"byte 0x{data[error.start]:02x} is not {self.encoding}"
         return DataError(f"{place}: {problem}: {shorten(data)}; {REPAIR}")
+
+    def _find_errors(self, reader: ChunkReader, data: bytes, ends: list[int]) -> FoundErrors:
+        """The errors of all lines that are not in the encoding."""
+        errors: dict[int, Callable[[Chunk], DataError]] = {}
+        view = memoryview(data)
+        start = 0
+        while start < len(data):
+            try:
+                codecs.decode(view[start:], self.encoding)
+                break
+            except UnicodeDecodeError as error:
+                number = bisect_right(ends, start + error.start)
+                errors[number] = lambda line: self._explain(line, reader)
+                start = ends[number]
+        return FoundErrors(range(len(ends)), errors)
 
     def _split(self, data: bytes) -> list[object]:
         text = data.decode(self.encoding)
