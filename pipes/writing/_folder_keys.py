@@ -56,7 +56,7 @@ def split_by_folder(table: pa.Table, keys: Sequence[str]) -> Iterator[tuple[str,
         _, group = np.unique(group * len(table) + codes, return_inverse=True)
     order = np.argsort(group, kind="stable")
     firsts = np.flatnonzero(np.diff(group[order], prepend=-1))
-    rest = table.drop_columns(list(keys))
+    rest = table.drop_columns(list(keys)).combine_chunks()  # `take` is slow if there are many chunks
     for rows in np.split(order, firsts[1:]):
         values = (table[name][int(rows[0])].as_py() for name in keys)
         folder = "/".join(
