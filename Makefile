@@ -3,9 +3,6 @@
 PYTHON ?= python3
 WORK ?= overhead
 
-# Tests and benchmarks start hundreds of interpreters; each would compile feedpipe anew.
-unexport PYTHONDONTWRITEBYTECODE
-
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
@@ -76,7 +73,7 @@ test-gpu: $(READY)  ## run the tests that need a CUDA GPU, and a build of torch 
 test-python: $(READY)  ## run the tests on other Pythons of this machine, without torch and servers
 	.ci/test_python 3.13 3.12 3.10
 
-soak: $(READY)  ## run the random tests for hours: make soak PART="chains states ranks resumes failures kills exponents ray"
+soak: $(READY)  ## run the random tests for hours: make soak PART="chains states ranks resumes failures mutants kills exponents ray"
 	$(BIN)/python -m tests.soak $(PART)
 
 check: $(READY)  ## format, lint, types, layers

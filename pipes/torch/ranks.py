@@ -198,13 +198,14 @@ class SideGroup:
         wait: _Wait | None = None
         try:
             while True:
+                has_ended = work.is_completed()  # before the wait: it may end while the error of a time-out is raised
                 try:
                     work.wait(timedelta(seconds=POLL_SECONDS))
                     self.topic = topic
                     return
                 except RuntimeError as error:
                     interrupt()  # what a rank says of itself is better than what its connection says
-                    if work.is_completed():
+                    if has_ended:
                         raise RankError("another rank has ended, or cannot be reached any more") from error
                     if wait is None:
                         self.announce(f"waits/{self.rank}", place)

@@ -84,6 +84,8 @@ class TestPart:
         assert part.segments(2, None) == [Segment(3, 9), Segment(1, 2)]
         assert part.segments(3, line(0, 4, 10)) == []
         assert Part(self.part.listed, None, (0, 0, 2)).segments(0, None) == [Segment(0, 2)]
+        two_rounds = ((0, (Segment(0, 5),)), (1, (Segment(6, 9),)))
+        assert Part(two_rounds, None, (2, 0, 1)).segments(1, None) == [Segment(6, 9)]
 
     def test_what_is_left_behind_a_mark(self) -> None:
         of_line = line(0, 4, 10)
@@ -199,6 +201,8 @@ def test_a_shard_that_has_ended_hands_nothing_on() -> None:
         [Segment(3, 9, 3), Segment(8, None, 3)],
     ]
     assert divide_rest([], None, 2) == [[], []]
+    holes = [Segment(0, 3, 3), Segment(4, 5), Segment(5, 6)]
+    assert divide_rest(holes, None, 1) == [[Segment(0, 3, 3), Segment(4, 6)]], "neighbours are one segment"
     assert divide_rest(rest[:1], None, 3) == [[Segment(4, None, 3)], [], []]
 
 

@@ -1,0 +1,21 @@
+"""Mutants that mean the same as the code, by module: the changed line, and why nothing can tell them apart."""
+
+from __future__ import annotations
+
+_LISTED = "a round that is listed does not come here, and no round is negative"
+_SORTED = "segments with a place have different starts"
+
+EQUIVALENT: dict[str, dict[str, str]] = {
+    "plan/parts.py": {
+        "Part.segments: if self.later is not None and number >= max(rounds, default=-1):": _LISTED,
+        "Part.segments: if self.later is not None and number > max(rounds, default=-2):": _LISTED,
+        "places_after: rest.append(segment._replace(cursor=cursor[-1]) if taken and cursor else segment)": (
+            "a mark has one cursor at most"
+        ),
+        **{
+            "divide_rest: segments = sorted((s for s in rest if s.stop is None or s.start < s.stop), "
+            f"key=lambda s: (s.start, {stop}))": _SORTED
+            for stop in ("s.stop and 0", "s.stop or 1", "s.stop or -1")
+        },
+    },
+}
