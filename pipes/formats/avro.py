@@ -23,8 +23,7 @@ from ..core.packages import Package
 from ..errors import ArgumentTypeError, DataError, FeedpipeError, redacted, with_call_site
 from .protobuf import read_varint, write_varint
 from .ranges import MalformedRecord, Place, RangePart
-from .text.chunks import ChunkSize
-from .window import StreamWindow
+from .window import ChunkSize, StreamWindow
 
 PACKAGE = Package("fastavro", "fastavro", "avro", "Avro files are read")
 
@@ -110,7 +109,9 @@ class Avro:
     def why_not_split(self) -> None:
         return None
 
-    def parts(self, stream: BinaryIO, path: str, unit: range, place: Place) -> Iterator[RangePart]:
+    def parts(
+        self, stream: BinaryIO, path: str, unit: range, place: Place, chunk_size: ChunkSize
+    ) -> Iterator[RangePart]:
         """The rows of the blocks that begin in a range of a file, from a place on: [byte, rows before it]."""
         offset, before = place
         window = StreamWindow(stream, path)
@@ -119,7 +120,7 @@ class Avro:
         at = offset if offset > unit.start else blocks.first(unit.start)
         if at is None:
             return
-        for group, error in blocks.groups(at):
+        for group, error in blocks.groups(at, chunk_size):
             while group:
                 rows, offsets, malformed, rest = decode.rows(group)
                 begin, at = (at, before), rest[0].at if rest else group[-1].end
@@ -159,9 +160,8 @@ class _BlockReader:
             at += len(window.data) - _MARKER_BYTES + 1
         return None
 
-    def groups(self, at: int) -> Iterator[tuple[list[_Block], FeedpipeError | None]]:
+    def groups(self, at: int, size: ChunkSize) -> Iterator[tuple[list[_Block], FeedpipeError | None]]:
         """Blocks that follow each other, about as many bytes as a chunk has; then why the next one is not found."""
-        size = ChunkSize()
         while not self.ended:
             group: list[_Block] = []
             room = at + size.next()

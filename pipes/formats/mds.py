@@ -16,8 +16,7 @@ import numpy as np
 from ..errors import DataError, FeedpipeError
 from .ranges import MAX_CONTENT_BYTES
 from .streams import STREAM_ERRORS
-from .text.chunks import ChunkSize
-from .window import StreamWindow
+from .window import ChunkSize, StreamWindow
 
 Decode: TypeAlias = Callable[[bytes], object]
 

@@ -8,6 +8,7 @@ from typing import Any, BinaryIO, ClassVar, NamedTuple, Protocol, TypeAlias, Typ
 from ..core.cursor import Json
 from ..core.rows import BlockRows
 from ..errors import DataError, FeedpipeError
+from .window import ChunkSize
 
 F = TypeVar("F", covariant=True)
 
@@ -87,6 +88,8 @@ class RangedFormat(Protocol[F]):
 class RecordFormat(RangedFormat[F], Protocol[F]):
     """A format of records in bytes."""
 
-    def parts(self, stream: BinaryIO, path: str, unit: range, place: Place) -> Iterator[RangePart]:
-        """The rows that begin in a range of a file, from a place on."""
+    def parts(
+        self, stream: BinaryIO, path: str, unit: range, place: Place, chunk_size: ChunkSize
+    ) -> Iterator[RangePart]:
+        """The rows that begin in a range of a file, from a place on; `chunk_size` is that of the run."""
         ...

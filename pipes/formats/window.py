@@ -1,4 +1,4 @@
-"""`StreamWindow`: some bytes of a stream, which are read ahead of a parser and left behind it."""
+"""`StreamWindow`: some bytes of a stream, which are read ahead of a parser and left behind it; and how many to read."""
 
 from __future__ import annotations
 
@@ -10,6 +10,22 @@ from .streams import STREAM_ERRORS, stream_error
 
 _NEAR_BYTES = 2**20  # so many are read, rather than sought
 _SKIP_BYTES = 2**20  # read over at a time, if the stream cannot seek
+
+
+class ChunkSize:
+    """How many bytes the next chunk takes: few at first, for an early first row, then more, which is faster."""
+
+    FIRST_BYTES, MAX_BYTES = 2**14, 2**20
+
+    __slots__ = ("_size",)
+
+    def __init__(self) -> None:
+        self._size = self.FIRST_BYTES
+
+    def next(self) -> int:
+        size = self._size
+        self._size = min(size * 4, self.MAX_BYTES)
+        return size
 
 
 class StreamWindow:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from feedpipe.errors import DataError
-from feedpipe.formats.text.chunks import ChunkReader, ChunkSize, TextFormat
+from feedpipe.formats.text.chunks import ChunkReader, TextFormat
+from feedpipe.formats.window import ChunkSize
 
 
 class Always(ChunkSize):

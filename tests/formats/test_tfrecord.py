@@ -18,6 +18,7 @@ from feedpipe.formats.tfrecord.columns import Entries, UnusualError, collect_val
 from feedpipe.formats.tfrecord.crc import crcs_of_lengths, masked, unmasked
 from feedpipe.formats.tfrecord.message import BYTES, FLOATS, INTS, parse_example, write_example, write_feature
 from feedpipe.formats.tfrecord.records import RecordReader
+from feedpipe.formats.window import ChunkSize
 
 NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.integers(-2, 300)
 FEATURES = {
@@ -42,7 +43,7 @@ def read(data: bytes, start: int = 0, stop: int = 2**63 - 1) -> tuple[list[bytes
     contents: list[bytes] = []
     try:
         at = reader.first_record()
-        for records in reader.records(at) if at is not None else ():
+        for records in reader.records(at, ChunkSize()) if at is not None else ():
             contents += [records.data[a:b] for a, b in zip(records.starts, records.ends, strict=True)]
             if records.malformed is not None:
                 return contents, records.malformed.error

@@ -20,8 +20,9 @@ from ..tables.columns import (
 from ..tables.fixed_schema import FixedSchema
 from ..tables.sampled_table import SampledHead
 from ..tables.text_table import TextTable
-from ..text.chunks import Chunk, ChunkReader, ChunkSize, ParseChunk, TextPlace, shorten
+from ..text.chunks import Chunk, ChunkReader, ParseChunk, TextPlace, shorten
 from ..text.encoding import REPAIR, Utf8Stream, check_encoding, is_utf8
+from ..window import ChunkSize
 from .dialect import Dialect
 from .parser import CsvParser, infer_types, split_record
 from .quotes import last_record_end

@@ -12,7 +12,7 @@ from ...core.rows import BlockRows
 from ...errors import DataError, FeedpipeError, Origin
 from ..ranges import RangedFormat
 from ..streams import stream_error
-from ..window import StreamWindow
+from ..window import ChunkSize, StreamWindow
 from .encoding import shown
 
 _NEWLINE = 10
@@ -63,22 +63,6 @@ class Chunk(NamedTuple):
             parts.append(Chunk(data, at, end, self.last and is_end))
             at = end
         return parts
-
-
-class ChunkSize:
-    """How many bytes the next chunk takes: few at first, for an early first row, then more, which is faster."""
-
-    FIRST_BYTES, MAX_BYTES = 2**14, 2**20
-
-    __slots__ = ("_size",)
-
-    def __init__(self) -> None:
-        self._size = self.FIRST_BYTES
-
-    def next(self) -> int:
-        size = self._size
-        self._size = min(size * 4, self.MAX_BYTES)
-        return size
 
 
 class ParsedPart(NamedTuple):

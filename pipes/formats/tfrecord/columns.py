@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from .crc import gather
 from .message import BYTES, EMPTY, FLOATS, INTS, KIND_NAMES, Feature, parse_example
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ Bytes = npt.NDArray[np.uint8]
 Places = npt.NDArray[np.int64]
 
 _KEY_TAG, _VALUE_TAG = 0x0A, 0x12
+_SHORT_BYTES = 32
+"""Up to this mean size, NumPy joins parts of several sizes faster, byte by byte, than Python does."""
 
 
 class UnusualError(ValueError):
@@ -141,8 +144,8 @@ class Entries:
         """The entries with this name, at most one in each record."""
         key = np.frombuffer(name.encode(), np.uint8)
         places = np.flatnonzero(self.keys.ends - self.keys.starts == len(key))
-        for number, byte in enumerate(key.tolist()):
-            places = places[self.data[self.keys.starts[places] + number] == byte]
+        if len(key):
+            places = places[(gather(self.data, self.keys.starts[places], len(key)) == key).all(axis=1)]
         owners = self.keys.owners[places]
         if (owners[1:] == owners[:-1]).any():
             raise UnusualError
@@ -184,6 +187,14 @@ class Entries:
         return FeatureValues(kind, counts, values)
 
     def _join(self, starts: Places, ends: Places) -> bytes:
+        sizes = ends - starts
+        total = int(sizes.sum())
+        if total and (sizes == sizes[0]).all():
+            return gather(self.data, starts, int(sizes[0])).tobytes()
+        if total <= _SHORT_BYTES * len(sizes):
+            shifts = starts - (np.cumsum(sizes) - sizes)
+            joined: bytes = self.data[np.arange(total) + np.repeat(shifts, sizes)].tobytes()
+            return joined
         memory = self.memory
         return b"".join([memory[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)])
 

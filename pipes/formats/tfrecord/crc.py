@@ -43,6 +43,13 @@ def crcs_of_lengths(lengths: npt.NDArray[np.uint8]) -> Crcs:
     return crcs ^ np.uint32(_ALL_BITS)
 
 
+def gather(data: npt.NDArray[np.uint8], at: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.uint8]:
+    """The `size` bytes at each of some places, as rows."""
+    if not len(at):
+        return np.zeros((0, size), np.uint8)
+    return np.lib.stride_tricks.sliding_window_view(data, size)[at]
+
+
 def _table() -> Crcs:
     """The CRC of each byte."""
     table = np.arange(256, dtype=np.uint32)

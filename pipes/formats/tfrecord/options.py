@@ -13,6 +13,7 @@ from ..ranges import MAX_CONTENT_BYTES, MalformedRecord, Place, RangePart
 from ..tables.arrow import HEAD_BYTES, to_column
 from ..tables.columns import Schema, check_names, check_schema, suggest_name
 from ..tables.sampled_table import SampledHead, SampledTable
+from ..window import ChunkSize
 from .columns import Entries, UnusualError, collect_values, kinds_of, parse_one_by_one, to_arrow
 from .crc import PACKAGE
 from .index import is_index
@@ -73,7 +74,9 @@ class TfRecord(SampledTable):
     def why_not_split(self) -> str | None:
         return None if self.row_column is None else "`row_column` counts from the beginning of a file"
 
-    def parts(self, stream: BinaryIO, path: str, unit: range, place: Place) -> Iterator[RangePart]:
+    def parts(
+        self, stream: BinaryIO, path: str, unit: range, place: Place, chunk_size: ChunkSize
+    ) -> Iterator[RangePart]:
         """The rows of the records that begin in a range of a file, from a place on: [byte, rows before it]."""
         reader = RecordReader(stream, path, unit.start, unit.stop)
         offset, before = place
@@ -81,7 +84,7 @@ class TfRecord(SampledTable):
         if is_index(path):
             return
         parser: _RecordParser | None = None
-        for records in reader.records(at) if at is not None else ():
+        for records in reader.records(at, chunk_size) if at is not None else ():
             parser = parser or _RecordParser(self, path)
             yield from parser.parts(records, before)
             before += len(records.starts) + (records.malformed is not None)

@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from ...errors import DataError, FeedpipeError
 from ..ranges import MAX_CONTENT_BYTES, MalformedRecord
-from ..text.chunks import TO_END, ChunkSize
-from ..window import StreamWindow
-from .crc import crc32c, crcs_of_lengths, unmasked
+from ..text.chunks import TO_END
+from ..window import ChunkSize, StreamWindow
+from .crc import crc32c, crcs_of_lengths, gather, unmasked
 
 HEAD_BYTES, TAIL_BYTES = 12, 4
 """The bytes of a record before and behind its data."""
@@ -136,9 +136,8 @@ class RecordReader:
             if records.malformed is None or records.last or at >= size:
                 return
 
-    def records(self, at: int) -> Iterator[Records]:
+    def records(self, at: int, size: ChunkSize) -> Iterator[Records]:
         """All records from byte `at` on, where one begins. If the stream fails, the records before come first."""
-        size = ChunkSize()
         while (records := self._next(at, size.next())) is not None:
             yield records
             if records.last:
@@ -190,7 +189,7 @@ class RecordReader:
             at = end + TAIL_BYTES
         view = np.frombuffer(data, np.uint8)
         # The head of a record that is not whole is compared too: it must not claim more bytes than it has.
-        wrong = np.flatnonzero(~_have_right_checksum(_gather(view, np.array(heads, np.int64), HEAD_BYTES)))
+        wrong = np.flatnonzero(~_have_right_checksum(gather(view, np.array(heads, np.int64), HEAD_BYTES)))
         error: DataError | None = None
         if len(wrong):
             heads, ends = heads[: wrong[0] + 1], ends[: wrong[0]]
@@ -198,7 +197,7 @@ class RecordReader:
         crc = self._crc  # it takes no memoryview
         crcs = [crc(data[head + HEAD_BYTES : end]) for head, end in zip(heads, ends, strict=False)]
         stops = np.array(ends, np.int64)
-        stored = _gather(view, stops, TAIL_BYTES).view("<u4").ravel()
+        stored = gather(view, stops, TAIL_BYTES).view("<u4").ravel()
         wrong = np.flatnonzero(unmasked(stored) != np.array(crcs, np.uint32))
         count = int(wrong[0]) if len(wrong) else len(ends)
         starts = np.array(heads[:count], np.int64) + HEAD_BYTES
@@ -225,24 +224,18 @@ def right_records(data: bytes, begins: Offsets, ends: Offsets) -> tuple[npt.NDAr
         which have a head with this length, and which have data with the right checksum.
     """
     view, crc = np.frombuffer(data, np.uint8), crc32c()
-    heads = _gather(view, begins, HEAD_BYTES)
+    heads = gather(view, begins, HEAD_BYTES)
     lengths = np.ascontiguousarray(heads[:, :8]).view("<i8").ravel()
     heads_right = _have_right_checksum(heads) & (lengths == ends - begins - HEAD_BYTES - TAIL_BYTES)
     spans = zip((begins + HEAD_BYTES).tolist(), (ends - TAIL_BYTES).tolist(), strict=True)
     crcs = np.array([crc(data[start:end]) for start, end in spans], np.uint32)
-    stored = _gather(view, ends - TAIL_BYTES, TAIL_BYTES).view("<u4").ravel()
+    stored = gather(view, ends - TAIL_BYTES, TAIL_BYTES).view("<u4").ravel()
     return heads_right, unmasked(stored) == crcs
 
 
 def _record_bytes(data: bytes) -> int:
     """How many bytes the record that begins with `data` has; those of a head, if there are fewer."""
     return HEAD_BYTES if len(data) < HEAD_BYTES else HEAD_BYTES + _HEAD.unpack_from(data)[0] + TAIL_BYTES
-
-
-def _gather(view: npt.NDArray[np.uint8], at: Offsets, size: int) -> npt.NDArray[np.uint8]:
-    """The bytes at each of some places, as rows."""
-    rows: npt.NDArray[np.uint8] = view[at[:, None] + np.arange(size)]
-    return rows
 
 
 def _have_right_checksum(heads: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:

@@ -10,6 +10,7 @@ from ...core.block_size import BlockSize
 from ...core.context import Context
 from ...errors import Origin
 from ...formats.ranges import RecordFormat
+from ...formats.window import ChunkSize
 from ...storage.file import Stream
 from ._byte_ranges import ByteRange
 from ._parse_ranges import ByteRangeReader, ParseRanges
@@ -35,10 +36,11 @@ class _RecordReader(ByteRangeReader):
         super().__init__()
         self._format = format
         self._origins = origins
+        self._chunk_size = ChunkSize()
 
     def pieces_of(self, stream: Stream, unit: ByteRange, place: Place) -> Iterator[Piece]:
         path = unit.file.path
-        parts = self._format.parts(stream, path, range(unit.start, unit.stop), place)
+        parts = self._format.parts(stream, path, range(unit.start, unit.stop), place, self._chunk_size)
         for rows, at, end, offsets, bad, error in parts:
             if (bad is not None or error is not None) and stream.remote is not None:
                 stream.remote.check_unchanged()  # it tells more than a checksum

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -16,14 +16,16 @@ from ...errors import ArgumentError, MissingError
 from ...formats.tfrecord.index import index_paths, is_index, read_bounds
 from ...storage.file import File, Stream
 from ...storage.filesystem import split_options
+from ...storage.remote import RemoteFile
 from ...storage.retry import Cancellation
 from ...storage.tasks import in_threads, in_turn
-from ._open_files import OpenFileCache
+from ._open_files import FileVersions
 
 Numbers = npt.NDArray[np.int64]
 
 _MAX_GAP_BYTES = 2**12
 """Two records with a smaller gap between them are read at once."""
+_MAX_OPEN_FILES = 64
 
 
 def read_index(file: File) -> Numbers:
@@ -104,18 +106,12 @@ class RecordPlaces(NamedTuple):
     ends: Numbers
 
 
-class _RecordFile(NamedTuple):
-    file: File
-    seal: int = 0
-
-
 class RecordSource:
     """Reads records by their places, and keeps the last few files open."""
 
     def __init__(self) -> None:
-        self._files: OpenFileCache[_RecordFile, Stream] = OpenFileCache(
-            lambda opened: opened.file.open(), lambda stream: stream.close()
-        )
+        self._opened: OrderedDict[tuple[int, str], Stream | RemoteFile] = OrderedDict()
+        self._versions = FileVersions()
         self._lock = threading.Lock()
 
     def read(self, files: Sequence[File], places: RecordPlaces) -> tuple[bytes, Numbers]:
@@ -135,15 +131,39 @@ class RecordSource:
         firsts, lasts = np.append(0, cuts), np.append(cuts, len(begins)) - 1
         sizes = ends[lasts] - begins[firsts]
         parts = zip(owners[firsts].tolist(), begins[firsts].tolist(), sizes.tolist(), strict=True)
-        with self._lock:  # another thread might close a file
-            is_remote = not files[0].is_local()
-            data = b"".join((in_threads if is_remote else in_turn)(partial(self._read_part, files), parts))
+        run = in_turn if files[0].is_local() else in_threads
+        with self._lock:
+            opened = self._open_all(files)
+        data = b"".join(run(lambda part: _read_part(opened[part[0]], part[1], part[2]), parts))
+        # A file that was replaced may have other records at the same places.
+        for _ in in_threads(lambda file: file.check_unchanged(Cancellation()), _remote_files(opened)):
+            pass
         shifts = np.cumsum(sizes) - sizes - begins[firsts]
         return data, begins + np.repeat(shifts, lasts - firsts + 1)
 
-    def _read_part(self, files: Sequence[File], part: tuple[int, int, int]) -> bytes:
-        number, begin, size = part
-        stream = self._files.file(_RecordFile(files[number]))
-        if stream.remote is not None:
-            return stream.remote.file.read(begin, size, Cancellation())
-        return bytes(cast("Any", stream.raw).read_at(size, begin))
+    def _open_all(self, files: Sequence[File]) -> list[Stream | RemoteFile]:
+        keys = [(id(file.filesystem), file.path) for file in files]
+        closed = {key: file for key, file in zip(keys, files, strict=True) if key not in self._opened}
+        for key, opened in zip(closed, in_threads(self._open, closed.values()), strict=True):
+            self._opened[key] = opened
+        for key in keys:
+            self._opened.move_to_end(key)
+        streams = [self._opened[key] for key in keys]
+        while len(self._opened) > _MAX_OPEN_FILES:
+            self._opened.popitem(last=False)  # the last holder closes it
+        return streams
+
+    def _open(self, file: File) -> Stream | RemoteFile:
+        stream = file.open()
+        self._versions.check(file, stream)
+        return stream if stream.remote is None else stream.remote.file
+
+
+def _read_part(file: Stream | RemoteFile, begin: int, size: int) -> bytes:
+    if isinstance(file, RemoteFile):
+        return file.read(begin, size, Cancellation())
+    return bytes(cast("Any", file.raw).read_at(size, begin))
+
+
+def _remote_files(files: Sequence[Stream | RemoteFile]) -> Iterator[RemoteFile]:
+    return (file for file in files if isinstance(file, RemoteFile))

@@ -10,8 +10,9 @@ from ...core.block_size import BlockSize
 from ...core.context import Context
 from ...core.operator import Columns, StageView
 from ...formats.ranges import MAX_CONTENT_BYTES
-from ...formats.text.chunks import ChunkReader, ChunkSize, ParsedPart, TextFormat, TextPlace
+from ...formats.text.chunks import ChunkReader, ParsedPart, TextFormat, TextPlace
 from ...formats.text.encoding import shown
+from ...formats.window import ChunkSize
 from ...storage.file import Stream
 from ._byte_ranges import ByteRange
 from ._parse_ranges import ByteRangeReader, ParseRanges

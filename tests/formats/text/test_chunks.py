@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from feedpipe.errors import DataError, SourceError
 from feedpipe.formats.text import chunks as chunks_module
-from feedpipe.formats.text.chunks import TO_END, Chunk, ChunkReader, ChunkSize, TextPlace
+from feedpipe.formats.text.chunks import TO_END, Chunk, ChunkReader, TextPlace
+from feedpipe.formats.window import ChunkSize
 
 from ..reading import Always
 
