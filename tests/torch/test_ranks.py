@@ -35,8 +35,8 @@ class LateExchange:
 
 
 def wait_for(exchange: LateExchange) -> None:
-    c10d: Any = distributed.distributed_c10d  # its stores have no public types
-    group = SideGroup(c10d.HashStore(), [0, 1], 0, 60.0)
+    untyped: Any = distributed  # its stores have no public types
+    group = SideGroup(untyped.HashStore(), [0, 1], 0, 60.0)
     group.wait(exchange, "elements", "exchange 1", lambda: None)
 
 
