@@ -194,6 +194,11 @@ def test_the_farthest_cursor_before_the_edge_is_where_all_go_on() -> None:
     assert divide_rest([s._replace(cursor=[None, 0, 8]) for s in rest], None, 1)[0][-1].cursor is None
 
 
+def test_a_stream_of_which_nothing_is_open_has_no_holes() -> None:
+    whole = [Segment(shard, None, 2) for shard in range(2)]
+    assert divide_rest(whole, None, 3) == [[Segment(shard, None, 3)] for shard in range(3)]
+
+
 def test_a_shard_that_has_ended_hands_nothing_on() -> None:
     rest = [Segment(4, None, 3), Segment(8, None, 3), Segment(0, 9, 3)]
     assert divide_rest(rest, None, 2) == [
