@@ -90,3 +90,9 @@ def test_without_torch(tmp_path: Path) -> None:
     packages.mkdir()
     (packages / "torch.py").write_text("raise ModuleNotFoundError(\"No module named 'torch'\", name='torch')")
     run(tmp_path, PYTHONPATH=str(packages))
+
+
+def test_importing_the_package_imports_nothing_that_takes_long() -> None:
+    program = "import feedpipe, sys; print({'asyncio', 'pandas', 'pyarrow', 'ray', 'torch'}.intersection(sys.modules))"
+    completed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert completed.stdout == "set()\n"

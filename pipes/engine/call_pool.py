@@ -1,18 +1,15 @@
-"""Calls of a user's function at the same time: in threads, or as coroutines on an event loop in a thread."""
+"""Calls of a user's function at the same time: in threads here, as coroutines in `coroutines.py`."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
-import weakref
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from threading import Thread
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -107,8 +104,11 @@ class CallPool(ABC):
 def call_pool(name: str, function: Callable[..., object], concurrency: int, context: Context) -> CallPool:
     """The pool of operator `name`, which the shards of this process share."""
     resources = context.process.resources
-    make = CoroutinePool if is_coroutine_function(function) else ThreadPool
-    return resources.get(("calls", name), lambda: make(concurrency, resources.threads))
+    if not is_coroutine_function(function):
+        return resources.get(("calls", name), lambda: ThreadPool(concurrency, resources.threads))
+    from .coroutines import CoroutinePool
+
+    return resources.get(("calls", name), lambda: CoroutinePool(concurrency, resources.threads))
 
 
 class AheadLimit:
@@ -197,56 +197,3 @@ def _call(function: Callable[..., object], *arguments: object) -> object:
     if (coroutine_error := forgotten_coroutine_error(result, function)) is not None:
         raise coroutine_error
     return result
-
-
-class CoroutinePool(CallPool):
-    """Awaits coroutine functions on an event loop of its own.
-
-    Args:
-        concurrency: how many of them run at a time.
-        threads: gets the thread of the loop, for the session to join.
-    """
-
-    def __init__(self, concurrency: int, threads: list[Thread]) -> None:
-        super().__init__()
-        self._loop = asyncio.new_event_loop()
-        self._room = asyncio.Semaphore(concurrency)
-        self._stop = weakref.finalize(self, _stop, self._loop)
-        thread = Thread(target=_run, args=(self._loop,), name="feedpipe-calls", daemon=True)
-        threads.append(thread)
-        thread.start()
-
-    def submit(self, function: Callable[..., object], *arguments: object) -> Future[object]:
-        call = cast("Callable[..., Coroutine[Any, Any, object]]", function)
-        return asyncio.run_coroutine_threadsafe(_await(self._room, call, arguments), self._loop)
-
-    def close(self) -> None:
-        self._stop()
-
-
-async def _await(
-    room: asyncio.Semaphore, function: Callable[..., Coroutine[Any, Any, object]], arguments: Sequence[object]
-) -> object:
-    async with room:
-        try:
-            return await function(*arguments)
-        except (KeyboardInterrupt, SystemExit) as error:  # either would end the loop
-            raise RuntimeError(f"the coroutine raised {type(error).__name__}") from error
-
-
-def _run(loop: asyncio.AbstractEventLoop) -> None:
-    asyncio.set_event_loop(loop)
-    try:
-        loop.run_forever()
-        tasks = asyncio.all_tasks(loop)
-        for task in tasks:
-            task.cancel()
-        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-        loop.run_until_complete(loop.shutdown_asyncgens())
-    finally:
-        loop.close()
-
-
-def _stop(loop: asyncio.AbstractEventLoop) -> None:
-    with suppress(RuntimeError):  # the loop is closed
-        loop.call_soon_threadsafe(loop.stop)

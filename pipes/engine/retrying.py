@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable
 from functools import wraps
@@ -39,26 +38,19 @@ def retrying(function: Callable[..., Any], retry: Retry) -> Callable[..., Any]:
 
 
 def _retrying_coroutine(function: Callable[..., Any], retry: Retry) -> Callable[..., Any]:
+    from . import coroutines
+
     async def call(*arguments: object) -> object:
         rewind = _rewinding(arguments)
         for attempt in range(retry.times):
             try:
-                return await _within(function, arguments, retry.timeout)
+                return await coroutines.within(function, arguments, retry.timeout)
             except retry.on:
-                await asyncio.sleep(retry.backoff * 2**attempt)
+                await coroutines.sleep(retry.backoff * 2**attempt)
                 rewind()
-        return await _within(function, arguments, retry.timeout)
+        return await coroutines.within(function, arguments, retry.timeout)
 
     return call
-
-
-async def _within(function: Callable[..., Any], arguments: tuple[object, ...], timeout: float | None) -> object:
-    task = asyncio.ensure_future(function(*arguments))
-    finished, _ = await asyncio.wait([task], timeout=timeout)
-    if not finished:
-        task.cancel()
-        raise TimeoutError(f"the coroutine did not return within {timeout:g} s")
-    return task.result()
 
 
 def _rewinding(arguments: tuple[object, ...]) -> Callable[[], None]:

@@ -18,7 +18,6 @@ from ..core.rows import BlockRows, Indices, Row, index_array
 from ..errors import ArgumentTypeError, DataError, FeedpipeError, Origin, SourceError, redacted, with_call_site
 from ..formats.tables.arrow import to_rows
 from ..formats.tables.columns import check_names, plain_types, suggest_name
-from ..formats.tables.takeable_types import with_takeable_types
 from ..pipe import Pipe
 
 if TYPE_CHECKING:
@@ -77,6 +76,8 @@ class ReadLance(Operator):
         return Origin(redacted(self.uri), index + 1)
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        from ..formats.tables.takeable_types import with_takeable_types
+
         schema = self.names_and_types
         assert schema is not None, "a run begins with `resolve`"
         try:

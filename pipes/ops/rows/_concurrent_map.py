@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, TypeAlias, cast
+from typing import ClassVar
 
 from ...core.block import Block
 from ...core.checks import check_int, is_coroutine_function
@@ -22,8 +20,6 @@ from ...engine.call_pool import CALLS_AHEAD, AheadLimit, BegunCall, CallPool, be
 from ...engine.retrying import retrying
 from ...errors import ArgumentError, with_call_site
 from ._map import Map
-
-CoroutineFunction: TypeAlias = "Callable[..., Coroutine[Any, Any, object]]"
 
 
 @dataclass(frozen=True)
@@ -70,7 +66,11 @@ class ConcurrentMap(Map):
     @property
     def row_function(self) -> Callable[..., object]:
         called = self.called
-        return partial(_complete, cast("CoroutineFunction", called)) if is_coroutine_function(called) else called
+        if not is_coroutine_function(called):
+            return called
+        from ...engine.coroutines import complete
+
+        return partial(complete, called)
 
     def start_calls(self, stage: StageView, indices: Indices, context: Context) -> Sequence[Work]:
         pool = self._pool(stage, context)
@@ -147,9 +147,3 @@ def _with_skipped(skipped: Skipped | None, result: object) -> object:
     if skipped is None:
         return result
     return skipped if skipped.is_row else skipped.before(result)
-
-
-def _complete(function: CoroutineFunction, *arguments: object) -> object:
-    """What a coroutine function returns. It runs in a thread, for this one may be that of an event loop."""
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(lambda: asyncio.run(function(*arguments))).result()
