@@ -15,7 +15,7 @@ from ..core.context import Context, Pacing
 from ..core.cursor import START, Cursor
 from ..core.graph import node_code
 from ..core.rows import BlockRows, signature
-from ..core.skipped_rows import parted
+from ..core.skipped_rows import has_skipped, parted
 from ..engine.stage import Stage, bind, resolve
 from ..pipe import Pipe
 from .blocks import check_block, check_first_block, check_lookback, through_json
@@ -147,7 +147,8 @@ def check_operator(
 def _check_no_rows(stage: Stage, count: int, context: Context) -> None:
     """Checks that `rows` gives no rows at no positions, and holds them as it holds all others."""
     name = node_code(stage.node)
-    held = signature(stage.rows(range(min(count, 1)), context))
+    firsts = (stage.rows(range(place, place + 1), context) for place in range(count))
+    held = signature(next((first for first in firsts if not has_skipped(first)), stage.rows(range(0), context)))
     for indices in (range(0), np.zeros(0, np.int64)):
         rows = stage.rows(indices, context)
         assert len(rows) == 0, f"`{name}` gives {len(rows)} rows at the positions {indices!r}"

@@ -19,7 +19,9 @@ from ...core.cursor import START, Json
 from ...core.digests import Digests, digests_of_column
 from ...core.operator import Operator, Order, StageView
 from ...core.randomness import mixed
-from ...core.rows import Indices
+from ...core.rows import BlockRows, Indices, index_array, take
+from ...core.skipped import Skipped, SkippedRow
+from ...core.skipped_rows import Parted, parted
 from ...engine.permutation import Permutation
 from ...errors import PlanError, with_call_site
 from .._data_error import data_error
@@ -32,8 +34,14 @@ from ._row_set import RowSet
 _POSITIONS = 2**20
 """Positions that are looked at together."""
 _SCALE = 2**63
+_LATE = "it failed when the keys were read, and does not fail now; its key is that of another part"
 
 Mask = npt.NDArray[np.bool_]
+Positions = npt.NDArray[np.int64]
+
+
+def _no_positions() -> Positions:
+    return np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -115,9 +123,18 @@ class StreamedSplitPart(FilterRows, SplitPart):
 
 @dataclass(frozen=True)
 class IndexedSplitPart(Rearranged, SplitPart):
-    """Knows its rows by position. They are found once, before the first row, and sent to the workers as bits."""
+    """Knows its rows by position. They are found once, before the first row, and sent to the workers as bits.
+
+    A row that is skipped when the keys are read is in the part of its position, so each of them counts in one part.
+
+    Attributes:
+        rows_of_part: the positions of its rows in the input.
+        without_key: those of them that were skipped when the keys were read. If such a row does not fail later, its key
+            may be that of another part.
+    """
 
     rows_of_part: RowSet | None = field(default=None, kw_only=True, repr=False, compare=False)
+    without_key: Positions = field(default_factory=_no_positions, kw_only=True, repr=False, compare=False)
 
     def division(self) -> str:
         return "their position" if self.key is None else _described(self.key)
@@ -129,13 +146,46 @@ class IndexedSplitPart(Rearranged, SplitPart):
     def resolve(self, stage: StageView) -> Operator:
         for key in (self.key, self.stratify):
             check_named_key(self, stage, key)
-        return replace(self, rows_of_part=RowSet.of(self._masks(stage)))
+        if self.key is None:
+            return replace(self, rows_of_part=RowSet.of(self._masks(stage)))
+        digests, skipped = self._key_digests(stage, self.key)
+        digests[skipped] = digests_of_column(skipped)
+        mask = self.contains(digests)
+        return replace(self, rows_of_part=RowSet.of([mask]), without_key=skipped[mask[skipped]])
 
     def length(self, stage: StageView) -> int | None:
         return len(self._rows_of_part)
 
     def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
         return self._rows_of_part.positions(indices)
+
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        rows = super().rows(stage, indices, context)
+        if len(self.without_key):
+            places = index_array(self.places(stage, indices, context))
+            late = np.flatnonzero(np.isin(places, self.without_key))
+            if len(late):
+                return self._without_rows_of_others(stage, rows, set(late.tolist()), places, context)
+        return rows
+
+    def _without_rows_of_others(
+        self, stage: StageView, rows: BlockRows, late: set[int], places: Positions, context: Context
+    ) -> BlockRows:
+        """Skips rows whose keys were not known, and now are those of other parts: keys would be in two parts."""
+        parts = parted(rows)
+        numbers = [number for number, place in enumerate(parts.places) if place in late]
+        digests, error = key_digests(take(parts.values, np.array(numbers, np.int64)), self.key)
+        if error is not None:
+            place = parts.places[numbers[len(digests)]]
+            raise data_error(self, stage.failed_at(error, int(places[place]), context))
+        others = {numbers[number] for number in np.flatnonzero(~self.contains(digests)).tolist()}
+        if not others:
+            return rows
+        own = [number for number in range(len(parts.places)) if number not in others]
+        values = take(parts.values, np.array(own, np.int64))
+        mark = Skipped((SkippedRow(f".{self.call()}", _LATE),))
+        skipped = {**parts.skipped, **{parts.places[number]: mark for number in others}}
+        return Parted(values, [parts.places[number] for number in own], skipped, parts.total).merged(values)
 
     @property
     def _rows_of_part(self) -> RowSet:
@@ -150,8 +200,6 @@ class IndexedSplitPart(Rearranged, SplitPart):
             yield self._stratified(stage, rows)
         elif self.has_counts:
             yield self._permuted(stage, rows)
-        elif self.key is not None:
-            yield self.contains(self._key_digests(stage, self.key))
         else:
             for start in range(0, rows, _POSITIONS):
                 positions = np.arange(start, min(rows, start + _POSITIONS))
@@ -170,6 +218,7 @@ class IndexedSplitPart(Rearranged, SplitPart):
     def _stratified(self, stage: StageView, rows: int) -> Mask:
         """Deals the rows class by class, in a random order within each class, so that each part gets its size.
 
+        Rows that are skipped when the classes are read are a class of their own.
         The parts take turns as in the method of Webster, so each class is divided in the proportions of the whole.
         """
         sizes = list(self.parts.values())
@@ -179,7 +228,7 @@ class IndexedSplitPart(Rearranged, SplitPart):
         else:
             counts = _whole(rows, np.array(sizes))
         assert self.stratify is not None
-        classes = self._key_digests(stage, self.stratify)
+        classes, _ = self._key_digests(stage, self.stratify)
         by_class = np.lexsort((np.argsort(self._order(rows)[range(rows)]), classes))
         places = np.concatenate([(np.arange(count) + 0.5) / count for count in counts])
         turns = np.repeat(np.arange(len(counts)), counts)[np.argsort(places, kind="stable")]
@@ -190,16 +239,21 @@ class IndexedSplitPart(Rearranged, SplitPart):
     def _order(self, rows: int) -> Permutation:
         return Permutation(Context(seed=self.seed).key(self.kind), rows)
 
-    def _key_digests(self, stage: StageView, key: RowKey) -> Digests:
-        """The digests of the keys of all rows."""
-        parts: list[Digests] = [np.zeros(0, np.uint64)]
+    def _key_digests(self, stage: StageView, key: RowKey) -> tuple[Digests, Positions]:
+        """The digests of the keys of all rows, and the positions of those that are skipped, whose digest is 0."""
+        digests = np.zeros(stage.input.length or 0, np.uint64)
+        skipped = [_no_positions()]
         context = Context()
         for block in stage.input.blocks(START, context):
-            digests, error = key_digests(block.rows, key)
+            parts = parted(block.rows)
+            places = np.array(parts.places, np.int64)
+            keyed, error = key_digests(parts.values, key)
             if error is not None:
-                raise data_error(self, stage.failed(error, block.at.advance(len(digests)), context))
-            parts.append(digests)
-        return np.concatenate(parts)
+                raise data_error(self, stage.failed(error, block.at.advance(int(places[len(keyed)])), context))
+            digests[block.at.position + places] = keyed
+            holes = [place for place, mark in parts.skipped.items() if mark.is_row]
+            skipped.append(block.at.position + np.array(holes, np.int64))
+        return digests, np.concatenate(skipped)
 
     def _check_counts(self, stage: StageView, rows: int) -> None:
         total = sum(cast("Mapping[Any, int]", self.parts).values())

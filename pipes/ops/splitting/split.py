@@ -37,7 +37,7 @@ def split(
     What decides on the part of a row is a digest of its `key`, which is the same on every machine: the digest lies in
     the interval of one part. So appending data moves no row, and the sizes are near the shares, not exact. Without
     `key`, it is the row's position in an indexed pipe, and in a streamed one its content, so equal rows stay together.
-    `explain()` says which.
+    `explain()` says which. A row that a policy skips when an indexed pipe is divided counts in one of the parts.
 
     Args:
         parts: the share of each part by its name, which sum to 1; or, for an indexed pipe, numbers of rows, which sum

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -148,6 +149,105 @@ def test_equal_content_stays_together() -> None:
     val = streamed(fp.from_sequence(rows)).split({"train": 0.5, "val": 0.5})["val"]
     sizes = Counter(len(row["x"]) for row in val)
     assert 0 < len(sizes) < 10 and set(sizes.values()) == {10}
+
+
+def parse(row: dict[str, Any]) -> dict[str, Any]:
+    if row["id"] % 9 == 4:
+        raise ValueError(f"{row['id']} is bad")
+    return row
+
+
+def parse_columns(rows: dict[str, Any]) -> dict[str, Any]:
+    if (rows["id"] % 9 == 4).any():
+        raise ValueError("a bad value")
+    return rows
+
+
+COUNT = 90
+COLUMNS = fp.from_arrays({"id": np.arange(COUNT), "user": np.arange(COUNT) // 6, "label": np.arange(COUNT) % 2})
+INDEXED = COLUMNS.map(parse, on_error="skip")
+FAILING = {
+    "rows": INDEXED,
+    "columns": COLUMNS.map_batches(parse_columns, 6, format="numpy", on_error="skip"),
+    "shuffled rows": INDEXED.shuffle(),
+    "streamed rows": streamed(INDEXED),
+    "policy given later": COLUMNS.map(parse),
+}
+GOOD = {k for k in range(COUNT) if k % 9 != 4}
+
+
+@pytest.mark.parametrize("name", FAILING)
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"parts": SHARES},
+        {"parts": SHARES, "key": "user"},
+        {"parts": SHARES, "key": lambda row: row["user"]},
+        {"parts": {"train": 60, "val": 20, "test": 10}},
+        {"parts": SHARES, "stratify": "label"},
+        {"parts": {"train": 60, "val": 20, "test": 10}, "stratify": lambda row: row["label"]},
+    ],
+)
+def test_rows_that_are_skipped(name: str, arguments: dict[str, Any]) -> None:
+    pipe = FAILING[name]
+    by_position = "stratify" in arguments or isinstance(arguments["parts"]["val"], int)
+    if by_position and not pipe.indexed:
+        with pytest.raises(PlanError, match="must follow an indexed pipe"):
+            pipe.split(**arguments)
+        return
+    parts = {part: rows.on_error("skip") for part, rows in pipe.split(**arguments).items()}
+    loaders = {part: fp.Loader(rows, seed=1) for part, rows in parts.items()}
+    rows = {part: list(loader) for part, loader in loaders.items()}
+    assert sorted(row["id"] for part in rows.values() for row in part) == sorted(GOOD)
+    counts = [sum(loader.skipped.values()) for loader in loaders.values()]
+    if parts["val"].indexed:
+        assert sum(counts) == COUNT - len(GOOD)
+        assert sum(rows.batch(1).length or 0 for rows in parts.values()) == COUNT
+    else:
+        assert counts == [COUNT - len(GOOD)] * 3  # each part looks at each row
+    if "key" in arguments:  # a row is where it would be if none failed
+        whole = COLUMNS.split(**arguments)
+        users = {part: {row["user"] for row in whole[part]} for part in SHARES}
+        assert all({row["user"] for row in rows[part]} <= users[part] for part in SHARES)
+    check_operator(parts["val"], samples=2)
+
+
+def test_a_key_that_could_not_be_read_at_first_is_in_one_part_only(tmp_path: Path) -> None:
+    """A row that fails when the rows are divided, and not later, never brings its key into another part."""
+    works = False
+
+    def parse_later(row: dict[str, Any]) -> dict[str, Any]:
+        return row if works else parse(row)
+
+    def in_columns(rows: dict[str, Any]) -> dict[str, Any]:
+        return rows if works else parse_columns(rows)
+
+    reference = {part: {row["user"] for row in rows} for part, rows in COLUMNS.split(SHARES, key="user").items()}
+    for pipe in (
+        COLUMNS.map(parse_later, on_error="skip"),
+        COLUMNS.map_batches(in_columns, 6, format="numpy", on_error=fp.Quarantine(tmp_path)),
+    ):
+        works = False
+        parts = pipe.split(SHARES, key="user")
+        sizes = [part.batch(1).length or 0 for part in parts.values()]  # the rows are divided here
+        works = True
+        skipped = 0
+        kept: list[int] = []
+        for name, part in parts.items():
+            loader = fp.Loader(part.shuffle())
+            rows = list(loader)
+            assert {row["user"] for row in rows} <= reference[name]
+            skipped += sum(loader.skipped.values())
+            assert all(code.startswith(".split(") for code in loader.skipped)
+            kept += [row["id"] for row in rows]
+        assert len(kept) == len(set(kept)) and set(kept) >= GOOD
+        assert 0 < skipped == COUNT - len(kept) and sum(sizes) == COUNT
+
+
+def test_a_row_without_a_digest_behind_skipped_rows() -> None:
+    pipe = INDEXED.map(lambda row: {**row, "user": object() if row["id"] == 7 else 0})
+    with pytest.raises(DataError, match=r"type object has no digest that is the same in each process(.|\n)*row 8\n"):
+        list(pipe.split(SHARES, key="user")["val"])
 
 
 def test_nested_splits_and_resume() -> None:
