@@ -27,6 +27,8 @@ REASON_SECONDS = 60.0
 """How long a rank waits for the reason of another that has said that it fails."""
 POLL_SECONDS = 0.2
 """How often a rank that waits looks whether another has failed."""
+FIRST_PAUSE_SECONDS = 0.001
+"""How soon a rank looks for a key again at first; each pause is twice as long as the one before."""
 NO_TIMEOUT = timedelta(days=100)
 """The timeout of gloo. It counts from the beginning of an exchange, and ours from when a rank waits for the result."""
 
@@ -101,10 +103,8 @@ class SideGroup:
             if self._store.add(f"{name}/count", 1) == self.world_size:
                 self._store.set(f"{name}/complete", "yes")
             wait = _Wait(self, name, lambda: self._without(f"{name}/", "here"))
-            while not self._wait_for_key(f"{name}/complete"):
-                interrupt()
-                if wait.is_over():
-                    return wait.absent()
+            if not self._wait_for_key(f"{name}/complete", wait.is_over, interrupt):
+                return wait.absent()
         except distributed.DistNetworkError as error:
             raise RankError(
                 f"the store of the process group does not answer, so its host has ended: {error}"
@@ -120,8 +120,9 @@ class SideGroup:
 
     def announced(self, name: str, *, wait: bool = False) -> str | None:
         """The text that a rank has left, if there is one. `wait` waits a minute for it."""
+        deadline = time.monotonic() + (REASON_SECONDS if wait else 0.0)
         try:
-            there = self._wait_for_key(name, REASON_SECONDS) if wait else self._store.check([name])
+            there = self._wait_for_key(name, lambda: time.monotonic() >= deadline)
             return self._store.get(name).decode() if there else None
         except RuntimeError:  # the host of the store may end before other ranks; they have all that they need
             return None
@@ -258,13 +259,15 @@ class SideGroup:
             self._gloo._set_default_timeout(NO_TIMEOUT)
         return self._gloo
 
-    def _wait_for_key(self, key: str, seconds: float = POLL_SECONDS) -> bool:
-        try:
-            self._store.wait([key], timedelta(seconds=seconds))
-        except distributed.DistNetworkError:
-            raise
-        except RuntimeError:  # the time is over
-            return False
+    def _wait_for_key(self, key: str, is_over: Callable[[], bool], interrupt: Interrupt = _never) -> bool:
+        """Whether a key has come before the time is over. A `wait` of the store that times out makes torch warn."""
+        pause = FIRST_PAUSE_SECONDS
+        while not self._store.check([key]):
+            interrupt()
+            if is_over():
+                return False
+            time.sleep(pause)
+            pause = min(2 * pause, POLL_SECONDS)
         return True
 
 

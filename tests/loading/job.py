@@ -171,7 +171,8 @@ def ranks_that_disagree(rank: int) -> object:
 @check
 def a_rank_that_does_not_ask(rank: int) -> object:
     loader = fp.Loader(fp.from_sequence(range(20)))
-    with mock.patch.object(own_group(), "timeout", 0.0):
+    distributed.barrier()  # three ranks ask at one time, and wait for the fourth
+    with mock.patch.object(own_group(), "timeout", 1.0):
         first = error_of(lambda: next(iter(loader))) if rank != 2 else ""
     distributed.barrier()
     return [first, error_of(lambda: next(iter(loader))) if rank == 2 else "", error_of(lambda: list(loader))]

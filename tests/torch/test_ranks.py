@@ -1,4 +1,4 @@
-"""`SideGroup.wait`: an exchange that ends late, and one that fails."""
+"""`SideGroup`: an exchange that ends late, one that fails, and a rank that does not come."""
 
 from __future__ import annotations
 
@@ -49,3 +49,10 @@ def test_an_exchange_that_fails_late_is_an_error() -> None:
     with pytest.raises(RankError, match="another rank has ended") as caught:
         wait_for(LateExchange(fails=True))
     assert "closed by peer" in str(caught.value.__cause__)
+
+
+def test_a_rank_that_waits_for_others_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    untyped: Any = distributed
+    store = untyped.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    assert SideGroup(store, [0, 1], 0, timeout=0.01).roll_call("the first element") == [1]
+    assert capfd.readouterr() == ("", "")
