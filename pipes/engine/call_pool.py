@@ -14,7 +14,6 @@ from typing import NamedTuple, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from ..core.checks import is_coroutine_function
 from ..core.context import Context, Work
 from ..core.row_bytes import nbytes
 from ..core.rows import BlockRows
@@ -99,16 +98,6 @@ class CallPool(ABC):
         finally:
             for _, call in waiting:
                 call.cancel()
-
-
-def call_pool(name: str, function: Callable[..., object], concurrency: int, context: Context) -> CallPool:
-    """The pool of operator `name`, which the shards of this process share."""
-    resources = context.process.resources
-    if not is_coroutine_function(function):
-        return resources.get(("calls", name), lambda: ThreadPool(concurrency, resources.threads))
-    from .coroutines import CoroutinePool
-
-    return resources.get(("calls", name), lambda: CoroutinePool(concurrency, resources.threads))
 
 
 class AheadLimit:

@@ -16,7 +16,8 @@ from ..core.cursor import Json
 from ..core.operator import Columns, Operator, StageView
 from ..core.policy import OnError, check_on_error
 from ..core.rows import BlockRows, Indices, Row, index_array
-from ..engine.call_pool import CALLS_AHEAD, BegunCall, CallPool, begun_calls, call_pool
+from ..engine.call_pool import CALLS_AHEAD, BegunCall, CallPool, begun_calls
+from ..engine.shared_call_pool import shared_call_pool
 from ..errors import ArgumentTypeError, DataError, Origin, SourceError, redacted, with_call_site
 from ..formats import images
 from ..formats.decoders import Mode
@@ -92,7 +93,7 @@ class ReadImages(Operator):
         return [BegunCall(pool.submit(images.decode_array, encoded, self.mode)) for encoded in data]
 
     def _pool(self, stage: StageView, context: Context) -> CallPool:
-        return call_pool(stage.name, images.decode_array, self.concurrency, context)
+        return shared_call_pool(stage.name, images.decode_array, self.concurrency, context)
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         files = self._files(indices)

@@ -44,7 +44,7 @@ class _Buffer:
         return table[:rows]
 
 
-class _OpenFile(Generic[W]):
+class _OutputFile(Generic[W]):
     """A file that is being written; closing it gives it its name."""
 
     def __init__(self, stack: ExitStack, output: OutputFile, file: W) -> None:
@@ -81,7 +81,7 @@ class FolderFiles(Generic[W]):
         self._write = write
         self._buffers: dict[str, _Buffer] = {}
         self._bytes = 0  # of all buffers
-        self._files: OrderedDict[str, _OpenFile[W]] = OrderedDict()  # the last one was written to last
+        self._files: OrderedDict[str, _OutputFile[W]] = OrderedDict()  # the last one was written to last
 
     def add(self, folder: str, table: pa.Table) -> None:
         """Adds rows to a folder."""
@@ -132,14 +132,14 @@ class FolderFiles(Generic[W]):
         if file.output.rows == rows or (size is not None and file.output.bytes >= size):
             self._close(folder)
 
-    def _open(self, folder: str, schema: pa.Schema) -> _OpenFile[W]:
+    def _open(self, folder: str, schema: pa.Schema) -> _OutputFile[W]:
         if folder not in self._files:
             if len(self._files) == MAX_OPEN_FILES:
                 self._close(next(iter(self._files)))
             with ExitStack() as stack:
                 output = stack.enter_context(self._writer.next_file(folder))
                 file = stack.enter_context(self._open_table_file(output, schema))
-                self._files[folder] = _OpenFile(stack.pop_all(), output, file)
+                self._files[folder] = _OutputFile(stack.pop_all(), output, file)
         self._files.move_to_end(folder)
         return self._files[folder]
 

@@ -16,8 +16,9 @@ from ...core.policy import OnError, Retry, check_on_error, check_retry, skips
 from ...core.randomness import generator
 from ...core.rows import BlockRows, Indices, index_array
 from ...core.skipped import Skipped
-from ...engine.call_pool import CALLS_AHEAD, AheadLimit, BegunCall, CallPool, begun_calls, call_pool, done
+from ...engine.call_pool import CALLS_AHEAD, AheadLimit, BegunCall, CallPool, begun_calls, done
 from ...engine.retrying import retrying
+from ...engine.shared_call_pool import shared_call_pool
 from ...errors import ArgumentError, with_call_site
 from ._map import Map
 
@@ -129,7 +130,7 @@ class ConcurrentMap(Map):
             yield output.pop()
 
     def _pool(self, stage: StageView, context: Context) -> CallPool:
-        return call_pool(stage.name, self.function, self.concurrency, context)
+        return shared_call_pool(stage.name, self.function, self.concurrency, context)
 
     def _arguments_unless_skipped(
         self, stage: StageView, row: object, position: int, context: Context
