@@ -74,15 +74,10 @@ class StatementConnection(ABC):
         return self.execute(self.dialect.between(query, after, high), query.parameters)
 
     def values(self, statement: str, query: SqlQuery) -> Iterator[tuple[Key, ...]]:
-        """The rows of a statement as keys and numbers."""
         for batch in self.execute(statement, query.parameters):
             yield from zip(*map(key_values, batch.columns), strict=True)
 
     def has_order(self, statement: str, query: SqlQuery) -> bool:
-        """Whether the database has the rows of a statement in their order, and need not sort all for the first ones.
-
-        False if it cannot tell, or if several statements may see different rows.
-        """
         return False
 
 

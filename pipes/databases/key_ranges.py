@@ -3,21 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ..errors import DataError
+from .dialect import SqlDialect
 from .driver import Key, KeyRange, SqlQuery
 from .keys import duplicate_error, nulls_error
-
-if TYPE_CHECKING:
-    from .connection import StatementConnection
 
 MAX_RANGES = 4096
 ROWS_OF_RANGE = 65_536
 """A range has no more rows, unless there are very many ranges, or the user says how many."""
 
 
-def key_ranges(connection: StatementConnection, query: SqlQuery, count: int | None) -> list[KeyRange]:
+class Statements(Protocol):
+    """A connection, as far as ranges of keys need it."""
+
+    @property
+    def dialect(self) -> SqlDialect: ...
+
+    def values(self, statement: str, query: SqlQuery) -> Iterator[tuple[Key, ...]]:
+        """The rows of a statement as keys and numbers."""
+        ...
+
+    def has_order(self, statement: str, query: SqlQuery) -> bool:
+        """Whether the database has the rows of a statement in their order, and need not sort all for the first ones.
+
+        False if it cannot tell, or if several statements may see different rows.
+        """
+        ...
+
+
+def key_ranges(connection: Statements, query: SqlQuery, count: int | None) -> list[KeyRange]:
     """All rows of a query in ranges of equal length, in the order of the key.
 
     Args:
@@ -44,7 +60,7 @@ def default_count(rows: int) -> int:
     return min(1 << (-(-rows // ROWS_OF_RANGE) - 1).bit_length(), MAX_RANGES)
 
 
-def _walk(connection: StatementConnection, query: SqlQuery, lengths: list[int]) -> Iterator[KeyRange]:
+def _walk(connection: Statements, query: SqlQuery, lengths: list[int]) -> Iterator[KeyRange]:
     """Goes from range to range along an index, which takes a quarter of the time of numbering all rows."""
     (low,) = _keys(connection, query, None, 0, 1)
     high: Key | None = None
@@ -55,7 +71,7 @@ def _walk(connection: StatementConnection, query: SqlQuery, lengths: list[int]) 
         low = keys[-1]
 
 
-def _keys(connection: StatementConnection, query: SqlQuery, after: Key | None, skip: int, count: int) -> list[Key]:
+def _keys(connection: Statements, query: SqlQuery, after: Key | None, skip: int, count: int) -> list[Key]:
     """The next keys, behind a key and some more rows."""
     keys = [key for (key,) in connection.values(connection.dialect.keys(query, after, skip, count), query)]
     if len(keys) < count:
@@ -65,7 +81,7 @@ def _keys(connection: StatementConnection, query: SqlQuery, after: Key | None, s
     return keys
 
 
-def _number(connection: StatementConnection, query: SqlQuery, lengths: list[int]) -> Iterator[KeyRange]:
+def _number(connection: Statements, query: SqlQuery, lengths: list[int]) -> Iterator[KeyRange]:
     """Numbers all rows in one statement, for which most databases sort them."""
     statement = connection.dialect.bounds(query, sum(lengths), lengths[0])
     keys = {int(place): key for key, place in connection.values(statement, query)}
