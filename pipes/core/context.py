@@ -33,6 +33,14 @@ class Work(Protocol):
         ...
 
 
+class Call(Work, Protocol):
+    """A call of a function that was begun before its result is needed."""
+
+    def is_done(self) -> bool:
+        """Whether it has returned, failed or been cancelled, so that nobody has to wait for it."""
+        ...
+
+
 class Tracer(Protocol):
     """Follows which operator makes a row."""
 

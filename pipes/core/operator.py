@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ..errors import CallSite, Origin
 from .block import Block
 from .code import call_code
-from .context import Context, Work
+from .context import Call, Context, Work
 from .cursor import Cursor, Json
 from .policy import OnError
 from .rows import BlockRows, Indices
@@ -282,7 +282,7 @@ class Operator:
         """For how many rows of an indexed output `start_calls` is asked before `rows` is."""
         return 0
 
-    def start_calls(self, stage: StageView, indices: Indices, context: Context) -> Sequence[Work]:
+    def start_calls(self, stage: StageView, indices: Indices, context: Context) -> Sequence[Call]:
         """Calls of a function to begin before the rows at `indices` of an indexed output are asked for, one a row.
 
         For functions that run several at a time. `rows` gets them back by `context.take_started`.

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from ..core.context import Context, Work
+from ..core.context import Context
 from ..core.row_bytes import nbytes
 from ..core.rows import BlockRows
 from ..core.skipped import Skipped
@@ -136,6 +136,9 @@ class BegunCall(NamedTuple):
     def start(self) -> None:
         pass
 
+    def is_done(self) -> bool:
+        return self.future.done()
+
     def cancel(self) -> None:
         self.future.cancel()
 
@@ -148,12 +151,15 @@ def done(result: object) -> Future[object]:
 
 
 def begun_calls(
-    begin: Callable[[npt.NDArray[np.int64]], Sequence[Work]], stage: object, positions: Sequence[int], context: Context
+    begin: Callable[[npt.NDArray[np.int64]], Sequence[BegunCall]],
+    stage: object,
+    positions: Sequence[int],
+    context: Context,
 ) -> list[BegunCall]:
     """The calls for the rows at `positions` of a stage: those begun ahead, and those that `begin` begins now."""
     calls = [cast("BegunCall | None", context.take_started(stage, position)) for position in positions]
     missing = [position for position, call in zip(positions, calls, strict=True) if call is None]
-    others = iter(cast("Sequence[BegunCall]", begin(np.array(missing))) if missing else ())
+    others = iter(begin(np.array(missing)) if missing else ())
     return [next(others) if call is None else call for call in calls]
 
 

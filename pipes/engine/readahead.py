@@ -95,6 +95,8 @@ class _Readable(Input, StageView, Protocol):
     @property
     def reads_ahead(self) -> bool: ...
 
+    def block(self, start: int, stop: int, context: Context) -> Block: ...
+
 
 class _RowWork(NamedTuple):
     """What a row waits for.
@@ -109,9 +111,7 @@ class _RowWork(NamedTuple):
     some_local: bool
 
 
-def rows_ahead(
-    stage: _Readable, indices: range, context: Context, make_block: Callable[[int, Context], Block]
-) -> Generator[Block, None, tuple[int, bool]]:
+def rows_ahead(stage: _Readable, indices: range, context: Context) -> Generator[Block, None, tuple[int, bool]]:
     """Rows at `indices`, a block each, up to the first row that waits for nothing; the work of the next is started.
 
     Returns the position of that row, and whether later rows may have to wait.
@@ -124,7 +124,7 @@ def rows_ahead(
                 return index, not some_local
             context.started.update(works)
             del works, _
-            block = [make_block(index, context)]
+            block = [stage.block(index, index + 1, context)]
             context.started.clear()
             yield block.pop()
     return indices.stop, False

@@ -227,16 +227,12 @@ class Stage:
         block_size = context.block_size()
         start = at.position
         if self.calls_ahead and context.process.threads:
-            yield from call_ahead(
-                self, range(start, length), context, lambda index, inner: self._block(index, index + 1, inner)
-            )
+            yield from call_ahead(self, range(start, length), context, block_size)
             return
         reads_ahead = self.reads_ahead and context.process.threads
         while start < length:
             if reads_ahead and start > at.position:  # a run of one row reads nothing ahead
-                start, reads_ahead = yield from rows_ahead(
-                    self, range(start, length), context, lambda index, inner: self._block(index, index + 1, inner)
-                )
+                start, reads_ahead = yield from rows_ahead(self, range(start, length), context)
                 if start == length:
                     return
             rows = block_size.rows()
@@ -246,25 +242,25 @@ class Stage:
                 rows = min(rows, 1 + (length - start) // MAX_PART_HANDED_OUT)
             stop = min(start + rows, length)
             try:
-                block = [self._block(start, stop, context)]
+                block = [self.block(start, stop, context)]
             except Exception as error:
                 if stop - start > 1:
-                    yield from self._one_by_one(range(start, stop), context, error)
+                    yield from self.one_by_one(range(start, stop), context, error)
                 raise
             block_size.produced(block[0].rows)
             yield block.pop()
             start = stop
 
-    def _block(self, start: int, stop: int, context: Context) -> Block:
+    def block(self, start: int, stop: int, context: Context) -> Block:
+        """Rows `start` to `stop` (exclusive) of an indexed stage."""
         rows = self.rows(range(start, stop), context)
         origins = None
         if context.tracing.origins:
             origins = [Origin.joined(self.origins(i, context)) for i in range(start, stop)]
         return Block(rows, START.advance(start), START.advance(stop), origins)
 
-    def _one_by_one(self, indices: range, context: Context, error: Exception) -> Iterator[Block]:
-        # Delivers the rows before the failing one. Raises `error` even if no row fails this time: a failure is never
-        # repaired silently.
+    def one_by_one(self, indices: range, context: Context, error: Exception) -> Iterator[Block]:
+        """The rows before the failing one. Raises `error` if no row fails this time: nothing is repaired silently."""
         for index in indices:
             try:
                 rows = self.rows(range(index, index + 1), context)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from ..core.checks import check_choice, check_int
 from ..core.code import call_code
-from ..core.context import Context, Work
+from ..core.context import Context
 from ..core.cursor import Json
 from ..core.operator import Columns, Operator, StageView
 from ..core.policy import OnError, check_on_error
@@ -87,7 +87,7 @@ class ReadImages(Operator):
         (file,) = self._files(range(index, index + 1))
         return None if file.is_local() else OpenTask(file)
 
-    def start_calls(self, stage: StageView, indices: Indices, context: Context) -> Sequence[Work]:
+    def start_calls(self, stage: StageView, indices: Indices, context: Context) -> Sequence[BegunCall]:
         pool = self._pool(stage, context)
         data = read_whole_files(self._files(indices), threads=True)
         return [BegunCall(pool.submit(images.decode_array, encoded, self.mode)) for encoded in data]

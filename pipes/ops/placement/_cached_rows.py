@@ -112,7 +112,9 @@ class RowsByPosition(CachedRows):
         return int((self._file_of >= 0).sum())
 
     def has(self, index: int) -> bool:
-        return bool(self._file_of[index] >= 0)
+        """Whether `rows` need not make this row; false for those that could not be written."""
+        number = int(self._file_of[index])
+        return number >= 0 or (number == _PENDING and self.files.usable)
 
     def rows(self, indices: Indices, make: Callable[[Indices], BlockRows]) -> BlockRows:
         """The rows at `indices`; `make` makes those that are not here."""

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from ...core.block import Block
 from ...core.checks import check_int, is_coroutine_function
-from ...core.context import Context, Work
+from ...core.context import Context
 from ...core.cursor import Cursor
 from ...core.operator import StageView
 from ...core.policy import OnError, Retry, check_on_error, check_retry, skips
@@ -73,7 +73,7 @@ class ConcurrentMap(Map):
 
         return partial(complete, called)
 
-    def start_calls(self, stage: StageView, indices: Indices, context: Context) -> Sequence[Work]:
+    def start_calls(self, stage: StageView, indices: Indices, context: Context) -> Sequence[BegunCall]:
         pool = self._pool(stage, context)
         function = self.called
         calls: list[BegunCall] = []

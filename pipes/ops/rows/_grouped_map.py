@@ -12,7 +12,7 @@ import numpy as np
 
 from ...core.block import Block, cursor_at, group_rows, join_blocks
 from ...core.checks import check_choice, check_int
-from ...core.context import Context, Work
+from ...core.context import Context
 from ...core.cursor import Cursor
 from ...core.gather import gather
 from ...core.operator import Columns, StageView
@@ -63,7 +63,7 @@ class GroupedMap(TokenOfInput, ConcurrentMap):
     def lookback(self) -> int:
         return self.size
 
-    def start_calls(self, stage: StageView, indices: Indices, context: Context) -> Sequence[Work]:
+    def start_calls(self, stage: StageView, indices: Indices, context: Context) -> Sequence[BegunCall]:
         numbers: list[int] = (index_array(indices) // self.size).tolist()
         groups: dict[int, BegunCall] = {}
         for number in dict.fromkeys(numbers):
