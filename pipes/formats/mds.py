@@ -7,11 +7,13 @@ of varying size, and then all values. Each number has four bytes. The layout is 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+import zlib
+from collections.abc import Callable, Collection, Iterator, Mapping
 from decimal import Decimal
-from typing import Any, BinaryIO, NamedTuple, TypeAlias
+from typing import BinaryIO, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from ..errors import DataError, FeedpipeError
 from .ranges import MAX_CONTENT_BYTES
@@ -19,6 +21,7 @@ from .streams import STREAM_ERRORS
 from .window import ChunkSize, StreamWindow
 
 Decode: TypeAlias = Callable[[bytes], object]
+Offsets: TypeAlias = npt.NDArray[np.int64]
 
 _MAX_SAMPLES = 2**28
 _NUMBER_BYTES = 4
@@ -56,8 +59,22 @@ class _ShardColumn(NamedTuple):
     decode: Decode
 
 
+class MdsHead(NamedTuple):
+    """What the head of a shard says.
+
+    Attributes:
+        offsets: the byte at which each sample begins, and that behind the last one.
+        description: of the columns, in JSON.
+        seal: tells heads apart.
+    """
+
+    offsets: Offsets
+    description: bytes
+    seal: int
+
+
 class MdsReader:
-    """Reads the samples of a shard.
+    """Reads the samples of a shard in order.
 
     Args:
         stream: the shard, not compressed.
@@ -72,17 +89,10 @@ class MdsReader:
     def __init__(self, stream: BinaryIO, name: str, extra: Mapping[str, object]) -> None:
         self._name = name
         self._extra = extra
-        self._window = window = StreamWindow(stream, name)
-        (count,) = self._numbers(self._head(_NUMBER_BYTES))
-        if count > _MAX_SAMPLES:
-            raise self._no_shard(f"it would have {count} samples")
-        size = _NUMBER_BYTES * (count + 2)
-        self._offsets = self._numbers(self._head(size)[_NUMBER_BYTES:])
-        begin = int(self._offsets[0])
-        if begin < size or (np.diff(self._offsets) < 0).any():
-            raise self._no_shard("the offsets of its samples do not rise")
-        self._columns = self._read_columns(self._head(begin)[size:])
-        window.advance(begin)
+        self._window = StreamWindow(stream, name)
+        self._offsets, description, _ = _read_head(self._window, name)
+        self._parser = MdsParser(description, name, extra)
+        self._window.advance(int(self._offsets[0]))
 
     def rows(self, first: int) -> Iterator[MdsRows]:
         """The samples from number `first` on. If the shard fails, the samples before come first."""
@@ -107,79 +117,125 @@ class MdsReader:
         for number in range(stop - first):
             start, end = bounds[number], bounds[number + 1]
             if end > len(data):
-                cut = self._error(first + number, "is cut short: the file ends within it")
+                cut = sample_error(self._name, first + number, "it is cut short: the file ends within it")
                 return MdsRows(rows, first, last=False, error=self._window.error or cut)
             try:
-                rows.append(self._sample(data[start:end]))
-            except _DECODING_ERRORS as error:
-                malformed = self._error(first + number, f"is damaged: {error}")
+                rows.append(self._parser.row(data[start:end], self._extra))
+            except ValueError as error:
+                malformed = sample_error(self._name, first + number, str(error))
                 content = data[start:end][:MAX_CONTENT_BYTES]
                 return MdsRows(rows, first, first + number + 1 == count, malformed, content)
         return MdsRows(rows, first, stop == count)
 
-    def _sample(self, data: bytes) -> dict[str, object]:
-        row: dict[str, object] = {}
-        varying = sum(column.size is None for column in self._columns)
-        sizes = iter(np.frombuffer(data, "<u4", varying).tolist())
-        at = _NUMBER_BYTES * varying
-        for name, size, decode in self._columns:
-            end = at + (next(sizes) if size is None else size)
-            if end > len(data):
-                raise ValueError(f"the value of {name!r} is longer than the sample")
-            row[name] = decode(data[at:end])
-            at = end
-        if at != len(data):
-            raise ValueError("it is longer than its values")
-        row.update(self._extra)
-        return row
 
-    def _head(self, size: int) -> bytes:
-        """The first bytes of the shard."""
-        window = self._window
-        window.fill(size)
-        if len(window.data) < size:
-            raise window.error or self._no_shard(f"it ends after {len(window.data)} bytes, within its head")
-        return window.data[:size]
+class MdsParser:
+    """Makes rows of the samples of shards with the same description.
 
-    def _numbers(self, data: bytes) -> Any:
-        return np.frombuffer(data, "<u4").astype(np.int64)
+    Args:
+        description: of the columns, in JSON.
+        name: of a file that has it, for errors.
+        extra: the names of keys that rows have beside their columns.
 
-    def _read_columns(self, description: bytes) -> list[_ShardColumn]:
+    Raises:
+        DataError: it is no description, or that of a column whose encoding is not read or whose name is in `extra`.
+    """
+
+    def __init__(self, description: bytes, name: str, extra: Collection[str]) -> None:
         try:
             config = json.loads(description)
             names, encodings, sizes = (config[f"column_{key}"] for key in ("names", "encodings", "sizes"))
             form = config["format"], config["version"]
             columns = list(zip(names, encodings, sizes, strict=True))
         except (ValueError, KeyError, TypeError) as error:
-            raise self._no_shard("its head has no description of columns") from error
+            raise _no_shard(name, "its head has no description of columns") from error
         if form != ("mds", 2):
-            raise self._no_shard(f"it is of format {form[0]!r}, version {form[1]!r}, and 'mds', version 2, is read")
-        for name in self._extra:
-            if name in names:
-                raise DataError(f"{self._name} has a column {name!r} already; `path_column` needs another name")
-        return [_ShardColumn(name, size, self._decoder(name, encoding)) for name, encoding, size in columns]
+            raise _no_shard(name, f"it is of format {form[0]!r}, version {form[1]!r}, and 'mds', version 2, is read")
+        for key in extra:
+            if key in names:
+                raise DataError(f"{name} has a column {key!r} already; `path_column` needs another name")
+        self._columns = [_ShardColumn(key, size, _decoder(key, encoding, name)) for key, encoding, size in columns]
+        self._varying = sum(column.size is None for column in self._columns)
 
-    def _decoder(self, name: str, encoding: str) -> Decode:
-        kind, _, options = encoding.partition(":")
-        if kind == "ndarray":
-            dtype, _, shape = options.partition(":")
-            return _array_decoder(dtype, tuple(map(int, shape.split(","))) if shape else None)
-        if kind in _SCALARS:
-            return lambda data: np.frombuffer(data, np.dtype(kind).newbyteorder("<"))[0]
-        if kind in _DECODERS:
-            return _DECODERS[kind]
-        reason = (
-            "loading pickles runs code" if kind == "pkl" else f"those read are {', '.join(sorted(_DECODERS))}, ndarray"
-        )
-        raise DataError(f"{self._name}, column {name!r}: its encoding {encoding!r} is not read; {reason}")
+    def row(self, sample: bytes, extra: Mapping[str, object]) -> dict[str, object]:
+        """The row of a sample, with `extra` behind its columns.
 
-    def _no_shard(self, problem: str) -> DataError:
-        return DataError(
-            f"{self._name} is no shard of MosaicML, is damaged, or is compressed in another way: {problem}"
-        )
+        Raises:
+            ValueError: the sample is damaged.
+        """
+        try:
+            return {**self._values(sample), **extra}
+        except _DECODING_ERRORS as error:
+            raise ValueError(f"it is damaged: {error}") from error
 
-    def _error(self, number: int, problem: str) -> DataError:
-        return DataError(f"{self._name}, sample {number + 1}: it {problem}")
+    def _values(self, sample: bytes) -> dict[str, object]:
+        row: dict[str, object] = {}
+        sizes = iter(np.frombuffer(sample, "<u4", self._varying).tolist())
+        at = _NUMBER_BYTES * self._varying
+        for name, size, decode in self._columns:
+            end = at + (next(sizes) if size is None else size)
+            if end > len(sample):
+                raise ValueError(f"the value of {name!r} is longer than the sample")
+            row[name] = decode(sample[at:end])
+            at = end
+        if at != len(sample):
+            raise ValueError("it is longer than its values")
+        return row
+
+
+def read_mds_head(stream: BinaryIO, name: str) -> MdsHead:
+    """Reads the head of a shard from its beginning; `name` is that of the file, for errors.
+
+    Raises:
+        SourceError: the stream cannot be read.
+        DataError: it is no shard.
+    """
+    return _read_head(StreamWindow(stream, name), name)
+
+
+def sample_error(name: str, number: int, problem: str) -> DataError:
+    """The error of a sample with this number, from 0, in a file."""
+    return DataError(f"{name}, sample {number + 1}: {problem}")
+
+
+def _read_head(window: StreamWindow, name: str) -> MdsHead:
+    (count,) = _numbers(_first_bytes(window, _NUMBER_BYTES, name))
+    if count > _MAX_SAMPLES:
+        raise _no_shard(name, f"it would have {count} samples")
+    size = _NUMBER_BYTES * (int(count) + 2)
+    offsets = _numbers(_first_bytes(window, size, name)[_NUMBER_BYTES:])
+    begin = int(offsets[0])
+    if begin < size or (np.diff(offsets) < 0).any():
+        raise _no_shard(name, "the offsets of its samples do not rise")
+    head = _first_bytes(window, begin, name)
+    return MdsHead(offsets, head[size:], zlib.crc32(head))
+
+
+def _first_bytes(window: StreamWindow, size: int, name: str) -> bytes:
+    window.fill(size)
+    if len(window.data) < size:
+        raise window.error or _no_shard(name, f"it ends after {len(window.data)} bytes, within its head")
+    return window.data[:size]
+
+
+def _numbers(data: bytes) -> Offsets:
+    return np.frombuffer(data, "<u4").astype(np.int64)
+
+
+def _no_shard(name: str, problem: str) -> DataError:
+    return DataError(f"{name} is no shard of MosaicML, is damaged, or is compressed in another way: {problem}")
+
+
+def _decoder(column: str, encoding: str, name: str) -> Decode:
+    kind, _, options = encoding.partition(":")
+    if kind == "ndarray":
+        dtype, _, shape = options.partition(":")
+        return _array_decoder(dtype, tuple(map(int, shape.split(","))) if shape else None)
+    if kind in _SCALARS:
+        return lambda data: np.frombuffer(data, np.dtype(kind).newbyteorder("<"))[0]
+    if kind in _DECODERS:
+        return _DECODERS[kind]
+    reason = "loading pickles runs code" if kind == "pkl" else f"those read are {', '.join(sorted(_DECODERS))}, ndarray"
+    raise DataError(f"{name}, column {column!r}: its encoding {encoding!r} is not read; {reason}")
 
 
 _DECODING_ERRORS = (*STREAM_ERRORS, KeyError, IndexError, TypeError, ArithmeticError)

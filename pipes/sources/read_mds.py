@@ -23,14 +23,15 @@ def read_mds(
     cache: FileCache | None = None,
     compression: str | None = "infer",
     path_column: str | None = None,
+    indexed: bool = False,
     on_error: OnError | None = None,
 ) -> Pipe[dict[str, object]]:
     """Begin a pipe with the samples of MosaicML's shards: `list_files`, `open_files` and `parse_mds` in one call.
 
     Element: a dict with a value for each column; images in JPEG or PNG stay bytes. Order: the files as `list_files`
-    sorts them, and the samples of each file in order. Length: unknown; streamed. State: the number of a sample in its
-    file, to which a resume seeks. Workers share the work by files, and a later `shuffle` shuffles the files too. Errors
-    name file and sample.
+    sorts them, and the samples of each file in order. Length: unknown; streamed, or with `indexed=True` known; indexed.
+    State: the number of a sample in its file, to which a resume seeks. Workers share the work by files, and a later
+    `shuffle` shuffles the files too; with `indexed=True` they share it by samples. Errors name file and sample.
 
     Args:
         paths: a file, a folder, a glob, or a list of those; see `list_files`.
@@ -41,6 +42,7 @@ def read_mds(
         cache: keeps what is read of remote files on a local disk; see `FileCache`.
         compression: of all files; "infer" goes by the end of each name; see `open_files`. `.mds.zstd` needs "zstd".
         path_column: the name of a further key with the path of the file.
+        indexed: gives samples by position, by the heads of the files; see `parse_mds`.
         on_error: what happens to a sample that is damaged; see `map`.
 
     Raises:
@@ -57,10 +59,13 @@ def read_mds(
         >>> _ = pathlib.Path("shard.00000.mds").write_bytes(data)
         >>> list(fp.read_mds("."))
         [{'t': 'one'}]
+        >>> len(fp.read_mds(".", indexed=True))
+        1
     """
     listed = list_files(paths, pattern=pattern, recursive=recursive, filesystem=filesystem, manifest=manifest)
     return parse_mds(
         open_files(listed, compression=compression, filesystem=filesystem, cache=cache),
         path_column=path_column,
+        indexed=indexed,
         on_error=on_error,
     )

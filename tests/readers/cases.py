@@ -427,6 +427,14 @@ CASES = {
             "deep/d.mds": partial(_mds, range(200, 500)),
         },
     ),
+    "mds by position": Case(
+        partial(fp.read_mds, recursive=True, indexed=True),
+        {
+            "a.mds": partial(_mds, range(40)),
+            "c.mds": partial(_mds, range(0)),
+            "deep/d.mds": partial(_mds, range(200, 260)),
+        },
+    ),
     "orc": Case(
         partial(fp.read_orc, recursive=True, row_column="row"),
         _folders("orc", partial(_orc, compression="zstd"), last=_orc),

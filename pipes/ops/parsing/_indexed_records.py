@@ -1,44 +1,71 @@
-"""`parse_tfrecord(indexed=True)`: records by their position in all files, by the indexes beside these."""
+"""`IndexedRecords`: the base of parsers that give records by their position in all files."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from ...core.context import Context
-from ...core.cursor import START, Json
-from ...core.operator import Columns, Operator, Order, StageView
+from ...core.cursor import START
+from ...core.operator import Operator, Order, StageView
 from ...core.per_process import PerProcess
 from ...core.policy import OnError, check_on_error
-from ...core.rows import BlockRows, Indices, Rows, concat, index_array, take
+from ...core.rows import BlockRows, Indices, index_array, take
 from ...core.skipped import Skipped
 from ...core.skipped_rows import Parted
 from ...errors import ArgumentError, DataError, Origin, SourceError
 from ...formats.ranges import MAX_CONTENT_BYTES
-from ...formats.tables.heads import TableHead
-from ...formats.tfrecord.options import TfRecord, record_error
-from ...formats.tfrecord.records import HEAD_BYTES, TAIL_BYTES, right_records
 from ...storage.file import File
-from ...storage.tasks import in_threads, in_turn
-from ._extra_columns import extra_columns
 from ._open_files import at_call_site, check_file
-from ._parse_ranges import call_with_policy
-from ._record_table import Numbers, RecordPlaces, RecordSource, RecordTable, read_index
+from ._parse_units import Malformed
+from ._record_table import Numbers, RecordPlaces, RecordSource, RecordTable
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+
+class RecordBytes(NamedTuple):
+    """Records that were read and not parsed yet.
+
+    Attributes:
+        data: the bytes that hold them.
+        starts, ends: where in these bytes each record begins and ends.
+        places: where they are.
+        files: those of `places.files`.
+    """
+
+    data: bytes
+    starts: Numbers
+    ends: Numbers
+    places: RecordPlaces
+    files: list[File]
+
+    def file(self, place: int) -> File:
+        """The file of one of the records."""
+        return self.files[int(self.places.owners[place])]
+
+
+class ParsedRecords(NamedTuple):
+    """The rows of records.
+
+    Attributes:
+        rows: those of the sound records.
+        sound: the places of these among all records, in order.
+        malformed: what is wrong with each other one, by its place.
+    """
+
+    rows: BlockRows
+    sound: Sequence[int]
+    malformed: Mapping[int, Malformed]
 
 
 @dataclass(frozen=True, eq=False)
 class IndexedRecords(Operator):
-    kind: ClassVar[str] = "parse_tfrecord"
-    order: ClassVar[Order] = Order.ROW_LOCAL
-    columns: ClassVar[Columns] = Columns.MAKES
+    """The base: a subclass finds the records of all files, and parses some of them."""
 
-    format: TfRecord = field(repr=False)
+    order: ClassVar[Order] = Order.ROW_LOCAL
+
     on_error: OnError | None = field(default=None, kw_only=True, compare=False)
     table: RecordTable | None = field(default=None, repr=False, kw_only=True)
     """None before `resolve`."""
@@ -47,125 +74,84 @@ class IndexedRecords(Operator):
     def __post_init__(self) -> None:
         check_on_error(self.on_error)
 
-    def call(self) -> str:
-        return call_with_policy(self.format, self.on_error)
+    @abstractmethod
+    def with_table(self, stage: StageView) -> Operator:
+        """The operator with the table of all records, and with all that the files say about their columns."""
 
-    def identity(self) -> Json:
-        digest = None if self.table is None else self.table.digest()
-        return {**self.format.identity(), "records": digest}
+    @abstractmethod
+    def parse(self, records: RecordBytes) -> ParsedRecords:
+        """The rows of records."""
+
+    @abstractmethod
+    def origin_of(self, file: File, number: int, begin: int) -> Origin:
+        """The source of the record with this number in a file, which begins at this byte."""
+
+    def open_source(self) -> RecordSource:
+        """What reads the records in a process."""
+        return RecordSource()
 
     def resolve(self, stage: StageView) -> Operator:
         if self.table is not None:
             return self
         try:
-            table = RecordTable.of(in_threads(read_index, self._files(stage)))
-            heads = (in_threads if self.format.unify_schemas else in_turn)(self._head, self._files(stage))
-            form = self.format.fix(heads, (file.path for file in self._files(stage)))
+            return self.with_table(stage)
         except (SourceError, DataError, ArgumentError) as error:
             raise at_call_site(error, stage) from error
-        return replace(self, format=form, table=table, source=PerProcess())
 
     def length(self, stage: StageView) -> int:
-        return len(self._table)
+        return len(self.resolved_table)
 
     def weights(self, stage: StageView, context: Context) -> None:
         return None
 
-    def schema(self, stage: StageView) -> pa.Schema | None:
-        return self.format.row_schema()
-
     def origin(self, stage: StageView, index: int, context: Context) -> Origin:
-        places = self._table.at(np.array([index]))
+        places = self.resolved_table.at(np.array([index]))
         (file,) = self._files_at(stage, places.files)
-        return Origin(file.path, int(places.begins[0]), "byte")
+        return self._origin(file, places, 0)
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
-        if self.format.fixed_schema is None:  # there is no record
-            return Rows({}, 0)
         positions, order = np.unique(index_array(indices), return_inverse=True)
-        places = self._table.at(positions)
+        places = self.resolved_table.at(positions)
         files = self._files_at(stage, places.files)
         try:
-            data, starts = self.source.get(RecordSource).read(files, places)
-            rows = self._parse(stage, data, starts, positions, places, files, context)
+            data, starts = self.source.get(self.open_source).read(files, places)
+            records = RecordBytes(data, starts, starts + (places.ends - places.begins), places, files)
+            rows = self._merge(stage, self.parse(records), records, positions, context)
         except (SourceError, DataError) as error:
             raise at_call_site(error, stage) from error
         return rows if isinstance(indices, range) and indices.step > 0 else take(rows, order)
 
-    def _parse(
-        self,
-        stage: StageView,
-        data: bytes,
-        starts: Numbers,
-        positions: Numbers,
-        places: RecordPlaces,
-        files: list[File],
-        context: Context,
+    def _merge(
+        self, stage: StageView, parsed: ParsedRecords, records: RecordBytes, positions: Numbers, context: Context
     ) -> BlockRows:
-        """The rows of records at some positions, whose bytes begin at these places of `data`."""
-        ends = starts + (places.ends - places.begins)
-
-        def error_at(place: int, problem: str) -> DataError:
-            return record_error(files[places.owners[place]].name, int(places.begins[place]), problem)
-
-        right_heads, right_data = right_records(data, starts, ends)
-        for place in np.flatnonzero(~right_heads).tolist()[:1]:
-            raise error_at(place, "its length is not that of the index, or is damaged; make the index anew")
-        problems = dict.fromkeys(np.flatnonzero(~right_data).tolist(), "its data have a wrong checksum")
-        parsed: list[BlockRows] = []
-        sound: list[int] = []
-        spans = [np.flatnonzero(right_data)]
-        while spans:
-            span = spans.pop()
-            try:
-                columns = self.format.parse_columns(data, starts[span] + HEAD_BYTES, ends[span] - TAIL_BYTES)
-            except ValueError as error:
-                if len(span) > 1:
-                    spans += reversed(np.array_split(span, 2))
-                else:
-                    problems[int(span[0])] = str(error)
-            else:
-                parsed.append(Rows(columns, len(span)))
-                sound += span.tolist()
-        rows = self._with_extra_columns(concat(parsed), files, places, sound)
-        if not problems:
-            return rows
+        """The rows, with marks in place of malformed records; an error if these are not skipped."""
+        if not parsed.malformed:
+            return parsed.rows
         skipped: dict[int, Skipped] = {}
-        for place, problem in sorted(problems.items()):
-            malformed = error_at(place, problem)
-            content = data[starts[place] + HEAD_BYTES : ends[place] - TAIL_BYTES][:MAX_CONTENT_BYTES]
-            origin = Origin(files[places.owners[place]].path, int(places.begins[place]), "byte")
-            mark = stage.skip(malformed, int(positions[place]), content, context, origin)
+        for place, (error, origin, content) in sorted(parsed.malformed.items()):
+            mark = stage.skip(error, int(positions[place]), content, context, origin)
             if mark is None:
-                raise malformed
+                raise error
             skipped[place] = mark
-        return Parted(rows, sound, skipped, len(positions)).merged(rows)
+        return Parted(parsed.rows, parsed.sound, skipped, len(positions)).merged(parsed.rows)
 
-    def _with_extra_columns(
-        self, rows: BlockRows, files: list[File], places: RecordPlaces, sound: list[int]
-    ) -> BlockRows:
-        fixed = self.format.require_fixed_schema("")
-        if not isinstance(rows, Rows) or (not fixed.folder_types and self.format.lineage == (None, None)):
-            return rows
-        paths = [file.path for file in files]
-        extra = extra_columns(self.format, paths, places.owners[sound], places.numbers[sound])
-        columns = {**rows.columns, **extra}
-        names = [*fixed.names, *(name for name in self.format.lineage if name is not None)]
-        return Rows({name: columns[name] for name in names}, len(rows))
+    def malformed(self, records: RecordBytes, place: int, error: DataError, content: bytes) -> Malformed:
+        """A record that cannot be parsed."""
+        return Malformed(error, self._origin(records.file(place), records.places, place), content[:MAX_CONTENT_BYTES])
 
-    @property
-    def _table(self) -> RecordTable:
-        assert self.table is not None, "a run begins with `resolve`"
-        return self.table
-
-    def _head(self, file: File) -> TableHead | None:
-        with file.open() as stream:
-            return self.format.head(stream, file.path)
-
-    def _files(self, stage: StageView) -> Iterator[File]:
+    def input_files(self, stage: StageView) -> Iterator[File]:
+        """All files."""
         for block in stage.input.blocks(START, Context()):
             for value in block.rows:
                 yield check_file(stage, self.kind, value)
+
+    @property
+    def resolved_table(self) -> RecordTable:
+        assert self.table is not None, "a run begins with `resolve`"
+        return self.table
+
+    def _origin(self, file: File, places: RecordPlaces, place: int) -> Origin:
+        return self.origin_of(file, int(places.numbers[place]), int(places.begins[place]))
 
     def _files_at(self, stage: StageView, numbers: Numbers) -> list[File]:
         values = stage.input.rows(numbers, Context()) if len(numbers) else []

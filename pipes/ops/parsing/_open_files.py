@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, cast
 from ...core.graph import walk
 from ...core.operator import Boundary, Order, StageView
 from ...engine.readahead import MAX_ITEMS_AHEAD
-from ...errors import ArgumentTypeError, DataError, FeedpipeError, with_call_site
+from ...errors import ArgumentError, ArgumentTypeError, DataError, FeedpipeError, with_call_site
 from ...formats.streams import STREAM_ERRORS, stream_error
 from ...storage.file import WHOLE, File, Stream
 from ...storage.file_cache import FileCache
@@ -176,6 +176,17 @@ def has_fixed_order(pipe: Pipe[File]) -> bool:
     operators = [node.op for node in walk(pipe) if node.inputs]
     drawn = any(op.order is Order.REORDERS or op.reshuffles() or op.boundary is Boundary.SHARD for op in operators)
     return pipe.indexed and not drawn
+
+
+def check_fixed_order(pipe: Pipe[File], parser: str) -> None:
+    """Raises an `ArgumentError` if the rows of files have no positions: `parser` was called with `indexed=True`."""
+    if not has_fixed_order(pipe):
+        raise ArgumentError(
+            with_call_site(
+                "`indexed` must be left out here: rows have positions only if files come in a fixed order; "
+                f"put the `shuffle` behind `{parser}` instead"
+            )
+        )
 
 
 def check_file(stage: StageView, kind: str, value: object) -> File:

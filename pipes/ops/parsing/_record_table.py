@@ -1,21 +1,18 @@
-"""Where the records of indexed TFRecord files are, and how those at some positions are read."""
+"""Where the records of indexed files are, and how those at some positions are read."""
 
 from __future__ import annotations
 
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import ArgumentError, MissingError
-from ...formats.tfrecord.index import index_paths, is_index, read_bounds
 from ...storage.file import File, Stream
-from ...storage.filesystem import split_options
 from ...storage.remote import RemoteFile
 from ...storage.retry import Cancellation
 from ...storage.tasks import in_threads, in_turn
@@ -26,33 +23,6 @@ Numbers = npt.NDArray[np.int64]
 _MAX_GAP_BYTES = 2**12
 """Two records with a smaller gap between them are read at once."""
 _MAX_OPEN_FILES = 64
-
-
-def read_index(file: File) -> Numbers:
-    """The byte at which each record of a file begins, and that behind the last one.
-
-    Raises:
-        ArgumentError: the file is compressed, or there is no index beside it.
-        DataError: the index belongs to another file.
-    """
-    if is_index(file.path):
-        return np.zeros(1, np.int64)  # it has no records
-    if file.is_compressed():
-        raise ArgumentError(f"`indexed` must be left out here: {file.name} is compressed, so no record can be sought")
-    path, options = (file.path, "") if file.filesystem is not None else split_options(file.path)
-    candidates = index_paths(path)
-    for candidate in candidates:
-        index = File(candidate + options, filesystem=file.filesystem, compression=None, cache=file.cache)
-        try:
-            with index.open() as stream:
-                data = stream.read()
-        except MissingError:
-            continue
-        return read_bounds(data, index.name, file.size() if file.listed is None else file.listed)
-    raise ArgumentError(
-        f"`indexed` needs an index beside {file.name}, and there is neither {candidates[0]} nor {candidates[1]}; "
-        "`write_tfrecord(index=True)` writes one, and so do DALI's `tfrecord2idx` and the package `tfrecord`"
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +38,7 @@ class RecordTable:
     bounds: Numbers
 
     @staticmethod
-    def of(files: Iterator[Numbers]) -> RecordTable:
+    def of(files: Iterable[Numbers]) -> RecordTable:
         bounds = [*files]
         firsts = np.cumsum([0, *(len(some) - 1 for some in bounds)], dtype=np.int64)
         return RecordTable(firsts, np.concatenate([np.zeros(0, np.int64), *bounds]))
@@ -107,9 +77,16 @@ class RecordPlaces(NamedTuple):
 
 
 class RecordSource:
-    """Reads records by their places, and keeps the last few files open."""
+    """Reads records by their places, and keeps the last few files open.
 
-    def __init__(self) -> None:
+    Args:
+        check: is called with the position of a file in the input, and its stream, when a process first opens it. It
+            raises an error if the file has other records by now.
+    """
+
+    def __init__(self, check: Callable[[int, File, Stream], None] | None = None) -> None:
+        self._check = check
+        self._checked: set[tuple[int, str]] = set()
         self._opened: OrderedDict[tuple[int, str], Stream | RemoteFile] = OrderedDict()
         self._versions = FileVersions()
         self._lock = threading.Lock()
@@ -133,7 +110,7 @@ class RecordSource:
         parts = zip(owners[firsts].tolist(), begins[firsts].tolist(), sizes.tolist(), strict=True)
         run = in_turn if files[0].is_local() else in_threads
         with self._lock:
-            opened = self._open_all(files)
+            opened = self._open_all(files, places.files.tolist())
         data = b"".join(run(lambda part: _read_part(opened[part[0]], part[1], part[2]), parts))
         # A file that was replaced may have other records at the same places.
         for _ in in_threads(lambda file: file.check_unchanged(Cancellation()), _remote_files(opened)):
@@ -141,11 +118,13 @@ class RecordSource:
         shifts = np.cumsum(sizes) - sizes - begins[firsts]
         return data, begins + np.repeat(shifts, lasts - firsts + 1)
 
-    def _open_all(self, files: Sequence[File]) -> list[Stream | RemoteFile]:
-        keys = [(id(file.filesystem), file.path) for file in files]
-        closed = {key: file for key, file in zip(keys, files, strict=True) if key not in self._opened}
+    def _open_all(self, files: Sequence[File], numbers: Sequence[int]) -> list[Stream | RemoteFile]:
+        keys = [_key(file) for file in files]
+        items = zip(files, numbers, strict=True)
+        closed = {key: item for key, item in zip(keys, items, strict=True) if key not in self._opened}
         for key, opened in zip(closed, in_threads(self._open, closed.values()), strict=True):
             self._opened[key] = opened
+            self._checked.add(key)
         for key in keys:
             self._opened.move_to_end(key)
         streams = [self._opened[key] for key in keys]
@@ -153,10 +132,17 @@ class RecordSource:
             self._opened.popitem(last=False)  # the last holder closes it
         return streams
 
-    def _open(self, file: File) -> Stream | RemoteFile:
+    def _open(self, item: tuple[File, int]) -> Stream | RemoteFile:
+        file, number = item
         stream = file.open()
         self._versions.check(file, stream)
+        if self._check is not None and _key(file) not in self._checked:
+            self._check(number, file, stream)
         return stream if stream.remote is None else stream.remote.file
+
+
+def _key(file: File) -> tuple[int, str]:
+    return id(file.filesystem), file.path
 
 
 def _read_part(file: Stream | RemoteFile, begin: int, size: int) -> bytes:

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, ClassVar
 from ...core.block_size import BlockSize
 from ...core.context import Context
 from ...core.rows import Row
-from ...errors import ArgumentError, with_call_site
 from ...formats.arrow.ipc import ArrowIpc
 from ._counted_units import ParseCounted
 from ._indexed_arrow import IndexedArrow
-from ._open_files import has_fixed_order
+from ._open_files import check_fixed_order, has_fixed_order
 from ._record_batches import RecordBatch, RecordBatches, RecordBatchReader
 
 if TYPE_CHECKING:
@@ -86,12 +85,7 @@ def parse_arrow(
         unify_schemas=unify_schemas,
         indexed=bool(indexed),
     )
-    if indexed and not has_fixed_order(pipe):
-        raise ArgumentError(
-            with_call_site(
-                "`indexed` must be left out here: rows have positions only if files come in a fixed order; "
-                "put the `shuffle` behind `parse_arrow` instead"
-            )
-        )
+    if indexed:
+        check_fixed_order(pipe, "parse_arrow")
     parser = IndexedArrow(options) if indexed else ParseArrow(options)
     return pipe.then(RecordBatches(options, has_fixed_order(pipe))).then(parser)

@@ -13,7 +13,8 @@ from ...core.policy import OnError, check_on_error
 from ...errors import ArgumentTypeError, Origin, redacted, with_call_site
 from ...formats.mds import MdsReader
 from ...storage.file import WHOLE, File
-from ._open_files import OpenTask, check_file
+from ._indexed_samples import IndexedSamples
+from ._open_files import OpenTask, check_file, check_fixed_order
 from ._parse_units import Malformed, ParseUnits, Piece, Place, UnitReader
 
 if TYPE_CHECKING:
@@ -30,10 +31,6 @@ class ParseMds(ParseUnits[File]):
 
     def __post_init__(self) -> None:
         check_on_error(self.on_error)
-        if self.path_column is not None and not isinstance(self.path_column, str):
-            raise ArgumentTypeError(
-                with_call_site(f"`path_column` must be the name of a key but got: {self.path_column!r}")
-            )
 
     def check_unit(self, stage: StageView, value: object) -> File:
         return check_file(stage, self.kind, value)
@@ -72,24 +69,31 @@ class _ShardFileReader(UnitReader[File, OpenTask]):
 
 
 def parse_mds(
-    pipe: Pipe[File], /, *, path_column: str | None = None, on_error: OnError | None = None
+    pipe: Pipe[File], /, *, path_column: str | None = None, indexed: bool = False, on_error: OnError | None = None
 ) -> Pipe[dict[str, object]]:
     """Give the samples of each of MosaicML's shards (MDS).
 
     Element: a dict with a value for each column, by its encoding: numbers, strings, bytes, arrays, and what JSON holds;
     raw images (`pil`) become arrays, `jpeg` and `png` stay encoded bytes, which `.rename({"image": "jpg"}).decode()`
-    decodes. Order: that of the files, and within each that of its samples. Length: unknown, streamed. State: the number
-    of a sample in its shard. A resume seeks to it, or reads a compressed shard up to it.
+    decodes. Order: that of the files, and within each that of its samples. Length: unknown, streamed; with
+    `indexed=True` known, indexed. State: the number of a sample in its shard. A resume seeks to it, or reads a
+    compressed shard up to it.
 
-    Shards of a loader divide files. The file `index.json` is not needed, because each shard describes itself. Memory: 1
-    MiB of samples, or one sample. The layout is that of MosaicML Streaming, version 2.
+    Shards of a loader divide files; with `indexed=True` they divide samples, so a single file serves many workers. The
+    file `index.json` is not needed, because each shard describes itself. Memory: 1 MiB of samples, or one sample. The
+    layout is that of MosaicML Streaming, version 2.
 
     Args:
         path_column: the name of an added key with the path of the shard, without a password.
+        indexed: makes `len`, `pipe[i]` and a full `shuffle()` work. The heads of all files are read once per pipe, in
+            threads; a process reads that of a file again when it first opens it. Files must not be compressed, and come
+            in a fixed order. Each process keeps 8 bytes a sample.
         on_error: what happens to a sample that is damaged; see `map`.
 
     Raises:
-        SourceError: a file is missing, cannot be read, or ends before the place to resume from.
+        ArgumentError: `indexed` is given, and a file is compressed, or files come in a new order in each epoch.
+        SourceError: a file is missing, cannot be read, has changed since its head was read, or ends before the place to
+            resume from.
         DataError: names file and sample: a file that is no shard, or is damaged or cut short; or the column whose
             encoding is not read, such as `pkl`, which would run code. The rows before the error come first.
 
@@ -102,5 +106,12 @@ def parse_mds(
         >>> _ = pathlib.Path("shard.00000.mds").write_bytes(head + text + struct.pack("<2q", 5, 6))
         >>> list(fp.list_files("shard.00000.mds").open_files().parse_mds())
         [{'x': 5}, {'x': 6}]
+        >>> fp.list_files("shard.00000.mds").open_files().parse_mds(indexed=True)[-1]
+        {'x': 6}
     """
+    if path_column is not None and not isinstance(path_column, str):
+        raise ArgumentTypeError(with_call_site(f"`path_column` must be the name of a key but got: {path_column!r}"))
+    if indexed:
+        check_fixed_order(pipe, "parse_mds")
+        return pipe.then(IndexedSamples(path_column=path_column, on_error=on_error))
     return pipe.then(ParseMds(path_column, on_error=on_error))

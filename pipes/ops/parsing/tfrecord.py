@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, ClassVar
 from ...core.operator import Columns, StageView
 from ...core.policy import OnError
 from ...core.rows import Row
-from ...errors import ArgumentError, with_call_site
 from ...formats.tfrecord.options import Features, TfRecord
 from ._byte_ranges import ByteRanges
-from ._indexed_records import IndexedRecords
-from ._open_files import has_fixed_order
+from ._indexed_tfrecords import IndexedTfRecords
+from ._open_files import check_fixed_order, has_fixed_order
 from ._record_ranges import ParseRecords
 
 if TYPE_CHECKING:
@@ -98,13 +97,7 @@ def parse_tfrecord(
         unify_schemas=unify_schemas,
         indexed=bool(indexed),
     )
-    if indexed and not has_fixed_order(pipe):
-        raise ArgumentError(
-            with_call_site(
-                "`indexed` must be left out here: rows have positions only if files come in a fixed order; "
-                "put the `shuffle` behind `parse_tfrecord` instead"
-            )
-        )
     if indexed:
-        return pipe.then(IndexedRecords(options, on_error=on_error))
+        check_fixed_order(pipe, "parse_tfrecord")
+        return pipe.then(IndexedTfRecords(options, on_error=on_error))
     return pipe.then(ByteRanges(options, has_fixed_order(pipe))).then(ParseTfRecord(options, on_error=on_error))

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentTypeError, DataError, FeedpipeError
+from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, FeedpipeError, SourceError, StateError
 from feedpipe.testing import check_operator, same
 
 from ...readers.cases import mds
@@ -133,6 +133,89 @@ def test_an_error_downstream_names_file_and_sample(tmp_path):
         list(parsed(tmp_path / "a.mds").map(lambda row: 1 // (row["id"] - 7)))
 
 
+@pytest.fixture
+def shards(tmp_path):
+    """One has no samples, and one has other columns."""
+    for number, count in enumerate([3, 0, 90]):
+        (tmp_path / f"{number}.mds").write_bytes(encoded(1000 * number, count))
+    (tmp_path / "3.mds").write_bytes(mds({"id": "int"}, [[b"\x07"]]))
+    return tmp_path
+
+
+ALL = [*listed(0, 3), *listed(2000, 90), {"id": 7}]
+
+
+def test_law_of_positions(shards):
+    pipe = fp.read_mds(shards, indexed=True)
+    assert check_operator(pipe, samples=4) == ALL
+    assert len(pipe) == 94 and pipe[-1] == ALL[-1] and list(pipe[2:94:7]) == ALL[2:94:7]
+    assert sorted(row["id"] for row in pipe.shuffle()) == sorted(row["id"] for row in ALL)
+    assert ".parse_mds(indexed=True)" in repr(pipe)
+    named = fp.read_mds(shards, indexed=True, path_column="path")
+    assert named[3] == ALL[3] | {"path": str(shards / "2.mds")} and "path_column='path', indexed=True" in repr(named)
+    assert list(fp.read_mds(shards, pattern="1*", indexed=True)) == []
+
+
+def test_several_shards_of_a_loader_read_one_file(shards):
+    ranks = [list(fp.Loader(parsed(shards / "2.mds", indexed=True), rank=k, world_size=3)) for k in range(3)]
+    assert [len(rows) for rows in ranks] == [30, 30, 30]
+    assert sorted(row["id"] for rows in ranks for row in rows) == list(range(2000, 2090))
+
+
+def test_a_golden_shard_by_position(tmp_path):
+    (tmp_path / "a.mds").write_bytes(GOLDEN)
+    pipe = parsed(tmp_path / "a.mds", indexed=True)
+    assert all(same(pipe[n], row) for n, row in enumerate(parsed(tmp_path / "a.mds")))
+
+
+def test_a_damaged_sample_by_position(shards):
+    (shards / "2.mds").write_bytes(encoded(2000, 90).replace(b"2050xx", b"2O50xx").replace(b"2050", b"2O50"))
+    pipe = fp.read_mds(shards, indexed=True)
+    assert pipe[52] == ALL[52] and pipe[54] == ALL[54]
+    with pytest.raises(DataError, match=r"2\.mds, sample 51: it is damaged: invalid literal(.|\n)*test_mds\.py"):
+        pipe[53]
+    loader = fp.Loader(fp.read_mds(shards, indexed=True, on_error="skip").shuffle())
+    assert sorted(row["id"] for row in loader) == sorted(row["id"] for row in ALL if row["id"] != 2050)
+    assert sum(loader.skipped.values()) == 1
+    with pytest.raises(fp.RowError, match=r"2\.mds, row 9"):
+        list(pipe.map(lambda row: 1 // (row["id"] - 2008)))
+
+
+def test_a_state_belongs_to_the_samples(shards):
+    loader = fp.Loader(fp.read_mds(shards, indexed=True).shuffle())
+    rows = iter(loader)
+    head = [next(rows) for _ in range(40)]
+    state = loader.state_dict()
+    resumed = fp.Loader(fp.read_mds(shards, indexed=True).shuffle())
+    resumed.load_state_dict(state)
+    assert sorted(row["id"] for row in [*head, *resumed]) == sorted(row["id"] for row in ALL)
+    (shards / "0.mds").write_bytes(encoded(0, 4))
+    with pytest.raises(StateError):
+        fp.Loader(fp.read_mds(shards, indexed=True).shuffle()).load_state_dict(state)
+
+
+def test_a_shard_that_is_replaced_before_its_samples_are_read(shards):
+    pipe = fp.read_mds(shards, indexed=True)
+    assert len(pipe) == 94
+    (shards / "0.mds").write_bytes(mds({"id": "str_int", "t": "str"}, [[b"2", b"xx"], [b"1", b"x"], [b"0", b""]]))
+    with pytest.raises(SourceError, match=r"0\.mds has changed since its head was read(.|\n)*test_mds\.py"):
+        pipe[0]
+
+
+def test_files_without_positions(shards):
+    with pytest.raises(ArgumentError, match="put the `shuffle` behind `parse_mds` instead"):
+        fp.list_files(shards).shuffle().open_files().parse_mds(indexed=True)
+    (shards / "2.mds").write_bytes(encoded(2000, 90)[:-1])
+    with pytest.raises(DataError, match=r"2\.mds is cut short: it has \d+ bytes, and its samples end at byte \d+"):
+        len(fp.read_mds(shards, indexed=True))
+    (shards / "2.mds.zst").write_bytes(b"")
+    with pytest.raises(ArgumentError, match=r"2\.mds\.zst is compressed, so no sample can be sought"):
+        len(fp.read_mds(shards, pattern="*.zst", indexed=True))
+    (shards / "3.mds").write_bytes(mds({"id": "pkl"}, []))
+    with pytest.raises(DataError, match=r"3\.mds, column 'id': its encoding 'pkl' is not read"):
+        len(fp.read_mds(shards, pattern="3*", indexed=True))
+
+
 @given(st.data())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
 def test_mutated_and_truncated_files(tmp_path, data):
@@ -141,10 +224,11 @@ def test_mutated_and_truncated_files(tmp_path, data):
     for _ in range(data.draw(st.integers(0, 2))):
         whole[data.draw(st.integers(0, len(whole) - 1))] ^= data.draw(st.integers(1, 255))
     (tmp_path / "a.mds").write_bytes(whole[: data.draw(st.integers(0, len(whole)) | st.just(len(whole)))])
-    try:
-        list(parsed(tmp_path / "a.mds"))
-    except FeedpipeError as error:
-        assert "a.mds" in str(error)
+    for indexed in (False, True):
+        try:
+            list(parsed(tmp_path / "a.mds", indexed=indexed))
+        except FeedpipeError as error:
+            assert "a.mds" in str(error)
 
 
 @given(st.integers(0, len(encoded(0, 60)) - 1))
