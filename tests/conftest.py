@@ -46,7 +46,9 @@ settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 # A worker imports the file of the test whose functions it runs. What nearly all of these import is imported once, by
 # the process that forks the workers.
-start_methods._PRELOADED += ("pytest", "hypothesis", "hypothesis.strategies", "feedpipe.testing")
+start_methods._PRELOADED |= {
+    name: [name] for name in ("pytest", "hypothesis", "hypothesis.strategies", "feedpipe.testing")
+}
 
 # Threads of others, started once and kept for the life of the process.
 KEPT = ("fsspecIO", "tqdm_monitor")

@@ -136,14 +136,25 @@ class Runner:
             self.skip_log.open()
         if job is not None:
             job.begin()
+        if self._executor is not None:
+            return self._compared_schedule(progress, job)
+        executor = self.service.start()  # before the first look at the data, so that processes start meanwhile
+        try:
+            schedule, end = self._compared_schedule(progress, job)
+        except BaseException:
+            executor.close()
+            raise
+        self._executor = executor
+        return schedule, end
+
+    def _compared_schedule(self, progress: Progress, job: Job | None) -> tuple[Schedule, End]:
+        """The schedule and its end, which are the same on all ranks."""
+        if job is not None:
             self._resolve_once(job)
         schedule = self._schedule_of_now(progress)
         if job is not None:
             job.compare(schedule.standing(progress))
-        end = schedule.end(progress, warns=True)
-        if self._executor is None:
-            self._executor = self.service.start()
-        return schedule, end
+        return schedule, schedule.end(progress, warns=True)
 
     def restore(self, pipe: str, schedule: Callable[[], Schedule]) -> Schedule:
         """The schedule for a state whose fingerprint is `pipe`: operators run what the state has of them.

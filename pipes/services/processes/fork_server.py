@@ -22,8 +22,9 @@ from typing import TypeAlias, cast
 
 from .child import GRACE_SECONDS, Role, die_with_parent, flush, ignore_interrupts, run
 
-Order: TypeAlias = tuple[Role, list[str]] | int
-"""The role of a process to start and the modules to import before, or the number of a process to end."""
+Order: TypeAlias = tuple[Role, list[str]] | int | list[str]
+"""The role of a process to start and the modules to import before, the number of a process to end, or modules to import
+before a process is started, which has no answer."""
 Request: TypeAlias = tuple[int, Order]
 """The number of the request, and the order."""
 Answer: TypeAlias = tuple[int, int | OSError | tuple[int | None, int]]
@@ -38,7 +39,7 @@ def main(fd: int) -> None:
     ignore_interrupts()
     # If the program ignores SIGCHLD, this process has inherited that, and could not learn how a child has ended.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    _preload([])
+    _freeze()
     with socket.socket(fileno=fd) as root:
         _Server(root).run()
     flush()
@@ -144,10 +145,12 @@ class _Server:
         if isinstance(order, int):
             connection.end(number, order)
             return
+        if isinstance(order, list):
+            _preload(order)
+            return
         role, preload = order
         try:
-            if not sys.modules.keys() >= set(preload):
-                _preload(preload)
+            _preload(preload)
             pid = self._fork(role, fds)
             connection.pids.add(pid)
             connection.answer((number, pid))
@@ -172,8 +175,14 @@ class _Server:
 
 
 def _preload(names: Sequence[str]) -> None:
+    if sys.modules.keys() >= set(names):
+        return
     for name in names:
         with contextlib.suppress(Exception):  # a worker that needs the module raises the error
             importlib.import_module(name)
+    _freeze()
+
+
+def _freeze() -> None:
     gc.collect()
     gc.freeze()  # else a worker's garbage collector would write to the shared pages, and so copy them

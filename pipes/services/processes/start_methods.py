@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import socket
@@ -37,7 +38,13 @@ class Starter(Protocol):
         ...
 
 
-_PRELOADED = "pyarrow", "pyarrow.fs", "feedpipe.compat.fetchers"  # the last imports torch
+_PRELOADED = {
+    "pyarrow": ["pyarrow"],
+    "pyarrow.fs": ["pyarrow.fs"],
+    "feedpipe.compat.fetchers": ["feedpipe.compat.fetchers"],  # imports torch
+    "adbc_driver_manager": ["adbc_driver_manager", "pyarrow"],  # `read_sql` imports pyarrow only with the first rows
+}
+"""What workers need if this process has imported a module for its pipes."""
 
 
 class ForkServer:
@@ -52,11 +59,11 @@ class ForkServer:
         self._server: ServerHandle | None = shared_server(threads, io_threads)
         self._control = self._server.connect()
         self._requests = 0
+        with contextlib.suppress(ConnectionError):  # `start` says why the server has ended
+            self._control.send(pickle.dumps((0, _needed_modules())))
 
     def start(self, role: Role, fds: Sequence[int], own: int) -> int:
-        # The server imports once what this process has imported for its pipes.
-        preload: list[str] = [name for name in _PRELOADED if name in sys.modules]
-        return cast("int", self._send((role, preload), fds))
+        return cast("int", self._send((role, _needed_modules()), fds))
 
     def end(self, pid: int) -> Death:
         return Death(*cast("tuple[int | None, int]", self._send(pid, ())))
@@ -151,6 +158,11 @@ class Fork:
 
 
 STARTERS: dict[str, Callable[[int, int], Starter]] = {"forkserver": ForkServer, "spawn": Spawn, "fork": Fork}
+
+
+def _needed_modules() -> list[str]:
+    """What a server imports once for all its workers."""
+    return [name for loaded, names in _PRELOADED.items() if loaded in sys.modules for name in names]
 
 
 def _parent_to_die_with() -> int:

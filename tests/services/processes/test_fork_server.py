@@ -192,6 +192,18 @@ def test_a_process_that_cannot_be_started_is_an_error_of_its_loader(starters, mo
         starter.close()
 
 
+def test_it_imports_what_workers_need_before_the_first_one_starts(starters, monkeypatch, tmp_path):
+    (tmp_path / "needed_by_workers.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    preloaded = "feedpipe.services.processes.start_methods._PRELOADED"
+    monkeypatch.setattr(preloaded, {"sys": ["needed_by_workers"], "not_imported_here": ["antigravity"]})
+    starter = ForkServer(1, 1)
+    assert starter.end(-1).code is None  # the answer comes after the import
+    assert "needed_by_workers" in sys.modules and "antigravity" not in sys.modules
+    for each in (starter, *starters):
+        each.close()
+
+
 def test_a_process_that_does_not_end_holds_up_no_other_loader(starters, monkeypatch):
     monkeypatch.setattr("feedpipe.services.processes.fork_server.GRACE_SECONDS", 10**6)
     monkeypatch.setattr(_Server, "_fork", lambda *_: os.posix_spawn("/bin/sleep", ["sleep", "1000"], {}))
