@@ -56,13 +56,10 @@ class Pieces(NamedTuple):
         """How many rows each piece of the table has."""
         units, width = rows[self.places], self.stop - self.first
         turns, rest = np.divmod(units, self.slots)
-        # The rows of the last turn, for each slot of each piece that is no whole unit.
-        cut = np.flatnonzero(self.slots > 1)
-        piece = np.repeat(cut, width[cut])
-        slot = np.arange(len(piece)) - np.repeat(np.cumsum(width[cut]) - width[cut] - self.first[cut], width[cut])
-        counts = np.array([pow(step_of(n), -1, n) for n in self.slots[cut].tolist()], np.int64)
-        position = slot * np.repeat(counts, width[cut]) % self.slots[piece]
-        last = np.bincount(piece[position < rest[piece]], minlength=len(units))
+        cut = np.flatnonzero(self.slots > 1)  # in a whole unit, each turn is complete
+        slots, rest, first, stop = self.slots[cut], rest[cut], self.first[cut], self.stop[cut]
+        last = np.zeros_like(units)
+        last[cut] = _rows_in_slots(slots, rest, stop) - _rows_in_slots(slots, rest, first)
         counts_of_pieces: Numbers = turns * width + last
         return counts_of_pieces
 
@@ -134,6 +131,43 @@ def step_of(slots: int) -> int:
     while math.gcd(step, slots) > 1:
         step += 1
     return step
+
+
+def _rows_in_slots(slots: Numbers, rows: Numbers, stop: Numbers) -> Numbers:
+    """How many of the first `rows` rows lie in the slots below `stop`, for units of fewer rows than slots.
+
+    Slot s has row `s * inverse % slots`. If `s * inverse` is `q * slots + row`, `(s * inverse + slots) // slots` is
+    q + 1, and `(s * inverse + slots - rows) // slots` is q if the row is one of these rows, else q + 1. So the
+    difference of two sums counts them.
+    """
+    distinct, places = np.unique(slots, return_inverse=True)
+    inverse = np.array([pow(step_of(n), -1, n) for n in distinct.tolist()], np.int64)[places]
+    counts: Numbers = _sum_of_quotients(stop, inverse, slots, slots) - _sum_of_quotients(
+        stop, inverse, slots - rows, slots
+    )
+    return counts
+
+
+def _sum_of_quotients(count: Numbers, factor: Numbers, offset: Numbers, divisor: Numbers) -> Numbers:
+    """The sums of `(factor * x + offset) // divisor` over all x below `count`, by the steps of Euclid's algorithm.
+
+    No step makes a count larger, and no term is negative. So 64 bits are enough if no number is above 2**31: a product
+    of two is below 2**62, and no term is larger than the sum, which is at most `count * (divisor + 1)`.
+
+    Source: Graham, Knuth, Patashnik, "Concrete Mathematics", 1994, section 3.5.
+
+    Args:
+        count, factor, offset, divisor: at least 0; `factor < divisor`, `offset <= divisor` and `count <= divisor`.
+    """
+    total = np.zeros_like(count)
+    while count.any():
+        quotient, factor = np.divmod(factor, divisor)
+        total += count * (count - 1) // 2 * quotient
+        quotient, offset = np.divmod(offset, divisor)
+        total += count * quotient
+        count, offset = np.divmod(factor * count + offset, divisor)
+        factor, divisor = divisor, np.maximum(factor, 1)  # a factor of 0 leaves no points, and is no divisor
+    return total
 
 
 def _slots(weights: Numbers, mean: int, near: int) -> Numbers:

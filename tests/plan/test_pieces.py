@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feedpipe.core.context import RowShare
-from feedpipe.plan.pieces import Pieces, divide, fill_unknown, step_of
+from feedpipe.plan.pieces import MAX_SLOTS, Pieces, _rows_in_slots, divide, fill_unknown, step_of
 
 weights = st.one_of(
     st.lists(st.integers(0, 10), max_size=60),
@@ -75,6 +76,38 @@ def test_lengths_are_those_of_the_rows_of_the_pieces(rows, shards, any_order):
         for place, share in zip(table.places, table.shares(), strict=True):
             lengths[shard] += share.count(int(rows[place]))
     assert pieces.lengths(rows).tolist() == lengths.tolist()
+
+
+@given(st.integers(2, 96), st.lists(st.integers(1, 10**6), min_size=1, max_size=3), st.data())
+def test_rows_of_pieces_are_counted_in_units_of_many_slots(shards, rows, data):
+    pieces = divide(np.array(rows), shards, any_order=True, near=64)
+    rows = np.array([data.draw(st.integers(0, 3000)) for _ in rows])
+    counts = [share.count(int(rows[place])) for place, share in zip(pieces.places, pieces.shares(), strict=True)]
+    assert pieces.lengths(rows).sum() == rows.sum()
+    assert pieces.rows(rows).tolist() == counts
+
+
+@given(st.lists(st.integers(2, 3000) | st.sampled_from([MAX_SLOTS - 1, MAX_SLOTS]), min_size=1, max_size=3), st.data())
+def test_rows_in_slots_are_those_that_lie_there(slots, data):
+    rows = [data.draw(st.integers(0, count - 1)) for count in slots]
+    stops = [data.draw(st.integers(0, count)) for count in slots]
+    counts = [
+        np.count_nonzero(np.arange(n) * step_of(count) % count < stop)
+        for count, n, stop in zip(slots, rows, stops, strict=True)
+    ]
+    assert _rows_in_slots(np.array(slots), np.array(rows), np.array(stops)).tolist() == counts
+
+
+def test_counting_rows_takes_no_memory_for_each_slot():
+    rows = np.full(5_000, 100)
+    pieces = divide(rows, 8 * 1_024, any_order=True, near=64)
+    assert (pieces.stop - pieces.first).mean() > 50
+    tracemalloc.start()
+    try:
+        assert pieces.lengths(rows).sum() == rows.sum()
+        assert tracemalloc.get_traced_memory()[1] < 400 * len(pieces.slots)
+    finally:
+        tracemalloc.stop()
 
 
 def test_equal_units_go_round_and_what_is_left_is_cut_evenly():
