@@ -21,12 +21,14 @@ class SkippedRow(NamedTuple):
         error: its error in a line.
         quarantine: where it is recorded, if anywhere.
         record: what is recorded.
+        name: the operator's name in the pipe.
     """
 
     operator: str
     error: str
     quarantine: Quarantine | None = None
     record: dict[str, Json] | None = None
+    name: str = ""
 
 
 Skips: TypeAlias = tuple[SkippedRow, ...]

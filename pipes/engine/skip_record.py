@@ -37,7 +37,7 @@ def skip_of(
     """
     text = redacted(f"{type(error).__name__}: {text_of(error)}")
     if not isinstance(policy, Quarantine):
-        return Skipped((SkippedRow(code, text),))
+        return Skipped((SkippedRow(code, text, name=name),))
     try:
         origin = find_origin()
     except Exception:  # the row cannot be read again
@@ -58,7 +58,7 @@ def skip_of(
         "traceback": redacted(trace[-MAX_TRACEBACK:]),
         "repr": redacted(_repr(row)),
     }
-    return Skipped((SkippedRow(code, text, policy, record),))
+    return Skipped((SkippedRow(code, text, policy, record, name),))
 
 
 def code_without_policy(node: Node) -> str:

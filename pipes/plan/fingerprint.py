@@ -6,7 +6,7 @@ import dataclasses
 import json
 import sys
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from ..core.code import call_code
 from ..core.cursor import Json
@@ -185,8 +185,15 @@ def moves_rows(op: Operator) -> bool:
 
 
 def _call(node: Node) -> str:
-    """The call, without the place of files: these may move to another folder or file system."""
+    """The call, without the place of files, which may move, and without arguments that rows do not depend on."""
     op = node.op
+    defaults: dict[str, object] = {
+        field.name: field.default
+        for field in dataclasses.fields(op)  # type: ignore[arg-type]
+        if field.init and field.repr and not field.compare and field.default is not dataclasses.MISSING
+    }
+    if any(getattr(op, name) is not default for name, default in defaults.items()):
+        op = cast("Operator", dataclasses.replace(cast("Any", op), **defaults))
     has_place = not node.inputs or isinstance(op, OpenFiles)
     call = (call_code(op) if has_place else op.call()) or f"{op.kind}()"
     return call if len(call) <= MAX_CALL else f"{call[: MAX_CALL - 20]}... {digest(call)})"

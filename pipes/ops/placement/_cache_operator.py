@@ -15,12 +15,14 @@ from ...core.block import Block, split_block
 from ...core.checks import check_bytes
 from ...core.context import Context
 from ...core.cursor import START, Cursor, Json, check_numbers
-from ...core.graph import Node
+from ...core.graph import Node, node_code
 from ...core.memory import bytes_text
 from ...core.operator import Boundary, Input, Operator, Order, StageView
 from ...core.per_process import PerProcess
 from ...core.row_bytes import nbytes
 from ...core.rows import BlockRows, Indices
+from ...core.skipped import Skipped
+from ...core.skipped_rows import parted
 from ...engine.stage import Stage
 from ...errors import DataError, PlanError, SourceError, with_call_site
 from ...formats.row_buffers import StoredRows
@@ -29,6 +31,7 @@ from .._same_rows import SameRows
 from ..parsing._open_files import at_call_site
 from ..parsing._parse_units import ParseUnits
 from ._cached_rows import FILE_BYTES, Page, RowsByPosition, RowsByUnit, UnfitRowsError
+from ._cached_skips import SkippingStep, find_renumbering, skipped_in, steps_before
 
 LOG = logging.getLogger("feedpipe")
 
@@ -53,6 +56,7 @@ class Cache(SameRows):
     by_position: bool = field(default=False, kw_only=True, repr=False)
     folder: Path | None = field(default=None, kw_only=True, repr=False, compare=False)
     owned: TemporaryFolder | None = field(default=None, kw_only=True, repr=False, compare=False)
+    steps: tuple[SkippingStep, ...] = field(default=(), kw_only=True, repr=False, compare=False)
     memory: PerProcess[RowsByPosition | RowsByUnit] = field(
         default_factory=PerProcess, kw_only=True, repr=False, compare=False
     )
@@ -73,19 +77,22 @@ class Cache(SameRows):
 
     def resolve(self, stage: StageView) -> Operator:
         source = cast("Stage", stage.input)
-        if source.may_skip and not self.by_position:
+        renumbering = None if self.by_position else find_renumbering(source)
+        if renumbering is not None:
+            code = node_code(renumbering.node).lstrip(".")
             raise PlanError(
                 with_call_site(
-                    "`cache` keeps rows of a stream with their place in it, and rows that are skipped have none there; "
-                    "put it before the operator that skips rows, or write them once with `write_parquet`",
+                    f"`cache` must stand before `{code}`, because it keeps rows of a stream by their number, which "
+                    f"`{renumbering.op.kind}` changes if a row fails at one time and not at another; swap the two",
                     stage.call_site,
                 )
             )
         if self.folder is not None:
             return self
+        steps = () if self.by_position else steps_before(source)
         if self.path is None:
             owned = TemporaryFolder()
-            return replace(self, folder=owned.path / "rows", owned=owned, memory=PerProcess())
+            return replace(self, folder=owned.path / "rows", owned=owned, steps=steps, memory=PerProcess())
         base = Path(os.path.abspath(os.path.expanduser(self.path)))
         key = _key(cast("Stage", stage.input).node, self.version)
         others = other_caches(base, key)
@@ -97,7 +104,7 @@ class Cache(SameRows):
                 others,
                 "is" if others == 1 else "are",
             )
-        return replace(self, folder=base / key, memory=PerProcess())
+        return replace(self, folder=base / key, steps=steps, memory=PerProcess())
 
     def length(self, stage: StageView) -> int | None:
         return stage.input.length
@@ -117,9 +124,10 @@ class Cache(SameRows):
         cached = self._rows_by_position(stage)
         context.process.resources.get(("cache", id(cached)), lambda: _WritesAtEnd(cached))
         try:
-            return cached.rows(indices, lambda missing: stage.input.rows(missing, context.epoch_independent()))
+            rows = cached.rows(indices, lambda missing: stage.input.rows(missing, context.epoch_independent()))
         except UnfitRowsError as error:
             raise at_call_site(DataError(str(error)), stage) from error
+        return skipped_in(rows, context)
 
     def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
         index, row, inner = cast("tuple[int, int, Json]", at.token or (0, 0, None))
@@ -140,10 +148,13 @@ class Cache(SameRows):
                 unit = _number_of(units, number, context)
                 unit_source = _on_unit(source, units, _Unit(value, unit))
             run = _UnitRun(self._rows_by_unit(stage), unit_source, number, unit, inner_context)
+            part = None if units is None else unit
             try:
                 for block in run.blocks(row, inner, position):
                     position = block.end.position
-                    yield block
+                    output = [Block(skipped_in(block.rows, context, part), block.at, block.end, block.origins)]
+                    del block  # only the consumer holds it now
+                    yield output.pop()
             except UnfitRowsError as error:
                 raise at_call_site(DataError(str(error)), stage) from error
             row, inner = 0, None
@@ -164,7 +175,7 @@ class Cache(SameRows):
         assert self.folder is not None, "a run begins with `resolve`"
         limit = check_bytes("limit", self.limit)
         if not self.by_position:
-            return RowsByUnit(self.folder, limit)
+            return RowsByUnit(self.folder, limit, self.steps)
         return RowsByPosition(self.folder, limit, stage.input.length or 0)
 
 
@@ -208,7 +219,7 @@ class _UnitRun:
             page, stored = cached
             row, inner, position = place
             if row < page.stop:
-                rows = stored.rows(range(row - page.start, page.stop - page.start))
+                rows = page.rows(stored, row)
                 at = Cursor([self._number, page.start, page.at], row - page.start, position - (row - page.start))
                 position += page.stop - row
                 end = Cursor([self._number, page.stop, page.end], 0, position)
@@ -216,7 +227,8 @@ class _UnitRun:
             place = None if page.last else _Place(page.stop, page.end, position)
 
     def _find(self, row: int) -> tuple[Page, StoredRows] | None:
-        return None if self._context.tracing.origins else self._cached.find(self._unit, row)
+        tracing = self._context.tracing
+        return None if tracing.origins or tracing.raises else self._cached.find(self._unit, row)
 
     def _made(self, place: _Place) -> Generator[Block, None, _Place | None]:
         """The rows from a place on, up to the first that is in the cache; returns that place, None at the end."""
@@ -228,7 +240,8 @@ class _UnitRun:
             for block in self._source.blocks(at, self._context):
                 start, inner = Cursor([self._number, row, block.at.plain], 0, position), block.end.plain
                 row, position = row + len(block), position + len(block)
-                output = [Block(block.rows, start, Cursor([self._number, row, inner], 0, position), block.origins)]
+                end = Cursor([self._number, row, inner], 0, position)
+                output = [Block(block.rows, start, end, block.origins)]
                 pending.add(block.rows, inner)
                 del block  # only the consumer holds it now
                 yield output.pop()
@@ -251,22 +264,30 @@ class _PendingPage:
     def _begin(self, start: int, at: Json) -> None:
         self._start, self._at, self._end = start, at, at
         self._rows: list[BlockRows] = []
+        self._skipped: dict[int, Skipped] = {}
         self._bytes = self._count = 0
 
     def add(self, rows: BlockRows, end: Json) -> None:
         if not self._cached.files.usable:
             return
-        self._rows.append(self._cached.snapshot(rows))
+        parts = parted(rows)
+        if len(parts.values):
+            self._rows.append(self._cached.snapshot(parts.values))
+        for place, mark in parts.skipped.items():
+            self._skipped[self._count + place] = mark
+            self._bytes += len(repr(mark.skips))
         self._end = end
-        self._bytes += nbytes(rows)
-        self._count += len(rows)
+        self._bytes += nbytes(parts.values)
+        self._count += parts.total
         if self._bytes >= FILE_BYTES:
             self.write(last=False)
 
     def write(self, *, last: bool) -> None:
-        if self._cached.files.usable and (self._rows or last):
-            self._cached.add(self._unit, self._start, self._rows, self._at, self._end, last=last)
-        self._begin(self._start + self._count, self._end)
+        stop = self._start + self._count
+        if self._cached.files.usable and (self._count or last):
+            places = range(self._start, stop)
+            self._cached.add(self._unit, places, self._rows, self._skipped, self._at, self._end, last=last)
+        self._begin(stop, self._end)
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,11 @@ from ...core.column import Array
 from ...core.cursor import Json
 from ...core.row_bytes import nbytes
 from ...core.rows import BlockRows, Indices, concat, index_array, take
-from ...core.skipped_rows import has_skipped, parted
+from ...core.skipped_rows import Parted, has_skipped, parted
 from ...errors import UnfitError
 from ...formats.row_buffers import Buffers, Node, StoredRows, snapshot
 from ...storage.row_files import RowFile, RowFiles
+from ._cached_skips import Marks, SkippingStep, kept_form, restored
 
 Numbers = npt.NDArray[np.int64]
 
@@ -242,7 +243,8 @@ class Page(NamedTuple):
         start, stop: their numbers in the unit.
         at, end: the plain cursors of the input at the first of them and behind the last.
         last: whether the unit ends behind them.
-        file: has them.
+        file: has them, without those that were skipped.
+        skipped: those that were skipped, by their place in the page.
     """
 
     start: int
@@ -251,13 +253,29 @@ class Page(NamedTuple):
     end: Json
     last: bool
     file: RowFile
+    skipped: Marks
+
+    def rows(self, stored: StoredRows, row: int) -> BlockRows:
+        """The rows of the page from row `row` of the unit on."""
+        first, count = row - self.start, self.stop - row
+        if not self.skipped:
+            return stored.rows(range(first, first + count))
+        skipped = {place - first: mark for place, mark in self.skipped.items() if place >= first}
+        places = [place for place in range(count) if place not in skipped or not skipped[place].is_row]
+        before = first - sum(place < first and mark.is_row for place, mark in self.skipped.items())
+        values = stored.rows(range(before, before + len(places)))
+        return Parted(values, places, skipped, count).merged(values)
 
 
 class RowsByUnit(CachedRows):
-    """The rows of a streamed pipe, in pages of units. Pages of several processes may overlap."""
+    """The rows of a streamed pipe, in pages of units. Pages of several processes may overlap.
 
-    def __init__(self, folder: Path, limit: int) -> None:
+    A page with skipped rows counts as missing if the policies of `steps` ask for more than it has.
+    """
+
+    def __init__(self, folder: Path, limit: int, steps: tuple[SkippingStep, ...]) -> None:
         super().__init__(folder, limit)
+        self._steps = steps
         self._pages: dict[int, list[Page]] = {}
         self.scan()
 
@@ -265,7 +283,9 @@ class RowsByUnit(CachedRows):
     def count(self) -> int:
         """How many rows are in files; those of overlapping pages count several times."""
         self.scan()
-        return sum(page.stop - page.start for pages in self._pages.values() for page in pages)
+        pages = [page for pages in self._pages.values() for page in pages]
+        skipped = sum(mark.is_row for page in pages for mark in page.skipped.values())
+        return sum(page.stop - page.start for page in pages) - skipped
 
     def scan(self) -> None:
         """Looks for files of other processes."""
@@ -292,14 +312,27 @@ class RowsByUnit(CachedRows):
                 del pages[index - 1]
             return None
 
-    def add(self, unit: int, start: int, rows: list[BlockRows], at: Json, end: Json, *, last: bool) -> None:
-        """Writes a page."""
+    def add(
+        self,
+        unit: int,
+        places: range,
+        rows: list[BlockRows],
+        skipped: Marks,
+        at: Json,
+        end: Json,
+        *,
+        last: bool,
+    ) -> None:
+        """Writes a page; `rows` are those at its places that were not skipped."""
         self.scan()  # what other processes have written counts against the limit
-        count = sum(map(len, rows))
+        kept = kept_form(skipped, self._steps)
+        if restored(kept, self._steps) is None:
+            return  # it could not be read again
         head: dict[str, Json] = {
             "unit": unit,
-            "start": start,
-            "stop": start + count,
+            "start": places.start,
+            "stop": places.stop,
+            "skipped": kept,
             "at": at,
             "end": end,
             "last": last,
@@ -311,7 +344,10 @@ class RowsByUnit(CachedRows):
 
     def _enter(self, file: RowFile) -> None:
         head = file.head
-        page = Page(head["start"], head["stop"], head["at"], head["end"], head["last"], file)
+        skipped = restored(head.get("skipped", []), self._steps)
+        if skipped is None:
+            return
+        page = Page(head["start"], head["stop"], head["at"], head["end"], head["last"], file, skipped)
         pages = self._pages.setdefault(head["unit"], [])
         pages.insert(bisect_right(pages, page.start, key=lambda other: other.start), page)
 

@@ -32,6 +32,9 @@ def cache(
     cache is full, partial or gone. Rows are written as they are made, and read in any later epoch or run, by all
     workers and ranks of the machine. A damaged file counts as missing. `explain()` says what the cache holds.
 
+    Rows that a policy skips are counted and recorded in each epoch. A cache of a streamed pipe skips the same rows each
+    time; before that of an indexed pipe they are tried again.
+
     Each row is kept if it consists of numbers, text, bytes, dates, NumPy arrays and tensors, columns of tables, and
     lists, tuples and dicts of these. Nothing that is read from a cache can run code.
 
@@ -51,7 +54,8 @@ def cache(
         freeze: allows random draws before it, and fixes them as they are with seed 0 in epoch 0.
 
     Raises:
-        PlanError: operators before it draw at random, and `freeze` is not given; or `shard_by_rank()` stands before it.
+        PlanError: operators before it draw at random, and `freeze` is not given; `shard_by_rank()` stands before it; or
+            an operator of a streamed pipe, such as `filter` or `batch`, follows a function with a policy for errors.
         ArgumentError: `limit` is not a size in bytes, or `path` is empty or a URL.
         SourceError: the folder cannot be written to. It is raised at the first row.
         DataError: a row has a value that no file of a cache holds.
