@@ -61,6 +61,14 @@ class SqlDialect:
         """Counts all rows, and those with a key."""
         return f"SELECT count(*) AS row_count, count({self.key(query)}) AS key_count FROM {self.inner(query)}"
 
+    def count_nulls(self, query: SqlQuery) -> str:
+        """Counts the rows without a key."""
+        return f"SELECT count(*) AS row_count FROM {self.inner(query)} WHERE {self.key(query)} IS NULL"
+
+    def count_behind(self, query: SqlQuery, after: Key | None) -> str:
+        """Counts the rows behind a key."""
+        return f"SELECT count(*) AS row_count FROM {self.inner(query)}{self._behind(query, after)}"
+
     def bounds(self, query: SqlQuery, count: int, size: int) -> str:
         """The keys of the first and the last of each `size` rows, with the number of the row, from 1."""
         key = self.key(query)
@@ -74,9 +82,8 @@ class SqlDialect:
     def keys(self, query: SqlQuery, after: Key | None, skip: int, count: int) -> str:
         """The first keys in order, behind a key and some more rows."""
         key = self.key(query)
-        where = "" if after is None else f" WHERE {key} > {self.literal(after)}"
         return (
-            f"SELECT {key} AS row_key FROM {self.inner(query)}{where} "
+            f"SELECT {key} AS row_key FROM {self.inner(query)}{self._behind(query, after)} "
             f"ORDER BY {key} {self.first_rows.format(count)} OFFSET {skip}"
         )
 
@@ -103,6 +110,10 @@ class SqlDialect:
     def key(self, query: SqlQuery) -> str:
         assert query.key is not None, "only a query with a key has ranges"
         return self.column(query.key)
+
+    def _behind(self, query: SqlQuery, after: Key | None) -> str:
+        """The condition for rows behind a key; empty for all rows."""
+        return "" if after is None else f" WHERE {self.key(query)} > {self.literal(after)}"
 
     def with_parameters(self, style: str) -> SqlDialect:
         """For a driver that replaces percent signs, if a query has parameters."""

@@ -13,6 +13,8 @@ from .keys import duplicate_error, nulls_error
 MAX_RANGES = 4096
 ROWS_OF_RANGE = 65_536
 """A range has no more rows, unless there are very many ranges, or the user says how many."""
+ROWS_OF_STEP = 16_384
+"""Each step along an index has so many rows, and each range takes half of one more on average."""
 
 
 class Statements(Protocol):
@@ -44,15 +46,8 @@ def key_ranges(connection: Statements, query: SqlQuery, count: int | None) -> li
     Raises:
         DataError: a key is null, or two rows have the same key.
     """
-    ((rows, keys),) = (map(int, row) for row in connection.values(connection.dialect.count(query), query))
-    if keys < rows:
-        raise nulls_error(query.key or "", rows - keys)
-    if not rows:
-        return []
-    size = -(-rows // (default_count(rows) if count is None else count))
-    lengths = [min(size, rows - first) for first in range(0, rows, size)]
-    is_ordered = connection.has_order(connection.dialect.keys(query, None, size - 1, 2), query)
-    return list((_walk if is_ordered else _number)(connection, query, lengths))
+    is_ordered = connection.has_order(connection.dialect.keys(query, None, ROWS_OF_STEP - 1, 2), query)
+    return list((_walk if is_ordered else _number)(connection, query, count))
 
 
 def default_count(rows: int) -> int:
@@ -60,39 +55,69 @@ def default_count(rows: int) -> int:
     return min(1 << (-(-rows // ROWS_OF_RANGE) - 1).bit_length(), MAX_RANGES)
 
 
-def _walk(connection: Statements, query: SqlQuery, lengths: list[int]) -> Iterator[KeyRange]:
-    """Goes from range to range along an index, which takes a quarter of the time of numbering all rows."""
-    (low,) = _keys(connection, query, None, 0, 1)
-    high: Key | None = None
-    for number, rows in enumerate(lengths, 1):
-        keys = _keys(connection, query, high, rows - 1, 1 if number == len(lengths) else 2)
-        high = keys[0]
-        yield KeyRange(low, high, rows)
-        low = keys[-1]
+def _lengths(rows: int, count: int | None) -> list[int]:
+    if not rows:
+        return []
+    size = -(-rows // (default_count(rows) if count is None else count))
+    return [min(size, rows - first) for first in range(0, rows, size)]
+
+
+def _walk(connection: Statements, query: SqlQuery, count: int | None) -> Iterator[KeyRange]:
+    """Goes along an index, which takes a sixth of the time of counting and numbering all rows.
+
+    The rows are counted in steps. Each range ends a short way behind the end of a step.
+    """
+    dialect = connection.dialect
+    if nulls := _number_of(connection, query, dialect.count_nulls(query)):
+        raise nulls_error(query.key or "", nulls)
+    steps: list[Key | None] = [None]  # the key before each step
+    while keys := _keys(connection, query, steps[-1], ROWS_OF_STEP - 1, 2):
+        steps.append(keys[0])
+    rows = ROWS_OF_STEP * (len(steps) - 1) + _number_of(connection, query, dialect.count_behind(query, steps[-1]))
+    low = _keys(connection, query, None, 0, 1)
+    last = 0
+    for length in _lengths(rows, count):
+        last += length
+        step, skip = divmod(last - 1, ROWS_OF_STEP)
+        keys = _keys(connection, query, steps[step], skip, 2)
+        if not (low and keys):
+            raise _lost_rows_error()
+        yield KeyRange(low[0], keys[0], length)
+        low = keys[1:]
+
+
+def _number_of(connection: Statements, query: SqlQuery, statement: str) -> int:
+    """The number that a statement gives."""
+    ((number,),) = connection.values(statement, query)
+    return int(number)
 
 
 def _keys(connection: Statements, query: SqlQuery, after: Key | None, skip: int, count: int) -> list[Key]:
-    """The next keys, behind a key and some more rows."""
+    """The next keys, behind a key and some more rows; fewer at the end."""
     keys = [key for (key,) in connection.values(connection.dialect.keys(query, after, skip, count), query)]
-    if len(keys) < count:
-        raise _lost_rows_error()
-    if count > 1 and keys[0] == keys[1]:
+    if len(keys) > 1 and keys[0] == keys[1]:
         raise duplicate_error(query.key or "", keys[0])
     return keys
 
 
-def _number(connection: Statements, query: SqlQuery, lengths: list[int]) -> Iterator[KeyRange]:
-    """Numbers all rows in one statement, for which most databases sort them."""
-    statement = connection.dialect.bounds(query, sum(lengths), lengths[0])
+def _number(connection: Statements, query: SqlQuery, count: int | None) -> Iterator[KeyRange]:
+    """Counts all rows, and numbers them in one statement, for which most databases sort them."""
+    ((rows, with_key),) = (map(int, row) for row in connection.values(connection.dialect.count(query), query))
+    if with_key < rows:
+        raise nulls_error(query.key or "", rows - with_key)
+    if not rows:
+        return
+    lengths = _lengths(rows, count)
+    statement = connection.dialect.bounds(query, rows, lengths[0])
     keys = {int(place): key for key, place in connection.values(statement, query)}
     last = 0
-    for rows in lengths:
-        first, last = last + 1, last + rows
+    for length in lengths:
+        first, last = last + 1, last + length
         if not {first, last} <= keys.keys():
             raise _lost_rows_error()
         if keys.get(last + 1) == keys[last]:
             raise duplicate_error(query.key or "", keys[last])
-        yield KeyRange(keys[first], keys[last], rows)
+        yield KeyRange(keys[first], keys[last], length)
 
 
 def _lost_rows_error() -> DataError:

@@ -48,10 +48,13 @@ def ranges(uri: str, query: SqlQuery, count: int | None) -> list[Any]:
         return list(connected.call(lambda: connected.connection.ranges(query, count)))
 
 
-@pytest.mark.parametrize("count", [None, 1, 2, 7, 999, 1000, 5000])
+@pytest.mark.parametrize(
+    ("count", "step"), [(None, 16_384), (1, 7), (2, 995), (7, 199), (999, 100), (1000, 16_384), (5000, 994)]
+)
 def test_walking_and_numbering_find_the_same_ranges(
-    uri: str, count: int | None, monkeypatch: pytest.MonkeyPatch
+    uri: str, count: int | None, step: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("feedpipe.databases.key_ranges.ROWS_OF_STEP", step)
     found: list[list[Any]] = []
     for walks in (True, False):
         monkeypatch.setattr(AdbcConnection, "has_order", lambda *_, walks=walks: walks)

@@ -7,10 +7,11 @@ import json
 import pickle
 import re
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import duckdb
 import pyarrow as pa
@@ -19,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
+from feedpipe.databases.dbapi import DbApiConnection
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, PlanError, SourceError, StateError
 from feedpipe.extensions import KeyRange, SqlQuery
 from feedpipe.testing import check_operator
@@ -124,6 +126,44 @@ def test_any_keys_come_once_in_order(
     resumed = fp.Loader(read_sqlite(uri, partitions=partitions))
     resumed.load_state_dict(loader.state_dict())
     assert start + (list(resumed) if len(start) < len(some) else []) == some
+
+
+class SqliteThatSaysWhetherItSorts(DbApiConnection):
+    def __init__(self, keys: Iterable[int | None], *, sorts: bool) -> None:
+        connection = sqlite3.connect(":memory:")
+        connection.execute("CREATE TABLE points (id INTEGER)")
+        connection.executemany("INSERT INTO points VALUES (?)", [(key,) for key in keys])
+        super().__init__(connection)
+        self._sorts = sorts
+
+    def has_order(self, statement: str, query: SqlQuery) -> bool:
+        return not self._sorts
+
+
+@given(
+    keys=st.sets(st.integers(-100, 100), max_size=60),
+    partitions=st.none() | st.integers(1, 70),
+    step=st.integers(1, 70),
+)
+@settings(max_examples=40)
+def test_walking_and_numbering_find_the_same_ranges(keys: set[int], partitions: int | None, step: int) -> None:
+    query = SqlQuery("SELECT * FROM points", "id")
+    with patch("feedpipe.databases.key_ranges.ROWS_OF_STEP", step):
+        walked, numbered = [
+            SqliteThatSaysWhetherItSorts(keys, sorts=sorts).ranges(query, partitions) for sorts in (False, True)
+        ]
+    assert walked == numbered
+    assert [key for low, high, _ in walked for key in sorted(keys) if low <= key <= high] == sorted(keys)
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 100])
+@pytest.mark.parametrize(
+    ("keys", "words"), [([1, 2, 2, 3], "several rows have id = 2"), ([1, None], "1 row has no id")]
+)
+def test_walking_refuses_keys_that_do_not_identify_rows(keys: list[int | None], words: str, step: int) -> None:
+    query = SqlQuery("SELECT * FROM points", "id")
+    with patch("feedpipe.databases.key_ranges.ROWS_OF_STEP", step), pytest.raises(DataError, match=words):
+        SqliteThatSaysWhetherItSorts(keys, sorts=False).ranges(query, 2)
 
 
 @pytest.mark.parametrize(
