@@ -10,6 +10,7 @@ import json
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from decimal import Decimal
+from itertools import pairwise
 from typing import BinaryIO, NamedTuple, TypeAlias
 
 import numpy as np
@@ -267,13 +268,36 @@ def _pixels(data: bytes) -> object:
     return np.frombuffer(data, np.uint8, offset=12 + length).reshape(height, width, *_CHANNELS[mode])
 
 
+def _list_decoder(decode: Decode, begin: int) -> Decode:
+    """Decodes lists: from byte `begin` on, the number of values, their sizes, and the values."""
+
+    def decode_list(data: bytes) -> object:
+        (count,) = np.frombuffer(data, "<u4", 1, begin).tolist()
+        ends = begin + _NUMBER_BYTES * (count + 1) + np.frombuffer(data, "<u4", count, begin + _NUMBER_BYTES).cumsum()
+        bounds = [begin + _NUMBER_BYTES * (count + 1), *ends.tolist()]
+        if bounds[-1] != len(data):
+            raise ValueError(f"a list of {count} values ends at byte {bounds[-1]} of {len(data)}")
+        return [decode(data[start:end]) for start, end in pairwise(bounds)]
+
+    return decode_list
+
+
+def _encoded_image(data: bytes) -> object:
+    return data
+
+
 _DECODERS: dict[str, Decode] = {
     "bytes": lambda data: data,
     "int": lambda data: int.from_bytes(data, "little", signed=True),
-    "jpeg": lambda data: data,
+    "jpeg": _encoded_image,
+    "jpeg_array": _list_decoder(_encoded_image, 0),
+    "jpegarray": _list_decoder(_encoded_image, 0),
     "json": json.loads,
+    "list[jpeg]": _list_decoder(_encoded_image, _NUMBER_BYTES),
+    "list[pil]": _list_decoder(_pixels, _NUMBER_BYTES),
+    "list[png]": _list_decoder(_encoded_image, _NUMBER_BYTES),
     "pil": _pixels,
-    "png": lambda data: data,
+    "png": _encoded_image,
     "str": bytes.decode,
     "str_decimal": lambda data: Decimal(data.decode()),
     "str_float": lambda data: float(data.decode()),

@@ -178,7 +178,7 @@ class ParquetFile:
                 validated = [batch]
                 del batch
                 yield validated.pop()
-        except FeedpipeError:
+        except (FeedpipeError, GeneratorExit):  # while Python exits, `arrow_errors` can import nothing
             raise
         except arrow_errors() as error:
             raise read_error(error, f"{self._name}, row group {group},") from error

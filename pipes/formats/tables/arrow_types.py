@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -23,19 +24,32 @@ def decoded_type(kind: Any) -> Any:
         return pa.large_string()
     if pa.types.is_binary_view(kind):
         return pa.large_binary()
+    # Other files may have nulls within.
+    return _with_fields(kind, lambda field: field.with_type(decoded_type(field.type)).with_nullable(True))
+
+
+def storage_type(kind: Any) -> Any:
+    """The type without extensions of Python packages: a process that has not imported the package knows none."""
+    import pyarrow as pa
+
+    if isinstance(kind, pa.ExtensionType):
+        return storage_type(kind.storage_type)
+    return _with_fields(kind, lambda field: field.with_type(storage_type(field.type)))
+
+
+def _with_fields(kind: Any, change: Callable[[Any], Any]) -> Any:
+    """A struct or a list with other fields; any other type as it is."""
+    import pyarrow as pa
+
     if pa.types.is_struct(kind):
-        return pa.struct([_decoded_field(field) for field in kind])
+        return pa.struct([change(field) for field in kind])
     if pa.types.is_fixed_size_list(kind):
-        return pa.list_(_decoded_field(kind.value_field), kind.list_size)
+        return pa.list_(change(kind.value_field), kind.list_size)
     if pa.types.is_large_list(kind):
-        return pa.large_list(_decoded_field(kind.value_field))
+        return pa.large_list(change(kind.value_field))
     if pa.types.is_list(kind):
-        return pa.list_(_decoded_field(kind.value_field))
+        return pa.list_(change(kind.value_field))
     return kind
-
-
-def _decoded_field(field: Any) -> Any:
-    return field.with_type(decoded_type(field.type)).with_nullable(True)  # other files may have nulls
 
 
 def widens_to(kind: Any, fixed: Any) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from ...errors import ArgumentError, ArgumentTypeError, DataError, with_call_site
-from .arrow_types import common_type
+from .arrow_types import common_type, storage_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -84,8 +84,8 @@ def format_names(names: Sequence[str]) -> str:
 
 
 def plain_types(types: Mapping[str, pa.DataType]) -> list[list[str]]:
-    """Names and types as plain values."""
-    return [[name, str(kind)] for name, kind in types.items()]
+    """Names and types as plain values, the same in each process."""
+    return [[name, str(storage_type(kind))] for name, kind in types.items()]
 
 
 class UnifiedSchema:
@@ -97,12 +97,15 @@ class UnifiedSchema:
 
     def __init__(self, repair: str) -> None:
         self._repair = repair
-        self._kinds: dict[str, dict[pa.DataType, str]] = {}  # by name the types, each with the first file that has it
+        # By name the types, each with the first file that has it; types of extensions may have no hash.
+        self._kinds: dict[str, list[tuple[pa.DataType, str]]] = {}
 
     def add(self, file: str, types: Mapping[str, pa.DataType]) -> None:
         """Add the columns of a file."""
         for name, kind in types.items():
-            self._kinds.setdefault(name, {}).setdefault(kind, file)
+            kinds = self._kinds.setdefault(name, [])
+            if all(kind != other for other, _ in kinds):
+                kinds.append((kind, file))
 
     def __contains__(self, name: object) -> bool:
         return name in self._kinds
@@ -116,7 +119,7 @@ class UnifiedSchema:
         Raises:
             DataError: there is none.
         """
-        kinds = iter(self._kinds[name].items())
+        kinds = iter(self._kinds[name])
         unified, source = next(kinds)
         for kind, file in kinds:
             common = common_type(unified, kind)
@@ -135,7 +138,7 @@ class UnifiedSchema:
             try:
                 types[name] = self.type(name)
             except DataError:
-                types[name] = next(iter(kinds))
+                types[name], _ = kinds[0]
         return types
 
 

@@ -75,9 +75,9 @@ def parse_mds(
 
     Element: a dict with a value for each column, by its encoding: numbers, strings, bytes, arrays, and what JSON holds;
     raw images (`pil`) become arrays, `jpeg` and `png` stay encoded bytes, which `.rename({"image": "jpg"}).decode()`
-    decodes. Order: that of the files, and within each that of its samples. Length: unknown, streamed; with
-    `indexed=True` known, indexed. State: the number of a sample in its shard. A resume seeks to it, or reads a
-    compressed shard up to it.
+    decodes; lists of images become lists of these. Order: that of the files, and within each that of its samples.
+    Length: unknown, streamed; with `indexed=True` known, indexed. State: the number of a sample in its shard. A resume
+    seeks to it, or reads a compressed shard up to it.
 
     Shards of a loader divide files; with `indexed=True` they divide samples, so a single file serves many workers. The
     file `index.json` is not needed, because each shard describes itself. Memory: 1 MiB of samples, or one sample. The

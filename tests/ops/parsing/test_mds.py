@@ -28,6 +28,14 @@ GOLDEN = zlib.decompress(
     )
 )
 """A shard with three samples, written by `MDSWriter` of MosaicML Streaming 0.13."""
+GOLDEN_LISTS = zlib.decompress(
+    base64.b64decode(
+        "eNp1j0EKwjAQRdN0I7jQI9SsFURE0ZW4cePKrUiJbdRIkpakCiqeweN5D0/gxIwgFAdeyMyf/2FiQsgTeAHjiJAHcGNZoU7apMJkRS7N3rFpsm"
+        "bHUuxTbi2/sG7ClHTVupRqwzbQocFwLXCZf5bKX9XJa1DNSalu4t+g6tIK52RhQAwa2xVW8wp6pnPnow7cHYLbe3xUqqSWfmXYn4xgdhYWMwb3"
+        "JpzTAOAaEgN8mxGsNtADKEpRkHOC/w7Ov/pqMY9q5UNmf0IohrTqQbReaPYsKX0D9bdJ7g=="
+    )
+)
+"""Another one, with lists of images."""
 
 
 def encoded(first, count):
@@ -75,6 +83,20 @@ def test_a_shard_of_mosaicml(tmp_path):
         assert same(row, expected)
         assert row["u"].dtype == "uint16" and row["d"].dtype == "int64" and row["t"].dtype == "int16"
     assert len(rows) == 3
+
+
+def test_lists_of_images(tmp_path):
+    (tmp_path / "a.mds").write_bytes(GOLDEN_LISTS)
+    for number, row in enumerate(parsed(tmp_path / "a.mds")):
+        images = [np.full((2, 3, 3), number, np.uint8), np.full((1, 2), number, np.uint8)]
+        assert same(row, {"ja": [b"abc", b"d"][: number + 1], "lp": images[:number]})
+    assert number == 2
+    encoded = [struct.pack("<4I", 0, 2, 1, 2) + b"abc", struct.pack("<3I", 0, 1, 9) + b"short"]
+    (tmp_path / "a.mds").write_bytes(mds({"x": "list[png]"}, [encoded[:1], encoded[1:]]))
+    rows = iter(parsed(tmp_path / "a.mds"))
+    assert next(rows) == {"x": [b"a", b"bc"]}
+    with pytest.raises(DataError, match="sample 2: it is damaged: a list of 1 values ends at byte 21 of 17"):
+        next(rows)
 
 
 @pytest.mark.parametrize(

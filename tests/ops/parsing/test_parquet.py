@@ -3,6 +3,8 @@ from __future__ import annotations
 import io
 import math
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pyarrow as pa
@@ -744,3 +746,10 @@ def test_long_text_makes_short_batches(tmp_path):
         most = max(most, pa.total_allocated_bytes() - before)
         del block
     assert most < 100_000 * 3000 / 3
+
+
+def test_an_iterator_that_is_open_when_python_exits_prints_nothing(tmp_path):
+    write(tmp_path / "a.parquet", {"x": [1, 2, 3]})
+    code = "import sys, feedpipe as fp; rows = iter(fp.read_parquet(sys.argv[1]).filter(bool)); next(rows)"
+    run = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True)
+    assert run.stderr == ""
