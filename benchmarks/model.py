@@ -133,9 +133,9 @@ class Results:
         """The median over the rounds of `name`'s metric over `to`'s."""
         return median(self.round_ratios(name, to))
 
-    def round_ratios(self, name: str, to: str) -> list[float]:
+    def round_ratios(self, name: str, to: str, metric: str | None = None) -> list[float]:
         """`name`'s metric over `to`'s, round by round."""
-        metric = self.workload.metric
+        metric = metric or self.workload.metric
         pairs = zip(self.summaries[name].figures, self.summaries[to].figures, strict=True)
         return [one[metric] / other[metric] for one, other in pairs]
 

@@ -15,6 +15,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from .processes import below
+
 WORKERS = 2
 MB = 1e6
 
@@ -56,13 +58,6 @@ def _workers() -> dict[str, float]:
     others = sum(proportional for proportional, _ in each_set[WORKERS:])
     proportional, unique = (max(each[i] for each in each_set[:WORKERS]) for i in range(2))
     return {"pss": proportional, "uss": unique, "others": others, "files": _files([os.getpid(), *processes])}
-
-
-def below(pid: int) -> list[int]:
-    children = [
-        int(each) for task in Path(f"/proc/{pid}/task").iterdir() for each in (task / "children").read_text().split()
-    ]
-    return [*children, *(each for child in children for each in below(child))]
 
 
 def sets(pid: int) -> tuple[float, float]:

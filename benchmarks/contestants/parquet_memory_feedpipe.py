@@ -13,7 +13,8 @@ from pyarrow import parquet
 
 import feedpipe as fp
 
-from .memory_tasks import below, sets
+from .memory_tasks import sets
+from .processes import below
 
 BATCH = 4096
 COLUMNS = 16

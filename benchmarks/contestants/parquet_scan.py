@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
 from pyarrow import dataset
 
-from .parquet_tasks import PASSES, described, paths
+from .parquet_tasks import PASSES, described, paths, stopwatch
 
 
 def batches(folder: str) -> Iterator[Any]:
@@ -16,9 +15,8 @@ def batches(folder: str) -> Iterator[Any]:
 
 
 def measure(folder: str, rows: int, seconds: float) -> dict[str, Any]:
-    start = time.perf_counter()
-    count = sum(batch.num_rows for _ in range(PASSES) for batch in batches(folder))
-    return {"seconds_each": (time.perf_counter() - start) / count, "rows": count}
+    stop = stopwatch()
+    return stop(sum(batch.num_rows for _ in range(PASSES) for batch in batches(folder)))
 
 
 def check(folder: str, rows: int, seconds: float) -> dict[str, Any]:

@@ -7,11 +7,13 @@ apart would show.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from .processes import cpu_seconds
 
 BATCH = 4096
 WINDOW = 200_000
@@ -43,25 +45,35 @@ def make(folder: str, rows: int) -> dict[str, Any]:
     return {"bytes": sum(Path(path).stat().st_size for path in paths(folder))}
 
 
+def stopwatch() -> Callable[[int], dict[str, Any]]:
+    """Starts now; to be called with the rows that came, for the wall and CPU time of each."""
+    cpu, start = cpu_seconds(), time.perf_counter()
+
+    def stop(rows: int) -> dict[str, Any]:
+        seconds = time.perf_counter() - start
+        return {"seconds_each": seconds / rows, "cpu_each": (cpu_seconds() - cpu) / rows, "rows": rows}
+
+    return stop
+
+
 def timed(batches: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Whole passes; what was asked for one batch before has its workers by now."""
     for _ in batches:
         break
-    start = time.perf_counter()
-    rows = sum(len(batch["id"]) for _ in range(PASSES) for batch in batches)
-    return {"seconds_each": (time.perf_counter() - start) / rows, "rows": rows}
+    stop = stopwatch()
+    return stop(sum(len(batch["id"]) for _ in range(PASSES) for batch in batches))
 
 
 def paced(batches: Iterable[Mapping[str, Any]], seconds: float) -> dict[str, Any]:
     """A part of a pass, from the first batch on: filling a buffer is not counted."""
     iterator = iter(batches)
     next(iterator)
-    rows, start = 0, time.perf_counter()
+    rows, end, stop = 0, time.perf_counter() + seconds, stopwatch()
     for batch in iterator:
         rows += len(batch["id"])
-        if time.perf_counter() - start > seconds:
+        if time.perf_counter() > end:
             break
-    return {"seconds_each": (time.perf_counter() - start) / rows, "rows": rows}
+    return stop(rows)
 
 
 def described(batches: Iterable[Mapping[str, Any]], rows: int) -> dict[str, Any]:
