@@ -111,6 +111,8 @@ class Epoch(Generic[T_co]):
         try:
             return self.elements.send(wish)
         except StopIteration:  # the generator has ended
+            if self._run.finished:
+                raise  # the traceback of `stop` would refer to this frame, and so to `stop`
             stop = self._run.stop
         except RowError as error:
             raise error.with_traceback(shown_traceback(error)) from error.__cause__

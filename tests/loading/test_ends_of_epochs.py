@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 
 import pytest
 from hypothesis import given, settings
@@ -119,3 +121,20 @@ def test_a_loop_that_saw_the_end_stands_at_the_next_epoch():
         for loader in parts:
             list(loader)
         assert [state["epoch"] for state in states(parts)] == [1, 1]
+
+
+def test_a_finished_epoch_is_freed_at_once():
+    pipe = fp.from_sequence(range(3)).map(str)
+    freed = weakref.ref(pipe)
+    gc.disable()
+    try:
+        iterator = iter(fp.Loader(pipe))
+        while True:
+            try:
+                next(iterator)
+            except StopIteration:
+                break
+        del iterator, pipe
+        assert freed() is None
+    finally:
+        gc.enable()
