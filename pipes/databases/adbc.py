@@ -103,6 +103,9 @@ class AdbcConnection(TableConnection):
         schema = self.describe(SqlQuery(f"SELECT * FROM {self.dialect.column(name)}"))
         return {field.name: field.type for field in schema if not isinstance(field.type, pa.BaseExtensionType)}
 
+    def cancel(self) -> None:
+        self._connection.cancel()
+
     def close(self) -> None:
         self._connection.close()
         self._database.close()

@@ -28,6 +28,10 @@ class StatementConnection(ABC):
     def execute(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:
         """Runs a statement: its rows in batches. If there are none, a batch without rows says the types."""
 
+    def cancel(self) -> None:
+        """Ends the statement that another thread runs, if the driver can do that."""
+        return
+
     @abstractmethod
     def close(self) -> None: ...
 

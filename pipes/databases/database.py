@@ -261,6 +261,12 @@ class Connected:
                 with suppress(Exception):  # the connection may be lost
                     batches.close()
 
+    def cancel(self) -> None:
+        """Ends what another thread reads, if the driver can do that."""
+        with suppress(Exception):
+            if callable(cancel := getattr(self.connection, "cancel", None)):
+                cancel()
+
     def close(self) -> None:
         with suppress(Exception):
             self.connection.close()

@@ -87,6 +87,11 @@ class DbApiConnection(TableConnection):
                 else:
                     cursor.executemany(statement, list(values))
 
+    def cancel(self) -> None:
+        for name in ("cancel", "interrupt"):  # DB-API has none; psycopg has the first, SQLite and DuckDB the second
+            if callable(cancel := getattr(self._connection, name, None)):
+                cancel()
+
     def close(self) -> None:
         self._connection.close()
 

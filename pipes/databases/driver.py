@@ -44,7 +44,10 @@ class KeyRange(NamedTuple):
 
 
 class SqlConnection(Protocol):
-    """One connection. One thread at a time uses it."""
+    """One connection. One thread at a time uses it.
+
+    If it has a method `cancel()`, another thread calls that to end a `read` whose rows nobody needs any more.
+    """
 
     def describe(self, query: SqlQuery) -> pa.Schema:
         """Names and types of the columns of the query."""

@@ -45,6 +45,9 @@ class DuckDBConnection(TableConnection):
     def insert(self, name: str, rows: pa.Table) -> None:
         self._run_with(rows, f"INSERT INTO {self.dialect.column(name)} BY NAME SELECT * FROM {_ROWS}")
 
+    def cancel(self) -> None:
+        self._connection.interrupt()
+
     def close(self) -> None:
         self._connection.close()
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from ..core.block import Block
 from ..core.block_size import BlockSize
 from ..core.code import value_code
 from ..core.context import Context
-from ..core.cursor import Json
+from ..core.cursor import Cursor, Json
 from ..core.operator import Columns, Operator, StageView, Weights
 from ..core.plain_values import digest
 from ..core.rows import BlockRows, Indices, index_array
@@ -20,6 +22,7 @@ from ..databases.driver import SqlQuery
 from ..databases.keys import check_key_type
 from ..databases.query_plan import QueryPlan, RangeUnit
 from ..databases.snapshot import Snapshot, exported_snapshot
+from ..engine.prefetch import in_thread
 from ..errors import ArgumentError, DataError, Origin, SourceError
 from ..formats.tables.columns import first_duplicate, suggest_name
 from ..ops.parsing._open_files import at_call_site
@@ -178,6 +181,12 @@ class ReadRanges(ParseUnits[RangeUnit]):
 
     def schema(self, stage: StageView) -> pa.Schema | None:
         return None if self.source is None else self.source.row_schema()
+
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
+        # The next range is asked for while the last block of this one is used. A loader waits for its threads at the
+        # end; a run without a loader would not.
+        blocks_ahead = 1 if context.process.shards else 0
+        return in_thread(lambda inner: super(ReadRanges, self).blocks(stage, at, inner), blocks_ahead, context)
 
     def reader(self, context: Context, block_size: BlockSize) -> RangeReader:
         source = self._source

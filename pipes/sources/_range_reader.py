@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from ..core.context import Context
@@ -31,6 +32,41 @@ class NoWork:
         return
 
 
+class OpenConnections:
+    """The connections by which a process reads ranges. At the end of a run, threads may still wait for their rows.
+
+    Attributes:
+        is_closed: whether the run has ended.
+    """
+
+    def __init__(self) -> None:
+        self.is_closed = False
+        self._connections: set[Connected] = set()
+        self._lock = Lock()
+
+    def add(self, connected: Connected) -> None:
+        """Notes a connection.
+
+        Raises:
+            SourceError: the run has ended.
+        """
+        with self._lock:
+            if self.is_closed:
+                raise SourceError("the run has ended, and needs no connection")
+            self._connections.add(connected)
+
+    def discard(self, connected: Connected) -> None:
+        with self._lock:
+            self._connections.discard(connected)
+
+    def close(self) -> None:
+        """Cancels what is being read."""
+        with self._lock:
+            self.is_closed = True
+            for connected in self._connections:
+                connected.cancel()
+
+
 class RangeReader(UnitReader[RangeUnit, NoWork]):
     """Reads ranges, one after the other, over one connection.
 
@@ -48,6 +84,7 @@ class RangeReader(UnitReader[RangeUnit, NoWork]):
         self._snapshot = snapshot
         self._is_checked = is_checked
         self._origins = context.tracing.origins
+        self._open_connections = context.process.resources.get(OpenConnections, OpenConnections)
         self._connected: Connected | None = None
         self._address = -1  # of the connection
         self._lost: set[int] = set()
@@ -82,6 +119,7 @@ class RangeReader(UnitReader[RangeUnit, NoWork]):
     def close(self) -> None:
         connected, self._connected = self._connected, None
         if connected is not None:
+            self._open_connections.discard(connected)
             connected.close()
 
     def _batches(
@@ -119,6 +157,8 @@ class RangeReader(UnitReader[RangeUnit, NoWork]):
                 return
             except LostConnectionError:
                 self.close()
+                if self._open_connections.is_closed:
+                    raise
                 self._lost.add(self._address)
                 # A connection that has given rows, or was open before, may have ended for any reason.
                 failures = failures + 1 if is_new and not has_rows else 0
@@ -145,6 +185,7 @@ class RangeReader(UnitReader[RangeUnit, NoWork]):
                     "job; begin the job anew, and load its state"
                 ) from error
         self._connected = connected
+        self._open_connections.add(connected)
 
     def _check(self, unit: RangeUnit, count: int, first: Key | None, last: Key | None, *, is_end: bool = False) -> None:
         """Checks that a range has the rows that were counted.

@@ -236,3 +236,21 @@ def test_an_abandoned_read_leaves_no_connection(uri: str) -> None:
     with closing(adbc_driver_postgresql.dbapi.connect(uri)) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE datname IS NOT NULL AND pid <> pg_backend_pid()")
         assert cursor.fetchone() is not None
+
+
+def test_closing_a_loader_cancels_the_statement_that_runs(postgres: Postgres) -> None:
+    query = """
+        SELECT n AS id, CASE WHEN n = 20 THEN pg_advisory_lock_shared(7) END IS NULL AS has_no_lock
+        FROM generate_series(1, 30) n
+    """
+    waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+    with closing(psycopg.connect(postgres.uri, autocommit=True)) as connection:
+        loader = fp.Loader(fp.read_sql(query, postgres.uri, partition_on="id", partitions=2), shards=1)
+        assert len(loader) == 30
+        connection.execute("SELECT pg_advisory_lock(7)")
+        elements = iter(loader)
+        assert [next(elements)["id"] for _ in range(10)] == [*range(1, 11)]
+        while connection.execute(waiting).fetchone() == (0,):
+            next(elements)  # up to the last row before the lock, the second range is asked for
+        loader.close()
+        assert connection.execute(waiting).fetchone() == (0,)

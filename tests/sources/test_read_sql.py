@@ -10,7 +10,8 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from threading import Event
+from typing import Any, ClassVar
 from unittest.mock import patch
 
 import duckdb
@@ -443,6 +444,36 @@ class TestFunctionsAndDrivers:
             Squares.losses = itertools.repeat(False)
 
 
+class TestTheNextRange:
+    @pytest.fixture
+    def rows_of_slow_ranges(self) -> Iterator[fp.Loader[Any]]:
+        SlowRanges.reset()
+        pipe = fp.read_sql("squares", "squares://30", partition_on="n", driver=SlowRanges())
+        with fp.Loader(pipe, shards=1) as loader:
+            yield loader
+
+    def test_begins_while_the_rows_before_it_are_used(self, rows_of_slow_ranges: fp.Loader[Any]) -> None:
+        elements = iter(rows_of_slow_ranges)
+        assert [row["n"] for row in itertools.islice(elements, 10)] == list(range(10))
+        assert SlowRanges.second_has_begun.wait(20)
+        SlowRanges.may_go_on.set()
+        assert [row["n"] for row in elements] == list(range(10, 30))
+
+    def test_is_cancelled_when_the_loader_is_closed(self, rows_of_slow_ranges: fp.Loader[Any]) -> None:
+        elements = iter(rows_of_slow_ranges)
+        assert len(list(itertools.islice(elements, 10))) == 10
+        assert SlowRanges.second_has_begun.wait(20)
+        rows_of_slow_ranges.close()
+        assert SlowRanges.events == ["cancel", "close"]
+
+    def test_begins_in_its_turn_without_threads(self) -> None:
+        SlowRanges.reset()
+        pipe = fp.read_sql("squares", "squares://30", partition_on="n", driver=SlowRanges())
+        for elements in iter(pipe), iter(fp.Loader(pipe, fp.InProcess(debug=True), shards=1)):
+            assert len(list(itertools.islice(elements, 10))) == 10
+            assert not SlowRanges.second_has_begun.is_set()
+
+
 class Squares:
     """A driver of numbers that no database holds. It loses its connection if `losses` says so."""
 
@@ -471,3 +502,38 @@ class SquaresConnection:
 
     def close(self) -> None:
         pass
+
+
+class SlowRanges:
+    """A driver whose second range waits until it may go on, or is cancelled."""
+
+    second_has_begun = Event()
+    may_go_on = Event()
+    events: ClassVar[list[str]] = []
+
+    @classmethod
+    def reset(cls) -> None:
+        cls.second_has_begun.clear()
+        cls.may_go_on.clear()
+        cls.events.clear()
+
+    def connect(self, uri: str) -> SlowRangesConnection:
+        return SlowRangesConnection(int(uri.partition("://")[2]))
+
+
+class SlowRangesConnection(SquaresConnection):
+    def read(self, query: SqlQuery, after: int | None, high: int) -> Iterator[pa.RecordBatch]:
+        if after == 9:
+            SlowRanges.second_has_begun.set()
+            assert SlowRanges.may_go_on.wait(20)
+            if SlowRanges.events:
+                raise ConnectionError("the statement was cancelled")
+        yield from super().read(query, after, high)
+
+    def cancel(self) -> None:
+        SlowRanges.events.append("cancel")
+        SlowRanges.may_go_on.set()
+
+    def close(self) -> None:
+        if SlowRanges.second_has_begun.is_set():
+            SlowRanges.events.append("close")
