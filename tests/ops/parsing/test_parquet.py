@@ -749,7 +749,11 @@ def test_long_text_makes_short_batches(tmp_path):
 
 
 def test_an_iterator_that_is_open_when_python_exits_prints_nothing(tmp_path):
-    write(tmp_path / "a.parquet", {"x": [1, 2, 3]})
-    code = "import sys, feedpipe as fp; rows = iter(fp.read_parquet(sys.argv[1]).filter(bool)); next(rows)"
+    write(tmp_path / "a.parquet", {"x": [*range(100)]})
+    code = """if True:
+        import sys, feedpipe as fp
+        loader = fp.Loader(fp.read_parquet(sys.argv[1]).filter(lambda row: True))
+        rows = iter(loader)
+        next(rows)"""
     run = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True)
     assert run.stderr == ""
