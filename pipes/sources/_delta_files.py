@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from ..core.code import value_code
 from ..core.context import Context
@@ -12,14 +13,20 @@ from ..core.operator import Columns, Operator, StageView, Weights
 from ..core.rows import BlockRows, Indices, index_array
 from ..errors import DataError, Origin, SourceError, redacted
 from ..formats.parquet.declared import DeclaredParquet
+from ..formats.parquet.filter import ColumnBounds
 from ..formats.tables.heads import FlatHead
-from ..ops.parsing._file_units import FileContents
+from ..ops.parsing._file_units import FileContents, FileUnits
 from ..ops.parsing._open_files import at_call_site
 from ..ops.parsing._row_groups import RowGroups
 from ..ops.parsing.parquet import ParseParquet
 from ..storage.file import File
 from ..storage.table_file import TableFile
+from ..storage.tasks import in_threads
 from ._delta_log import DeltaVersion, open_delta
+from ._delta_statistics import FileStatistics
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -89,6 +96,11 @@ class DeltaFiles(Operator):
         """Names and types of the columns."""
         return FlatHead(self._name(), self._resolved_version().schema)
 
+    def bounds(self, types: Mapping[str, pa.DataType]) -> Iterator[Mapping[str, ColumnBounds]]:
+        """What the log tells of the values of columns, for each file."""
+        version = self._resolved_version()
+        return version.statistics.get(lambda: FileStatistics.unknown(len(version.paths))).bounds(types)
+
     def _file(self, version: DeltaVersion, place: int) -> TableFile:
         values = {name: version.values[name][place] for name in version.values.column_names}
         return TableFile(str(version.paths[place]), compression=None, values=values, table=self._name())
@@ -103,17 +115,25 @@ class DeltaFiles(Operator):
 
 @dataclass(frozen=True, eq=False)
 class DeltaRowGroups(RowGroups):
-    """Their row groups. A file is not opened if the values that the log has of it do not match the filters."""
+    """Their row groups. A file is not opened if it has no row for the filters, as far as the log tells."""
 
     def with_fixed_format(self, stage: StageView) -> DeltaRowGroups:
         head = cast("DeltaFiles", stage.input.op).head()
         return replace(self, format=self.format.fix([head], ()))
 
-    def contents(self, file: File) -> FileContents:
+    def with_fixed_units(self, stage: StageView) -> DeltaRowGroups:
+        op = self.with_fixed_format(stage)
+        types = dict(item for _, columns in op.format.filters() for item in columns.items())
+        files = zip(self._files(stage), cast("DeltaFiles", stage.input.op).bounds(types), strict=True)
+        contents = in_threads(lambda item: op._contents(*item), files)
+        return replace(op, table=FileUnits.of(contents).unit_table(self.fields))
+
+    def _contents(self, file: File, bounds: Mapping[str, ColumnBounds]) -> FileContents:
         import pyarrow as pa
 
-        may_match = cast("DeltaFormat", self.format).may_match(cast("TableFile", file).values)
-        return super().contents(file) if may_match else FileContents(pa.schema([]), 0, [], [])
+        if cast("DeltaFormat", self.format).may_match(cast("TableFile", file).values, bounds):
+            return self.contents(file)
+        return FileContents(pa.schema([]), 0, [], [])
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ..core.packages import Package
+from ..core.per_process import PerProcess
 from ..errors import DataError, SourceError, redacted, text_of
 from ..formats.tables.arrow_types import decoded_type
 from ..storage.filesystem import split_options
 from ..storage.output import join_path
 from ..storage.retry import with_retries
+from ._delta_statistics import FileStatistics
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,6 +39,7 @@ class DeltaVersion:
         paths: of the data files, sorted.
         sizes: their bytes.
         values: for each file, the values of the columns that the table is partitioned by; a column each.
+        statistics: of the other columns in each file, only in the process that read the log.
     """
 
     number: int
@@ -44,6 +47,7 @@ class DeltaVersion:
     paths: pa.LargeStringArray
     sizes: pa.Int64Array
     values: pa.Table
+    statistics: PerProcess[FileStatistics]
 
 
 def open_delta(uri: str, version: int | None) -> DeltaVersion:
@@ -172,10 +176,11 @@ def _version(table: Any, uri: str, name: str) -> DeltaVersion:
     paths = [
         path if _ABSOLUTE.match(path) else join_path(uri, path) for path in map(unquote, files["path"].to_pylist())
     ]
-    columns = {column: files[f"partition.{column}"].cast(schema.field(column).type) for column in partitions}
     listed: Any = pa.array(paths, pa.large_string())
     order = pc.sort_indices(listed)
-    sizes = files["size_bytes"].take(order).combine_chunks()
-    return DeltaVersion(
-        table.version(), schema, listed.take(order), sizes, pa.table(columns).take(order).combine_chunks()
-    )
+    files = files.take(order).combine_chunks()
+    columns = {column: files[f"partition.{column}"].cast(schema.field(column).type) for column in partitions}
+    statistics = PerProcess[FileStatistics]()
+    statistics.get(lambda: FileStatistics(files))
+    sizes = files["size_bytes"].combine_chunks()
+    return DeltaVersion(table.version(), schema, listed.take(order), sizes, pa.table(columns), statistics)

@@ -44,8 +44,9 @@ def read_delta(
     Args:
         uri: the path or URL of the table.
         columns: reads only these, in this order.
-        filter: an expression of `pyarrow.compute`. It leaves out files by the values of the columns that the table is
-            partitioned by, row groups by their statistics, then rows.
+        filter: an expression of `pyarrow.compute`. It leaves out files by what the log says of them, the values of the
+            columns that the table is partitioned by and the minima and maxima of others; then row groups by their
+            statistics, then rows.
         version: of the table; without it, the newest one.
 
     Raises:

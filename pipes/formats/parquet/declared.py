@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..tables.declared_schema import DeclaredSchema
 from ..tables.heads import TableHead
-from .filter import may_match
+from .filter import ColumnBounds, may_match
 from .options import Parquet
 
 if TYPE_CHECKING:
@@ -30,6 +30,9 @@ class DeclaredParquet(Parquet):
     def folder_types(self, first: str, paths: Iterable[str], taken: Sequence[str]) -> dict[str, pa.DataType]:
         return {}
 
-    def may_match(self, values: Mapping[str, Any]) -> bool:
-        """Whether a file may have rows for all filters, as far as the values tell that the log has of it."""
-        return all(may_match(expression, types, values) for expression, types in self.filters())
+    def may_match(self, values: Mapping[str, Any], bounds: Mapping[str, ColumnBounds]) -> bool:
+        """Whether a file may have rows for all filters, as far as the values and bounds tell that the log has of it."""
+        return all(
+            may_match(expression, types, values, {name: bound for name, bound in bounds.items() if name in types})
+            for expression, types in self.filters()
+        )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, combinations
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.cursor import Json
 from ...errors import ArgumentTypeError, DataError, with_call_site
@@ -13,6 +15,9 @@ from ..tables.expressions import check_expression, expression_identity, filter_p
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+MAX_FLOAT_COLUMNS = 4
+"""Of so many float columns in a filter `nan_cases` are tried: 16."""
 
 
 def check_filter(value: object) -> None:
@@ -46,25 +51,78 @@ def constant_values(values: Mapping[str, Any]) -> Any:
     return expression
 
 
-def may_match(expression: Any, types: Mapping[str, pa.DataType], values: Mapping[str, Any]) -> bool:
-    """Whether rows of a file may match a filter, as far as the values of some columns tell, without a look at the file.
+class ColumnBounds(NamedTuple):
+    """Between which values those of a column of a file lie. NaN may come on top.
+
+    Attributes:
+        low, high: scalars of the column's type; None if all values are null.
+        nulls: whether there may be nulls.
+    """
+
+    low: Any
+    high: Any
+    nulls: bool
+
+    def expression(self, name: str) -> Any:
+        """The expression that is true of all rows."""
+        import pyarrow.compute as pc
+
+        column: Any = pc.field(name)
+        if self.low is None:
+            return column.is_null()
+        within = column >= self.low, column <= self.high
+        # Arrow understands a bound that may be null, but not two of them.
+        low, high = (bound | column.is_null() if self.nulls else bound for bound in within)
+        return low & high
+
+
+def may_match(
+    expression: Any,
+    types: Mapping[str, pa.DataType],
+    values: Mapping[str, Any],
+    bounds: Mapping[str, ColumnBounds] = MappingProxyType({}),
+) -> bool:
+    """Whether rows of a file may match a filter, as far as is known of some columns, without a look at the file.
 
     Args:
         expression: the filter.
         types: of the columns in it.
         values: of columns that have one value in all rows.
+        bounds: of other columns.
     """
     import pyarrow as pa
     from pyarrow.dataset import FileSystemDataset, ParquetFileFormat
 
     form: Any = ParquetFileFormat()
     constant = constant_values({name: value for name, value in values.items() if name in types})
-    fragment = form.make_fragment(pa.BufferReader(b""), partition_expression=constant)
-    dataset: Any = FileSystemDataset([fragment], pa.schema([*types.items()]), form)
+    floats = [name for name in bounds if pa.types.is_floating(types[name])]
+    if len(floats) > MAX_FLOAT_COLUMNS:
+        bounds = {name: bound for name, bound in bounds.items() if name not in floats}
+        floats = []
+    fragments: list[Any] = []
+    for nan_columns in nan_cases(floats):
+        case = constant
+        for name, bound in bounds.items():
+            case &= is_nan(name, types[name]) if name in nan_columns else bound.expression(name)
+        fragments.append(form.make_fragment(pa.BufferReader(b""), partition_expression=case))
+    dataset: Any = FileSystemDataset(fragments, pa.schema([*types.items()]), form)
     try:
         return any(True for _ in dataset.get_fragments(filter=expression))
     except arrow_errors():  # reading the rows raises the error
         return True
+
+
+def nan_cases(floats: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """The sets of float columns that may be NaN at the same time. Arrow takes NaN to lie within bounds; it does not."""
+    return chain.from_iterable(combinations(floats, count) for count in range(len(floats) + 1))
+
+
+def is_nan(name: str, kind: pa.DataType) -> Any:
+    """The expression by which Arrow takes a column of floats for NaN."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return pc.field(name) == pa.scalar(float("nan"), kind)
 
 
 def columns_in_filter(

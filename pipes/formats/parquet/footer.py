@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import combinations
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from ...errors import DataError, FeedpipeError
 from ..streams import read_tail
 from ..tables.arrow import arrow_errors, read_error
-from .filter import constant_values
+from .filter import MAX_FLOAT_COLUMNS, constant_values, is_nan, nan_cases
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,7 +20,6 @@ _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
 _TAIL_BYTES = 2**16  # read at once if the length of the footer is not known: most are shorter
 _LEAST_BYTES = 12  # of a footer, and the magic number at the beginning
 _OBJECT_BYTES = 2**14  # a footer of two columns and one row group takes 12 KiB
-_MAX_FLOAT_COLUMNS = 4  # in a filter; they make 16 cases to try
 
 
 class ParquetFooter:
@@ -98,8 +96,7 @@ class ParquetFooter:
 
         Arrow compares the expression with the minimum, the maximum and the number of nulls of a column. Two of its
         assumptions are wrong, so more cases count as matches:
-        - It takes minimum and maximum for bounds of all values, but NaN lies outside of them. So each set of float
-          columns is tried as NaN too.
+        - It takes minimum and maximum for bounds of all values, but NaN lies outside of them; see `nan_cases`.
         - If all values are zero, it takes them for -0.0, as the bound says, and `isin` tells -0.0 from 0.0.
 
         Args:
@@ -108,14 +105,13 @@ class ParquetFooter:
             constants: the values of those columns that the file does not have.
         """
         import pyarrow as pa
-        import pyarrow.compute as pc
 
         inside = [name for name in types if name not in constants]
         # If a column is cast, the filter compares other values than the statistics hold.
         if any(self.schema.field(name).type != types[name] for name in inside):
             return None
         floats = [name for name in inside if pa.types.is_floating(types[name])]
-        if len(floats) > _MAX_FLOAT_COLUMNS or any(pa.types.is_nested(types[name]) for name in inside):
+        if len(floats) > MAX_FLOAT_COLUMNS or any(pa.types.is_nested(types[name]) for name in inside):
             return None
         schema = self.schema
         for name in constants:
@@ -123,12 +119,11 @@ class ParquetFooter:
         constant = constant_values(constants)
         try:
             groups = {group for group in range(self.metadata.num_row_groups) if self._may_be_zero(group, floats)}
-            for count in range(len(floats) + 1):
-                for nan_columns in combinations(floats, count):
-                    case = constant
-                    for name in nan_columns:
-                        case &= pc.field(name) == pa.scalar(float("nan"), types[name])
-                    groups.update(self._satisfiable(expression, case, schema))
+            for nan_columns in nan_cases(floats):
+                case = constant
+                for name in nan_columns:
+                    case &= is_nan(name, types[name])
+                groups.update(self._satisfiable(expression, case, schema))
         except arrow_errors():  # reading the rows raises the error
             return None
         return sorted(groups)
