@@ -17,5 +17,12 @@ EQUIVALENT: dict[str, dict[str, str]] = {
             f"key=lambda s: (s.start, {stop}))": _SORTED
             for stop in ("s.stop and 0", "s.stop or 1", "s.stop or -1")
         },
+        "_divide_rows: edge = max([-1, *(s.start - s.step + 1 for s in endless), "
+        "*(cast('int', s.stop) for s in holes)])": (
+            "the endless segments are all rows from some row on, so one of them has the start `step - 1` or a later one"
+        ),
+        "_divide_rows: holes += [segment._replace(stop=edge) for segment in endless if segment.start <= edge]": (
+            "an empty segment at the edge lies behind all holes, and no part has room for it"
+        ),
     },
 }
