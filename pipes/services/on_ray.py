@@ -37,7 +37,7 @@ class Ray:
         address: the cluster; by default the one that this process is connected to, else that of `RAY_ADDRESS`, or of
             this machine.
         prefetch: finished elements that each actor keeps ready, and at least one. By default three messages, each of up
-            to 1 MiB, 256 elements or 20 ms.
+            to 1 MiB, 1,024 elements or 20 ms.
         memory: bytes that finished elements of all actors may hold, such as "4GiB"; each actor makes one message in any
             case. By default a quarter of the memory of this machine or its control group, divided by
             `LOCAL_WORLD_SIZE`.

@@ -13,7 +13,7 @@ from ..transport.packing import PackedElement
 from ..transport.region import ALIGNMENT
 
 MAX_BURST_BYTES = 1 << 20
-MAX_BURST_ELEMENTS = 256
+MAX_BURST_ELEMENTS = 1024
 MAX_BURST_SECONDS = 0.02
 
 Kind: TypeAlias = Literal["step", "ended", "failed", "orphaned"]
