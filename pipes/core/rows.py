@@ -224,6 +224,15 @@ def take(rows: BlockRows, indices: Indices) -> BlockRows:
     return pick(rows, indices.tolist())
 
 
+def part_of(rows: BlockRows, span: range) -> BlockRows:
+    """Adjacent rows; those of a table are gathered when they are needed, so many short parts of it cost little."""
+    if isinstance(rows, list):
+        return rows[span.start : span.stop]
+    columns, selection = rows._columns_and_selection
+    indices = index_array(span) if selection is None else selection[span.start : span.stop]
+    return rows._alike(Rows.selected(columns, indices))
+
+
 def pick(rows: Sequence[object], indices: list[int]) -> list[object]:
     """`[rows[i] for i in indices]`, in C if there are enough of them."""
     if len(indices) < 2:
@@ -272,12 +281,26 @@ def _marked_alike(parts: Sequence[BlockRows]) -> Sequence[BlockRows]:
 
 def _concat_tables(tables: Sequence[Rows]) -> Rows:
     tables = [table for table in tables if len(table)] or tables[:1]
-    states = [table._tables_and_selection for table in tables]
-    source = states[0][0][0]
-    selections = [selection for (columns, *_), selection in states if columns is source and selection is not None]
-    if len(selections) == len(tables):
-        return tables[0]._alike(Rows.selected(source, np.concatenate(selections)))
-    return Rows.joined(tables)
+    groups: list[list[Rows]] = []
+    source: Mapping[str, Column] | None = None  # of the selections in the last group
+    for table in tables:
+        (columns, *_), selection = table._tables_and_selection
+        if selection is not None and columns is source:
+            groups[-1].append(table)
+        else:
+            groups.append([table])
+        source = None if selection is None else columns
+    joined = [_concat_selections(group) for group in groups]
+    return joined[0] if len(joined) == 1 else Rows.joined(joined)
+
+
+def _concat_selections(tables: list[Rows]) -> Rows:
+    """One table; if there are several, all are selections from the same columns."""
+    first = tables[0]
+    if len(tables) == 1:
+        return first
+    selections = [cast("npt.NDArray[np.int64]", table._tables_and_selection[1]) for table in tables]
+    return first._alike(Rows.selected(first._tables_and_selection[0][0], np.concatenate(selections)))
 
 
 def column_names(rows: Rows) -> list[str]:

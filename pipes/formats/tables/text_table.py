@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, ClassVar
 
-from ...core.rows import Rows
+from ...core.rows import Rows, column_names
 from ..text.chunks import Chunk, ParseChunk, ParsedPart
 from .arrow_types import text_for
 from .columns import Schema, check_schema
@@ -59,12 +59,13 @@ class TextTable(SampledTable):
 
         constants = fixed.constants(path, columns)
         lineage = self.lineage
+        extends = bool(constants or lineage.path_column or lineage.row_column)
 
         def parse_all(chunk: Chunk, before: int) -> Iterator[ParsedPart]:
             for part in parse(chunk):
                 rows = part.rows
                 count = len(rows) if part.error is None else 1
-                if isinstance(rows, Rows):
+                if isinstance(rows, Rows) and (extends or column_names(rows) != list(fixed.names)):
                     arrays = {**rows.columns, **{name: pa.repeat(value, count) for name, value in constants.items()}}
                     arrays = {name: arrays[name] for name in fixed.names}
                     rows = Rows({**arrays, **lineage.columns_for(path, range(before, before + count))}, count)

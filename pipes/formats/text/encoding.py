@@ -79,6 +79,8 @@ def shown(data: bytes) -> str:
         text = data.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:  # the file itself is meant to be UTF-8
         return data.decode("utf-8", "backslashreplace")
+    if text.isascii():
+        return text
     return "".join(f"\\x{ord(c) - _FIRST:02x}" if _FIRST <= ord(c) < _FIRST + 256 else c for c in text)
 
 

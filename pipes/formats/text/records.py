@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from ...core.rows import BlockRows, take
+from ...core.rows import BlockRows, part_of
 from ...errors import DataError
 from .chunks import Chunk, ParsedPart
 
@@ -76,7 +76,7 @@ def _parse_around(
             parsed.append(ParsedPart([], part, explain(part)))
             continue
         count = bisect_left(found.rows, stop) - bisect_left(found.rows, number)
-        parsed.append(ParsedPart(take(rows, range(first, first + count)), part))
+        parsed.append(ParsedPart(part_of(rows, range(first, first + count)), part))
         first += count
     return parsed
 

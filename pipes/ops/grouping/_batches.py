@@ -92,12 +92,17 @@ def filled_batches(stage: StageView, size: int, at: Cursor, context: Context, *,
 
 
 def _batch(pieces: list[Block], row: int) -> Block:
-    rows, origins = join_blocks(pieces)
-    parts = parted(rows)
-    batch: object = parts.values[:]
-    if parts.skipped:
-        batch = Skipped(_skips_of(parts.skipped.values()), batch, is_row=not parts.places)
-    if origins is not None:
-        origins = group_origins([origins[place] for place in parts.places], [range(len(parts.places))])
+    parts = [parted(piece.rows) for piece in pieces]
+    values = [part.values for part in parts if part.places]  # joined without the marks, of which tables need a column
+    batch: object = concat(values)[:]
+    if skips := _skips_of(mark for part in parts for mark in part.skipped.values()):
+        batch = Skipped(skips, batch, is_row=not values)
+    origins = [
+        piece.origins[place]
+        for piece, part in zip(pieces, parts, strict=True)
+        if piece.origins
+        for place in part.places
+    ]
+    groups = group_origins(origins or None, [range(len(origins))])
     start, end = pieces[0].at, pieces[-1].end
-    return Block([batch], Cursor(start.plain, 0, row), Cursor(end.plain, 0, row + 1), origins)
+    return Block([batch], Cursor(start.plain, 0, row), Cursor(end.plain, 0, row + 1), groups)

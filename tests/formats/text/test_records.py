@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from feedpipe.formats import jsonl
 from feedpipe.formats.csv import dialect, faults
 from feedpipe.formats.csv.options import Csv
 from feedpipe.formats.jsonl import Jsonl
@@ -100,6 +101,28 @@ def test_quotes_that_are_not_closed_are_found_together(lines: list[str]) -> None
         one_by_one.append((start + found[0].start, start + found[0].stop))
         start = one_by_one[-1][1]
     assert [(quote.start, quote.stop) for quote in form.unclosed_quotes(data, last=True)] == one_by_one
+
+
+def test_arrow_is_asked_few_times_about_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = [0]
+    read_lines = jsonl._read_lines
+
+    def counting(*arguments: Any) -> Any:
+        asked[0] += 1
+        return read_lines(*arguments)
+
+    monkeypatch.setattr(jsonl, "_read_lines", counting)
+    lines = [f'{{"a": {x}, "b": {x % 100}, "c": "text"}}\n' for x in range(2000)]
+    for x in range(0, 2000, 50):
+        lines[x] = '{"a": 1, "b\n' if x % 100 else f'{{"a": "many", "b": {x % 100}}}\n'
+    form = fix(Jsonl(schema=SCHEMA), [b'{"a": 1, "b": 1, "c": "x"}\n'], "jsonl")
+    asked[0] = 0
+    outcome = parsed("".join(lines).encode(), form, 10**6)
+    assert len(outcome) == 2000
+    assert sum(isinstance(row, tuple) for row in outcome) == 40
+    assert (
+        asked[0] < 3 * 40
+    )  # one for a line that is no JSON, three for a value that does not fit; halving asks 500 times
 
 
 def test_arrow_is_asked_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
