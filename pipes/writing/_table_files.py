@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 CHUNK_ROWS = 256
 """Rows that become columns, or come from a worker, at a time."""
 _MAX_TABLE_BYTES = 2**26  # of memory, about
-_SPLIT_ROWS = 2**16  # rows that are divided by folder at a time
+_SPLIT_ROWS = 2**19  # that are divided by folder at a time; each piece of a folder costs, however short it is
 
 W = TypeVar("W", bound=AbstractContextManager[Any])
 
@@ -49,7 +49,7 @@ def write_tables(
     batches = map(builder.batch, run)
     if folder_columns:
         with FolderFiles(writer, limits, max_rows, max_bytes, open_table_file, write) as files:
-            for table in cut_tables(batches, _SPLIT_ROWS, _MAX_TABLE_BYTES, None):
+            for table in cut_tables(batches, _SPLIT_ROWS, max_bytes, None):
                 check_folder_columns(table.schema, folder_columns)
                 for folder, rows in split_by_folder(table, folder_columns):
                     files.add(folder, rows)
