@@ -42,9 +42,9 @@ def timed(start_pass: Callable[[], Iterable[Any]]) -> dict[str, Any]:
     start = time.perf_counter()
     parts = [np.atleast_1d(each) for each in start_pass()]
     seconds = time.perf_counter() - start
-    found = np.concatenate(parts)
+    ids = np.concatenate(parts)
     return {
-        "seconds_each": seconds / len(found),
-        "complete": bool((np.sort(found) == np.arange(len(found))).all()),
-        "records_read": len(found),
+        "seconds_each": seconds / len(ids),
+        "complete": bool((np.sort(ids) == np.arange(len(ids))).all()),
+        "records_read": len(ids),
     }
