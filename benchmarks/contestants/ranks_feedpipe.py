@@ -20,7 +20,7 @@ from typing import Any
 import feedpipe as fp
 
 RANKS = 2
-TURNS = 7
+TURNS = 20
 PASSES = {"agreeing": "drop", "known": None, "control": None}
 
 

@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 
 MAX_SEGMENT = 4096
 """The most steps that the ranks agree on at once."""
-SEGMENT_SECONDS, SEGMENT_SECONDS_OF_RANK = 0.02, 0.001
-"""Segments grow until they take so long, and so much longer for each rank: an exchange takes a hundredth of that. With
-longer ones, elements would be held until they are no longer in the cache, which costs more than the exchanges."""
+SEGMENT_SECONDS, SEGMENT_SECONDS_OF_RANK = 0.1, 0.001
+"""Segments grow until they take so long, and so much longer for each rank: an exchange takes a hundredth of that."""
 
 PARTS = 16
 """A segment is handed out in so many parts, and a part of the next one is made before each. Parts depend on the agreed
