@@ -15,6 +15,9 @@ from .rules import Rules, tensor_data, with_tensors
 from .unfit import NoTensorError, column_repair
 from .values import collate_values
 
+PLAIN_TYPES = frozenset(map(np.dtype, "?bBhHiIlLqQefdFD"))
+"""Numbers in the byte order of this machine. Most columns have one of these types, and need no further look."""
+
 
 def collate_batch(batch: object, rules: Rules) -> object:
     """`batch`, a sequence of rows, as tensors whose first dimension counts the rows."""
@@ -31,6 +34,8 @@ def collate_batch(batch: object, rules: Rules) -> object:
 
 def _collate_column(columns: Mapping[str, Column], name: str, rules: Rules) -> object:
     column = columns[name]
+    if isinstance(column, np.ndarray) and column.dtype in PLAIN_TYPES:
+        return rules.to_tensor(column)
     if not isinstance(column, np.ndarray):
         try:
             return with_tensors(column_arrays(column, name, rules), rules)
