@@ -71,7 +71,7 @@ class Pieces(NamedTuple):
             for shard in range(self.shards)
             for part in (in_turn[:, shard], of_pieces[self.starts[shard] : self.starts[shard + 1]])
         ]
-        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+        return np.concatenate(parts)
 
     def shares(self, indices: Numbers | slice = slice(None)) -> list[RowShare]:
         """The parts of units that some pieces are, or all."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import ClassVar, NamedTuple, cast
 
 import numpy as np
@@ -211,17 +212,22 @@ class Division:
             source = self._expanded(places[first:stop], parts, stream, before + first)
             yield _PieceRun(number + 1 + first, before + stop, source)
 
-    def sharers(self, shard: int, place: int) -> Iterator[tuple[int, RowShare]]:
-        """The shards that reach a shared unit at about the same time as `shard`, and their shares of its rows."""
+    def sharers(self, shard: int, place: int, shards: Sequence[int]) -> list[RowShare]:
+        """The rows of a shared unit that those of `shards` have who reach it at about the same time as `shard`."""
         pieces = self.pieces
-        slots = pieces.stop - pieces.first
-        before = np.concatenate([[0], np.cumsum(self.weights[pieces.places] * slots // pieces.slots)])
         indices = np.flatnonzero(pieces.places == place)
         owners = np.searchsorted(pieces.starts, indices, "right") - 1
-        reached = before[indices] - before[pieces.starts[owners]]
+        reached = self._weight_before[indices] - self._weight_before[pieces.starts[owners]]
         own = reached[owners == shard][0]
-        near = np.abs(reached - own) <= before[-1] // (MAX_SKEW * pieces.shards)
-        return zip(owners[near].tolist(), pieces.shares(indices[near]), strict=True)
+        near = np.abs(reached - own) <= self._weight_before[-1] // (MAX_SKEW * pieces.shards)
+        return pieces.shares(indices[near & np.isin(owners, shards)])
+
+    @cached_property
+    def _weight_before(self) -> Numbers:
+        """The weight of the pieces of the table before each of them, and at last of all."""
+        pieces = self.pieces
+        width = pieces.stop - pieces.first
+        return np.concatenate([[0], np.cumsum(self.weights[pieces.places] * width // pieces.slots)])
 
     def _number(self, place: int) -> int:
         """The position of a unit in the source."""
@@ -367,5 +373,5 @@ class UnitsShard(Operator):
         shared = replace(context, shard=-1 - run.place)
         if self.part is not None:
             return shared_rows(run.source, at, run.share, (), shared)
-        others = [s for shard, s in division.sharers(self.shard, run.place) if shard in context.process.shards]
+        others = division.sharers(self.shard, run.place, context.process.shards)
         return shared_rows(run.source, at, run.share, others, shared)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import tracemalloc
 
@@ -30,6 +31,26 @@ def parts_of(pieces: Pieces, units: int) -> dict[int, list[tuple[int, int, int]]
     return {place: sorted(parts.get(place, [])) for place in range(units)}
 
 
+def test_a_division_stays_as_it_is():
+    """A state holds places among the pieces, so a division that changes needs another version of states."""
+    uneven = [number * 7919 % 1009 for number in range(150)]
+    forms = [
+        uneven,
+        [0, *uneven, 10_000],
+        uneven[:5],
+        [1, 2, 2, 1, 0],
+        [3] * 85,
+        [10**15 // (k + 1) for k in range(40)],
+    ]
+    cases = [*itertools.product(forms, [1, 2, 3, 7, 16, 63, 72]), ([10**9, 10**8, 5], 10_000)]
+    digest = hashlib.blake2b(digest_size=8)
+    for (form, count), any_order, near in itertools.product(cases, [False, True], [10, 64]):
+        pieces = divide(np.array(form), count, any_order=any_order, near=near)
+        for numbers in (*pieces, pieces.shares(slice(50)), pieces.rows(np.array(form) % 1009)):
+            digest.update(np.asarray(numbers).astype("<i8").tobytes())
+    assert digest.hexdigest() == "72a99c8e3743ecaa"
+
+
 @given(weights, st.integers(1, 96), st.booleans(), st.sampled_from([10, 64]))
 def test_each_slot_of_each_unit_is_read_once(weights, shards, any_order, near):
     pieces = divide(weights, shards, any_order=any_order, near=near)
@@ -47,6 +68,23 @@ def test_in_the_order_of_the_source_units_rise_in_each_shard(weights, shards):
         places = pieces.of_shard(shard).places
         assert (np.diff(places) > 0).all()
         assert not len(places) or places[0] >= pieces.rounds * shards
+
+
+@given(weights, st.integers(1, 96))
+def test_in_any_order_each_shard_has_one_stretch_of_the_line(weights, shards):
+    pieces = divide(weights, shards, any_order=True, near=64)
+    for shard in range(shards):
+        assert (np.diff(np.sort(pieces.of_shard(shard).places)) == 1).all()
+
+
+@given(st.lists(st.integers(30, 50), min_size=100, max_size=200), st.integers(2, 12))
+def test_in_the_order_of_the_source_shards_move_together(weights, shards):
+    pieces = divide(np.array([*weights, 51]), shards, any_order=False, near=64)
+    owners = np.repeat(np.arange(shards), np.diff(pieces.starts))
+    loads = np.zeros(shards)
+    for place, shard in sorted(zip(pieces.places.tolist(), owners.tolist(), strict=True))[:80]:
+        loads[shard] += weights[place]
+        assert loads.max() - loads.min() <= 50
 
 
 @given(weights, st.booleans())
@@ -70,12 +108,23 @@ def test_lengths_are_those_of_the_rows_of_the_pieces(rows, shards, any_order):
     rows = rows % 1000
     pieces = divide(rows, shards, any_order=any_order, near=64)
     lengths = np.zeros(shards, np.int64)
-    lengths += rows[: pieces.rounds * shards].reshape(-1, shards).sum(0)
     for shard in range(shards):
         table = pieces.of_shard(shard)
-        for place, share in zip(table.places, table.shares(), strict=True):
-            lengths[shard] += share.count(int(rows[place]))
+        counts = [share.count(int(rows[place])) for place, share in zip(table.places, table.shares(), strict=True)]
+        assert table.lengths(rows).tolist() == [sum(counts)]
+        lengths[shard] = rows[: pieces.rounds * shards][shard::shards].sum() + sum(counts)
     assert pieces.lengths(rows).tolist() == lengths.tolist()
+
+
+@given(weights, st.integers(1, 96), st.booleans())
+def test_a_line_has_the_units_that_go_round_and_the_pieces_of_each_shard(weights, shards, any_order):
+    pieces = divide(weights, shards, any_order=any_order, near=64)
+    units, numbers = np.arange(len(weights)), -1 - np.arange(len(pieces.places))
+    line: list[int] = []
+    for shard in range(shards):
+        line += range(shard, pieces.rounds * shards, shards)
+        line += numbers[pieces.starts[shard] : pieces.starts[shard + 1]].tolist()
+    assert pieces.by_line(units, numbers).tolist() == line
 
 
 @given(st.integers(2, 96), st.lists(st.integers(1, 10**6), min_size=1, max_size=3), st.data())
@@ -127,7 +176,13 @@ def test_neighbours_on_the_line_go_to_one_rank():
     assert sum(len(of_unit) > 1 for of_unit in ranks) <= 3
 
 
+def test_small_weights_are_exact():
+    assert parts_of(divide(np.array([1, 1, 2]), 2, any_order=True, near=64), 3) == {k: [(0, 1, 1)] for k in range(3)}
+    assert divide(np.array([1, 1, 2]), 2, any_order=True, near=64).lengths(np.array([1, 1, 2])).tolist() == [2, 2]
+
+
 def test_unknown_weights_count_as_the_mean():
+    assert fill_unknown(np.array([0, -1, 8])).tolist() == [0, 4, 8]
     assert fill_unknown(np.array([4, -1, 8])).tolist() == [4, 6, 8]
     assert fill_unknown(np.array([-1, -1])).tolist() == [1, 1]
 
