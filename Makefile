@@ -14,6 +14,9 @@ DEBIAN_FASHION_MNIST := /usr/share/datasets/fashion-mnist
 # Expanded when a recipe runs, so after `dataset` could install the package.
 DATA = $(or $(FASHION_MNIST),$(shell test -d $(DEBIAN_FASHION_MNIST) && echo $(DEBIAN_FASHION_MNIST)))
 
+# The tests start hundreds of interpreters, and each would compile the package again: a second.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo dataset test test-clients databases test-databases test-gpu test-python soak check format bench clean
 

@@ -59,6 +59,7 @@ def _read_ahead(
 ) -> Generator[tuple[T, W], None, None]:
     waiting: deque[tuple[T, W, bool]] = deque()  # the flag: whether it was started early
     remote = True  # the last item
+    ended = False
     failure: BaseException | None = None
     limit = FIRST_ITEMS_AHEAD
     try:
@@ -66,11 +67,14 @@ def _read_ahead(
             for _, work, early in waiting:
                 if early:
                     work.start()
-            while failure is None and len(waiting) <= limit and (remote or not waiting):
+            while not ended and len(waiting) <= limit and (remote or not waiting):
                 try:
                     item = next(items)
+                except StopIteration:
+                    ended = True
+                    break
                 except BaseException as error:
-                    failure = error
+                    ended, failure = True, error
                     break
                 remote = is_remote(item)
                 early = remote and bool(waiting)
@@ -80,11 +84,12 @@ def _read_ahead(
             if waiting:
                 limit = max(1, min(2 * limit, MAX_ITEMS_AHEAD // len(_runs)))
                 yield waiting.popleft()[:2]
-            elif failure is None or isinstance(failure, StopIteration):
+            elif failure is None:
                 return
             else:
                 raise failure
     finally:
+        failure = None  # its traceback refers to this frame, and so to it
         for _, work, _ in waiting:
             work.cancel()
 

@@ -125,7 +125,7 @@ class Plan:
         )
         if not self.indexed:
             self._sharding.subgraph(self._main, 0)  # numbers the streams, always in the same order
-        self._cut: tuple[Cut, CutPlan] | None = None  # the last one
+        self._cut: tuple[Cut, Sharding] | None = None  # the last one, and its rules
 
     @property
     def varies(self) -> bool:
@@ -207,8 +207,8 @@ class Plan:
     def cut_plan(self, cut: Cut) -> CutPlan:
         """The graphs of a cut."""
         if self._cut is None or self._cut[0] is not cut:
-            self._cut = cut, CutPlan(cut, self.sharding_of(cut), self._main, self.tail_name, self.tail_node)
-        return self._cut[1]
+            self._cut = cut, self.sharding_of(cut)
+        return CutPlan(cut, self._cut[1], self._main, self.tail_name, self.tail_node)
 
     def sharding_of(self, cut: Cut) -> Sharding:
         """The rules for the items of a cut; of all of them, `cut` has some."""
@@ -353,16 +353,17 @@ class Plan:
 
     def _with_tail(self, op: Operator, inputs: tuple[Node, ...], names: dict[Node, str]) -> Node:
         """The graph with another operator and other inputs in place of the one that leaves rows over."""
-
-        def rebuild(node: Node) -> Node:
-            if node is self._tail:
-                rebuilt = Node(op, inputs, node.call_site)
-            else:
-                rebuilt = with_inputs(node, (rebuild(node.inputs[0]),))
+        above = []
+        node = self.root
+        while node is not self._tail:
+            above.append(node)
+            node = node.inputs[0]
+        rebuilt = Node(op, inputs, node.call_site)
+        names[rebuilt] = self.names[node]
+        for node in reversed(above):
+            rebuilt = with_inputs(node, (rebuilt,))
             names[rebuilt] = self.names[node]
-            return rebuilt
-
-        return rebuild(self.root)
+        return rebuilt
 
 
 def _count(root: Node, world_size: int, workers: int, shards: int | None) -> int:

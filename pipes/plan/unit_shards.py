@@ -136,8 +136,10 @@ class Division:
     """
 
     def __init__(self, rows: Stage, shards: int, context: Context, *, any_order: bool, near: int) -> None:
-        self._rows = rows
         self._units = units_of(rows)
+        self._rows_op = rows.op
+        # Without the stages themselves: `rows` keeps this object, and two that refer to each other are freed late.
+        self._steps = [(stage.node, stage.name) for stage in _path(self._units, rows)]
         count = self._units.length or 0
         whole = context.unsharded()
         self.permutation = Permutation(whole.key(f"shuffle of {self._units.name}"), count) if any_order else None
@@ -235,7 +237,7 @@ class Division:
 
     def _can_cut(self, place: int, share: RowShare) -> bool:
         op = self._units.op
-        if type(op).cut is Operator.cut or self._rows.op.needs_whole_units():
+        if type(op).cut is Operator.cut or self._rows_op.needs_whole_units():
             return False
         number = self._number(place)
         (unit,) = self._units.rows(range(number, number + 1), Context())
@@ -265,7 +267,7 @@ class Division:
         origin = self._units.origin(self._number(largest), Context())
         name = f"number {self._number(largest)}" if origin is None else str(origin)
         reason = (
-            f"{len(units)} of the {len(self.weights)} inputs of `{self._rows.op.kind}` are divided row by row, to make "
+            f"{len(units)} of the {len(self.weights)} inputs of `{self._rows_op.kind}` are divided row by row, to make "
             f"shards even; the largest, {name}, has {largest_part:.0%} of the work: smaller inputs would not be divided"
         )
         return SharedRead(reason, units=units)
@@ -277,16 +279,22 @@ class Division:
 
     def _expanded(self, places: Indices, parts: Mapping[int, RowShare], stream: str | None, opened: int = 0) -> Stage:
         """The path from the units to their rows, for some of the units."""
-        path: list[Stage] = []
-        stage = self._rows
-        while stage is not self._units:
-            path.append(stage)
-            stage = stage.input
+        units = self._units
         chosen = ChosenUnits(places, self.permutation, parts, stream, opened)
-        stage = Stage(Node(chosen, (stage.node,)), f"deal of {stage.name}", (stage,))
-        for step in reversed(path):
-            stage = Stage(Node(step.op, (stage.node,), step.call_site), step.name, (stage,))
+        stage = Stage(Node(chosen, (units.node,)), f"deal of {units.name}", (units,))
+        for step, name in self._steps:
+            stage = Stage(Node(step.op, (stage.node,), step.call_site), name, (stage,))
         return stage
+
+
+def _path(units: Stage, rows: Stage) -> list[Stage]:
+    """The stages from behind `units` to `rows`."""
+    path: list[Stage] = []
+    stage = rows
+    while stage is not units:
+        path.append(stage)
+        stage = stage.input
+    return path[::-1]
 
 
 def units_of(rows: Stage) -> Stage:

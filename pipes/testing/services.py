@@ -131,25 +131,32 @@ def _check_runs(case: Case, others: Sequence[ReadingService]) -> list[Taken]:
             pairs = zip(own_states, expected_states, strict=True)
             states += [(epoch, place, own, other) for place, (own, other) in enumerate(pairs, 1)]
         epochs.append(taken(here.with_info()))
+        undisturbed = {(epoch, place): own_state for epoch, place, own_state, _ in states}
         for epoch, place, own_state, state_here in states:
             # What follows a place depends on the epoch in few cases, so each place is looked at in one of the two.
             if 0 < place < len(epochs[epoch]) and place % 2 != epoch:
                 continue
-            for target in (loader, here, *more):
-                _check_rest(case, target, own_state, epochs, epoch, place)
+            resumed_state = _check_rest(case, loader, own_state, epochs, epoch, place)
+            for other in more:
+                _check_rest(case, other, own_state, epochs, epoch, place)
+            # Equal states lead to equal elements, so each text is loaded once.
             if state_here != own_state:
+                _check_rest(case, here, own_state, epochs, epoch, place)
                 _check_rest(case, loader, state_here, epochs, epoch, place)
-            if place < len(epochs[epoch]):
-                loader.load_state_dict(own_state)
-                _, info = next(loader.with_info())
-                _check_rest(case, here, through_json(info.state_dict()), epochs, epoch, place + 1)
+            if place < len(epochs[epoch]) and resumed_state != undisturbed[epoch, place + 1]:
+                assert resumed_state is not None, "there is an element left, which the loader gave"
+                _check_rest(case, here, resumed_state, epochs, epoch, place + 1)
         return epochs[0]
 
 
 def _check_rest(
     case: Case, loader: Loader[object], state: State, epochs: list[list[Taken]], epoch: int, place: int
-) -> None:
-    """Checks that a loader continues after element `place` of an epoch; after the last one, with the next epoch."""
+) -> State | None:
+    """Checks that a loader continues after element `place` of an epoch; after the last one, with the next epoch.
+
+    Returns:
+        The state after the first of these elements; None if there is none.
+    """
     expected = [(epoch, place)]
     if epochs[epoch] and place == len(epochs[epoch]):
         epoch, place = epoch + 1, 0
@@ -159,12 +166,16 @@ def _check_rest(
     assert position in expected or not epochs[epoch], (
         f"{case}: a loaded state stands at {position} and should at {expected[-1]}"
     )
-    rest = taken(loader.with_info())
+    iterator = loader.with_info()
+    first = next(iterator, None)
+    state_after = None if first is None else through_json(first[1].state_dict())
+    rest = [] if first is None else taken(chain((first,), iterator))
     if (
         case.ranks > 1 and case.even is None and not rest
     ):  # other ranks may have elements of the epoch left, so it has an empty rest here
         rest = taken(loader.with_info())
     agree(f"{case}: what follows element {place} of epoch {epoch}", rest, epochs[epoch][place:])
+    return state_after
 
 
 def _check_failure(case: Case) -> None:

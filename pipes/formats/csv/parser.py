@@ -69,7 +69,8 @@ def _read_well_formed(
     except pa.ArrowNotImplementedError as error:
         raise ArgumentError(f"`schema` gives a type that text cannot have: {error}") from None
     as_bytes = {**dict.fromkeys(selected, pa.binary()), **types}  # of any bytes
-    parser = RecordParser(dialect, names, as_bytes, lambda chunk, problem: DataError())
+    read_bytes = table_reader(dialect, names, selected, as_bytes)
+    parser = RecordParser(dialect, names, as_bytes, read_bytes, lambda chunk, problem: DataError())
     parts = [part.chunk for part in parser.parse(chunk) if part.error is None]
     return (read(b"".join(part.data for part in parts)) if parts else None), parts
 
@@ -104,6 +105,7 @@ class RecordParser:
         dialect: how values are delimited and quoted.
         names: the columns of the file.
         types: the columns to read, and their types.
+        read: makes a table of records.
         explain: the error of a malformed record, given what is wrong with it if that is known: with its quotes as
             text, with its values as a fault.
     """
@@ -113,13 +115,14 @@ class RecordParser:
         dialect: Dialect,
         names: list[str],
         types: Mapping[str, pa.DataType],
+        read: Callable[[bytes], pa.Table],
         explain: Callable[[Chunk, str | Fault | None], DataError],
     ) -> None:
         self._dialect = dialect
         self._names = names
         self._types = types
+        self._read = read
         self._explain = explain
-        self.read = table_reader(dialect, names, list(types), types)
 
     def parse(self, chunk: Chunk) -> Iterator[ParsedPart]:
         """The parts of a chunk, those behind a malformed record too.
@@ -145,7 +148,7 @@ class RecordParser:
     def _parse_records(self, chunk: Chunk) -> Iterator[ParsedPart]:
         return parse_parts(
             chunk,
-            lambda data: to_rows(self.read(data)),
+            lambda data: to_rows(self._read(data)),
             self._dialect.record_ends,
             self._find_errors,
             lambda record: self._explain(record, None),
@@ -192,9 +195,12 @@ class CsvParser:
         self._origin = origin
         self._encoding = encoding
         self._reader = reader
-        parser = RecordParser(dialect, names, types, self._explain)
-        self._read = parser.read
-        self.parse = parser.parse
+        self._read = table_reader(dialect, names, list(types), types)
+
+    def parse(self, chunk: Chunk) -> Iterator[ParsedPart]:
+        """The parts of a chunk, as `RecordParser.parse` returns them."""
+        # It refers to this object, so one that is kept would be freed only by the garbage collector.
+        return RecordParser(self._dialect, self._names, self._types, self._read, self._explain).parse(chunk)
 
     def _explain(self, record: Chunk, problem: str | Fault | None) -> DataError:
         """What is wrong with a record that cannot be read; `problem` is what is known of it."""
