@@ -1,4 +1,4 @@
-"""Four processes of one job: each runs all checks of this module in turn, so torch is started once for all of them.
+"""Four processes of one job, forked after torch was imported: each runs all checks of this module in turn.
 
 A check is a function of the rank. What it returns, or its error as text, goes to `test_job.py`.
 """
@@ -10,6 +10,7 @@ import itertools
 import json
 import os
 import sys
+import traceback
 import warnings
 from collections import deque
 from collections.abc import Callable
@@ -331,7 +332,7 @@ def statistics(rank: int) -> object:
     return [stats.rows, stats["x"].mean, stats["x"].std, dict(few["x"]) == {0: 1, 10: 1}, none.partition("\n")[0]]
 
 
-def main(rank: int, folder: Path) -> None:
+def run(rank: int, folder: Path) -> None:
     distributed.init_process_group("gloo", f"file://{folder}/store", rank=rank, world_size=WORLD_SIZE)
     os.chdir(folder)
     if rank == 0:
@@ -348,5 +349,21 @@ def main(rank: int, folder: Path) -> None:
     distributed.destroy_process_group()
 
 
+def start(rank: int, folder: Path) -> int:
+    """Starts the process of a rank, a copy of this one."""
+    if pid := os.fork():
+        return pid
+    code = 1
+    try:
+        run(rank, folder)
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
 if __name__ == "__main__":
-    main(int(sys.argv[1]), Path(sys.argv[2]))
+    processes = [start(rank, Path(sys.argv[1])) for rank in range(WORLD_SIZE)]
+    statuses = [os.waitpid(pid, 0)[1] for pid in processes]
+    sys.exit(any(statuses))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import itertools
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -28,16 +31,14 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What each rank returned of all checks."""
     faulthandler.cancel_dump_traceback_later()  # on a busy machine, four processes begin slowly
     folder = tmp_path_factory.mktemp("job")
-    command = [sys.executable, str(Path(__file__).with_name("job.py"))]
-    ranks = [
-        subprocess.Popen([*command, str(rank), str(folder)], stderr=subprocess.PIPE, text=True) for rank in range(4)
-    ]
+    command = [sys.executable, str(Path(__file__).with_name("job.py")), str(folder)]
+    job = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
     try:
-        errors = [rank.communicate(timeout=300)[1] for rank in ranks]
+        _, errors = job.communicate(timeout=300)
     finally:
-        for rank in ranks:
-            rank.kill()
-    assert [rank.returncode for rank in ranks] == [0] * 4, errors
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(job.pid, signal.SIGKILL)
+    assert job.returncode == 0, errors
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(4)]
 
 

@@ -146,7 +146,7 @@ kept: list[Any] = []
         (swapped, "indexed", "element 0 is"),
         (twice, "indexed", "element 3 is"),
         (with_cursors_before, "streamed", "what follows element"),
-        (without_leftovers, "streamed", "what follows element 9 of epoch 0"),
+        (without_leftovers, "streamed", "what follows element 10 of epoch 0"),
         (as_lists, "indexed", "element 0 is"),
         (with_quiet_errors, "failing", "a pipe that must fail gave all"),
         (with_other_words, "failing", "the error is RowError('failed"),
