@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-START_METHODS = ["forkserver", "spawn", "fork"]
-
 FLAT = """
 import dataclasses, enum, functools
 from typing import NamedTuple
@@ -51,48 +49,47 @@ pipe = (
     fp.from_sequence(range(9)).map(point).map(lambda p: Pair(p.x, p)).map(scaled(2)).map(Adder(1))
     .map(functools.partial(lambda n, pair: pair, 5))
 )
-loader = fp.Loader(pipe, fp.MultiProcess(2, start_method={start_method!r}))
-got = list(loader)
-assert [pair.a for pair in got] == [2 * (row + 100) + 1 for row in range(9)]
-for pair in got + list(loader):
-    assert isinstance(pair, Pair) and isinstance(pair.b, Point) and pair.b.color is Color.RED
-assert got[3].b == Point(103, Color.RED)
 
 def fail(row):
     raise Odd("odd", row)
 
-try:
-    list(fp.Loader(fp.from_sequence([1]).map(fail), fp.MultiProcess(1, start_method={start_method!r})))
-except fp.RowError as error:
-    assert type(error.__cause__) is Odd and error.__cause__.args == ("odd", 1)
+for start_method in ("forkserver", "spawn", "fork"):
+    with fp.Loader(pipe, fp.MultiProcess(2, start_method=start_method)) as loader:
+        got = list(loader)
+        assert [pair.a for pair in got] == [2 * (row + 100) + 1 for row in range(9)], start_method
+        for pair in got + list(loader):
+            assert isinstance(pair, Pair) and isinstance(pair.b, Point) and pair.b.color is Color.RED
+        assert got[3].b == Point(103, Color.RED)
+    with fp.Loader(fp.from_sequence([1]).map(fail), fp.MultiProcess(1, start_method=start_method)) as loader:
+        try:
+            list(loader)
+        except fp.RowError as error:
+            assert type(error.__cause__) is Odd and error.__cause__.args == ("odd", 1), start_method
+        else:
+            assert False, start_method
 print("end")
 """
 
 
-@pytest.fixture(params=START_METHODS)
-def source(request):
-    return FLAT.replace("{start_method!r}", repr(request.param))
+def test_a_file(script):
+    assert script.run(FLAT) == "body\nend\n"
 
 
-def test_a_file(source, script):
-    assert script.run(source) == "body\nend\n"
-
-
-def test_standard_input(source, script):
+def test_standard_input(script):
     process = script.command("-", stdin=subprocess.PIPE)
-    assert script.said(process, source) == "body\nend\n"
+    assert script.said(process, FLAT) == "body\nend\n"
 
 
-def test_an_option(source, script):
-    assert script.said(script.command("-c", source)) == "body\nend\n"
+def test_an_option(script):
+    assert script.said(script.command("-c", FLAT)) == "body\nend\n"
 
 
-def test_a_module_of_a_package(source, script):
+def test_a_module_of_a_package(script):
     package = script.folder / "package"
     package.mkdir()
     (package / "__init__.py").write_text("print('package')")
     (package / "other.py").write_text("offset = 100")
-    (package / "module.py").write_text(source.replace("offset = 100", "from .other import offset"))
+    (package / "module.py").write_text(FLAT.replace("offset = 100", "from .other import offset"))
     said = script.said(script.command("-m", "package.module"))
     # A worker may import the package, as any module that can be imported, but never the module itself.
     assert said.replace("package\n", "") == "body\nend\n"
@@ -108,8 +105,8 @@ for number, cell in enumerate({cells!r}):
 """
 
 
-def test_the_cells_of_a_notebook(source, script):
-    cells = source.split("\n\n")
+def test_the_cells_of_a_notebook(script):
+    cells = FLAT.split("\n\n")
     assert script.said(script.command("-c", NOTEBOOK.format(cells=cells))) == "body\nend\n"
 
 

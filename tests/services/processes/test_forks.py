@@ -18,42 +18,50 @@ loader = fp.Loader(fp.from_sequence(range(60)), fp.MultiProcess(2, start_method=
 x = iter(loader)
 got = [next(x), next(x)]
 
-def child():
-    {child}
+def ends():
+    pass
 
-pid = os.fork()
-if not pid:
-    child()
-    sys.exit(0)
-assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+def closes_it():
+    loader.close()
+
+def drops_it():
+    global loader, x
+    del loader, x
+
+def iterates_it():
+    try: list(loader)
+    except LoaderError as error: assert "make a loader in this one" in str(error)
+    else: assert False
+
+def goes_on_with_it():
+    try: list(x)
+    except LoaderError as error: assert "make a loader in this one" in str(error)
+    else: assert False
+
+def makes_its_own():
+    with fp.Loader(fp.from_sequence(range(9)), workers=2) as own: assert list(own) == list(range(9))
+
+for child in ({children}):
+    pid = os.fork()
+    if not pid:
+        child()
+        sys.exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, child
 assert [*got, *x] == list(range(60))
 assert list(loader) == list(range(60))
 """
 
 CHILDREN = {
-    "ends": "pass",
-    "closes it": "loader.close()",
-    "drops it": "global loader, x; del loader, x",
-    "iterates it": """
-    try: list(loader)
-    except LoaderError as error: assert "make a loader in this one" in str(error)
-    else: assert False""",
-    "goes on with it": """
-    try: list(x)
-    except LoaderError as error: assert "make a loader in this one" in str(error)
-    else: assert False""",
-    "makes its own": """
-    with fp.Loader(fp.from_sequence(range(9)), workers=2) as own: assert list(own) == list(range(9))""",
+    "forkserver": ["ends", "closes_it", "drops_it", "iterates_it", "goes_on_with_it", "makes_its_own"],
+    "spawn": ["closes_it"],
+    "fork": ["goes_on_with_it"],
 }
 
 
-@pytest.mark.parametrize(
-    ("start_method", "child"),
-    [*(("forkserver", child) for child in CHILDREN), ("spawn", "closes it"), ("fork", "goes on with it")],
-)
-def test_a_child_that(start_method, child, script):
+@pytest.mark.parametrize("start_method", CHILDREN)
+def test_children_of_a_program(start_method, script):
     # With warnings, which an object may issue when it is dropped.
-    source = FORKED.format(start_method=start_method, child=CHILDREN[child].strip())
+    source = FORKED.format(start_method=start_method, children="".join(f"{name}, " for name in CHILDREN[start_method]))
     assert script.said(script.command("-X", "dev", "-c", source)) == ""
 
 
