@@ -58,13 +58,11 @@ def has_example(function: Function) -> bool:
 
 def calls(path: Path, name: str) -> bool:
     """Return whether the file calls `name`, as a name or as an attribute."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Call) and name in (
-            getattr(node.func, "id", ""),
-            getattr(node.func, "attr", ""),
-        ):
-            return True
-    return False
+    text = path.read_text(encoding="utf-8")
+    return name in text and any(
+        isinstance(node, ast.Call) and name in (getattr(node.func, "id", ""), getattr(node.func, "attr", ""))
+        for node in ast.walk(ast.parse(text))
+    )
 
 
 @pytest.mark.parametrize(("name", "module"), sorted(OPERATORS.items()))
