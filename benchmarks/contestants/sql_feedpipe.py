@@ -11,16 +11,18 @@ import feedpipe as fp
 
 from .sql_tasks import BATCH, described, query, timed
 
+SERVICES = {"process": fp.InProcess, "threads": lambda: fp.Threads(2), "workers": lambda: fp.MultiProcess(2)}
 
-def read(uri: str, rows: int, workers: int) -> Iterator[Any]:
+
+def read(uri: str, rows: int, service: str) -> Iterator[Any]:
     pipe = fp.read_sql(query(rows), uri, partition_on="id").batch(BATCH).collate()
-    with fp.Loader(pipe, workers=workers) as loader:
+    with fp.Loader(pipe, SERVICES[service]()) as loader:
         yield from loader
 
 
-def measure(uri: str, rows: int, workers: int) -> dict[str, Any]:
-    return timed(lambda: read(uri, rows, workers))
+def measure(uri: str, rows: int, service: str) -> dict[str, Any]:
+    return timed(lambda: read(uri, rows, service))
 
 
-def check(uri: str, rows: int, workers: int) -> dict[str, Any]:
-    return described(read(uri, rows, workers))
+def check(uri: str, rows: int, service: str) -> dict[str, Any]:
+    return described(read(uri, rows, service))

@@ -15,11 +15,12 @@ from ..contestants.sql_tasks import TABLE
 from ..model import Column, Contestant, Results, Verdict, Workload
 
 ROWS = 2_000_000
-OURS = "feedpipe, 2 workers"
+OURS = "feedpipe, 2 threads"
 
 CONTESTANTS = (
-    Contestant(OURS, "sql_feedpipe:measure", arguments={"workers": 2}, ours=True),
-    Contestant("feedpipe, in this process", "sql_feedpipe:measure", arguments={"workers": 0}, ours=True),
+    Contestant(OURS, "sql_feedpipe:measure", arguments={"service": "threads"}, ours=True),
+    Contestant("feedpipe, 2 processes", "sql_feedpipe:measure", arguments={"service": "workers"}, ours=True),
+    Contestant("feedpipe, in this process", "sql_feedpipe:measure", arguments={"service": "process"}, ours=True),
     Contestant("connectorx, 2 connections", "sql_connectorx:measure", "sql", {"connections": 2}),
     Contestant("connectorx", "sql_connectorx:measure", "sql", {"connections": 1}),
     Contestant("psycopg, server cursor", "sql_rows:measure", "sql", {"library": "psycopg"}),

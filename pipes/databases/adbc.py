@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from .adbc_databases import AdbcDatabases
 from .connection import empty_batch
 from .dialect import DIALECTS, FLIGHT, POSTGRESQL, SQLITE, SqlDialect
 from .driver import SqlQuery
@@ -49,10 +50,11 @@ class AdbcConnection(TableConnection):
     which takes each worker most of a second.
     """
 
-    def __init__(self, dialect: SqlDialect, database: Any, connection: Any, manager: Any) -> None:
+    def __init__(self, dialect: SqlDialect, connection: Any, close: Callable[[], None], manager: Any) -> None:
         super().__init__(dialect)
-        self._database = database
         self._connection = connection
+        self._closing = ExitStack()
+        self._closing.callback(close)
         self._manager = manager
 
     def execute(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:
@@ -107,8 +109,7 @@ class AdbcConnection(TableConnection):
         self._connection.cancel()
 
     def close(self) -> None:
-        self._connection.close()
-        self._database.close()
+        self._closing.close()
 
     def _ingest(self, name: str, rows: pa.Table, mode: str) -> None:
         with self._manager.AdbcStatement(self._connection) as statement:
@@ -134,28 +135,27 @@ class AdbcConnection(TableConnection):
 class Adbc:
     """Connects with the ADBC driver of a scheme."""
 
+    def __init__(self) -> None:
+        self._databases = AdbcDatabases()
+
     def check(self, uri: str) -> None:
         """Raises an `ArgumentError` if the package of the driver is not installed."""
         module = _MODULES[DIALECTS[scheme_of(uri)]]
         require(module, module.replace("_", "-"))
 
     def connect(self, uri: str) -> AdbcConnection:
-        return _connect(uri, "ro")
+        return self._connect(uri, "ro")
 
     def connect_for_writing(self, uri: str) -> AdbcConnection:
-        return _connect(uri, "rwc")
+        return self._connect(uri, "rwc")
 
-
-def _connect(uri: str, file_mode: str) -> AdbcConnection:
-    dialect = DIALECTS[scheme_of(uri)]
-    driver = require(_MODULES[dialect], _MODULES[dialect].replace("_", "-"))
-    manager = require("adbc_driver_manager", "adbc-driver-manager")
-    database = driver.connect(f"file:{file_of(uri)}?mode={file_mode}" if dialect is SQLITE else uri)
-    try:
-        return AdbcConnection(dialect, database, manager.AdbcConnection(database), manager)
-    except BaseException:
-        database.close()
-        raise
+    def _connect(self, uri: str, file_mode: str) -> AdbcConnection:
+        dialect = DIALECTS[scheme_of(uri)]
+        driver = require(_MODULES[dialect], _MODULES[dialect].replace("_", "-"))
+        manager = require("adbc_driver_manager", "adbc-driver-manager")
+        place = f"file:{file_of(uri)}?mode={file_mode}" if dialect is SQLITE else uri
+        connection, close = self._databases.connect(place, driver.connect, manager.AdbcConnection)
+        return AdbcConnection(dialect, connection, close, manager)
 
 
 def interruptible(function: Callable[[], T], cancel: Callable[[], object]) -> T:

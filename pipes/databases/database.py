@@ -28,17 +28,16 @@ Address: TypeAlias = str | Callable[[], object]
 """A URI, or a function that returns a URI or a DB-API connection."""
 T = TypeVar("T")
 
-_ADBC, _DUCKDB, _CONNECTORX, _DBAPI = Adbc(), DuckDB(), Connectorx(), DbApi()
-_OF_SCHEME: dict[str, Adbc | DuckDB | Connectorx] = {
-    "postgresql": _ADBC,
-    "postgres": _ADBC,
-    "sqlite": _ADBC,
-    "grpc": _ADBC,
-    "grpc+tcp": _ADBC,
-    "grpc+tls": _ADBC,
-    "duckdb": _DUCKDB,
-    "mysql": _CONNECTORX,
-    "mariadb": _CONNECTORX,
+_OF_SCHEME: dict[str, type[Adbc | DuckDB | Connectorx]] = {
+    "postgresql": Adbc,
+    "postgres": Adbc,
+    "sqlite": Adbc,
+    "grpc": Adbc,
+    "grpc+tcp": Adbc,
+    "grpc+tls": Adbc,
+    "duckdb": DuckDB,
+    "mysql": Connectorx,
+    "mariadb": Connectorx,
 }
 DRIVERS = ("adbc", "connectorx", "dbapi")
 READ = "read the query"
@@ -75,11 +74,13 @@ class Database:
         addresses: each holds the same rows.
         session: statements that each connection runs first.
         driver: the name of a driver, or one of the user; None chooses by the scheme of the address.
+        adbc: the driver whose connections in this process share what they know of the server.
     """
 
     addresses: tuple[Address, ...] = field(repr=False)
     session: tuple[str, ...] = field(default=(), repr=False)
     driver: str | SqlDriver | None = None
+    adbc: Adbc = field(default_factory=Adbc, repr=False, compare=False)
 
     @staticmethod
     def of(uri: object, session: object, driver: object) -> Database:
@@ -133,10 +134,10 @@ class Database:
         scheme = scheme_of(uri)
         driver_of_scheme = _OF_SCHEME.get(scheme)
         if self.driver == "connectorx":
-            return _CONNECTORX
+            return Connectorx()
         if self.driver == "dbapi":
-            return _DBAPI
-        if driver_of_scheme is None or (self.driver == "adbc" and driver_of_scheme is _CONNECTORX):
+            return DbApi()
+        if driver_of_scheme is None or (self.driver == "adbc" and driver_of_scheme is Connectorx):
             listed = ", ".join(f"{name}://" for name in _OF_SCHEME)
             raise ArgumentError(
                 with_call_site(
@@ -144,7 +145,7 @@ class Database:
                     "a DB-API connection, or a `driver` of your own"
                 )
             )
-        return driver_of_scheme
+        return self.adbc if driver_of_scheme is Adbc else driver_of_scheme()
 
     def check_writing(self) -> None:
         """Checks that tables can be written.

@@ -87,6 +87,27 @@ class SqlDialect:
             f"ORDER BY {key} {self.first_rows.format(count)} OFFSET {skip}"
         )
 
+    def steps(self, query: SqlQuery, after: Key | None, size: int, count: int) -> str:
+        """The number of each step, its last key, and how many rows have that key.
+
+        Args:
+            query: the query.
+            after: the key before the first step; None begins with the first row.
+            size: the rows of a step.
+            count: the most steps.
+        """
+        key, last = self.key(query), "feedpipe_steps.row_key"
+        rest = f"ORDER BY {key} {self.first_rows.format(1)} OFFSET {size - 1}"
+        return (
+            # The query is one table, used in three places, because it may have parameters.
+            f"WITH RECURSIVE feedpipe_query AS NOT MATERIALIZED (\n{query.text}\n), feedpipe_steps AS ("
+            f"SELECT 1 AS step, (SELECT {key} FROM feedpipe_query{self._behind(query, after)} {rest}) AS row_key "
+            f"UNION ALL SELECT step + 1, (SELECT {key} FROM feedpipe_query WHERE {key} > {last} {rest}) "
+            f"FROM feedpipe_steps WHERE {last} IS NOT NULL AND step < {count}) "
+            f"SELECT step, row_key, (SELECT count(*) FROM feedpipe_query WHERE {key} = {last}) AS row_count "
+            f"FROM feedpipe_steps WHERE {last} IS NOT NULL"
+        )
+
     def between(self, query: SqlQuery, after: Key | None, high: Key | None) -> str:
         """The rows of a range, in order; without a key, the query as it is."""
         if query.key is None:

@@ -13,8 +13,10 @@ from .keys import duplicate_error, nulls_error
 MAX_RANGES = 4096
 ROWS_OF_RANGE = 65_536
 """A range has no more rows, unless there are very many ranges, or the user says how many."""
-ROWS_OF_STEP = 16_384
+ROWS_OF_STEP = 4096
 """Each step along an index has so many rows, and each range takes half of one more on average."""
+STEPS_OF_STATEMENT = 256
+"""One statement makes so many steps, for which it takes less than a second."""
 
 
 class Statements(Protocol):
@@ -46,7 +48,7 @@ def key_ranges(connection: Statements, query: SqlQuery, count: int | None) -> li
     Raises:
         DataError: a key is null, or two rows have the same key.
     """
-    is_ordered = connection.has_order(connection.dialect.keys(query, None, ROWS_OF_STEP - 1, 2), query)
+    is_ordered = connection.has_order(connection.dialect.steps(query, None, ROWS_OF_STEP, STEPS_OF_STATEMENT), query)
     return list((_walk if is_ordered else _number)(connection, query, count))
 
 
@@ -70,9 +72,7 @@ def _walk(connection: Statements, query: SqlQuery, count: int | None) -> Iterato
     dialect = connection.dialect
     if nulls := _number_of(connection, query, dialect.count_nulls(query)):
         raise nulls_error(query.key or "", nulls)
-    steps: list[Key | None] = [None]  # the key before each step
-    while keys := _keys(connection, query, steps[-1], ROWS_OF_STEP - 1, 2):
-        steps.append(keys[0])
+    steps: list[Key | None] = [None, *_steps(connection, query)]  # the key before each step
     rows = ROWS_OF_STEP * (len(steps) - 1) + _number_of(connection, query, dialect.count_behind(query, steps[-1]))
     low = _keys(connection, query, None, 0, 1)
     last = 0
@@ -84,6 +84,22 @@ def _walk(connection: Statements, query: SqlQuery, count: int | None) -> Iterato
             raise _lost_rows_error()
         yield KeyRange(low[0], keys[0], length)
         low = keys[1:]
+
+
+def _steps(connection: Statements, query: SqlQuery) -> list[Key]:
+    """The last key of each step."""
+    keys: list[Key] = []
+    is_end = False
+    while not is_end:
+        after = keys[-1] if keys else None
+        statement = connection.dialect.steps(query, after, ROWS_OF_STEP, STEPS_OF_STATEMENT)
+        steps = sorted(connection.values(statement, query))  # by their numbers
+        for _, key, rows in steps:
+            if rows != 1:
+                raise duplicate_error(query.key or "", key)
+            keys.append(key)
+        is_end = len(steps) < STEPS_OF_STATEMENT
+    return keys
 
 
 def _number_of(connection: Statements, query: SqlQuery, statement: str) -> int:

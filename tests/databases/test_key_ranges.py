@@ -55,6 +55,7 @@ def test_walking_and_numbering_find_the_same_ranges(
     uri: str, count: int | None, step: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("feedpipe.databases.key_ranges.ROWS_OF_STEP", step)
+    monkeypatch.setattr("feedpipe.databases.key_ranges.STEPS_OF_STATEMENT", 3)
     found: list[list[Any]] = []
     for walks in (True, False):
         monkeypatch.setattr(AdbcConnection, "has_order", lambda *_, walks=walks: walks)
@@ -82,6 +83,14 @@ def test_a_database_says_whether_it_sorts(uri: str) -> None:
         for key, expected in (("k", True), ("n", False)):
             query = SqlQuery("SELECT * FROM skewed WHERE n < 500", key)
             assert statements.has_order(statements.dialect.keys(query, None, 9, 2), query) is expected
+            assert statements.has_order(statements.dialect.steps(query, None, 9, 4), query) is expected
+
+
+def test_columns_with_the_names_of_the_statement(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AdbcConnection, "has_order", lambda *_: True)
+    monkeypatch.setattr("feedpipe.databases.key_ranges.ROWS_OF_STEP", 100)
+    query = SqlQuery("SELECT n AS row_key, k AS step FROM skewed WHERE k > 9 -- a comment", "step")
+    assert ranges(uri, query, 2) == [(16, 251_001, 498), (252_004, 998_001, 498)]
 
 
 def test_ranges_are_shared_evenly() -> None:

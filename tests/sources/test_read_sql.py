@@ -145,11 +145,15 @@ class SqliteThatSaysWhetherItSorts(DbApiConnection):
     keys=st.sets(st.integers(-100, 100), max_size=60),
     partitions=st.none() | st.integers(1, 70),
     step=st.integers(1, 70),
+    steps=st.integers(1, 5),
 )
 @settings(max_examples=40)
-def test_walking_and_numbering_find_the_same_ranges(keys: set[int], partitions: int | None, step: int) -> None:
+def test_walking_and_numbering_find_the_same_ranges(
+    keys: set[int], partitions: int | None, step: int, steps: int
+) -> None:
     query = SqlQuery("SELECT * FROM points", "id")
-    with patch("feedpipe.databases.key_ranges.ROWS_OF_STEP", step):
+    constants = {"ROWS_OF_STEP": step, "STEPS_OF_STATEMENT": steps}
+    with patch.multiple("feedpipe.databases.key_ranges", **constants):
         walked, numbered = [
             SqliteThatSaysWhetherItSorts(keys, sorts=sorts).ranges(query, partitions) for sorts in (False, True)
         ]
