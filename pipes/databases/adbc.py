@@ -36,6 +36,14 @@ _EXPLAIN = {
     SQLITE: ("EXPLAIN QUERY PLAN", dict[str, str](), "TEMP B-TREE"),
 }
 """The statement that tells how another one is run, its options, and what it says if rows are sorted."""
+_NOTICE_LOST_CLIENT = (
+    "SELECT set_config('client_connection_check_interval', '10s', false) "
+    "WHERE current_setting('client_connection_check_interval', true) = '0' AND version() LIKE '%linux%'"
+)
+"""Makes PostgreSQL, from version 14 on, end a statement whose reader was killed; else it looks when it sends rows.
+
+Other systems than Linux need not know how.
+"""
 _MODULES = {
     POSTGRESQL: "adbc_driver_postgresql",
     SQLITE: "adbc_driver_sqlite",
@@ -144,7 +152,14 @@ class Adbc:
         require(module, module.replace("_", "-"))
 
     def connect(self, uri: str) -> AdbcConnection:
-        return self._connect(uri, "ro")
+        connection = self._connect(uri, "ro")
+        if connection.dialect is POSTGRESQL:
+            try:
+                connection.run(_NOTICE_LOST_CLIENT)
+            except BaseException:
+                connection.close()
+                raise
+        return connection
 
     def connect_for_writing(self, uri: str) -> AdbcConnection:
         return self._connect(uri, "rwc")

@@ -174,6 +174,13 @@ def test_parameters_and_session(uri: str) -> None:
     assert list(pipe) == [{"id": n, "s": "y"} for n in (0, 3, 6)]
 
 
+def test_the_server_looks_whether_the_reader_is_there(uri: str) -> None:
+    name = "client_connection_check_interval"
+    query = f"SELECT current_setting('{name}') AS interval"
+    assert list(fp.read_sql(query, uri)) == [{"interval": "10s"}]
+    assert list(fp.read_sql(query, uri, session=[f"SET {name} = '2s'"])) == [{"interval": "2s"}]
+
+
 def test_wrong_password(postgres: Postgres) -> None:
     with pytest.raises(SourceError, match="password authentication failed") as caught:
         list(points(postgres.uri_of("keeper", "WRONGTULIP")))
