@@ -338,31 +338,47 @@ class Text(str):
     __slots__ = ()
 
 
-@pytest.mark.parametrize("rows", LISTS.values(), ids=LISTS.keys())
-def test_rows_of_a_list_are_equal_in_the_other_process(rows: Any) -> None:
+POSITIONS = [0, 1, N - 1, 2047, 2048, 7, 7]
+
+
+@pytest.fixture(scope="module")
+def lists_elsewhere() -> dict[str, list[Any]]:
+    """What another process reads of each list."""
     # The child returns the rows as a pickle on its standard output.
-    pipe = fp.from_sequence(rows)
-    positions = [0, 1, N - 1, 2047, 2048, 7, 7]
     code = f"""
     import pickle
     import numpy as np
     from feedpipe.core.context import Context
-    op, stage, run = content.op, content._stage(), Context()
-    def rows(indices):
-        return op.rows(stage, indices, run)
-    ranges = [range({N}), range(10, 10), range(2000, 4099), range(3, {N}, 7), range({N}, {N})]
-    parts = [rows(indices) for indices in [*ranges, np.array({positions})]]
-    items = op.sequence
-    parts += [[items[i] for i in (0, -1, {N - 1})], list(items), list(items[5:9]), len(items), op.call()]
-    sys.stdout.buffer.write(pickle.dumps(parts))
+
+    def parts(fd):
+        content, _ = read_graph_file(fd)
+        op, stage, run = content.op, content._stage(), Context()
+        ranges = [range({N}), range(10, 10), range(2000, 4099), range(3, {N}, 7), range({N}, {N})]
+        parts = [op.rows(stage, indices, run) for indices in [*ranges, np.array({POSITIONS})]]
+        items = op.sequence
+        return [
+            *parts, [items[i] for i in (0, -1, {N - 1})], list(items), list(items[5:9]), len(items), op.call()
+        ]
     """
-    fd = write_graph_file(pipe, pipe)
-    code = READ.format(path=sys.path, fd=fd) + textwrap.dedent(code)
-    parts = pickle.loads(subprocess.check_output([sys.executable, "-c", code], pass_fds=[fd]))
-    os.close(fd)
+    fds = {}
+    for name, rows in LISTS.items():
+        pipe = fp.from_sequence(rows)
+        fds[name] = write_graph_file(pipe, pipe)
+    code = READ.format(path=sys.path, fd=next(iter(fds.values()))) + textwrap.dedent(code)
+    code += f"sys.stdout.buffer.write(pickle.dumps({{name: parts(fd) for name, fd in {fds!r}.items()}}))\n"
+    read = pickle.loads(subprocess.check_output([sys.executable, "-c", code], pass_fds=list(fds.values())))
+    for fd in fds.values():
+        os.close(fd)
+    return read
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_rows_of_a_list_are_equal_in_the_other_process(name: str, lists_elsewhere: dict[str, list[Any]]) -> None:
+    rows, parts = LISTS[name], lists_elsewhere[name]
+    pipe = fp.from_sequence(rows)
     rows = list(rows)
     assert parts[:5] == [rows, [], rows[2000:4099], rows[3:N:7], []]
-    assert parts[5] == [rows[i] for i in positions]
+    assert parts[5] == [rows[i] for i in POSITIONS]
     assert parts[6:10] == [[rows[0], rows[-1], rows[-1]], rows, rows[5:9], N]
     assert parts[10] == pipe.op.call()
     assert [type(row) for row in parts[0]] == [type(row) for row in rows]
