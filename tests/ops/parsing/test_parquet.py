@@ -70,10 +70,10 @@ def test_law_with_a_filter(tmp_path):
 @pytest.mark.parametrize("columns", [["id"], ["id", "t"]])
 def test_law_beyond_one_batch(tmp_path, monkeypatch, columns):
     # A row group is read in batches of as many rows as 4 MiB hold. If they have text, the first 256 rows tell how many.
-    monkeypatch.setattr(parquet_file.BatchSize, "MAX_ROWS", 3000)
-    files = counted(tmp_path, [12_000, 300], rows=9_000)
+    monkeypatch.setattr(parquet_file.BatchSize, "MAX_ROWS", 600)
+    files = counted(tmp_path, [2_400, 60], rows=1_800)
     got = check_operator(parsed(files, columns=columns), samples=6)
-    assert got == [{name: row[name] for name in columns} for row in listed(12_300)]
+    assert got == [{name: row[name] for name in columns} for row in listed(2_460)]
 
 
 @pytest.mark.parametrize(("columns", "first"), [(["id"], 2**19), (["id", "t"], 256)])
