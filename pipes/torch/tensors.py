@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any, cast
 
 import numpy as np
@@ -22,6 +23,8 @@ _SAME_WIDTH = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
 
 from_numpy: Callable[..., torch.Tensor] = torch.from_numpy
 _array: Callable[..., Array] = np.ndarray
+_attributes = attrgetter("__dict__")
+_dtype = attrgetter("dtype")
 
 
 def reducer(place: Callable[[Array], tuple[object, ...]]) -> Callable[[torch.Tensor], tuple[object, ...]]:
@@ -34,21 +37,21 @@ def reducer(place: Callable[[Array], tuple[object, ...]]) -> Callable[[torch.Ten
     def reduce(tensor: torch.Tensor) -> tuple[object, ...]:
         if tensor.__dict__:  # attributes that the user has set on the tensor, which torch keeps
             return _reduce_by_torch(tensor)
-        array = plain_array(tensor)
-        return _reduce_unusual(tensor, place) if array is None else (tensor_at, place(array))
+        arrays = plain_arrays((tensor,))
+        return (tensor_at, place(arrays[0])) if arrays else _reduce_unusual(tensor, place)
 
     return reduce
 
 
-def plain_array(tensor: torch.Tensor) -> Array | None:
-    """The memory of a tensor as an array; None if the tensor is more than that, or has a dtype that NumPy has not."""
-    # The dtype is checked first, because an error of torch takes as long as ten tensors.
-    if tensor.__dict__ or tensor.dtype not in _NUMPY_DTYPES:
-        return None
+def plain_arrays(tensors: Sequence[torch.Tensor]) -> list[Array]:
+    """The memory of each tensor as an array; none if a tensor is more than that, or has a dtype that NumPy has not."""
+    # The dtypes are checked first, because an error of torch takes as long as ten tensors.
+    if any(map(_attributes, tensors)) or not _NUMPY_DTYPES.issuperset(map(_dtype, tensors)):
+        return []
     try:
-        return tensor.numpy()
+        return list(map(torch.Tensor.numpy, tensors))
     except (TypeError, RuntimeError):
-        return None
+        return []
 
 
 def tensor_at(*place: object) -> torch.Tensor:

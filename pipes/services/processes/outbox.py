@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import perf_counter
 
 from ...core.cursor import Json
@@ -54,11 +54,13 @@ class Outbox:
         places: list[ArenaPlace] = []
         parts: list[bytes | memoryview] = []
         if packed is not None:
+            sizes = packed.sizes
+            nbytes = sum(sizes)
             if kind == "step":
-                places = self._write_regions(packed)
-                self._limit.add(sum(packed.sizes))
+                places = self._write_regions(packed, sizes[1:])
+                self._limit.add(nbytes)
             parts = [packed.stream] if places else packed.body()
-            self._nbytes += sum(packed.sizes)
+            self._nbytes += nbytes
         if not self._heads:
             self._run = run
             self._since = perf_counter()
@@ -96,13 +98,16 @@ class Outbox:
         assert self._arena is not None, "only an arena has places"
         self._arena.free(offset)
 
-    def _write_regions(self, packed: PackedElement) -> list[ArenaPlace]:
+    def _write_regions(self, packed: PackedElement, sizes: Sequence[int]) -> list[ArenaPlace]:
         """Writes the regions of an element to the arena; returns their places, or none if they go with the burst.
+
+        Args:
+            packed: the element.
+            sizes: the bytes of its regions.
 
         Raises:
             LimitError: the element is larger than the arena.
         """
-        sizes = packed.sizes[1:]
         size = sum(sizes)
         if self._arena is None or size <= MAX_COPIED_BYTES:
             return []

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pickle
 import sys
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import lru_cache
-from itertools import chain, repeat
+from itertools import chain, groupby, repeat
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
@@ -29,7 +30,12 @@ MAX_LAYOUT_BYTES = 1 << 20
 """The bytes of an element: to pickle what lies around more bytes takes less than to copy them."""
 
 _array_at: Callable[..., Array] = np.ndarray
-_Reader: TypeAlias = Callable[[Any], object]
+# Called for all arrays of an element, because a loop or a function in Python takes longer than what it does here.
+_is_contiguous = attrgetter("flags.c_contiguous")
+_size = attrgetter("size")
+_dtype_and_shape = attrgetter("dtype", "shape")
+_Reader: TypeAlias = Callable[[Sequence[Any]], Iterable[object]]
+"""From values of one type to their memory as arrays; fewer arrays if a value is more than that."""
 _ONE = object  # stands for the container of an element that is itself an array
 
 
@@ -86,7 +92,7 @@ class LayoutCache:
 
     def __init__(self) -> None:
         self._streams: dict[Hashable, tuple[bytes, list[bytes], int]] = {}
-        self._readers: dict[type, _Reader] = {np.ndarray: _itself, TensorData: _array_of}
+        self._readers: dict[type, _Reader] = {np.ndarray: iter, TensorData: _arrays_of}
         self._misses_left = MAX_LAYOUTS
 
     def pack(self, element: object) -> tuple[bytes, Region] | None:
@@ -106,9 +112,7 @@ class LayoutCache:
         if arrays is None:
             self._misses_left -= 1
             return None
-        types = (*map(type, keys), *map(type, values))
-        dtypes_and_shapes = [(array.dtype, array.shape) for array in arrays]
-        key = container, keys, types, *dtypes_and_shapes
+        key = container, keys, *map(type, keys), *map(type, values), *map(_dtype_and_shape, arrays)
         entry = self._streams.get(key)
         if entry is None:
             self._misses_left -= 1
@@ -118,9 +122,10 @@ class LayoutCache:
         else:
             self._misses_left = MAX_LAYOUTS
         stream, gaps, nbytes = entry
-        pairs: Iterator[tuple[RegionPart, RegionPart]] = zip(arrays, gaps, strict=True)
-        parts: list[RegionPart] = [*chain.from_iterable(pairs)]
-        return stream, Region(parts, nbytes)
+        parts: Iterable[RegionPart] = arrays
+        if gaps:
+            parts = chain.from_iterable(zip(arrays, gaps, strict=True))
+        return stream, Region([*parts], nbytes)
 
     def _arrays(self, values: Sequence[object]) -> list[Array] | None:
         """The memory of each value as an array; None if one of them is something else."""
@@ -129,20 +134,20 @@ class LayoutCache:
             return None
         if len({*map(id, values)}) < len(values):
             return None  # an object that an element holds twice arrives as one object
-        readers = self._readers
-        arrays = [readers[type(value)](value) for value in values]
-        for array in arrays:
-            if not (isinstance(array, np.ndarray) and array.flags.c_contiguous and array.size):
-                return None
-        return cast("list[Array]", arrays) or None
+        groups = [self._readers[kind](tuple(group)) for kind, group in groupby(values, type)]
+        arrays = [*chain.from_iterable(groups)]
+        are_arrays = all(issubclass(kind, np.ndarray) for kind in {*map(type, arrays)})
+        if not are_arrays or not all(map(_is_contiguous, arrays)) or not all(map(_size, arrays)):
+            return None
+        return cast("list[Array]", arrays) if arrays and len(arrays) == len(values) else None
 
     def _know(self, types: set[type]) -> bool:
         """Whether all of `types` can be read. A process that has not imported torch has no tensors."""
         torch = sys.modules.get("torch")
         if torch is not None and (tensor := getattr(torch, "Tensor", None)) in types:
-            from ...torch.tensors import plain_array
+            from ...torch.tensors import plain_arrays
 
-            self._readers[tensor] = plain_array
+            self._readers[tensor] = plain_arrays
         return types <= self._readers.keys()
 
     def _add(
@@ -160,16 +165,14 @@ class LayoutCache:
         shapes = tuple(array.shape for array in arrays)
         layout = Layout(container, tuple(names), tensors, shapes, tuple(map(str, letters)), (0, *ends[:-1]))
         gaps = [bytes(-array.nbytes % ALIGNMENT) for array in arrays]
+        if not any(gaps):
+            gaps = []
         entry = self._streams[key] = MARK + pickle.dumps(layout, 5), gaps, ends[-1]
         return entry
 
 
-def _itself(value: object) -> object:
-    return value
-
-
-def _array_of(data: TensorData) -> object:
-    return data.array
+def _arrays_of(data: Iterable[TensorData]) -> Iterable[object]:
+    return [each.array for each in data]
 
 
 @lru_cache(1)
