@@ -176,7 +176,22 @@ def test_an_element_that_ends_its_actor_is_named() -> None:
         return x if x != 7 else os._exit(3)
 
     loader = fp.Loader(fp.from_sequence(range(20)).map(end_at_seven), fp.Ray(1, cpus=CPUS, prefetch=1))
-    message = "element 7 of the epoch.*died there 3 times"
+    message = (
+        r"(?s)element 7 of the epoch.*in `\.map\(.*end_at_seven\)`\n  on from_sequence, row 8\n.*died there 3 times"
+    )
+    with loader, pytest.warns(WorkerWarning), pytest.raises(WorkerError, match=message):
+        list(loader)
+
+
+def test_a_row_that_ends_its_actor_is_named_if_the_elements_before_it_are_lost() -> None:
+    """They were in the same message, so the element that the error names is not the deadly one."""
+
+    def end_at_seven(x: int) -> int:
+        return x if x != 7 else os._exit(3)
+
+    pipe = fp.from_sequence(range(20)).filter(lambda x: x % 2).map(end_at_seven)
+    loader = fp.Loader(pipe, fp.Ray(1, cpus=CPUS))
+    message = r"(?s)in `\.map\(.*end_at_seven\)`\n  on from_sequence, row 8\n.*died there 3 times"
     with loader, pytest.warns(WorkerWarning), pytest.raises(WorkerError, match=message):
         list(loader)
 
@@ -248,7 +263,7 @@ def test_actors_that_give_nothing_are_named(tmp_path: Path) -> None:
     os.mkfifo(fifo)
     pipe = fp.from_sequence(range(4)).map(lambda x: fifo.read_bytes() if x else x)
     loader = fp.Loader(pipe, fp.Ray(1, cpus=CPUS, timeout=0.5, prefetch=1))
-    message = r"no element has come for 0.5 seconds.*worker 0 \(process.*element \d of"
+    message = r"(?s)no element has come for 0.5 seconds.*worker 0 \(process.*element \d of.*it is here:.*read_bytes"
     with loader, pytest.raises(WorkerError, match=message):
         list(loader)
 

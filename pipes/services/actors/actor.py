@@ -9,7 +9,9 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
+import ray  # type: ignore[import-not-found]  # pyright: ignore[reportMissingImports]
 
+from ...core.block_size import OneRow
 from ...core.code import value_code
 from ...core.context import ProcessResources
 from ...core.cursor import Json
@@ -18,6 +20,7 @@ from ...core.rows import BlockRows
 from ...engine.global_seeds import seed_process
 from ...plan.plan import Plan, ShardRun
 from ..base import ShardEnd, Step
+from ..crash_note import CrashNote
 from ..fetching import FetchEnd, Fetcher, FetchRequest, FetchSource
 from ..plan_arguments import PlanArguments
 from ..round_robin import DEFAULT, Mode, run_shards
@@ -27,9 +30,14 @@ from ..transport.remote_error import pack_error
 from .burst import MAX_BURST_SECONDS, Burst, BurstWriter, Kind
 from .dispatch_actor import DispatcherGoneError, DispatchReader, DispatchRun
 from .protocol import ActorFailure, ActorPlace, ActorRequest, pack_failure, place_here, read_graph, unpack_parts
+from .stacks import write_stacks_on_signal
 
 PackedItem: TypeAlias = tuple[Kind, int, Json, PackedElement | None]
 """An item of a run, as `BurstWriter.add` takes it."""
+
+NOTED_ANSWERS = 100
+"""So many calls of a run are answered with notes of each row, which take milliseconds. The first answers may be lost if
+the actor dies soon after them; by now the owner has some, so the row that ended the actors before was not the next."""
 
 
 class RunActor:
@@ -49,6 +57,8 @@ class RunActor:
         self._writer = BurstWriter()
         self._plan: tuple[PlanArguments, Plan] | None = None
         self._run = -1
+        self._board: Any = None  # keeps notes of what runs
+        self._answers = 0  # of the run
         self._items: Iterator[PackedItem] = iter(())
         self._waiting: PackedItem | None = None  # had no room in the last burst
         self._serve_request: ActorRequest | None = None  # of a run with streams
@@ -58,7 +68,7 @@ class RunActor:
         self._fetch_request: FetchRequest | None = None  # of a run that is still to begin
 
     def hello(self) -> ActorPlace:
-        return place_here()
+        return place_here()._replace(stacks=write_stacks_on_signal())
 
     def start(self, graph: npt.NDArray[np.uint8]) -> ActorFailure | None:
         """Reads the graph, and calls `init`."""
@@ -95,7 +105,7 @@ class RunActor:
             del item  # its memory serves the next one
             if time.monotonic() > deadline:
                 break
-        return self._writer.burst()
+        return self._burst()
 
     def stop(self, run: int) -> None:
         """Ends a run."""
@@ -132,7 +142,7 @@ class RunActor:
                 self._server.close_stream(other)
         if run == self._run:
             self._writer.add(*self._packed_block(number))
-        return self._writer.burst()
+        return self._burst()
 
     def begin_fetching(self, request: FetchRequest) -> None:
         """Begins a run in which the owner sends a key for each element."""
@@ -143,7 +153,7 @@ class RunActor:
         """The element of a key, the `number`-th of the run over all workers."""
         self._writer.begin()
         self._writer.add(*self._fetched(number, key))
-        return self._writer.burst()
+        return self._burst()
 
     def _fetched(self, number: int, key: object) -> PackedItem:
         try:
@@ -164,6 +174,16 @@ class RunActor:
             self._fetcher.begin(request)
             self._fetch_request = None
         return self._fetcher
+
+    def _burst(self) -> Burst:
+        self._answers += 1
+        if self._answers == NOTED_ANSWERS:
+            self._board = None
+        return self._writer.burst()
+
+    def _write_note(self, note: str) -> None:
+        if self._board is not None:
+            ray.get(self._board.write.remote(self._number, note))
 
     def _failed(self, error: BaseException) -> PackedItem:
         return "failed", 0, None, pack_error(error, f"worker {self._number}, {place_here()}", self._packer)
@@ -219,6 +239,10 @@ class RunActor:
         plan = self._plan_of(request.arguments)
         seed_process(request.arguments.worker_seed(request.epoch, request.assignment.worker))
         mode = DEFAULT
+        self._board, self._answers = request.board, 0
+        if self._board is not None:
+            note = CrashNote(self._write_note)
+            mode = mode._replace(block_sizes=OneRow, threads=False, tracer=note)
         if self._dispatch is not None:
             run = DispatchRun(request.run, request.arguments, request.epoch)
             mode = mode._replace(dispatched=partial(self._dispatch.rows, run))

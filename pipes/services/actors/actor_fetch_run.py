@@ -76,7 +76,7 @@ class ActorFetchRun(KeyedRun[ActorHandle]):
             try:
                 (item,) = burst_items(ray.get(sent.call, timeout=timeout))
             except ray.exceptions.GetTimeoutError as error:
-                raise lane.handle.timeout_error(timeout, str(sent)) from error
+                raise self._pool.timeout_error(lane.handle, str(sent)) from error
             except LOST as error:
                 self._pool.replace(lane.handle, str(sent), error)
                 self._begin(lane)

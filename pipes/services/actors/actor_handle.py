@@ -8,7 +8,6 @@ from typing import Any
 
 import ray  # type: ignore[import-not-found]  # pyright: ignore[reportMissingImports]
 
-from ...errors import WorkerError
 from ..base import ShardEnd, Step
 from .burst import BurstItem, burst_items
 from .protocol import ActorPlace, ActorRequest
@@ -97,13 +96,6 @@ class ActorHandle:
         self._bursts.clear()
         self.actor = self.place = None
         self.progress = False
-
-    def timeout_error(self, timeout: float | None, making: str) -> WorkerError:
-        """The error for an actor that has given nothing for `timeout` seconds."""
-        return WorkerError(
-            f"no element has come for {timeout:g} seconds, which is the `timeout`, from {self}, which makes {making}; "
-            "`ray stack` on that node shows where it is"
-        )
 
     def _call(self) -> None:
         """Asks for as many bursts as may wait."""

@@ -11,10 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import ray  # type: ignore[import-not-found]  # pyright: ignore[reportMissingImports]
+from ray.util.scheduling_strategies import (  # type: ignore[import-not-found]  # pyright: ignore[reportMissingImports]
+    NodeAffinitySchedulingStrategy,
+)
 
 from ...core.graph import Node, walk
 from ...core.operator import Boundary
-from ...errors import LoaderError
+from ...errors import LoaderError, WorkerError
 from ...plan.worker_graph import worker_graph
 from ..deaths import report_death
 from ..transport.captured_globals import CapturedGlobals
@@ -24,10 +27,14 @@ from .actor_handle import MAX_CALLS, ActorHandle
 from .burst import MAX_BURST_ELEMENTS
 from .cluster import await_start, connect, first_line
 from .dispatch_actor import DispatchActor
-from .protocol import LOST
+from .note_board import NoteBoard
+from .protocol import LOST, ActorPlace
+from .stacks import stacks_of
 
 GRACE_SECONDS = 5.0
-"""An actor that was killed has this time to end."""
+"""An actor that was killed has this time to end, and one that keeps notes to answer."""
+STACKS_SECONDS = 20.0
+"""A task on the node of an actor has this time to start, and to answer with the stacks of the actor."""
 
 
 class ActorSettings(NamedTuple):
@@ -54,6 +61,7 @@ class _Actors:
 
     handles: list[ActorHandle] = field(default_factory=list)
     dispatcher: Any = None
+    board: Any = None
     owner: int = field(default_factory=os.getpid)
 
     def end(self) -> None:
@@ -62,6 +70,9 @@ class _Actors:
         actors = [actor for actor in (self.dispatcher, *(handle.actor for handle in self.handles)) if actor is not None]
         for actor in actors:
             ray.kill(actor)
+        if self.board is not None:
+            ray.kill(self.board)
+            self.board = None
         for handle in self.handles:
             handle.forget()
         self.dispatcher = None
@@ -104,7 +115,9 @@ class ActorPool:
         """
         self._kill(handle.actor)
         handle.deaths = 1 if handle.progress else handle.deaths + 1
-        report_death(handle.deaths, f"{handle} has died, while it made {doing}: {first_line(error)}")
+        message = f"{handle} has died, while it made {doing}: {first_line(error)}"
+        note = self._note(handle) if handle.deaths > 2 else ""
+        report_death(handle.deaths, f"{message}, in {note}" if note else message)
         handle.forget()
         self._start_missing()
 
@@ -125,6 +138,26 @@ class ActorPool:
         actors.dispatcher = None
         report_death(deaths, "the actor that runs the operators before `dispatch` has died")
         self._start_missing()
+
+    def board(self, handle: ActorHandle) -> Any:
+        """The actor that keeps notes of a worker if it has died twice at one element; else None."""
+        if handle.deaths < 2:
+            return None
+        actors = self._actors
+        if actors.board is None:
+            here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+            actors.board = self._remote(NoteBoard, num_cpus=0, scheduling_strategy=here).remote()
+        actors.board.write.remote(handle.number, "")
+        return actors.board
+
+    def timeout_error(self, handle: ActorHandle, making: str) -> WorkerError:
+        """The error for an actor that has given nothing for `timeout` seconds, with its stacks if they can be had."""
+        stacks = self._stacks(handle.place)
+        where = f"; it is here:\n{stacks}" if stacks else "; `ray stack` on that node shows where it is"
+        return WorkerError(
+            f"no element has come for {self.settings.timeout:g} seconds, which is the `timeout`, from {handle}, which "
+            f"makes {making}{where}"
+        )
 
     def check_owner(self) -> None:
         if os.getpid() != self._actors.owner:
@@ -183,18 +216,44 @@ class ActorPool:
                 new.append(handle.actor)
         return new
 
+    def _note(self, handle: ActorHandle) -> str:
+        """What the last actor of a worker was running; empty if nothing says so."""
+        if self._actors.board is None:
+            return ""
+        try:
+            note: str = ray.get(self._actors.board.read.remote(handle.number), timeout=GRACE_SECONDS)
+        except ray.exceptions.RayError:
+            return ""
+        return note
+
+    def _stacks(self, place: ActorPlace | None) -> str:
+        """The stacks of an actor, from a task on its node; empty if they cannot be had."""
+        if place is None:
+            return ""
+        there = NodeAffinitySchedulingStrategy(place.node, soft=False)
+        task = self._remote(stacks_of, num_cpus=0, scheduling_strategy=there, max_retries=0)
+        try:
+            stacks: str = ray.get(task.remote(place.process, place.stacks), timeout=STACKS_SECONDS)
+        except ray.exceptions.RayError:
+            return ""
+        return stacks
+
     def _make(self, cls: type, *arguments: object) -> Any:
-        settings = self.settings
-        options: dict[str, object] = {
-            "num_cpus": settings.cpus,
-            "resources": dict(settings.resources),
-            "scheduling_strategy": "SPREAD",  # by default, Ray fills one node first
-            "max_restarts": 0,  # the pool starts actors again, from cursors
-            "max_task_retries": 0,
-        }
-        if settings.runtime_env is not None:
-            options["runtime_env"] = dict(settings.runtime_env)
-        return ray.remote(cls).options(**options).remote(*arguments)
+        actor = self._remote(
+            cls,
+            num_cpus=self.settings.cpus,
+            resources=dict(self.settings.resources),
+            scheduling_strategy="SPREAD",  # by default, Ray fills one node first
+            max_restarts=0,  # the pool starts actors again, from cursors
+            max_task_retries=0,
+        )
+        return actor.remote(*arguments)
+
+    def _remote(self, code: Callable[..., object], **options: object) -> Any:
+        """A class or a function to be run in the cluster."""
+        if self.settings.runtime_env is not None:
+            options["runtime_env"] = dict(self.settings.runtime_env)
+        return ray.remote(code).options(**options)
 
     def _forget(self, actors: list[Any]) -> None:
         """Kills actors that have not started."""

@@ -43,8 +43,10 @@ class ActorRemoteRun(RemoteRun):
 
     def _serve(self, worker: int, assignment: Assignment) -> None:
         leftovers = self._leftovers if assignment.in_tail else {}
-        request = ActorRequest(self._number, self._arguments, self._epoch, assignment, leftovers)
-        self._workers[worker].actor.serve.remote(request)
+        handle = self._workers[worker]
+        board = self._pool.board(handle)
+        request = ActorRequest(self._number, self._arguments, self._epoch, assignment, leftovers, board)
+        handle.actor.serve.remote(request)
 
     def _send_open(self, stream: RowStream) -> None:
         self._workers[stream.worker].actor.open_stream.remote(self._number, stream.number, stream.request)
@@ -79,7 +81,7 @@ class ActorRemoteRun(RemoteRun):
             try:
                 items = list(burst_items(ray.get(call, timeout=timeout)))
             except ray.exceptions.GetTimeoutError as error:
-                raise handle.timeout_error(timeout, self._making(stream.worker)) from error
+                raise self._pool.timeout_error(handle, self._making(stream.worker)) from error
             except LOST as error:
                 with self._lock:
                     if stream.arrived[0] is call:  # else another thread has replaced the actor

@@ -70,7 +70,7 @@ class ActorRun:
         try:
             handle.receive(timeout)
         except ray.exceptions.GetTimeoutError as error:
-            raise handle.timeout_error(timeout, self._assignment(handle).next_element(self._plan)) from error
+            raise self._pool.timeout_error(handle, self._assignment(handle).next_element(self._plan)) from error
         except LOST as error:
             self._pool.replace(handle, self._assignment(handle).next_element(self._plan), error)
             self._request(handle)
@@ -86,7 +86,8 @@ class ActorRun:
     def _request(self, handle: ActorHandle) -> None:
         """Asks an actor for all that is left for it to do, after what has arrived from it."""
         leftovers = self._leftovers if self._in_tail else {}
-        handle.request(ActorRequest(self._number, self._arguments, self._epoch, self._assignment(handle), leftovers))
+        assignment, board = self._assignment(handle), self._pool.board(handle)
+        handle.request(ActorRequest(self._number, self._arguments, self._epoch, assignment, leftovers, board))
 
     def _assignment(self, handle: ActorHandle) -> Assignment:
         return self._merge.assignment(handle.number, handle.received())

@@ -19,7 +19,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Mapping
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -44,12 +44,21 @@ LOST: tuple[type[Exception], ...] = (
 
 
 class ActorPlace(NamedTuple):
-    """Where an actor runs, and the versions there."""
+    """Where an actor runs.
+
+    Attributes:
+        node: Ray's name of the node.
+        address: of the node.
+        process: its number there.
+        versions: of what must be equal everywhere.
+        stacks: the descriptor of the file to which the process writes its stacks; -1 if it does not.
+    """
 
     node: str
     address: str
     process: int
     versions: Mapping[str, str]
+    stacks: int = -1
 
     def __str__(self) -> str:
         return f"process {self.process} on node {self.address} ({self.node[:8]})"
@@ -64,6 +73,7 @@ class ActorRequest(NamedTuple):
         epoch: the pass over the data.
         assignment: what of the plan to run, and where to start.
         leftovers: for the tail, the packed rows of shards that had theirs at hand.
+        board: the actor that keeps notes of each row that runs, to learn which one ends the process; None for no notes.
     """
 
     run: int
@@ -71,6 +81,7 @@ class ActorRequest(NamedTuple):
     epoch: int
     assignment: Assignment
     leftovers: dict[int, tuple[bytes, ...]]
+    board: Any = None
 
 
 class ActorFailure(NamedTuple):

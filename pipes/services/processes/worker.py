@@ -7,6 +7,7 @@ import faulthandler
 import os
 import signal
 import socket
+import stat
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -20,6 +21,7 @@ from ...core.rows import BlockRows
 from ...engine.global_seeds import seed_process
 from ...plan.plan import Plan, ShardRun
 from ..base import ShardEnd, Step
+from ..crash_note import CrashNote
 from ..fetching import FetchEnd, Fetcher, FetchRequest, FetchSource
 from ..plan_arguments import PlanArguments
 from ..prefetch_limit import PrefetchLimit
@@ -31,7 +33,6 @@ from ..transport.class_registry import adopt
 from ..transport.graph_file import read_graph_file
 from ..transport.packing import PackedElement, Packer, unpack_body
 from ..transport.remote_error import pack_error
-from .crash_note import CrashNote
 from .dispatch_client import DispatchClient
 from .outbox import Outbox
 from .parent_watch import exit_with_owner
@@ -123,9 +124,9 @@ class Worker:
         seed_process(request.arguments.worker_seed(request.epoch, request.assignment.worker))
         mode = DEFAULT._replace(before_block=self._before_block)
         if request.careful and self._arena is not None:
-            mode = mode._replace(
-                block_sizes=OneRow, threads=False, tracer=CrashNote(self._arena, self._channel.fileno())
-            )
+            arena = self._arena
+            note = CrashNote(lambda text: arena.note(text.encode()), self._end_without_owner)
+            mode = mode._replace(block_sizes=OneRow, threads=False, tracer=note)
         if self._dispatch is not None:
             mode = mode._replace(dispatched=partial(self._dispatch.rows, request.run))
         if plan.has_remote:
@@ -235,6 +236,11 @@ class Worker:
             cast("Arena", self._arena).free(offset)
         return True
 
+    def _end_without_owner(self) -> None:
+        """Ends at once if an operator has closed the connection: this process could tell nobody of its end."""
+        if not _is_socket(self._channel.fileno()):
+            os._exit(1)
+
     def _await_memory(self) -> bool:
         """Waits for one message of the owner, which may free memory; False if waiting might never end.
 
@@ -264,3 +270,10 @@ class Worker:
 def _parts(plan: Plan, request: RunRequest) -> list[ShardRun]:
     leftovers = {shard: cast("BlockRows", unpack_body(*packed)) for shard, packed in request.leftovers.items()}
     return request.assignment.parts(plan, leftovers)
+
+
+def _is_socket(descriptor: int) -> bool:
+    try:
+        return stat.S_ISSOCK(os.fstat(descriptor).st_mode)
+    except OSError:
+        return False

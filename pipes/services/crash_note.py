@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import os
-import stat
+from collections.abc import Callable
 
-from ...errors import CallSite, Origin
-from ..transport.arena import Arena
+from ..errors import CallSite, Origin
 
 
 class CrashNote:
-    """Notes the operator that runs, and its row, in memory that survives the process.
+    """Notes the operator that runs, and its row.
 
     Args:
-        arena: has the memory.
-        connection: the descriptor of the socket to the owner. If an operator has closed it, the process could tell
-            nobody of its end, so it ends at once, and the note names that operator.
+        write: keeps the note where it survives the process.
+        after_row: called when an operator has made a row, while the note still names that operator.
     """
 
-    def __init__(self, arena: Arena, connection: int) -> None:
-        self._arena = arena
-        self._connection = connection
+    def __init__(self, write: Callable[[str], None], after_row: Callable[[], None] | None = None) -> None:
+        self._write_note = write
+        self._after_row = after_row
         self._running: list[tuple[str, CallSite | None, Origin | None]] = []
 
     def enter(self, operator: str, call_site: CallSite | None, origin: Origin | None = None) -> None:
@@ -30,8 +27,8 @@ class CrashNote:
 
     def leave(self, origin: Origin | None) -> None:
         """The operator has made a row from `origin`, and the operator that asked for it continues."""
-        if not _is_socket(self._connection):
-            os._exit(1)
+        if self._after_row is not None:
+            self._after_row()
         self._running.pop()
         if self._running:
             operator, call_site, before = self._running.pop()
@@ -45,11 +42,4 @@ class CrashNote:
             text = f"`{operator}`"
             text += f"\n  on {origin}" if origin else ""
             text += f"\n  at {call_site.file}:{call_site.line}" if call_site else ""
-        self._arena.note(text.encode())
-
-
-def _is_socket(descriptor: int) -> bool:
-    try:
-        return stat.S_ISSOCK(os.fstat(descriptor).st_mode)
-    except OSError:
-        return False
+        self._write_note(text)
