@@ -75,6 +75,20 @@ def test_a_mistake_without_a_loader_is_as_short() -> None:
         assert len(ours) <= 2 and frames(info.value.__cause__)[-1] == "parse"
 
 
+def late(row: int) -> float:
+    return 1 / (row - 900)
+
+
+@pytest.mark.parametrize("concurrency", [1, 2])
+def test_a_mistake_in_a_later_block_is_as_short(concurrency: int) -> None:
+    pipe = fp.from_sequence(range(1000)).map(late, concurrency=concurrency)
+    for run in (pipe, pipe.batch(3), fp.Loader(pipe.batch(3).collate())):
+        with pytest.raises(RowError, match="row 901") as info:
+            list(run)
+        text = "".join(traceback.format_exception(info.value))
+        assert "During handling" not in text and len(re.findall("/feedpipe/", text)) <= 5
+
+
 def test_an_error_without_a_cause_keeps_its_frames() -> None:
     def fail(row: int) -> int:
         raise RowError("mine", operator="mine", where=None, origin=None)

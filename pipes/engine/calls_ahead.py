@@ -63,13 +63,17 @@ def call_ahead(
             # A unit that is handed out is gone for other shards, so it comes alone.
             stop, count, started = calls.take(start + (1 if stage.op.hands_out else block_size.rows()))
             context.started.update(started)
+            block: list[Block] = []
+            failure: list[Exception] = []
             try:
-                block = [stage.block(start, stop, context)]
+                block.append(stage.block(start, stop, context))
             except Exception as error:
-                if stop - start > 1:
-                    context.started.update(started)  # their results serve again, so no function is called twice
-                    yield from stage.one_by_one(range(start, stop), context, error)
-                raise
+                if stop - start == 1:
+                    raise
+                failure.append(error)
+            if failure:  # not within `except`, as in `Stage`
+                context.started.update(started)  # their results serve again, so no function is called twice
+                yield from stage.one_by_one(range(start, stop), context, failure.pop())
             context.started.clear()
             del started  # only the consumer holds results now
             block_size.produced(block[0].rows)

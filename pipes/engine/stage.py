@@ -241,12 +241,17 @@ class Stage:
             if self.op.hands_out:
                 rows = min(rows, 1 + (length - start) // MAX_PART_HANDED_OUT)
             stop = min(start + rows, length)
+            block: list[Block] = []
+            failure: list[Exception] = []
             try:
-                block = [self.block(start, stop, context)]
+                block.append(self.block(start, stop, context))
             except Exception as error:
-                if stop - start > 1:
-                    yield from self.one_by_one(range(start, stop), context, error)
-                raise
+                if stop - start == 1:
+                    raise
+                failure.append(error)
+            if failure:
+                # Not within `except`: the user's error, raised anew, would show the first one as its context.
+                yield from self.one_by_one(range(start, stop), context, failure.pop())
             block_size.produced(block[0].rows)
             yield block.pop()
             start = stop
@@ -262,10 +267,7 @@ class Stage:
     def one_by_one(self, indices: range, context: Context, error: Exception) -> Iterator[Block]:
         """The rows before the failing one. Raises `error` if no row fails this time: nothing is repaired silently."""
         for index in indices:
-            try:
-                rows = self.rows(range(index, index + 1), context)
-            except Exception as again:
-                raise again from again.__cause__
+            rows = self.rows(range(index, index + 1), context)
             yield Block(rows, START.advance(index), START.advance(index + 1))
         raise error
 
