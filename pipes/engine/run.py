@@ -14,6 +14,7 @@ from ..core.row_bytes import row_count
 from ..core.rows import BlockRows
 from ..core.skipped import Skipped
 from ..errors import DataError, LoaderError, PlanError, RowError, UnknownLengthError, shown_traceback
+from .one_thread import ONE_THREAD, is_executing
 from .skip_log import NO_SKIPS, SkipLog
 from .stage import Stage
 
@@ -89,13 +90,21 @@ class _ElementsOfBlocks(Iterator["Iterable[object]"]):
         try:
             if self._skip_log is not None:
                 self._skip_log.open()
-            return next(self._blocks, None)
+            return self._block_of_stage()
         except BaseException as error:
             self._error = error if isinstance(error, Exception) else interrupted(error)
             self._trace = shown_traceback(error)
             raise
         finally:
             clock.leave()
+
+    def _block_of_stage(self) -> Block | None:
+        try:
+            return next(self._blocks, None)
+        except ValueError as error:
+            if is_executing(error):  # chains in C may now lose rows that another thread gets, so it ends the run
+                raise LoaderError(ONE_THREAD) from None
+            raise
 
 
 def present(row: object) -> object:

@@ -10,10 +10,10 @@ from typing import Any, Generic, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
+from ..engine.one_thread import ONE_THREAD, is_executing
 from ..errors import FeedpipeError, LoaderError, RowError, shown_traceback
 from .epoch_run import EpochRun
 from .info import Info as Info
-from .one_thread import ONE_THREAD, is_executing
 from .runner import Runner
 from .schedule import Schedule
 from .skipping import too_many

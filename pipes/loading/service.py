@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 from ..core.checks import check_choice, check_int
 from ..core.code import constructor_code
 from ..core.skipped import Skipped
-from ..errors import ArgumentError, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, with_call_site
 from ..plan.plan import Plan, Position
 from ..services.base import Executor, ReadingService, Session, ShardEnd, Step
 from ..services.inprocess import InProcess
@@ -28,6 +28,11 @@ def reading_service(
     """The service of a loader with these arguments."""
     check_int("workers", workers, least=0)
     check_choice("pin_memory", pin_memory, (True, False))
+    if service is not None and (isinstance(service, type) or not hasattr(service, "start")):
+        name = service.__name__ if isinstance(service, type) else repr(service)
+        message = f"`service` must be a reading service, such as `fp.Threads(2)`, but got: {name}"
+        hint = f"; `workers={service}` reads in processes" if isinstance(service, int) and service > 0 else ""
+        raise ArgumentTypeError(with_call_site(f"{message}{hint}"))
     if service is not None and workers:
         raise ArgumentError(
             with_call_site(
@@ -86,7 +91,8 @@ class OnDevice:
     def start(self) -> Executor:
         from ..torch.device import backend_for
 
-        return _DeviceExecutor(self.service.start(), backend_for(self.device, pin_memory=self.pin_memory))
+        backend = backend_for(self.device, pin_memory=self.pin_memory)
+        return _DeviceExecutor(self.service.start(), backend)
 
 
 class _DeviceExecutor:

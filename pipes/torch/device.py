@@ -146,6 +146,12 @@ def backend_for(device: torch.device | str | int | None, *, pin_memory: bool) ->
     """The backend for a device; without one, tensors are at most pinned."""
     target = None if device is None else checked_device(device)
     if target is not None and target.type == "cuda":
+        if not torch.cuda.is_available():
+            raise ArgumentError(
+                with_call_site(
+                    f'`device` is {str(target)!r}, but torch finds no CUDA device; leave it out, or give "cpu"'
+                )
+            )
         return CudaBackend(target)
     if pin_memory and not torch.cuda.is_available():
         warn("`pin_memory` is True, but there is no GPU, so nothing is pinned", PlanWarning)

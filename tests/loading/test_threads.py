@@ -43,6 +43,34 @@ def test_while_one_thread_waits_for_an_element_others_get_an_error():
     assert [*elements, *iterator] == list(range(6))
 
 
+def test_an_iterator_of_a_pipe_admits_one_thread_too():
+    waits, go = threading.Event(), threading.Event()
+
+    def slow(x: int) -> int:
+        if x == 3:
+            waits.set()
+            go.wait()
+        return x
+
+    iterator = iter(fp.from_sequence(range(400)).map(slow))
+    failures = []
+
+    def take() -> None:
+        with pytest.raises(LoaderError) as failure:
+            list(iterator)
+        failures.append(failure)
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    waits.wait()
+    for _ in range(2):
+        with pytest.raises(LoaderError, match="only one thread at a time.*use a lock"):
+            next(iterator)
+    go.set()
+    thread.join()
+    assert len(failures) == 1  # not a part of the rows without a word
+
+
 def test_a_function_that_iterates_its_own_loader_is_an_error():
     loader = fp.Loader(fp.from_sequence(range(3)).map(lambda x: next(iterator)))
     iterator = iter(loader)

@@ -130,6 +130,17 @@ def test_rows_before_a_failing_one_come_first() -> None:
         next(elements)
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_no_cuda_device(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with fp.Loader(fp.from_sequence(range(2)), device="cuda:0", workers=workers) as loader:
+        for _ in range(2):
+            with pytest.raises(
+                ArgumentError, match="`device` is 'cuda:0', but torch finds no CUDA device; leave it out"
+            ):
+                next(iter(loader))
+
+
 def test_bad_arguments() -> None:
     pipe = fp.from_sequence([1])
     with pytest.raises(ArgumentError, match="`device` must be a device of torch but got: 'gpu'"):
