@@ -14,8 +14,8 @@ def scheme_of(uri: str) -> str:
 
 
 def file_of(uri: str) -> str:
-    """The path of a database that is a file: all that follows `://`."""
-    return uri.partition("://")[2]
+    """The path of a database that is a file: all that follows `://`; an absolute one may begin with several slashes."""
+    return re.sub("^//+", "/", uri.partition("://")[2])
 
 
 def shown_uri(uri: str) -> str:

@@ -209,6 +209,13 @@ def test_parameters_and_comments(make: Make) -> None:
     assert list(pipe) == [{"id": 0}, {"id": 3}, {"id": 6}, {"id": 9}]
 
 
+def test_an_absolute_path_may_have_four_slashes(make: Make) -> None:
+    database = re.search(r"(sqlite|duckdb)://[^']*", repr(make()))[0]  # type: ignore[index]
+    driver = "dbapi" if database.startswith("sqlite") else None
+    pipe = fp.read_sql("SELECT id FROM points", database.replace(":///", ":////"), driver=driver)  # type: ignore[arg-type]
+    assert {row["id"] for row in pipe} == {row["id"] for row in make()}
+
+
 def test_a_table_without_rows(tmp_path: Path) -> None:
     pipe = read_sqlite(write_sqlite(tmp_path / "none.db", []))
     assert len(pipe) == 0
