@@ -252,8 +252,8 @@ class Loader(Generic[T_co]):
         the pipe is not known, the properties say so only after the first look for an element.
 
         Args:
-            state: what `state_dict()` returned, or `gather_state(loader)`, or a list of the states of all ranks; it
-                may have gone through JSON. The latter two serve any number of ranks.
+            state: what `state_dict()` returned, or `gather_state(loader)`, or a list of the states of all ranks, in
+                the order of the ranks; it may have gone through JSON. The latter two serve any number of ranks.
             strict: False continues with another graph, seed or length if that is possible, and warns of each
                 difference.
 

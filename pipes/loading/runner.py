@@ -80,7 +80,7 @@ class Runner:
                 raise PlanError(with_call_site(message, node.call_site))
 
     def check_ranks(self) -> None:
-        """Checks what is certain about the ranks already, and reads nothing for that.
+        """Checks what is certain about the ranks already, and reads nothing if they can run the pipe.
 
         Raises:
             ArgumentError: the environment has no rank and world size.
@@ -98,7 +98,7 @@ class Runner:
             and _has_unknown_length(self.pipe)
             and self.ranks.side_group() is None
         ):
-            raise unknown_length_error(bind(self.pipe), rank.world_size)
+            raise unknown_length_error(bind(resolve(self.pipe)), rank.world_size)
 
     def schedule(self, progress: Progress) -> Schedule:
         """The schedule of a loader that stands at `progress`.

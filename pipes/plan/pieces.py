@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -103,7 +104,7 @@ def divide(weights: Numbers, shards: int, *, any_order: bool, near: int) -> Piec
         return _equal(count, shards, near)
     weights = weights >> max(0, int(weights.sum()).bit_length() - MAX_WEIGHT_BITS)
     mean = max(1, int(weights.sum()) // shards)
-    slots = _slots(weights, mean, near)
+    slots = np.clip(-(-weights * SLOTS_PER_SHARE // mean), 1, MAX_SLOTS)
     if not any_order and int(weights.max()) <= mean:
         return _in_turn(weights, slots, shards, near)
     borders = np.arange(shards + 1) * int(weights.sum()) // shards
@@ -127,7 +128,7 @@ def step_of(slots: int) -> int:
     Source: the Kronecker sequence of that ratio has the least discrepancy (Niederreiter, "Random Number Generation and
     Quasi-Monte Carlo Methods", 1992, chapter 3).
     """
-    step = max(1, round(slots * GOLDEN_RATIO))
+    step = round(slots * GOLDEN_RATIO)
     while math.gcd(step, slots) > 1:
         step += 1
     return step
@@ -170,11 +171,6 @@ def _sum_of_quotients(count: Numbers, factor: Numbers, offset: Numbers, divisor:
     return total
 
 
-def _slots(weights: Numbers, mean: int, near: int) -> Numbers:
-    slots = np.clip(-(-weights * SLOTS_PER_SHARE // mean), 1, MAX_SLOTS)
-    return np.where(weights * near <= mean, 1, slots)  # else it is not worth a cut
-
-
 def _owners(shards: int) -> Numbers:
     """The shard of each segment of a line."""
     side = SHARDS_SIDE_BY_SIDE if shards % SHARDS_SIDE_BY_SIDE == 0 else 1
@@ -186,8 +182,7 @@ def _equal(count: int, shards: int, near: int) -> Pieces:
     """Units of one weight: whole rounds of them, and what is left over is cut into equal parts."""
     rounds, left = divmod(count, shards)
     weights = np.full(left, shards)  # so that a share of all is `count`, and of what is left `left`
-    exact = min(shards, -(-SLOTS_PER_SHARE * shards // max(1, count)))
-    slots = np.full(left, exact if shards * near > count else 1)
+    slots = np.full(left, min(shards, -(-SLOTS_PER_SHARE * shards // max(1, count))))
     segments, places, *parts = _cut(weights, slots, np.arange(shards + 1) * left, count // near)
     return _table(shards, rounds, _owners(shards)[segments], places + rounds * shards, *parts, by_place=False)
 
@@ -203,15 +198,10 @@ def _in_turn(weights: Numbers, slots: Numbers, shards: int, near: int) -> Pieces
         if load + weight <= most:
             owners[place] = shard
             heapq.heapreplace(loads, (load + weight, shard))
-    missing = [0] * shards
-    for load, shard in loads:
-        missing[shard] = max(0, mean - load)
+    missing = [max(0, mean - load) for load, _ in sorted(loads, key=lambda item: item[1])]
     kept, rest = np.flatnonzero(owners >= 0), np.flatnonzero(owners < 0)
     left, all_missing = int(weights[rest].sum()), max(1, sum(missing))
-    borders, total = [0], 0
-    for amount in missing:
-        total += amount
-        borders.append(total * left // all_missing)
+    borders = [total * left // all_missing for total in accumulate(missing, initial=0)]
     segments, places, parts, first, stop = _cut(weights[rest], slots[rest], np.array(borders), mean // near)
     return _table(
         shards,
@@ -239,12 +229,12 @@ def _cut(
         return empty, empty, empty, empty, empty
     ends = np.cumsum(weights)
     inner = borders[1:-1]
-    at = np.minimum(np.searchsorted(ends, inner), count - 1)
+    at = np.searchsorted(ends, inner)
     before, after = inner - (ends[at] - weights[at]), ends[at] - inner
     slot = (2 * before * slots[at] + weights[at]) // np.maximum(1, 2 * weights[at])
     slot = np.where(np.minimum(before, after) <= near, np.where(before < after, 0, slots[at]), slot)
     # A cut as one number: the place of its unit, and the slot in it.
-    base = int(slots.max()) + 1
+    base = int(slots.max())
     is_end = slot >= slots[at]
     cuts = np.concatenate([[0], (at + is_end) * base + np.where(is_end, 0, slot), [count * base]])
     cuts = np.maximum.accumulate(cuts)
@@ -272,10 +262,7 @@ def _table(
 ) -> Pieces:
     """The pieces by shard. In any order, shared units come first: all shards then read them at the same time."""
     slots, first, stop = _reduced(places, slots, first, stop)
-    whole = slots == 1
-    count = int(places.max(initial=0)) + 1
-    rank_in_shard = places if by_place else places + whole * count
-    order = np.argsort(owners * (2 * count) + rank_in_shard)
+    order = np.lexsort((places, owners) if by_place else (places, slots == 1, owners))
     starts = np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=shards))])
     return Pieces(shards, rounds, starts, places[order], slots[order], first[order], stop[order])
 

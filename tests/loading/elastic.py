@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import random
+import sqlite3
+import tempfile
 from collections import Counter
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import feedpipe as fp
@@ -29,7 +33,17 @@ class Sources:
 
     def any(self) -> Chain:
         makers = [self.filtered, self.expanded, self.generators, self.row_groups, self.lines, self.iterable]
-        return self._chance.choice([*makers, self.taken, self.zipped, self.enumerated, self.dispatched])()
+        makers += [self.taken, self.zipped, self.enumerated, self.dispatched, self.table, self.record_batches]
+        makers += [
+            self.interleaved,
+            self.in_proportion,
+            self.in_turn,
+            self.joined,
+            self.part,
+            self.cached,
+            self.concurrent,
+        ]
+        return self._chance.choice(makers)()
 
     def filtered(self) -> Chain:
         return fp.from_sequence(range(self._rows())).filter(lambda row: row % 3 != 1)
@@ -77,6 +91,60 @@ class Sources:
 
     def dispatched(self) -> Chain:
         return fp.from_sequence(range(self._rows())).filter(lambda row: row % 2).dispatch()
+
+    def table(self) -> Chain:
+        path, rows = self._path("db"), self._rows()
+        path.unlink(missing_ok=True)  # another example may have made it
+        with closing(sqlite3.connect(path)) as database:
+            database.execute("create table numbers (id integer primary key)")
+            gaps = self._chance.choice([1, 7])
+            database.executemany("insert into numbers values (?)", [(gaps * row,) for row in range(rows)])
+            database.commit()
+        ranges: dict[str, Any] = {"partition_on": "id", "partitions": self._chance.choice([None, 1, 5])}
+        options = self._chance.choice([ranges, {}])
+        pipe = fp.read_sql("select id from numbers", lambda: sqlite3.connect(path), snapshot=None, **options)
+        return pipe.map(lambda row: ("key", row["id"]))
+
+    def record_batches(self) -> Chain:
+        path, numbers = self._path("arrow"), pa.table({"x": pa.array(range(self._rows()), pa.int64())})
+        with pa.ipc.new_file(path, numbers.schema) as writer:
+            writer.write_table(numbers, self._chance.randint(1, 20))
+        pipe = fp.read_arrow(path)
+        return (
+            self._chance.choice([pipe, pipe.shuffle()]).filter(pc.field("x") != 4).map(lambda row: ("batch", row["x"]))
+        )
+
+    def interleaved(self) -> Chain:
+        files = fp.from_sequence(range(self._chance.choice([1, 2, 5, 9])))
+        return files.interleave(
+            lambda file: fp.from_sequence([(file, row) for row in range(3 + 5 * (file % 3))]),
+            cycle=self._chance.randint(1, 4),
+            block=self._chance.randint(1, 3),
+        )
+
+    def in_proportion(self) -> Chain:
+        pipes = (self.filtered().map(str), Sources.any(self))
+        return pipes[0].mix(pipes[1], weights=[2, 1], random=self._chance.random() < 0.5)
+
+    def in_turn(self) -> Chain:
+        return self.filtered().map(str).round_robin(Sources.any(self))
+
+    def joined(self) -> Chain:
+        pairs = pa.table({"x": [1, 2, 2, 5, 8, 11, 90], "y": range(7)})
+        rows = fp.from_table(pa.table({"x": pa.array(range(self._rows()), pa.int64())}))
+        pipe = self._chance.choice([rows, rows.filter(pc.field("x") != 8)])
+        how = self._chance.choice(["left", "inner"])
+        return pipe.join(pairs, on="x", multiple="all", how=how).map(lambda row: ("pair", row["x"], row["y"]))
+
+    def part(self) -> Chain:
+        pipe = self._chance.choice([self.filtered, self.expanded, self.iterable])()
+        return pipe.split({"some": 0.6, "others": 0.4}, seed=3)[self._chance.choice(["some", "others"])]
+
+    def cached(self) -> Chain:
+        return Sources.any(self).cache(tempfile.mkdtemp(dir=self._folder))
+
+    def concurrent(self) -> Chain:
+        return Sources.any(self).map(lambda row: row, concurrency=self._chance.randint(1, 4))
 
     def _rows(self) -> int:
         return self._chance.choice([0, 1, 2, 5, 17, 40, 100, 333])

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.errors import StateError
+from feedpipe.errors import PlanError, StateError
 
 
 def loaders(count, ranks, *, indexed, **options):
@@ -138,3 +138,10 @@ def test_a_finished_epoch_is_freed_at_once():
         assert freed() is None
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("even", ["auto", "drop", "pad"])
+def test_ranks_of_a_stream_of_files_are_not_even_without_a_process_group(tmp_path, even):
+    (tmp_path / "rows.txt").write_text("1\n")
+    with pytest.raises(PlanError, match=r"because of `\.parse_lines\(\)`, so its 2 ranks cannot be made even without"):
+        fp.Loader(fp.read_lines(tmp_path), rank=0, world_size=2, even=even)

@@ -25,4 +25,30 @@ EQUIVALENT: dict[str, dict[str, str]] = {
             "an empty segment at the edge lies behind all holes, and no part has room for it"
         ),
     },
+    "plan/pieces.py": {
+        **{
+            f"Pieces.rows: cut = np.flatnonzero(self.slots {at_least})": "a unit of one slot has complete turns only"
+            for at_least in (">= 1", "> 0")
+        },
+        "divide: if not count or (weights == weights[-1]).all():": "if all are equal, they are equal to the last",
+        "divide: slots = np.clip(-(-weights * SLOTS_PER_SHARE // mean), 2, MAX_SLOTS)": (
+            "it matters for a unit of no weight, which is never cut"
+        ),
+        "divide: borders = np.arange(shards + 2) * int(weights.sum()) // shards": (
+            "a cut at the end of the line makes an empty segment"
+        ),
+        "_equal: slots = np.full(left, min(shards, -(-SLOTS_PER_SHARE * shards // max(2, count))))": (
+            "one unit and two have as many slots as there are shards"
+        ),
+        "_equal: segments, places, *parts = _cut(weights, slots, np.arange(shards + 2) * left, count // near)": (
+            "a cut at the end of the line makes an empty segment"
+        ),
+        "_equal: return _table(shards, rounds, _owners(shards)[segments], places + rounds * shards, *parts, "
+        "by_place=True)": "a share is less than a unit, so no shard has a whole unit beside a part of another",
+        "_in_turn: owners = np.full(len(weights), -2)": "any number below 0 stands for no shard",
+        "_cut: slot = (2 * before * slots[at] + weights[at]) // np.maximum(2, 2 * weights[at])": (
+            "it matters for a unit of no weight, where the dividend is 0"
+        ),
+        "_reduced: starts = np.flatnonzero(np.diff(places[order], prepend=-2))": "no place is below 0",
+    },
 }
