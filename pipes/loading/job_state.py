@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
 
 from ..errors import StateError
 from ..plan.plan import Plan
-from ..plan.shard_operators import elements_left
+from ..plan.shard_operators import elements_left, take_left
 from .position_check import check_cursors
 from .resume import resumed_elsewhere
 from .schedule import Schedule
@@ -111,18 +115,39 @@ def merged(states: Sequence[SavedState]) -> SavedState:
     world_size = first.world_size
     if all(one.position == first.position and one.step == first.step for one in states):
         return first
-    if any(isinstance(one.position, IndexedPosition) and one.position.beyond for one in states):
-        raise StateError(
-            "the ranks stand at different steps for the second time in this epoch, and a state keeps that only once; "
-            "give states of one step"
-        )
-    taken = [one.position.consumed if isinstance(one.position, IndexedPosition) else 0 for one in states]
-    consumed = min(taken)
-    if max(taken) - consumed > MAX_STRAGGLING:
-        raise StateError(f"one rank of this job is {(max(taken) - consumed) // world_size} elements behind another")
-    ranges = [range(consumed + rank, count + rank, world_size) for rank, count in enumerate(taken) if count > consumed]
+    places = [one.position if isinstance(one.position, IndexedPosition) else IndexedPosition(0) for one in states]
+    last = min(places, key=lambda place: place.taken)
+    leads = [place.taken - last.taken for place in places]
+    if max(leads) > MAX_STRAGGLING:
+        raise StateError(f"one rank of this job is {max(leads) // world_size} elements behind another")
+    for number, (place, lead) in enumerate(zip(places, leads, strict=True)):
+        if lead % world_size or take_left(last.taken, last.beyond, lead) != (place.taken, place.beyond):
+            raise StateError(
+                f"state {number} of the list comes from another resume than the state that is furthest behind, so they "
+                "are not of one job; give states that were saved together"
+            )
+    # The rank that is furthest behind says what was left; of that, each rank has taken its own elements.
+    left, behind = elements_left(last.taken, last.beyond)
+    ranges = list(last.beyond)
+    for rank, lead in enumerate(leads):
+        ranges += _elements_at(range(rank, lead, world_size), left, behind)
     step = sum(one.step for one in states) // world_size
-    return replace(first, step=step, position=_from_first_left(consumed, ranges))
+    return replace(first, step=step, position=_from_first_left(last.consumed, ranges))
+
+
+def _elements_at(places: range, left: npt.NDArray[np.int64], behind: int) -> list[range]:
+    """The elements at these places among those of `left` and all from `behind` on."""
+    within = left[places.start : places.stop : places.step]
+    rest = places[len(within) :]
+    shift = behind - len(left)
+    return _evenly_spaced(within) + ([range(rest.start + shift, rest.stop + shift, rest.step)] if rest else [])
+
+
+def _evenly_spaced(places: npt.NDArray[np.int64]) -> list[range]:
+    """Increasing numbers as ranges."""
+    ends = [*(np.flatnonzero(np.diff(places, 2)) + 2).tolist(), len(places)]  # behind the last one of a spacing
+    runs = [places[start:end].tolist() for start, end in pairwise([0, *ends])]
+    return [range(run[0], run[-1] + 1, run[1] - run[0] if len(run) > 1 else 1) for run in runs if run]
 
 
 def _from_first_left(consumed: int, ranges: Sequence[range]) -> IndexedPosition:

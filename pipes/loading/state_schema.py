@@ -56,6 +56,11 @@ class IndexedPosition(NamedTuple):
     consumed: int
     beyond: tuple[range, ...] = ()
 
+    @property
+    def taken(self) -> int:
+        """How many elements are taken."""
+        return self.consumed + sum(map(len, self.beyond))
+
 
 class StreamedPosition(NamedTuple):
     """The place of a rank in the data of a streamed pipe.

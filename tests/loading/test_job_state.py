@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import pytest
@@ -48,13 +48,16 @@ def rows(elements: list[Any]) -> Iterator[Any]:
 @settings(max_examples=25, deadline=None)
 @given(st.integers(1, 6), st.data())
 def test_an_indexed_job_goes_on_with_the_exact_set_that_is_left(ranks: int, data: st.DataObject) -> None:
-    taken, states = after(loaders(INDEXED, ranks), [data.draw(st.integers(0, 9)) for _ in range(ranks)])
-    job = resumed(INDEXED, data.draw(st.integers(1, 6)), states if data.draw(st.booleans()) else gathered(states))
+    job, everything = loaders(INDEXED, ranks), list[int]()
+    for _ in range(data.draw(st.integers(1, 4))):
+        taken, states = after(job, [data.draw(st.integers(0, 9)) for _ in job])
+        state = states if data.draw(st.booleans()) else gathered(states)
+        job = resumed(INDEXED, data.draw(st.integers(1, 6)), state)
+        everything += chain(*taken)
     steps = data.draw(st.integers(0, 5))
     more, states = after(job, [steps] * len(job))
     job = resumed(INDEXED, data.draw(st.integers(1, 6)), states[0])
-    everything = [row for part in (*taken, *more, *map(list, job)) for row in part]
-    assert sorted(everything) == list(range(120))
+    assert sorted([*everything, *chain(*more, *job)]) == list(range(120))
 
 
 def test_a_gathered_state_goes_on_in_the_order_of_the_job():
@@ -135,6 +138,13 @@ class TestWhatIsRefused:
         for rank, ranks in ((0, 3), (1, 2)):
             with pytest.raises(StateError, match=f"rank 2 of 3 .* this is rank {rank} of {ranks}, .*`gather_state"):
                 loaders(STREAMED, ranks)[rank].load_state_dict(states[2])
+
+    @pytest.mark.parametrize("steps", [[1, 4], [1, 9]])
+    def test_indexed_states_of_different_resumes(self, steps: list[int]):
+        states = after(loaders(INDEXED, 2), steps)[1]
+        first, second = (after(resumed(INDEXED, 2, state), [2, 2])[1][0] for state in (states, states[0]))
+        with pytest.raises(StateError, match="state 0 of the list comes from another resume"):
+            fp.Loader(INDEXED, seed=3).load_state_dict([first, second])
 
     def test_a_list_of_too_few_indexed_states(self):
         with pytest.raises(StateError, match="has 2 states of a job of 3 ranks"):
