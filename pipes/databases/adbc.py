@@ -14,7 +14,7 @@ from .dialect import DIALECTS, FLIGHT, POSTGRESQL, SQLITE, SqlDialect
 from .driver import SqlQuery
 from .packages import require
 from .table_connection import TableConnection
-from .uris import file_of, scheme_of
+from .uris import scheme_of, sqlite_uri
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -168,7 +168,7 @@ class Adbc:
         dialect = DIALECTS[scheme_of(uri)]
         driver = require(_MODULES[dialect], _MODULES[dialect].replace("_", "-"))
         manager = require("adbc_driver_manager", "adbc-driver-manager")
-        place = f"file:{file_of(uri)}?mode={file_mode}" if dialect is SQLITE else uri
+        place = sqlite_uri(uri, file_mode) if dialect is SQLITE else uri
         connection, close = self._databases.connect(place, driver.connect, manager.AdbcConnection)
         return AdbcConnection(dialect, connection, close, manager)
 

@@ -288,6 +288,8 @@ def _errors(shown: str, uri: str, task: str) -> Generator[None, None, None]:
 
 def _database_error(error: Exception, shown: str, text: str, task: str) -> SourceError:
     """An error of a driver; `text` is what it says."""
+    # Statements are ours, and long.
+    text = re.sub(r"(Failed to execute query) '.*'(?=: (?:ERROR|FATAL|PANIC): )", r"\1", text, flags=re.DOTALL)
     message = " ".join(text.partition("Query was:")[0].split()).strip() or type(error).__name__
     if isinstance(error, (ConnectionError, TimeoutError)) or _LOST.search(message):
         return LostConnectionError(f"the connection to {shown} has failed: {message}")

@@ -13,7 +13,7 @@ from .column_types import table_definition
 from .dialect import ANSI, DUCKDB, MYSQL, POSTGRESQL, SQLITE
 from .driver import Key, SqlQuery
 from .table_connection import TableConnection
-from .uris import file_of, scheme_of
+from .uris import scheme_of, sqlite_uri
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -166,4 +166,4 @@ def _open_sqlite(uri: str, mode: str) -> DbApiConnection:
             '`driver="dbapi"` opens URIs of SQLite only; give a function that returns the connection as `uri`'
         )
     # One thread at a time uses it, and a later one closes it.
-    return DbApiConnection(sqlite3.connect(f"file:{file_of(uri)}?mode={mode}", uri=True, check_same_thread=False))
+    return DbApiConnection(sqlite3.connect(sqlite_uri(uri, mode), uri=True, check_same_thread=False))

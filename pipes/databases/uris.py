@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -16,6 +17,18 @@ def scheme_of(uri: str) -> str:
 def file_of(uri: str) -> str:
     """The path of a database that is a file: all that follows `://`; an absolute one may begin with several slashes."""
     return re.sub("^//+", "/", uri.partition("://")[2])
+
+
+def sqlite_uri(uri: str, mode: str) -> str:
+    """The address of a SQLite file, as SQLite takes it; `mode` is "ro", or "rwc" to make a file that is not there.
+
+    Raises:
+        FileNotFoundError: there is no file to read. SQLite itself does not say so.
+    """
+    path = file_of(uri)
+    if mode == "ro" and not os.path.exists(path):
+        raise FileNotFoundError(f"there is no file {path!r}")
+    return f"file:{path}?mode={mode}"
 
 
 def shown_uri(uri: str) -> str:

@@ -199,7 +199,7 @@ def test_a_query_that_cannot_be_read(uri: str, query: str) -> None:
 
 
 def test_a_key_without_an_order(uri: str) -> None:
-    with pytest.raises(SourceError, match="could not identify an ordering operator for type json"):
+    with pytest.raises(SourceError, match="query: ERROR: could not identify an ordering operator for type json"):
         list(fp.read_sql("SELECT to_json(id) AS id FROM points", uri, partition_on="id"))
 
 

@@ -264,7 +264,7 @@ class TestBadInput:
             list(fp.read_sql(query, uri, driver="dbapi"))
 
     def test_no_such_database(self, tmp_path: Path) -> None:
-        with pytest.raises(SourceError, match="unable to open database file"):
+        with pytest.raises(SourceError, match="cannot read the query: there is no file '.*none.db'"):
             list(read_sqlite(f"sqlite://{tmp_path}/none.db"))
         assert not list(tmp_path.iterdir())
 
