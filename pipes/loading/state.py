@@ -289,7 +289,9 @@ def resumed_shards(saved: SavedState, plan: Plan) -> int:
             has too many shards.
     """
     if saved.position is None:
-        return plan.shards
+        # Such a rank has not begun, but others of its job have, with the shards of the state.
+        is_late = saved.step > 0 and (saved.world_size, saved.rank) == (plan.world_size, plan.rank)
+        return checked_shards(saved, plan) if is_late else plan.shards
     if plan.indexed != saved.indexed:
         raise StateError("only one of the state's pipe and this one is indexed, so no position means the same in both")
     if plan.indexed:

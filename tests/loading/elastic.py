@@ -123,11 +123,10 @@ class Sources:
         )
 
     def in_proportion(self) -> Chain:
-        pipes = (self.filtered().map(str), Sources.any(self))
-        return pipes[0].mix(pipes[1], weights=[2, 1], random=self._chance.random() < 0.5)
+        return self.filtered().map(str).mix(self._other(), weights=[2, 1], random=self._chance.random() < 0.5)
 
     def in_turn(self) -> Chain:
-        return self.filtered().map(str).round_robin(Sources.any(self))
+        return self.filtered().map(str).round_robin(self._other())
 
     def joined(self) -> Chain:
         pairs = pa.table({"x": [1, 2, 2, 5, 8, 11, 90], "y": range(7)})
@@ -141,10 +140,13 @@ class Sources:
         return pipe.split({"some": 0.6, "others": 0.4}, seed=3)[self._chance.choice(["some", "others"])]
 
     def cached(self) -> Chain:
-        return Sources.any(self).cache(tempfile.mkdtemp(dir=self._folder))
+        return Sources.any(self).cache(tempfile.mkdtemp(dir=self._folder), freeze=True)
 
     def concurrent(self) -> Chain:
         return Sources.any(self).map(lambda row: row, concurrency=self._chance.randint(1, 4))
+
+    def _other(self) -> Chain:
+        return Sources.any(self).map(lambda row: ("other", row))  # so that no two rows of a pipe are equal
 
     def _rows(self) -> int:
         return self._chance.choice([0, 1, 2, 5, 17, 40, 100, 333])

@@ -121,6 +121,14 @@ def test_a_state_stays_small_over_many_cuts():
     assert count(taken + job.rest()) == count(list(pipe))
 
 
+def test_a_rank_that_has_not_begun_keeps_the_shards_of_its_job():
+    first, states = Job(streamed(), 2, seed=1).take([0, 11])
+    second, states = Job(streamed(), 4, states, seed=1).take([2, 1, 0, 3])
+    assert states[2]["position"] == "null"
+    third = Job(streamed(), 4, states.__getitem__, seed=1).rest()
+    assert count([*first, *second, *third]) == count(list(streamed()))
+
+
 def test_no_rank_is_idle_after_a_cut():
     _, states = Job(streamed(20_000).batch(4), 2, seed=1).take([9, 9])
     lengths = [len(list(loader)) for loader in Job(streamed(20_000).batch(4), 5, states, seed=1).loaders]
