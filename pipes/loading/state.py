@@ -288,15 +288,14 @@ def resumed_shards(saved: SavedState, plan: Plan) -> int:
         StateError: the position means nothing for this plan: only one of both is indexed, it is of another rank, or it
             has too many shards.
     """
-    if saved.position is None:
-        # Such a rank has not begun, but others of its job have, with the shards of the state.
-        is_late = saved.step > 0 and (saved.world_size, saved.rank) == (plan.world_size, plan.rank)
-        return checked_shards(saved, plan) if is_late else plan.shards
+    is_same_rank = (saved.world_size, saved.rank) == (plan.world_size, plan.rank)
+    if saved.position is None and not (is_same_rank and saved.step):  # behind a step, other ranks may have begun
+        return plan.shards
     if plan.indexed != saved.indexed:
         raise StateError("only one of the state's pipe and this one is indexed, so no position means the same in both")
     if plan.indexed:
         return plan.shards
-    if (saved.world_size, saved.rank) != (plan.world_size, plan.rank):
+    if not is_same_rank:
         raise StateError(
             f"this state is of rank {saved.rank} of {saved.world_size} in the middle of an epoch, and this "
             f"is rank {plan.rank} of {plan.world_size}, where it says nothing of the other ranks; load the states of "
