@@ -38,7 +38,7 @@ PINS: dict[str, tuple[str, ...]] = {
     "grain": ("grain==0.2.18", "numpy==2.4.6", _PILLOW),
     "spdl": (*_TORCH, "spdl-core==0.8.0", _PILLOW),
     "s3fs": ("s3fs==2026.9.0",),
-    "sql": ("connectorx==0.4.6", "psycopg[binary]==3.3.9", "pandas==3.1.1", "pyarrow==26.0.1", "numpy==2.4.6"),
+    "sql": (*_TORCH, "connectorx==0.4.6", "psycopg[binary]==3.3.9", "pandas==3.1.1", "pyarrow==26.0.1"),
     "tfrecord": ("tfrecord==1.14.6", "numpy==2.4.6"),
     "tensorflow": ("tensorflow-cpu==2.21.0",),
 }

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import torch  # noqa: F401, before the clock starts, as in a training
-
 import feedpipe as fp
 
 from .sql_tasks import BATCH, described, query, timed

@@ -10,7 +10,7 @@ import numpy as np
 import pandas
 import psycopg
 
-from .sql_tasks import BATCH, COLUMNS, described, query, timed
+from .sql_tasks import BATCH, COLUMNS, described, query, tensors, timed
 
 
 def read(uri: str, rows: int, library: str) -> Iterator[Any]:
@@ -19,12 +19,13 @@ def read(uri: str, rows: int, library: str) -> Iterator[Any]:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # it has been tested with other modules
                 for frame in pandas.read_sql_query(query(rows), connection, chunksize=BATCH):
-                    yield {name: frame[name].to_numpy() for name in frame}
+                    yield tensors({name: frame[name].to_numpy() for name in frame})
             return
         with connection.cursor("points") as cursor:
             cursor.execute(query(rows))
             while chunk := cursor.fetchmany(BATCH):
-                yield {name: np.array(values) for name, values in zip(COLUMNS, zip(*chunk, strict=True), strict=True)}
+                columns = zip(COLUMNS, zip(*chunk, strict=True), strict=True)
+                yield tensors({name: np.array(values) for name, values in columns})
 
 
 def measure(uri: str, rows: int, library: str) -> dict[str, Any]:

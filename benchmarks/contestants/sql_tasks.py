@@ -1,6 +1,6 @@
 """The table that all contestants of `sql` read, and how a pass over it is timed.
 
-Each gives batches of arrays, which torch takes without a copy. A pass begins before the first connection.
+Each gives batches of tensors. A pass begins before the first connection, in a process that has imported torch.
 """
 
 from __future__ import annotations
@@ -9,6 +9,9 @@ import resource
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+
+import numpy as np
+import torch
 
 BATCH = 4096
 COLUMNS = ("id", "f0", "f1", "f2", "f3", "f4", "label", "number")
@@ -23,6 +26,11 @@ Batches = Iterable[Mapping[str, Any]]
 
 def query(rows: int) -> str:
     return f"SELECT * FROM points WHERE id < {rows}"
+
+
+def tensors(arrays: Mapping[str, np.ndarray]) -> dict[str, torch.Tensor]:
+    """Tensors that may be written, as a training gets them; so a view of an Arrow column is copied."""
+    return {name: torch.from_numpy(np.require(array, requirements="W")) for name, array in arrays.items()}
 
 
 def timed(read: Callable[[], Batches]) -> dict[str, Any]:

@@ -132,7 +132,8 @@ def test_all_workers_begin_at_once(tmp_path):
 
 @pytest.mark.parametrize("killed", [0, 30])
 def test_a_worker_that_is_killed_costs_no_row(killed):
-    pipe = fp.from_sequence(range(600)).filter(most).map(with_process).remote().shuffle(window=9).batch(4)
+    # So many rows that no worker has made all of its own when it is killed.
+    pipe = fp.from_sequence(range(20_000)).filter(most).map(with_process).remote().shuffle(window=9).batch(4)
     with fp.Loader(pipe, workers=2, seed=2) as loader, fp.Loader(pipe, seed=2) as here:
         iterator = iter(loader)
         batches = [next(iterator) for _ in range(killed + 1)]

@@ -215,7 +215,8 @@ def interrupted(process, others, ended):
     os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=300)
     assert process.returncode == -signal.SIGINT
-    assert err.count("Traceback") == 1 and err.endswith("KeyboardInterrupt\n"), err
+    # One process says so. Its traceback may have two parts, if the signal came while an exception was handled.
+    assert err.splitlines().count("KeyboardInterrupt") == 1 and err.endswith("KeyboardInterrupt\n"), err
     ended(others)
 
 
