@@ -1,0 +1,153 @@
+"""Long lists lie in the graph file once, and each process makes the rows that it needs."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import feedpipe as fp
+from feedpipe.services.transport.graph_file import write_graph_file
+
+from .graph_reader import READ, in_child, other_process
+
+SMAPS = """
+def smaps():
+    with open("/proc/self/smaps_rollup") as file:
+        lines = [line.split() for line in file][1:]
+    values = {words[0]: int(words[1]) * 1024 for words in lines}
+    return values["Pss:"], values["Private_Clean:"] + values["Private_Dirty:"]
+"""
+
+
+N = 5000
+LISTS: dict[str, Any] = {
+    "text": [f"/data/{i}.jpg" for i in range(N)],
+    "tuple": tuple(f"/data/{i}.jpg" for i in range(N)),
+    "foreign": [f"/données/{i}/画像.jpg" for i in range(N)],
+    "undecodable": [os.fsdecode(b"/data/\xff\xfe%d" % i) for i in range(N)],
+    "astral and empty": ["", "\U0001f600", "\0", "\ud83d\ude00"] * (N // 4),
+    "empty": [""] * N,
+    "integers": list(range(-N // 2, N // 2)),
+    "large integers": [2**40 + i for i in range(N)],
+    "huge integers": [2**70 + i for i in range(N)],
+    "floats": [i / 7 for i in range(N)],
+    "bytes": [b"\xff" * (i % 5) for i in range(N)],
+    "pairs": [(f"/data/{i}.jpg", i) for i in range(N)],
+    "nested": [((f"/data/{i}", i / 2), b"x", None) for i in range(N)],
+    "ragged": [("a",) * (i % 3 + 1) for i in range(N)],
+    "mixed": [i if i % 1000 else str(i) for i in range(N)],
+    "bools": [i % 2 == 0 for i in range(N)],
+    "dicts": [{"i": i} for i in range(N)],
+}
+
+
+class Text(str):
+    __slots__ = ()
+
+
+POSITIONS = [0, 1, N - 1, 2047, 2048, 7, 7]
+
+
+@pytest.fixture(scope="module")
+def lists_elsewhere() -> dict[str, list[Any]]:
+    """What another process reads of each list."""
+    # The child returns the rows as a pickle on its standard output.
+    code = f"""
+    import pickle
+    import numpy as np
+    from feedpipe.core.context import Context
+
+    def parts(fd):
+        content, _ = read_graph_file(fd)
+        op, stage, run = content.op, content._stage(), Context()
+        ranges = [range({N}), range(10, 10), range(2000, 4099), range(3, {N}, 7), range({N}, {N})]
+        parts = [op.rows(stage, indices, run) for indices in [*ranges, np.array({POSITIONS})]]
+        items = op.sequence
+        return [
+            *parts, [items[i] for i in (0, -1, {N - 1})], list(items), list(items[5:9]), len(items), op.call()
+        ]
+    """
+    fds = {}
+    for name, rows in LISTS.items():
+        pipe = fp.from_sequence(rows)
+        fds[name] = write_graph_file(pipe, pipe)
+    code = READ.format(path=sys.path, fd=next(iter(fds.values()))) + textwrap.dedent(code)
+    code += f"sys.stdout.buffer.write(pickle.dumps({{name: parts(fd) for name, fd in {fds!r}.items()}}))\n"
+    read = pickle.loads(subprocess.check_output([sys.executable, "-c", code], pass_fds=list(fds.values())))
+    for fd in fds.values():
+        os.close(fd)
+    return read
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_rows_of_a_list_are_equal_in_the_other_process(name: str, lists_elsewhere: dict[str, list[Any]]) -> None:
+    rows, parts = LISTS[name], lists_elsewhere[name]
+    pipe = fp.from_sequence(rows)
+    rows = list(rows)
+    assert parts[:5] == [rows, [], rows[2000:4099], rows[3:N:7], []]
+    assert parts[5] == [rows[i] for i in POSITIONS]
+    assert parts[6:10] == [[rows[0], rows[-1], rows[-1]], rows, rows[5:9], N]
+    assert parts[10] == pipe.op.call()
+    assert [type(row) for row in parts[0]] == [type(row) for row in rows]
+
+
+def test_subclasses_of_str_keep_their_class() -> None:
+    pipe = fp.from_sequence(["a"] * N + [Text("b")])
+    assert (
+        other_process(pipe, "rows = list(content)\nprint(type(rows[0]).__name__, type(rows[-1]).__name__)")
+        == "str Text"
+    )
+
+
+def test_a_long_list_leaves_pickle_alone() -> None:
+    pipe = fp.from_sequence(LISTS["text"])
+    assert pickle.loads(pickle.dumps(pipe, 5)).op.sequence == LISTS["text"]
+
+
+def test_a_long_list_costs_a_worker_little() -> None:
+    count = 500_000
+    rows = [f"/data/imagenet/train/n{i % 1000:08d}/class_{i % 1000:04d}/img_{i:012d}.JPEG" for i in range(count)]
+    pipe = fp.from_sequence(rows)
+    fd = write_graph_file(pipe, pipe)
+    shared = os.fstat(fd).st_size
+    assert 40 * count < shared < 80 * count
+    code = (
+        SMAPS
+        + f"""
+import numpy as np
+from feedpipe.core.context import Context
+op, stage, run = content.op, content._stage(), Context()
+op.rows(stage, range(0, 1000), run), op.rows(stage, np.arange(10), run)
+before = smaps()
+for indices in np.random.default_rng(0).integers(0, {count}, (40, 100)):
+    op.rows(stage, indices, run)
+for start in range(0, {count}, 1000):
+    op.rows(stage, range(start, start + 1000), run)
+print(max(now - then for now, then in zip(smaps(), before)))
+"""
+    )
+    assert int(in_child(fd, code)) < shared / 8
+    os.close(fd)
+
+
+def test_a_list_of_files_is_shared(tmp_path: Path) -> None:
+    names = [str(tmp_path / f"{i}.txt") for i in range(1200)]
+    for name in names:
+        Path(name).touch()
+    pipe = fp.list_files(names)
+    root = pipe._stage().node
+    fd = write_graph_file(root, root)
+    code = """
+    from feedpipe.engine.run import elements
+    from feedpipe.engine.stage import bind
+    print(content.op.call(), type(content.op.selection.paths).__qualname__, list(elements(bind(content)))[::600])
+    """
+    assert in_child(fd, code) == f"list_files(<list of 1200>) PackedList {names[::600]}"
+    os.close(fd)
