@@ -1,70 +1,26 @@
-from __future__ import annotations
+"""`parse_parquet`: its rows, columns and types."""
 
-import io
-import math
-import os
-import subprocess
-import sys
+from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pyarrow.parquet import encryption
 
 import feedpipe as fp
-from feedpipe.core.context import Context
-from feedpipe.core.cursor import START
 from feedpipe.core.rows import Rows
-from feedpipe.engine.stage import bind, resolve
-from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, FeedpipeError, SourceError
+from feedpipe.engine.stage import resolve
+from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError
 from feedpipe.formats.parquet import file as parquet_file
-from feedpipe.ops.parsing import _footers, _open_files
 from feedpipe.testing import check_operator
 
-from ...storage.remote_store import RemoteStore
-
-column = pc.field
-
-
-def write(path, table, rows=None, **options):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(table if isinstance(table, pa.Table) else pa.table(table), path, row_group_size=rows, **options)
-    return path
-
-
-def parsed(files, **options):
-    return fp.from_sequence([str(file) for file in files]).open_files().parse_parquet(**options)
-
-
-def counted(tmp_path, counts, rows):
-    """Files with these numbers of rows; ids continue from file to file."""
-    files, first = [], 0
-    for k, count in enumerate(counts):
-        ids = list(range(first, first + count))
-        files.append(
-            write(tmp_path / f"{k}.parquet", {"id": pa.array(ids, pa.int64()), "t": [str(i) for i in ids]}, rows)
-        )
-        first += count
-    return files
-
-
-def listed(count):
-    return [{"id": i, "t": str(i)} for i in range(count)]
+from .parquet_files import column, counted, listed, parsed, write
 
 
 def test_law(tmp_path):
     files = counted(tmp_path, [3, 0, 40, 1], rows=7)
     assert check_operator(parsed(files)) == listed(44)
-
-
-def test_law_with_a_filter(tmp_path):
-    files = counted(tmp_path, [30, 0, 40], rows=7)
-    got = check_operator(parsed(files, filter=pc.bit_wise_and(column("id"), 3) == 0))
-    assert got == listed(70)[::4]
 
 
 @pytest.mark.parametrize("columns", [["id"], ["id", "t"]])
@@ -74,22 +30,6 @@ def test_law_beyond_one_batch(tmp_path, monkeypatch, columns):
     files = counted(tmp_path, [2_400, 60], rows=1_800)
     got = check_operator(parsed(files, columns=columns), samples=6)
     assert got == [{name: row[name] for name in columns} for row in listed(2_460)]
-
-
-@pytest.mark.parametrize(("columns", "first"), [(["id"], 2**19), (["id", "t"], 256)])
-def test_the_types_of_columns_tell_how_many_rows_make_a_batch(tmp_path, monkeypatch, columns, first):
-    asked = []
-    real = parquet_file.ParquetFile._batches
-
-    def batches(self, footer, stream, group, rows, *rest, **options):
-        asked.append(rows)
-        return real(self, footer, stream, group, rows, *rest, **options)
-
-    monkeypatch.setattr(parquet_file.BatchSize, "MAX_ROWS", 2**30)
-    monkeypatch.setattr(parquet_file.ParquetFile, "_batches", batches)
-    assert len(list(parsed(counted(tmp_path, [1_000], rows=1_000), columns=columns))) == 1_000
-    assert len(asked) == (1 if "t" not in columns else 2)
-    assert first <= asked[0] < 2 * first
 
 
 @pytest.mark.parametrize(
@@ -142,137 +82,6 @@ def test_law_of_random_files(tmp_path, numbers, rows, expression):
         [pa.table({"n": pa.array(n, pa.int64()), "row": pa.array(range(len(n)), pa.int64())}) for n in numbers]
     )
     assert got == (whole if expression is None else whole.filter(expression)).to_pylist()
-
-
-# Shards
-
-
-def test_one_file_serves_many_shards(tmp_path):
-    files = counted(tmp_path, [120], rows=10)
-    pipe = parsed(files)
-    shards = [list(fp.Loader(pipe, rank=rank, world_size=4)) for rank in range(4)]
-    assert [[row["id"] // 10 for row in shard[::10]] for shard in shards] == [[r, r + 4, r + 8] for r in range(4)]
-
-
-def test_a_shuffle_permutes_row_groups_anew_in_each_epoch(tmp_path):
-    loader = fp.Loader(parsed(counted(tmp_path, [128], rows=4)).shuffle(window=2), shards=1)
-    epochs = [[row["id"] // 4 for row in loader][::4] for _ in range(2)]
-    assert all(len({*epoch}) > 20 for epoch in epochs)
-    assert epochs[0] != epochs[1] and epochs[0] != sorted(epochs[0])
-
-
-def test_lengths_are_known(tmp_path):
-    files = counted(tmp_path, [50, 33, 90], rows=7)
-    pipe = parsed(files)
-    assert len(pipe) == 173 and len(pipe.batch(10)) == 18
-    with pytest.raises(TypeError, match="the length of this pipe is not known"):
-        len(parsed(files, filter=column("id") > 5))
-    for chained in (pipe.batch(4), pipe.shuffle(window=8).batch(4), pipe.shuffle(window=8)):
-        loaders = [fp.Loader(chained, rank=rank, world_size=3, even=None, seed=2) for rank in range(3)]
-        for _ in range(3):  # row groups differ in length, so ranks do, differently in each epoch
-            lengths = [len(loader) for loader in loaders]
-            assert [len(list(loader)) for loader in loaders] == lengths
-
-
-@pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
-def test_ranks_are_made_even(tmp_path):
-    pipe = parsed(counted(tmp_path, [50, 33, 90], rows=7)).shuffle(window=8).batch(4)
-    for even in ("drop", "pad"):
-        loaders = [fp.Loader(pipe, rank=rank, world_size=3, even=even) for rank in range(3)]
-        for _ in range(2):
-            lengths = {len(loader) for loader in loaders}
-            assert len(lengths) == 1
-            assert {len(list(loader)) for loader in loaders} == lengths
-
-
-@pytest.mark.parametrize("world_size", [1, 3])
-def test_resumes_at_sampled_positions(tmp_path, world_size):
-    files = counted(tmp_path, [50, 0, 33, 90], rows=8)
-    for pipe in (
-        parsed(files).shuffle(window=20).batch(4),
-        parsed(files, filter=pc.bit_wise_and(column("id"), 3) == 0).batch(4),
-    ):
-        for rank in range(world_size):
-            loader = fp.Loader(pipe, rank=rank, world_size=world_size, even=None, seed=1)
-            steps = [(list(batch), info.state_dict()) for batch, info in loader.with_info()]
-            for place in range(0, len(steps), 3):
-                again = fp.Loader(pipe, rank=rank, world_size=world_size, even=None, seed=1)
-                again.load_state_dict(steps[place][1])
-                expected = [batch for batch, _ in steps[place + 1 :]]
-                if expected:
-                    assert [list(batch) for batch in again] == expected
-
-
-def test_footers_are_read_once_and_the_graph_is_small(tmp_path, monkeypatch):
-    import cloudpickle
-
-    files = counted(tmp_path, [30, 30, 30], rows=10)
-    read = []
-    opened = fp.File.open
-    monkeypatch.setattr(fp.File, "open", lambda self, *rest: read.append(self.path) or opened(self, *rest))
-    root = resolve(parsed(files))
-    assert sorted({*read}) == sorted(map(str, files)) and len(read) <= 4
-    sent = cloudpickle.dumps(root)
-    assert len(sent) < 20_000
-    read.clear()
-    assert [row["id"] for block in bind(cloudpickle.loads(sent)).blocks(START, Context()) for row in block.rows] == [
-        *range(90)
-    ]
-    assert len(read) == 3
-
-
-class Shelf(RemoteStore):
-    """Files that count as local, whose reads are counted."""
-
-    def get_type_name(self):
-        return "mock"
-
-
-@pytest.mark.parametrize(("store", "groups", "count"), [(RemoteStore, 10, 30), (Shelf, 100, 5), (Shelf, 1000, 2)])
-def test_shuffled_row_groups_cost_no_more_bytes_than_those_in_order(monkeypatch, store, groups, count):
-    monkeypatch.setattr(_open_files, "_MAX_OPEN_FILES", 1)
-    table = pa.table({f"c{k}": pa.array(np.zeros(4 * groups, np.int8)) for k in range(5)})
-    sink = io.BytesIO()
-    pq.write_table(table, sink, row_group_size=4)
-    shelf = store({f"d/{k}": sink.getvalue() for k in range(count)})
-
-    def bytes_read(make):
-        _footers._cache.clear()
-        shelf.requests.clear()
-        batches = make(fp.read_parquet("d", filesystem=shelf.filesystem))
-        assert sum(len(batch) for batch in fp.Loader(batches)) == len(table) * count
-        return sum(end - begin for _, begin, end in shelf.requests)
-
-    in_order = bytes_read(lambda pipe: pipe.batch(2000))
-    shuffled = bytes_read(lambda pipe: pipe.shuffle(window=500).batch(2000))
-    assert shuffled <= 1.2 * in_order
-    monkeypatch.setattr(_footers._cache, "_budget", 0)  # one footer is kept, so all rows still come
-    if groups == 10:
-        assert bytes_read(lambda pipe: pipe.shuffle(window=500).batch(2000)) > 1.2 * in_order
-
-
-def test_a_file_of_another_footer_is_noticed_though_the_footer_is_kept(tmp_path):
-    files = counted(tmp_path, [30, 30], rows=10)
-    pipe = parsed(files)
-    assert len(list(pipe)) == 60
-    other = write(tmp_path / "other.parquet", {"id": range(30, 60), "t": ["y"] * 30}, 15)
-    os.replace(other, files[1])
-    with pytest.raises(SourceError, match=r"1\.parquet has changed since its footer was read"):
-        list(pipe)
-
-
-def test_files_are_closed(tmp_path):
-    files = counted(tmp_path, [30] * 20, rows=10)
-    before = len(os.listdir("/proc/self/fd"))
-    rows = iter(parsed(files))
-    for _ in range(500):
-        next(rows)
-    assert len(os.listdir("/proc/self/fd")) <= before + 8
-    del rows
-    assert len(os.listdir("/proc/self/fd")) <= before
-
-
-# What is read
 
 
 def test_rows_stay_columns_until_they_are_used(tmp_path):
@@ -386,9 +195,6 @@ def test_an_error_downstream_names_file_and_row(tmp_path):
     assert f"{files[1]}, row 16" in str(error.value)
 
 
-# Types
-
-
 def test_types_that_fit(tmp_path):
     of = {
         "n": [pa.int64(), pa.int32(), pa.uint8(), pa.null()],
@@ -440,7 +246,7 @@ def test_a_file_that_differs(tmp_path, table, message):
     files = [write(tmp_path / "a.parquet", {"id": [1], "t": ["x"]}), write(tmp_path / "b.parquet", table)]
     with pytest.raises(DataError, match=message) as error:
         list(parsed(files))
-    assert "test_parquet.py" in str(error.value)
+    assert "parquet_files.py" in str(error.value)  # where the chain is written
     drawn = fp.from_iterable([str(file) for file in files]).open_files().parse_parquet()
     rows = []
     with pytest.raises(DataError, match=message):  # a footer is read when its file comes, after the rows before it
@@ -461,7 +267,7 @@ def test_a_file_that_differs(tmp_path, table, message):
 def test_columns_that_the_files_do_not_have(tmp_path, options, message):
     with pytest.raises(DataError, match=message) as error:
         len(parsed(counted(tmp_path, [3], 2), **options).batch(2).load())
-    assert "test_parquet.py" in str(error.value)
+    assert "parquet_files.py" in str(error.value)  # where the chain is written
 
 
 @pytest.mark.parametrize(
@@ -482,190 +288,12 @@ def test_columns_that_the_files_do_not_have(tmp_path, options, message):
 def test_arguments_name_the_line(options, kind, message):
     with pytest.raises(kind, match=message) as error:
         parsed([], **options)
-    assert "test_parquet.py" in str(error.value)
+    assert "parquet_files.py" in str(error.value)  # where the chain is written
 
 
 def test_paths_without_open_files():
     with pytest.raises(ArgumentTypeError, match="put `.open_files\\(\\)` before it"):
         list(fp.from_sequence(["a"]).parse_parquet())
-
-
-# Filters
-
-TABLE_TYPES = {"n": pa.int64(), "f": pa.float64(), "t": pa.string(), "b": pa.bool_()}
-SOME = {
-    "n": st.integers(-3, 3),
-    "f": st.sampled_from([math.nan, -0.0, 0.0, 1.5, -2.0, math.inf]),
-    "t": st.sampled_from(["", "a", "b", "é", "zz"]),
-    "b": st.booleans(),
-}
-VALUES = {name: st.none() | values for name, values in SOME.items()}
-
-
-@st.composite
-def comparisons(draw):
-    name = draw(st.sampled_from([*VALUES]))
-    value = draw(SOME[name])
-    some = draw(st.lists(VALUES[name], min_size=1, max_size=3))
-    one, literal = column(name), pa.scalar(value, TABLE_TYPES[name])
-    made = [one == literal, one != literal, one.is_null(), one.is_valid(), one.isin(pa.array(some, TABLE_TYPES[name]))]
-    if name != "b":
-        made += [one < literal, one <= literal, one > literal, one >= literal]
-    if name == "f":
-        made += [one.is_nan(), one.is_null(nan_is_null=True)]
-    return draw(st.sampled_from(made))
-
-
-@st.composite
-def expressions(draw):
-    made = [draw(comparisons()) for _ in range(draw(st.integers(1, 4)))]
-    while len(made) > 1:
-        one, other = (~part if draw(st.booleans()) else part for part in (made.pop(), made.pop()))
-        made.append(one & other if draw(st.booleans()) else one | other)
-    return ~made[0] if draw(st.booleans()) else made[0]
-
-
-@given(
-    st.lists(st.fixed_dictionaries(VALUES), min_size=1, max_size=14),
-    st.integers(1, 4),
-    st.lists(expressions(), min_size=4, max_size=8),
-    st.booleans(),
-)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
-def test_pruning_loses_nothing(tmp_path, rows, size, filters, statistics):
-    table = pa.Table.from_pylist(rows, pa.schema(TABLE_TYPES))
-    path = write(tmp_path / "a.parquet", table, size, write_statistics=statistics)
-    numbered = table.append_column("row", pa.array(range(len(rows))))
-    for expression in filters:
-        got = list(parsed([path], columns=["t"], filter=expression, row_column="row"))
-        assert got == numbered.filter(expression).select(["t", "row"]).to_pylist(), str(expression)
-
-
-@pytest.mark.parametrize(
-    ("expression", "groups"),
-    [
-        (column("id") > 17, 4),
-        (column("id") == 3, 1),
-        ((column("id") < 5) | (column("id") > 45), 2),
-        (~(column("id") < 40), 1),
-        (column("id").isin([1, 45]), 2),
-        (column("id").is_null(), 0),
-        (column("f") > 3.5, 2),
-        ((column("f") > 3.5) & (column("id") > 25), 2),
-        (~(column("f") < 3.5), 5),  # NaN could be anywhere
-        (column("part") == 8, 0),
-        ((column("part") == 7) & (column("id") < 10), 1),
-    ],
-)
-def test_row_groups_are_left_out(tmp_path, expression, groups):
-    table = {"id": range(50), "f": [i / 10 for i in range(50)]}
-    path = write(tmp_path / "part=7" / "a.parquet", table, 10)
-    root = resolve(parsed([path], filter=expression))
-    assert root.inputs[0].op.identity()["row_groups"] == groups
-
-
-def test_zeros_are_not_mistaken_for_negative_zeros(tmp_path):
-    path = write(tmp_path / "a.parquet", {"f": [0.0, -0.0, 0.0, 1.0]}, 1)
-    for value in (0.0, -0.0):
-        for expression in (column("f").isin([value]), column("f") == value):
-            got = list(parsed([path], filter=expression))
-            assert got == pq.read_table(path).filter(expression).to_pylist()
-
-
-def test_a_filter_uses_the_types_fixed_for_all_files(tmp_path):
-    # In the second file the sum would overflow, and its statistics have another type.
-    files = [
-        write(tmp_path / "a.parquet", {"n": pa.array([1, 2], pa.int64())}),
-        write(tmp_path / "b.parquet", {"n": pa.array([2_000_000_000], pa.int32())}),
-    ]
-    expression = pc.add(column("n"), column("n")) > 3_000_000_000
-    assert list(parsed(files, filter=expression)) == [{"n": 2_000_000_000}]
-
-
-# Bad files
-
-
-def data_of(table, rows=None, **options):
-    sink = io.BytesIO()
-    pq.write_table(pa.table(table), sink, row_group_size=rows, **options)
-    return sink.getvalue()
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "is empty, but a Parquet file has a footer"),
-        (b"PAR1", r"is damaged: its footer would be longer than the file"),
-        (b"id,t\n1,x\n", "is no Parquet file, or is cut short: it does not end with 'PAR1'"),
-        (data_of({"id": range(99)})[:-7], "is no Parquet file, or is cut short"),
-        (b"PAR1" + b"x" * 20 + (20).to_bytes(4, "little") + b"PAR1", "is damaged: its footer cannot be read"),
-        (data_of({"id": range(99)})[:-4] + b"PARE", "is encrypted: its footer cannot be read without a key"),
-    ],
-)
-def test_files_that_are_not_parquet(tmp_path, content, message):
-    (tmp_path / "a.parquet").write_bytes(content)
-    with pytest.raises(DataError, match=f"a.parquet {message}") as error:
-        list(parsed([tmp_path / "a.parquet"]))
-    assert "test_parquet.py" in str(error.value)
-
-
-def test_a_file_with_encrypted_columns(tmp_path):
-    class Plain(encryption.KmsClient):
-        def __init__(self, config):
-            super().__init__()
-
-        def wrap_key(self, key, name):
-            return key.hex()
-
-        def unwrap_key(self, key, name):
-            return bytes.fromhex(key)
-
-    factory = encryption.CryptoFactory(Plain)
-    config = encryption.EncryptionConfiguration(footer_key="f", column_keys={"c": ["id"]}, plaintext_footer=True)
-    properties = factory.file_encryption_properties(encryption.KmsConnectionConfig(), config)
-    path = write(tmp_path / "a.parquet", {"id": [1], "t": ["x"]}, encryption_properties=properties)
-    with pytest.raises(DataError, match="a.parquet.* is encrypted, and cannot be read without a key"):
-        list(parsed([path]))
-    assert list(parsed([path], columns=["t"])) == [{"t": "x"}]
-
-
-def test_a_missing_file_and_one_that_vanishes(tmp_path):
-    files = counted(tmp_path, [3, 3], rows=2)
-    with pytest.raises(FileNotFoundError, match="none.parquet is not there"):
-        list(parsed([*files, tmp_path / "none.parquet"]))
-    pipe = parsed(files)
-    assert len(pipe) == 6
-    files[1].unlink()
-    rows = []
-    with pytest.raises(FileNotFoundError, match="1.parquet is not there: it has vanished"):
-        rows.extend(pipe)
-    assert rows == listed(3)
-
-
-@pytest.mark.parametrize("content", [data_of({"id": [7], "t": ["x"]}), data_of({"id": range(99)})[:80], b""])
-def test_a_file_that_changes_after_its_footer_was_read(tmp_path, content):
-    files = counted(tmp_path, [3, 30], rows=10)
-    pipe = parsed(files)
-    assert len(pipe) == 33
-    files[1].write_bytes(content)
-    rows = []
-    with pytest.raises(
-        SourceError, match="1.parquet has changed since its footer was read: .*so make it anew"
-    ) as error:
-        rows.extend(pipe)
-    assert rows == listed(3)
-    assert "test_parquet.py" in str(error.value)
-
-
-def test_a_file_that_is_cut_short_while_it_is_read(tmp_path):
-    path = write(tmp_path / "a.parquet", {"x": np.random.default_rng(0).normal(size=400_000)}, 200_000)
-    rows = iter(parsed([path]))
-    assert next(rows)
-    os.truncate(path, 100_000)  # within the row group, whose first rows have been read
-    with pytest.raises((DataError, SourceError), match="a.parquet, row group 0,.* is damaged, or has changed"):
-        list(rows)
-    with pytest.raises((DataError, SourceError), match="row group 0"):
-        next(rows)
 
 
 def test_two_columns_of_one_name(tmp_path):
@@ -679,81 +307,3 @@ def test_files_without_rows_or_columns(tmp_path):
     assert check_operator(parsed(files)) == [{"x": 1}]
     assert list(parsed(files[:1])) == []
     assert list(parsed([write(tmp_path / "c.parquet", {})])) == []
-
-
-GOOD = data_of({"id": range(300), "t": [str(i % 7) for i in range(300)], "f": [i / 7 for i in range(300)]}, 100)
-
-
-@given(st.data())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None)
-def test_damaged_bytes_give_an_error_or_rows(tmp_path, data):
-    content = bytearray(GOOD)
-    if data.draw(st.booleans()):
-        content = content[: data.draw(st.integers(0, len(content)))]
-    for _ in range(data.draw(st.integers(0, 3))):
-        if content:
-            content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
-    (tmp_path / "a.parquet").write_bytes(content)
-    try:
-        rows = list(parsed([tmp_path / "a.parquet"]))
-    except FeedpipeError:
-        return
-    assert bytes(content) != GOOD or [row["id"] for row in rows] == list(range(300))
-
-
-def test_a_page_that_fails_its_checksum(tmp_path):
-    table = {"x": np.random.default_rng(0).normal(size=1000)}
-    content = bytearray(data_of(table, write_page_checksum=True, compression="none", use_dictionary=False))
-    content[4000] ^= 1
-    (tmp_path / "a.parquet").write_bytes(content)
-    with pytest.raises(DataError, match="row group 0, is damaged"):
-        list(parsed([tmp_path / "a.parquet"]))
-
-
-# Memory
-
-
-@pytest.mark.parametrize("filesystem", ["local", "memory"])
-def test_a_large_row_group_is_read_bit_by_bit(tmp_path, monkeypatch, filesystem):
-    monkeypatch.setattr(parquet_file, "MAX_FETCH_BYTES", 2**20)
-    rows = 2_000_000
-    path = write(tmp_path / "a.parquet", {f"x{k}": np.random.default_rng(k).normal(size=rows) for k in range(4)}, rows)
-    files = fp.from_sequence([str(path)]).open_files()
-    if filesystem == "memory":
-        import fsspec
-
-        memory = fsspec.filesystem("memory")
-        memory.pipe("/large/a.parquet", path.read_bytes())
-        files = fp.from_sequence(["/large/a.parquet"]).open_files(filesystem=memory)
-    before = pa.total_allocated_bytes()
-    most = seen = 0
-    for batch in files.parse_parquet().batch(4096):
-        most = max(most, pa.total_allocated_bytes() - before)
-        seen += len(batch)
-    if filesystem == "memory":
-        memory.rm("/large", recursive=True)
-    assert seen == rows
-    assert most < rows * 32 / 2  # of 64 MB
-
-
-def test_long_text_makes_short_batches(tmp_path):
-    # A dictionary makes the file small although its rows are large.
-    path = write(tmp_path / "a.parquet", {"t": ["x" * 100_000] * 3000})
-    assert path.stat().st_size < 2**20
-    before = pa.total_allocated_bytes()
-    most = 0
-    for block in bind(resolve(parsed([path]))).blocks(START, Context()):
-        most = max(most, pa.total_allocated_bytes() - before)
-        del block
-    assert most < 100_000 * 3000 / 3
-
-
-def test_an_iterator_that_is_open_when_python_exits_prints_nothing(tmp_path):
-    write(tmp_path / "a.parquet", {"x": [*range(100)]})
-    code = """if True:
-        import sys, feedpipe as fp
-        loader = fp.Loader(fp.read_parquet(sys.argv[1]).filter(lambda row: True))
-        rows = iter(loader)
-        next(rows)"""
-    run = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True)
-    assert run.stderr == ""

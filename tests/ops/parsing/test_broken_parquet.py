@@ -1,0 +1,131 @@
+"""Parquet files that are damaged, encrypted, missing or replaced."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyarrow.parquet import encryption
+
+from feedpipe.errors import DataError, FeedpipeError, SourceError
+
+from .parquet_files import counted, data_of, listed, parsed, write
+
+
+def test_a_file_of_another_footer_is_noticed_though_the_footer_is_kept(tmp_path):
+    files = counted(tmp_path, [30, 30], rows=10)
+    pipe = parsed(files)
+    assert len(list(pipe)) == 60
+    other = write(tmp_path / "other.parquet", {"id": range(30, 60), "t": ["y"] * 30}, 15)
+    os.replace(other, files[1])
+    with pytest.raises(SourceError, match=r"1\.parquet has changed since its footer was read"):
+        list(pipe)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty, but a Parquet file has a footer"),
+        (b"PAR1", r"is damaged: its footer would be longer than the file"),
+        (b"id,t\n1,x\n", "is no Parquet file, or is cut short: it does not end with 'PAR1'"),
+        (data_of({"id": range(99)})[:-7], "is no Parquet file, or is cut short"),
+        (b"PAR1" + b"x" * 20 + (20).to_bytes(4, "little") + b"PAR1", "is damaged: its footer cannot be read"),
+        (data_of({"id": range(99)})[:-4] + b"PARE", "is encrypted: its footer cannot be read without a key"),
+    ],
+)
+def test_files_that_are_not_parquet(tmp_path, content, message):
+    (tmp_path / "a.parquet").write_bytes(content)
+    with pytest.raises(DataError, match=f"a.parquet {message}") as error:
+        list(parsed([tmp_path / "a.parquet"]))
+    assert "parquet_files.py" in str(error.value)  # where the chain is written
+
+
+def test_a_file_with_encrypted_columns(tmp_path):
+    class Plain(encryption.KmsClient):
+        def __init__(self, config):
+            super().__init__()
+
+        def wrap_key(self, key, name):
+            return key.hex()
+
+        def unwrap_key(self, key, name):
+            return bytes.fromhex(key)
+
+    factory = encryption.CryptoFactory(Plain)
+    config = encryption.EncryptionConfiguration(footer_key="f", column_keys={"c": ["id"]}, plaintext_footer=True)
+    properties = factory.file_encryption_properties(encryption.KmsConnectionConfig(), config)
+    path = write(tmp_path / "a.parquet", {"id": [1], "t": ["x"]}, encryption_properties=properties)
+    with pytest.raises(DataError, match="a.parquet.* is encrypted, and cannot be read without a key"):
+        list(parsed([path]))
+    assert list(parsed([path], columns=["t"])) == [{"t": "x"}]
+
+
+def test_a_missing_file_and_one_that_vanishes(tmp_path):
+    files = counted(tmp_path, [3, 3], rows=2)
+    with pytest.raises(FileNotFoundError, match="none.parquet is not there"):
+        list(parsed([*files, tmp_path / "none.parquet"]))
+    pipe = parsed(files)
+    assert len(pipe) == 6
+    files[1].unlink()
+    rows = []
+    with pytest.raises(FileNotFoundError, match="1.parquet is not there: it has vanished"):
+        rows.extend(pipe)
+    assert rows == listed(3)
+
+
+@pytest.mark.parametrize("content", [data_of({"id": [7], "t": ["x"]}), data_of({"id": range(99)})[:80], b""])
+def test_a_file_that_changes_after_its_footer_was_read(tmp_path, content):
+    files = counted(tmp_path, [3, 30], rows=10)
+    pipe = parsed(files)
+    assert len(pipe) == 33
+    files[1].write_bytes(content)
+    rows = []
+    with pytest.raises(
+        SourceError, match="1.parquet has changed since its footer was read: .*so make it anew"
+    ) as error:
+        rows.extend(pipe)
+    assert rows == listed(3)
+    assert "parquet_files.py" in str(error.value)  # where the chain is written
+
+
+def test_a_file_that_is_cut_short_while_it_is_read(tmp_path):
+    path = write(tmp_path / "a.parquet", {"x": np.random.default_rng(0).normal(size=400_000)}, 200_000)
+    rows = iter(parsed([path]))
+    assert next(rows)
+    os.truncate(path, 100_000)  # within the row group, whose first rows have been read
+    with pytest.raises((DataError, SourceError), match="a.parquet, row group 0,.* is damaged, or has changed"):
+        list(rows)
+    with pytest.raises((DataError, SourceError), match="row group 0"):
+        next(rows)
+
+
+GOOD = data_of({"id": range(300), "t": [str(i % 7) for i in range(300)], "f": [i / 7 for i in range(300)]}, 100)
+
+
+@given(st.data())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None)
+def test_damaged_bytes_give_an_error_or_rows(tmp_path, data):
+    content = bytearray(GOOD)
+    if data.draw(st.booleans()):
+        content = content[: data.draw(st.integers(0, len(content)))]
+    for _ in range(data.draw(st.integers(0, 3))):
+        if content:
+            content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    (tmp_path / "a.parquet").write_bytes(content)
+    try:
+        rows = list(parsed([tmp_path / "a.parquet"]))
+    except FeedpipeError:
+        return
+    assert bytes(content) != GOOD or [row["id"] for row in rows] == list(range(300))
+
+
+def test_a_page_that_fails_its_checksum(tmp_path):
+    table = {"x": np.random.default_rng(0).normal(size=1000)}
+    content = bytearray(data_of(table, write_page_checksum=True, compression="none", use_dictionary=False))
+    content[4000] ^= 1
+    (tmp_path / "a.parquet").write_bytes(content)
+    with pytest.raises(DataError, match="row group 0, is damaged"):
+        list(parsed([tmp_path / "a.parquet"]))
