@@ -64,7 +64,9 @@ def checked_cursor(plain: Json) -> Cursor:
     Raises:
         TypeError, ValueError: it has another form.
     """
-    token, skip, row = (None, 0, 0) if plain is None else cast("tuple[Json, int, int]", plain)
+    if plain is None:
+        return START
+    token, skip, row = cast("tuple[Json, int, int]", plain)
     check_numbers(skip, row)
     return Cursor(token, skip, row)
 

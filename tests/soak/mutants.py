@@ -44,7 +44,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "plan/item_lengths.py": ELASTIC,
     "loading/resume.py": (*ELASTIC, "tests/loading/test_job_state.py"),
     "core/meter.py": ELASTIC,
-    "core/cursor.py": ("tests/loading/test_elastic.py", "tests/plan/test_sharding.py"),
+    "core/cursor.py": ("tests/core/test_cursor.py", "tests/loading/test_elastic.py", "tests/plan/test_sharding.py"),
     "plan/pieces.py": ("tests/plan/test_pieces.py",),
     "plan/shard_operators.py": ("tests/plan/test_sharding.py", "tests/loading/test_job_state.py", ELASTIC[0]),
 }
