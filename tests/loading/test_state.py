@@ -181,10 +181,12 @@ class TestValidated:
             ({"position": '{"consumed": 3}'}, "`position` is no place in a streamed pipe"),
             ({"position": '{"cursors": [], "ended": {}}'}, "`position.cursors` must be an object"),
             ({"position": '{"cursors": {"-1": null}, "ended": {}}'}, "numbers of shards but has: '-1'"),
+            ({"position": '{"cursors": {"a": null}, "ended": {}}'}, "numbers of shards but has: 'a'"),
             ({"position": '{"cursors": {}, "ended": {}}'}, "`position` names no shard"),
             ({"position": '{"cursors": {"0": null}, "ended": {}}'}, "`position.cursors.0` is no cursor"),
             ({"position": '{"cursors": {"0": [null, true, 0]}, "ended": {}}'}, "`position.cursors.0` is no cursor"),
             ({"position": '{"cursors": {"0": [null, 1]}, "ended": {}}'}, "`position.cursors.0` is no cursor"),
+            ({"position": '{"cursors": {"0": 7}, "ended": {}}'}, "`position.cursors.0` is no cursor"),
             ({"position": '{"cursors": {}, "ended": {"1": [null, -1, 0]}}'}, "`position.ended.1` is no cursor"),
         ],
     )
@@ -192,7 +194,7 @@ class TestValidated:
         with pytest.raises(StateError, match=words):
             validated(signed({**saved(Progress(), make_plan(STREAMED, shards=2)), **change}))
 
-    @pytest.mark.parametrize("consumed", ["-1", "true", '"1"', "1.0", "9223372036854775808"])
+    @pytest.mark.parametrize("consumed", ["-1", "true", "null", '"1"', "1.0", "9223372036854775808"])
     def test_a_position_that_is_no_count_is_refused(self, consumed):
         state = saved(Progress(taken=1), make_plan(INDEXED))
         with pytest.raises(StateError, match=r"`position.consumed` must be a whole number"):
@@ -206,17 +208,21 @@ class TestValidated:
                 validated(state)
 
     def test_what_is_no_state_is_refused(self):
-        for value in (None, [], {}, {"epoch": 1}):
+        for value in (None, [], [1, 2], "garbage", {}, {"epoch": 1}):
             with pytest.raises(StateError, match=r"a state must be a dict that `state_dict\(\)` returned"):
                 validated(value)
 
-    def test_an_older_version_says_what_to_do(self):
-        for state, advice in (
-            ({"feedpipe": 1, "epoch": 3}, r"begin its epoch anew with `set_epoch\(3\)`"),
-            ({"feedpipe": 1, "epoch": None}, "begin its epoch anew with `set_epoch`"),
-        ):
-            with pytest.raises(StateError, match="is of version 1, and this feedpipe reads version 2; .*" + advice):
-                validated(state)
+    @pytest.mark.parametrize(
+        ("version", "epoch", "advice"),
+        [
+            (1, 3, r"begin its epoch anew with `set_epoch\(3\)`"),
+            (1, None, "begin its epoch anew with `set_epoch`"),
+            (99, 3, r"begin its epoch anew with `set_epoch\(3\)`"),
+        ],
+    )
+    def test_another_version_says_what_to_do(self, version, epoch, advice):
+        with pytest.raises(StateError, match=f"is of version {version}, and this feedpipe reads version 2; .*{advice}"):
+            validated({"feedpipe": version, "epoch": epoch})
 
     def test_entries_of_several_ranks_do_not_fit_together(self):
         states = [

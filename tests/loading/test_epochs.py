@@ -1,0 +1,286 @@
+"""Which epoch and step the next `iter(loader)` begins with: after the end, `break`, `set_epoch`, `peek` or a state."""
+
+from __future__ import annotations
+
+import json
+import warnings
+
+import pytest
+
+import feedpipe as fp
+from feedpipe.errors import (
+    LoaderError,
+    PlanError,
+)
+
+from .small_pipes import numbers, saved, streamed
+
+PIPES = {
+    "indexed": lambda: numbers().shuffle().batch(5),
+    "streamed": lambda: streamed().shuffle(window=4).batch(5),
+}
+
+
+@pytest.fixture(params=PIPES, ids=str)
+def make(request: pytest.FixtureRequest):
+    return lambda **options: fp.Loader(PIPES[request.param](), **options)
+
+
+class TestEpochs:
+    def test_each_iter_begins_the_next_epoch(self, make):
+        loader = make()
+        first, second = list(loader), list(loader)
+        assert first != second
+        assert sorted(sum(first, [])) == sorted(sum(second, [])) == list(range(12))
+        assert loader.epoch == 2
+        assert [list(make(seed=0)), first] == [first, first]
+
+    def test_break_abandons_the_rest(self, make):
+        loader = make()
+        for _ in loader:
+            break
+        assert (loader.epoch, loader.step) == (0, 1)
+        again = list(loader)
+        other = make()
+        list(other)
+        assert again == list(other)
+
+    def test_a_second_iter_ends_the_first(self, make):
+        loader = make()
+        first = iter(loader)
+        next(first)
+        iter(loader)
+        with pytest.raises(LoaderError, match="newer"):
+            next(first)
+
+    def test_a_loaded_state_continues_its_epoch(self, make):
+        loader = make()
+        whole = list(loader)
+        later = list(loader)
+        other = make()
+        taken = next(iter(other))
+        resumed = make()
+        resumed.load_state_dict(saved(other))
+        assert (resumed.epoch, resumed.step) == (0, 1)
+        assert [taken, *resumed] == whole
+        assert list(resumed) == later
+
+    def test_set_epoch_applies_to_the_next_iter(self, make):
+        loader, other = make(), make()
+        epochs = [list(loader) for _ in range(3)]
+        other.set_epoch(2)
+        assert other.epoch == 0
+        assert list(other) == epochs[2]
+        assert list(other) == list(loader)
+
+    def test_set_epoch_of_the_loaded_epoch_changes_nothing(self, make):
+        loader, other = make(), make()
+        whole = list(loader)
+        taken = next(iter(other))
+        resumed = make()
+        resumed.load_state_dict(saved(other))
+        resumed.set_epoch(0)
+        assert [taken, *resumed] == whole
+
+    def test_set_epoch_never_leaves_a_loaded_epoch_in_silence(self, make):
+        loader, resumed = make(), make()
+        epochs = [list(loader) for _ in range(3)]
+        for taken in range(1, 3):
+            other = make()
+            for _ in zip(range(taken), other, strict=False):
+                pass
+            for look in (lambda: None, lambda: iter(resumed), resumed.peek):
+                resumed.load_state_dict(saved(other))
+                look()
+                with pytest.raises(LoaderError, match=rf"`set_epoch\(2\)`.*rest of epoch 0.*after step {taken}"):
+                    resumed.set_epoch(2)
+                assert list(resumed) == epochs[0][taken:]
+            resumed.load_state_dict(saved(other))
+            next(iter(resumed))
+            resumed.set_epoch(2)  # as after any `break`
+            assert list(resumed) == epochs[2]
+
+    def test_set_epoch_applies_to_a_state_after_the_last_element(self, make):
+        loader, resumed = make(), make()
+        epochs = [list(loader) for _ in range(3)]
+        other = make()
+        for _ in zip(range(3), other, strict=False):  # the loop does not see the end
+            pass
+        resumed.load_state_dict(saved(other))
+        resumed.set_epoch(2)
+        assert list(resumed) == epochs[2]
+
+    def test_an_epoch_that_has_given_no_element_is_not_given_up(self, make):
+        loader = make()
+        whole, following = list(loader), list(loader)
+        fresh, partly, resumed = make(), make(), make()
+        next(iter(partly))
+        resumed.load_state_dict(saved(partly))
+        peeked = make()
+        peeked.peek()
+        for other, taken in ((fresh, 0), (resumed, 1), (peeked, 0)):
+            older = iter(other)
+            middle = other.with_info()
+            other.peek()
+            assert (other.epoch, other.step) == (0, taken)
+            newer = iter(other)
+            for replaced in (older, middle):
+                with pytest.raises(LoaderError, match="a newer"):
+                    next(replaced)
+            assert list(newer) == whole[taken:]
+            assert list(other) == following
+
+    def test_an_epoch_that_fails_at_its_first_element_begins_again(self):
+        fails: list[bool] = []
+
+        def flaky(x: int) -> int:
+            if fails:
+                fails.clear()
+                raise ValueError
+            return x
+
+        for pipe in (numbers().map(flaky), streamed().map(flaky)):
+            fails.append(True)
+            loader = fp.Loader(pipe)
+            with pytest.raises(fp.RowError):
+                next(iter(loader))
+            assert list(loader) == list(range(12))
+
+    def test_an_epoch_without_elements_is_over(self):
+        loader = fp.Loader(streamed(0))
+        assert [list(loader) for _ in range(3)] == [[], [], []]
+        assert loader.epoch == 3
+
+    def test_peek_shows_what_the_next_iter_gives(self, make):
+        loader = make()
+        epochs = [list(loader) for _ in range(3)]
+        other = make()
+        other.set_epoch(2)
+        assert other.peek() == epochs[2][0]
+        assert list(other) == epochs[2]
+        other.peek()
+        other.set_epoch(1)
+        assert list(other) == epochs[1]
+
+    @pytest.mark.parametrize("seen", [True, False])
+    def test_a_state_after_the_last_element_means_the_next_epoch(self, make, seen):
+        loader = make()
+        iterator = iter(loader)
+        for _ in range(3):
+            next(iterator)
+        if seen:
+            assert next(iterator, None) is None
+        resumed = make()
+        resumed.load_state_dict(saved(loader))
+        # Only a look can show that nothing follows, if the length is not known and the loop has not seen the end.
+        look_needed = not seen and not loader.dataset.indexed
+        assert (resumed.epoch, resumed.step) == ((0, 3) if look_needed else (1, 0))
+        resumed.peek()
+        assert (resumed.epoch, resumed.step) == (1, 0)
+        reference = make()
+        list(reference)
+        assert list(resumed) == list(reference)
+
+    def test_a_state_before_the_first_element(self, make):
+        resumed = make()
+        resumed.load_state_dict(saved(make()))
+        assert list(resumed) == list(make())
+
+    def test_loading_and_saving_is_the_identity(self, make):
+        loader = make()
+        next(iter(loader))
+        resumed = make()
+        resumed.load_state_dict(saved(loader))
+        assert saved(resumed) == saved(loader)
+
+    def test_peek_moves_nothing(self, make):
+        loader = make()
+        first = loader.peek()
+        before = saved(loader)
+        assert loader.peek() == first
+        assert (loader.epoch, loader.step) == (0, 0)
+        iterator = iter(loader)
+        assert next(iterator) == first
+        resumed = make()
+        resumed.load_state_dict(before)
+        assert list(resumed) == list(make())
+        assert loader.peek() == next(iterator)
+        assert list(loader) != []
+
+    def test_closing(self, make):
+        loader = make()
+        iterator = iter(loader)
+        next(iterator)
+        state = saved(loader)
+        loader.close()
+        loader.close()
+        assert saved(loader) == state
+        with pytest.raises(LoaderError, match="closed"):
+            next(iterator)
+        with pytest.raises(LoaderError, match="closed"):
+            iter(loader)
+        with make() as inside:
+            list(inside)
+        with pytest.raises(LoaderError, match="closed"):
+            inside.peek()
+
+    def test_the_end_of_an_epoch_of_other_ranks_is_known_without_a_look(self):
+        loader = fp.Loader(numbers())
+        for _ in zip(range(11), loader, strict=False):
+            pass
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            other = fp.Loader(numbers(), rank=0, world_size=4)
+            other.load_state_dict(saved(loader))
+        assert (other.epoch, other.step) == (1, 0)
+
+    def test_valid_is_the_mask_of_the_element_handed_out_last(self, make):
+        loader = make()
+        assert loader.valid is None
+        loader.peek()
+        assert loader.valid is None
+        masks = [loader.valid.tolist() for _ in loader]
+        assert masks == [info.valid.tolist() for _, info in make().with_info()]
+        assert loader.valid is None
+        padded = fp.Loader(numbers(5), rank=1, world_size=2, even="pad")
+        assert [bool(padded.valid) for _ in padded] == [True, True, False]
+
+    def test_info_belongs_to_its_element(self, make):
+        loader = make()
+        whole = [(batch, info) for batch, info in loader.with_info()]
+        assert [info.step for _, info in whole] == [1, 2, 3]
+        assert all(info.epoch == 0 and info.valid.all() for _, info in whole)
+        assert [len(info.valid) for _, info in whole] == [5, 5, 2]
+        resumed = make()
+        resumed.load_state_dict(json.loads(json.dumps(whole[0][1].state_dict())))
+        assert list(resumed) == [batch for batch, _ in whole[1:]]
+
+
+class TestSteps:
+    def test_the_next_epoch_goes_on_where_the_last_stopped(self):
+        loader = fp.Loader(numbers(5), steps=3)
+        assert [list(loader), list(loader), list(loader)] == [[0, 1, 2], [3, 4, 0], [1, 2, 3]]
+        assert len(loader) == 3
+        assert loader.epoch == 3
+
+    @pytest.mark.parametrize("pipe", [numbers(5).shuffle(), streamed(5).shuffle(window=3)], ids=["indexed", "streamed"])
+    def test_resume_anywhere(self, pipe):
+        loader = fp.Loader(pipe, steps=4)
+        epochs = [list(loader) for _ in range(4)]
+        flat = sum(epochs, [])
+        for taken in range(1, 12):
+            other = fp.Loader(pipe, steps=4)
+            iterator = iter(other)
+            for k in range(taken):
+                if k and k % 4 == 0:
+                    iterator = iter(other)
+                assert next(iterator) == flat[k]
+            resumed = fp.Loader(pipe, steps=4)
+            resumed.load_state_dict(saved(other))
+            assert (resumed.epoch, resumed.step) == divmod(taken, 4)
+            assert list(resumed) == flat[taken : taken // 4 * 4 + 4]
+            assert list(resumed) == epochs[taken // 4 + 1]
+
+    def test_an_empty_pipe_is_an_error(self):
+        with pytest.raises(PlanError, match="no elements"):
+            list(fp.Loader(streamed(0), steps=3))
