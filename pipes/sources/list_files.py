@@ -12,7 +12,7 @@ from ..core.context import Context
 from ..core.cursor import Json
 from ..core.operator import Operator, StageView, Weights
 from ..core.rows import BlockRows, Indices, index_array
-from ..errors import ArgumentError, DataError, Origin, SourceError, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, SourceError, with_call_site
 from ..pipe import Pipe
 from ..storage.cached_listing import cached_listing
 from ..storage.listing import ListedPath, Listing, Selection
@@ -116,6 +116,7 @@ def list_files(
             files say is kept beside it, in a file that ends with `.units`, and not read again.
 
     Raises:
+        ArgumentTypeError: `paths` is a pipe, or no path.
         SourceError: a path is missing, cannot be listed, stands for no file, or for something that is no file, such as
             a device; `paths` is empty; the manifest cannot be read or written.
         ArgumentError: the manifest was made for other `paths`, `pattern` or `recursive`; braces stand for more than
@@ -129,5 +130,12 @@ def list_files(
         >>> list(fp.list_files("*.txt"))
         ['a.txt', 'b.txt']
     """
+    if isinstance(paths, Pipe):
+        raise ArgumentTypeError(
+            with_call_site(
+                "`paths` must be paths but got a pipe, whose paths are known only when it runs; chain the reader "
+                "behind it, as in `pipe.open_files().parse_csv()`"
+            )
+        )
     selection = Selection(cast("str", paths), pattern, bool(recursive), filesystem, cast("str | None", manifest))
     return cast("Pipe[str]", Pipe.source(ListFiles(selection)))

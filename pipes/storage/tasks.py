@@ -14,6 +14,8 @@ U = TypeVar("U")
 
 MAX_THREADS = 32
 """Requests at a time. The threads mostly wait, so there may be more of them than cores."""
+IDLE_SECONDS = 0.01
+"""How long a thread waits for another task. To start one takes longer than to read the footer of a local file."""
 BUDGET_BYTES = 2**27
 """Bytes that one process may fetch early."""
 
@@ -117,16 +119,20 @@ def in_threads(function: Callable[[T], U], items: Iterable[T]) -> Iterator[U]:
 
 
 class _Pool:
-    """Threads that run tasks in the order of the queue. A thread ends when the queue is empty, so none needs a stop."""
+    """Threads that run tasks in the order of the queue. They end soon after it is empty, so none needs a stop."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._queue: deque[Task[Any]] = deque()
+        self._changed = threading.Condition()
         self._running = 0
+        self._idle = 0
 
     def add(self, task: Task[Any]) -> None:
-        with self._lock:
+        with self._changed:
             self._queue.append(task)
+            if self._idle >= len(self._queue):
+                self._changed.notify()
+                return
             if self._running == MAX_THREADS:
                 return
             self._running += 1
@@ -138,7 +144,11 @@ class _Pool:
             del task
 
     def _next(self) -> Task[Any] | None:
-        with self._lock:
+        with self._changed:
+            if not self._queue:
+                self._idle += 1
+                self._changed.wait_for(lambda: self._queue, IDLE_SECONDS)
+                self._idle -= 1
             if self._queue:
                 return self._queue.popleft()
             self._running -= 1

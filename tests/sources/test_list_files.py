@@ -85,6 +85,7 @@ def test_an_error_downstream_names_the_file(folder):
     [
         ([], {}, SourceError, "`paths` is an empty list"),
         (3, {}, ArgumentTypeError, "`paths` must be a path or a list of paths but got: 3"),
+        (fp.from_sequence(["a"]), {}, ArgumentTypeError, r"but got a pipe.*as in `pipe.open_files"),
         ("a", {"pattern": "a/*.csv"}, ArgumentError, "`pattern` must be a glob for a file's name"),
         ("a", {"pattern": 3}, ArgumentTypeError, "`pattern` must be a string but got: 3"),
         ("a", {"filesystem": "s3"}, ArgumentTypeError, "`filesystem` must be a file system of pyarrow or fsspec"),

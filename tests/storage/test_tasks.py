@@ -44,6 +44,18 @@ def test_a_thread_makes_the_call_early() -> None:
     assert task.result_if_done == "feedpipe-fetch"
 
 
+def test_few_threads_make_many_short_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To start a thread for each of them takes ten times as long as to read the footer of a local file."""
+    monkeypatch.setattr(tasks, "IDLE_SECONDS", 1)
+    monkeypatch.setattr(tasks, "_pool", tasks._Pool())
+    threads: set[threading.Thread] = set()
+    for _ in range(100):
+        called = threading.Event()
+        Task(lambda called=called: (threads.add(threading.current_thread()), called.set())).start()
+        assert called.wait(30)
+    assert len(threads) < 10
+
+
 def test_a_caller_of_result_does_not_wait_in_the_queue() -> None:
     go = threading.Event()
     blocking = [Task(go.wait) for _ in range(MAX_THREADS)]

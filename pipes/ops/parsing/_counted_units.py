@@ -25,9 +25,6 @@ from .open_files import OpenFiles
 if TYPE_CHECKING:
     import pyarrow as pa
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 F = TypeVar("F", bound=TableFormat)
 U = TypeVar("U", bound="tuple[Any, ...]")
 
