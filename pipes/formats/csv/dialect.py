@@ -109,11 +109,12 @@ def read_records(
     names: list[str], parse_options: pc.ParseOptions, convert_options: pc.ConvertOptions, data: bytes
 ) -> pa.Table:
     """Read bytes without a header as one block."""
-    from pyarrow.csv import ReadOptions, read_csv
+    from pyarrow.csv import ReadOptions, open_csv
 
-    return read_csv(
+    reader = open_csv(  # `read_csv` hands the work to a thread, which takes longer than to parse some lines
         arrow_source(data),
         read_options=ReadOptions(use_threads=False, column_names=names, block_size=BLOCK_BYTES),
         parse_options=parse_options,
         convert_options=convert_options,
     )
+    return reader.read_all()
