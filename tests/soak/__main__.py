@@ -30,7 +30,7 @@ PARTS = {
         50,
         [
             *("pytest", "-q", "tests/ops/rows/test_on_error.py", "tests/sources/test_broken_images.py"),
-            *("tests/loading/test_elastic.py", "tests/ops/placement/test_cache.py", "--hypothesis-seed={seed}"),
+            *("tests/loading/test_elastic.py", "tests/ops/placement/test_cache_faults.py", "--hypothesis-seed={seed}"),
             *("-k", "failures_that_pass or broken_images or rows_that_fail or killed_while_it_writes"),
         ],
     ),

@@ -1,116 +1,21 @@
-"""Rows that are kept in files."""
+"""`cache`: which rows it keeps, for whom, and what it refuses."""
 
 from __future__ import annotations
 
-import errno
+import contextlib
 import io
-import json
-import logging
-import multiprocessing
-import os
-import resource
-import signal
-from collections.abc import Callable, Sequence
-from datetime import date, datetime, timezone
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.core.rows import Rows
-from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, PlanError, SourceError
-from feedpipe.formats.row_buffers import Buffers, StoredRows
-from feedpipe.ops.placement import _cache_operator, _cached_rows
-from feedpipe.storage import row_files
+from feedpipe.errors import ArgumentError, ArgumentTypeError, PlanError
 from feedpipe.testing import check_operator
 
-from ...soak import SOAK
+from .cached_pipes import KINDS, ROWS, Counted, Kind, csv_of, files, indexed, same, shown
 
-ROWS = 250
-
-
-def row_of(x: int) -> dict[str, object]:
-    return {"x": x, "a": np.full(3, x), "text": str(x), "some": None if x % 3 else [x] * (x % 5)}
-
-
-class Counted:
-    """A function that notes each call in a file, whatever process makes it."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __call__(self, row: Any) -> Any:
-        with open(self.path, "a") as file:
-            file.write(".")
-        return row
-
-    def count(self) -> int:
-        """The calls since the last time."""
-        size = self.path.stat().st_size if self.path.exists() else 0
-        self.path.unlink(missing_ok=True)
-        return size
-
-
-@pytest.fixture(autouse=True)
-def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (_cache_operator, _cached_rows):
-        monkeypatch.setattr(module, "FILE_BYTES", 2000)
-
-
-@pytest.fixture
-def calls(tmp_path: Path) -> Counted:
-    return Counted(tmp_path / "calls")
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "cache"
-
-
-def files(folder: Path) -> list[Path]:
-    return sorted(folder.glob("*/*.rows"))
-
-
-def csv_of(folder: Path, count: int = 4) -> str:
-    data = folder / "data"
-    for i in range(0 if data.exists() else count):
-        data.mkdir(exist_ok=True)
-        lines = "".join(f"{i * ROWS + j},{j}.5,text {j}\n" for j in range(ROWS))
-        (data / f"{i}.csv").write_text(f"x,y,z\n{lines}")
-    return str(data)
-
-
-Kind = Callable[[Path, Callable[[Any], Any]], "fp.Pipe[Any]"]
-
-
-def indexed(folder: Path, function: Callable[[Any], Any]) -> fp.Pipe[Any]:
-    return fp.from_sequence(range(4 * ROWS)).map(row_of).map(function)
-
-
-def by_files(folder: Path, function: Callable[[Any], Any]) -> fp.Pipe[Any]:
-    return fp.read_csv(csv_of(folder)).map(function)
-
-
-def streamed(folder: Path, function: Callable[[Any], Any]) -> fp.Pipe[Any]:
-    return fp.from_iterable(range(4 * ROWS)).map(row_of).filter(lambda row: row["x"] % 7).map(function)
-
-
-KINDS = pytest.mark.parametrize("kind", [indexed, by_files, streamed])
-
-
-def shown(rows: Sequence[Any]) -> list[str]:
-    return [repr(row) for row in rows]
-
-
-def same(row: Any) -> Any:
-    return row
+pytestmark = pytest.mark.usefixtures("small_files")
 
 
 @KINDS
@@ -131,8 +36,8 @@ class TestEachKind:
         pipe = kind(tmp_path, calls).cache(folder)
         for workers in (2, 0):
             assert sorted(shown(list(fp.Loader(pipe, workers=workers, shards=None if pipe.indexed else 4)))) == expected
-            count = calls.count()
-            assert count == 0 if workers != 2 else count >= len(expected)
+            made = calls.count()
+            assert made >= len(expected) if workers else made == 0
 
     def test_a_run_that_ends_early_leaves_what_it_made(
         self, kind: Kind, tmp_path: Path, folder: Path, calls: Counted
@@ -149,62 +54,6 @@ class TestEachKind:
         assert shown(list(kind(tmp_path, calls).cache(folder))) == expected
         assert calls.count() <= len(expected) - 300
 
-    @pytest.mark.parametrize("what", ["full", "gone", "damaged"])
-    def test_a_resume_is_exact_whatever_became_of_the_cache(
-        self, kind: Kind, tmp_path: Path, folder: Path, what: str
-    ) -> None:
-        pipe = kind(tmp_path, same).cache(folder)
-        loader = fp.Loader(pipe, shards=None if pipe.indexed else 3)
-        expected = shown(list(loader))
-        fresh = fp.Loader(kind(tmp_path, same).cache(folder), shards=None if pipe.indexed else 3)
-        elements = iter(fresh)
-        for _ in range(311):
-            next(elements)
-        state = json.loads(json.dumps(fresh.state_dict()))
-        for number, path in enumerate(files(folder)):
-            if what == "gone":
-                path.unlink()
-            elif what == "damaged" and number % 2:
-                damage(path, 100 + 37 * number)
-        resumed = fp.Loader(kind(tmp_path, same).cache(folder), shards=None if pipe.indexed else 3)
-        resumed.load_state_dict(state)
-        assert shown(list(resumed)) == expected[311:]
-
-    def test_damage(self, kind: Kind, tmp_path: Path, folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-        expected = shown(list(kind(tmp_path, same)))
-        list(kind(tmp_path, same).cache(folder))
-        paths = files(folder)
-        assert len(paths) > 6
-        for place, path in enumerate(paths):
-            if place % 3 == 0:
-                damage(path, place * 61)
-            elif place % 3 == 1:
-                os.truncate(path, path.stat().st_size * (place % 5) // 5)
-        assert shown(list(kind(tmp_path, same).cache(folder))) == expected
-        assert "is damaged and was removed; its rows are made anew" in caplog.text
-        assert shown(list(kind(tmp_path, same).cache(folder))) == expected
-
-    def test_a_full_disk(
-        self,
-        kind: Kind,
-        tmp_path: Path,
-        folder: Path,
-        monkeypatch: pytest.MonkeyPatch,
-        caplog: pytest.LogCaptureFixture,
-    ) -> None:
-        expected = shown(list(kind(tmp_path, same)))
-        monkeypatch.setattr(row_files.os, "rename", full_after(3, os.rename))
-        with caplog.at_level(logging.WARNING):
-            pipe = kind(tmp_path, same).cache(folder)
-            for _ in range(2):
-                assert shown(list(pipe)) == expected
-        (record,) = caplog.records
-        assert "takes no more rows: No space left on device; rows that are not in it are made in each epoch" in (
-            record.getMessage()
-        )
-        assert len(files(folder)) == 3
-        assert not list(folder.glob("*/*.part"))
-
     def test_a_limit(
         self, kind: Kind, tmp_path: Path, folder: Path, calls: Counted, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -215,99 +64,9 @@ class TestEachKind:
         assert len(expected) < calls.count() < 2 * len(expected)
         assert "and its `limit` is 12000" in caplog.text
 
-    def test_processes_fill_it_at_once_and_one_is_killed(self, kind: Kind, tmp_path: Path, folder: Path) -> None:
-        expected = shown(list(kind(tmp_path, same)))
-        context = multiprocessing.get_context("fork")
-        processes = [context.Process(target=fill, args=(kind, tmp_path, folder, n)) for n in (None, 450, None)]
-        for process in processes:
-            process.start()
-        for process in processes:
-            process.join(60)
-        assert [process.exitcode for process in processes] == [0, -signal.SIGKILL, 0]
-        assert shown(list(kind(tmp_path, same).cache(folder))) == expected
-
-    @pytest.mark.parametrize("writes", [4 * turn + 3 for turn in range(SOAK)])
-    def test_a_process_is_killed_while_it_writes(self, kind: Kind, tmp_path: Path, folder: Path, writes: int) -> None:
-        assert in_process(fill_and_die, kind, tmp_path, folder, writes) == -signal.SIGKILL
-        unfinished = list(folder.glob("*/*.part"))
-        assert shown(list(kind(tmp_path, same).cache(folder))) == shown(list(kind(tmp_path, same)))
-        assert list(folder.glob("*/*.part")) == unfinished, "another process may be writing them"
-        for path in unfinished:
-            os.utime(path, (0, 0))
-        assert shown(list(kind(tmp_path, same).cache(folder))) == shown(list(kind(tmp_path, same)))
-        assert not list(folder.glob("*/*.part"))
-
-    def test_a_process_that_may_write_no_more(self, kind: Kind, tmp_path: Path, folder: Path) -> None:
-        """The limit on the size of a file is met in the middle of a write, as the end of a disk is."""
-        expected = shown(list(kind(tmp_path, same)))
-        assert in_process(fill_with_small_files, kind, tmp_path, folder) == 0
-        assert not list(folder.glob("*/*.part"))
-        assert shown(list(kind(tmp_path, same).cache(folder))) == expected
-
     def test_law(self, kind: Kind, tmp_path: Path, folder: Path) -> None:
         pipe = kind(tmp_path, same)
         check_operator((pipe.take(90) if pipe.indexed else pipe).cache(folder), samples=2)
-
-
-def fill(kind: Kind, tmp_path: Path, folder: Path, kill_after: int | None) -> None:
-    expected = shown(list(kind(tmp_path, same)))
-    pipe = kind(tmp_path, same).cache(folder)
-    seen = []
-    for row in pipe:
-        seen.append(repr(row))
-        if len(seen) == kill_after:
-            os.kill(os.getpid(), signal.SIGKILL)
-    assert seen == expected
-
-
-def in_process(function: Callable[..., None], *arguments: object) -> int | None:
-    """The exit code of a process that runs a function."""
-    process = multiprocessing.get_context("fork").Process(target=function, args=arguments)
-    process.start()
-    process.join(60)
-    return process.exitcode
-
-
-class DyingFile(io.FileIO):
-    """A file whose process is killed half-way through one of its writes."""
-
-    writes_left = 0
-
-    def write(self, data: Any) -> int:
-        DyingFile.writes_left -= 1
-        if DyingFile.writes_left == 0:
-            super().write(memoryview(data)[: len(data) // 2])
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().write(data)
-
-
-def fill_and_die(kind: Kind, tmp_path: Path, folder: Path, writes: int) -> None:
-    DyingFile.writes_left = writes
-    row_files.open = DyingFile  # type: ignore[attr-defined]
-    fill(kind, tmp_path, folder, None)
-
-
-def fill_with_small_files(kind: Kind, tmp_path: Path, folder: Path) -> None:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
-    fill(kind, tmp_path, folder, None)
-
-
-def damage(path: Path, at: int) -> None:
-    content = bytearray(path.read_bytes())
-    content[at % len(content)] ^= 4
-    path.write_bytes(content)
-
-
-def full_after(count: int, function: Callable[..., Any]) -> Callable[..., Any]:
-    left = [count]
-
-    def call(*arguments: Any) -> Any:
-        left[0] -= 1
-        if left[0] < 0:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return function(*arguments)
-
-    return call
 
 
 def test_ranks_keep_only_their_rows(folder: Path, calls: Counted) -> None:
@@ -325,55 +84,6 @@ def test_a_shuffle_behind_it(folder: Path, calls: Counted) -> None:
     assert calls.count() == ROWS
 
 
-def test_tables_stay_columns_and_arrays_stay_arrays(folder: Path) -> None:
-    columns = {
-        "x": np.arange(90),
-        "y": np.arange(360.0, dtype="f4").reshape(90, 2, 2),
-        "z": np.arange(90) % 2 == 0,
-        "u": np.array([f"é{i}" for i in range(90)]),
-    }
-    pipe = fp.from_arrays(columns).cache(folder)
-    for _ in range(2):
-        (batch,) = pipe.batch(90)
-        assert isinstance(batch, Rows)
-        for name, column in columns.items():
-            array = batch[name]
-            assert isinstance(array, np.ndarray)
-            assert array.dtype == column.dtype
-            np.testing.assert_array_equal(array, column)
-            assert not array.flags.writeable
-
-
-def test_arrow_columns(tmp_path: Path, folder: Path, calls: Counted) -> None:
-    table = pa.table({"x": [1, None, 3] * 100, "s": ["a", None, "ccc"] * 100, "l": [[1], [], None] * 100})
-    pq.write_table(table, tmp_path / "a.parquet", row_group_size=70)
-    pipe = fp.read_parquet(tmp_path / "a.parquet").cache(folder)
-    assert len(pipe) == 300
-    for _ in range(2):
-        assert pipe.to_table().equals(table)
-        assert [len(batch) for batch in fp.Loader(pipe.batch(32), workers=2)][:2] == [32, 32]
-
-
-def test_the_consumer_may_change_rows(folder: Path) -> None:
-    pipe = fp.from_sequence(range(20)).map(lambda x: {"a": np.full(2, x), "l": [x]}).cache(folder)
-    for _ in range(3):
-        for x, row in enumerate(pipe):
-            assert row["a"].tolist() == [x, x]
-            assert row["l"] == [x]
-            row["a"] += 1
-            row["l"].append(None)
-
-
-def test_tensors(folder: Path) -> None:
-    torch = pytest.importorskip("torch")
-    pipe = fp.from_sequence(range(9)).map(lambda x: (torch.full((2, 3), x), torch.tensor(x > 4))).cache(folder)
-    for _ in range(2):
-        for x, (matrix, flag) in enumerate(pipe):
-            assert torch.equal(matrix, torch.full((2, 3), x))
-            assert flag.dtype == torch.bool
-            assert bool(flag) == (x > 4)
-
-
 def test_memory_is_shared_by_workers_and_removed(calls: Counted) -> None:
     pipe = fp.from_sequence(range(ROWS)).map(calls).cache()
     for workers in (2, 0):
@@ -386,9 +96,6 @@ def test_memory_is_shared_by_workers_and_removed(calls: Counted) -> None:
 
 
 def explanation(pipe: fp.Pipe[Any]) -> str:
-    import contextlib
-    import io
-
     with contextlib.redirect_stdout(io.StringIO()) as output:
         pipe.explain()
     return output.getvalue()
@@ -475,91 +182,3 @@ def test_arguments() -> None:
         numbers.cache(version=3)  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="`limit` must be a size"):
         numbers.cache(limit="much")
-
-
-def test_a_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(
-        SourceError, match=r"the folder .* of a `cache` cannot be written to: .*; give a folder"
-    ) as error:
-        list(fp.from_sequence(range(9)).cache(tmp_path / "file"))
-    assert "test_cache.py" in str(error.value)
-
-
-class Thing:
-    pass
-
-
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        (Thing(), r"`row` is of type .*\.Thing"),
-        ({"a": [1, {2: Thing()}]}, r"`row\['a'\]\[...\]\[1\]` is of type"),
-        ((1, np.array([Thing()])), r"`row\[1\]` is an array of dtype object"),
-        ([[]], None),
-    ],
-)
-def test_values_that_no_file_holds(folder: Path, value: object, message: str | None) -> None:
-    for pipe in (fp.from_sequence([value]), fp.from_iterable([value])):
-        if message is None:
-            assert list(pipe.cache(folder)) == [value]
-            continue
-        with pytest.raises(DataError, match=rf"`cache` cannot hold these rows: {message}.*`map` the rows") as error:
-            list(pipe.cache(folder))
-        assert "test_cache.py" in str(error.value)
-
-
-def test_what_is_read_is_never_code(folder: Path, calls: Counted) -> None:
-    """A file that asks for Python objects is no file of rows."""
-    node = {"is": "array", "dtype": "|O", "shape": [1], "part": 0, "of": "scalar"}
-    with pytest.raises(ValueError, match="has no dtype object"):
-        StoredRows(node, [np.zeros(8, np.uint8)], same).rows(range(1))
-
-
-LEAVES = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(),
-    st.floats(allow_nan=False),
-    st.text(st.characters()),
-    st.binary(),
-    st.dates(),
-    st.datetimes(),
-    st.decimals(allow_nan=False),
-    st.uuids(),
-)
-VALUES = st.recursive(
-    LEAVES,
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=4),
-        st.lists(inner, max_size=4).map(tuple),
-        st.dictionaries(st.text(max_size=3), inner, max_size=4),
-        st.dictionaries(st.integers(0, 5), inner, max_size=4),
-    ),
-    max_leaves=12,
-)
-
-
-@given(st.lists(VALUES, min_size=1, max_size=12), st.data())
-def test_values_come_back_as_they_were(values: list[Any], data: st.DataObject) -> None:
-    buffers = Buffers()
-    node = json.loads(json.dumps(buffers.rows(values)))
-    indices = data.draw(st.lists(st.integers(0, len(values) - 1)))
-    rows = StoredRows(node, buffers.parts, same).rows(np.array(indices, np.int64))
-    assert repr(rows) == repr([values[index] for index in indices])
-
-
-def test_arrays_of_any_shape_come_back() -> None:
-    values: list[Any] = [
-        np.float32(1.5), np.zeros((2, 0)), np.asfortranarray(np.arange(6).reshape(2, 3)), np.array(3), np.int64(3),
-        np.arange(5)[::-2], np.array(["a", "bc"]), np.array([1j]), np.arange(3).astype("M8[s]"), bytearray(b"xy"),
-        datetime(2024, 1, 1, tzinfo=timezone.utc), date(2024, 2, 3), Decimal("1.50"),
-        Rows({"x": np.arange(3)}), Rows({"x": np.arange(2), "s": pa.array(["a", None])}),
-    ]  # fmt: skip
-    buffers = Buffers()
-    node = json.loads(json.dumps(buffers.rows(values)))
-    for value, row in zip(values, StoredRows(node, buffers.parts, same).rows(range(len(values))), strict=True):
-        assert type(row) is type(value)
-        assert repr(list(row) if isinstance(row, Rows) else row) == repr(
-            list(value) if isinstance(value, Rows) else value
-        )

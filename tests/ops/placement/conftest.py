@@ -1,0 +1,27 @@
+"""Fixtures of the tests of `cache`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from feedpipe.ops.placement import _cache_operator, _cached_rows
+
+from .cached_pipes import Counted
+
+
+@pytest.fixture
+def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (_cache_operator, _cached_rows):
+        monkeypatch.setattr(module, "FILE_BYTES", 2000)
+
+
+@pytest.fixture
+def calls(tmp_path: Path) -> Counted:
+    return Counted(tmp_path / "calls")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "cache"

@@ -1,0 +1,153 @@
+"""Rows come back from a cache as they were, tables as columns, and copies that the consumer may change."""
+
+from __future__ import annotations
+
+import json
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import feedpipe as fp
+from feedpipe.core.rows import Rows
+from feedpipe.errors import DataError
+from feedpipe.formats.row_buffers import Buffers, StoredRows
+
+from .cached_pipes import Counted, same
+
+pytestmark = pytest.mark.usefixtures("small_files")
+
+
+def test_tables_stay_columns_and_arrays_stay_arrays(folder: Path) -> None:
+    columns = {
+        "x": np.arange(90),
+        "y": np.arange(360.0, dtype="f4").reshape(90, 2, 2),
+        "z": np.arange(90) % 2 == 0,
+        "u": np.array([f"é{i}" for i in range(90)]),
+    }
+    pipe = fp.from_arrays(columns).cache(folder)
+    for _ in range(2):
+        (batch,) = pipe.batch(90)
+        assert isinstance(batch, Rows)
+        for name, column in columns.items():
+            array = batch[name]
+            assert isinstance(array, np.ndarray)
+            assert array.dtype == column.dtype
+            np.testing.assert_array_equal(array, column)
+            assert not array.flags.writeable
+
+
+def test_arrow_columns(tmp_path: Path, folder: Path, calls: Counted) -> None:
+    table = pa.table({"x": [1, None, 3] * 100, "s": ["a", None, "ccc"] * 100, "l": [[1], [], None] * 100})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=70)
+    pipe = fp.read_parquet(tmp_path / "a.parquet").cache(folder)
+    assert len(pipe) == 300
+    for _ in range(2):
+        assert pipe.to_table().equals(table)
+        assert [len(batch) for batch in fp.Loader(pipe.batch(32), workers=2)][:2] == [32, 32]
+
+
+def test_the_consumer_may_change_rows(folder: Path) -> None:
+    pipe = fp.from_sequence(range(20)).map(lambda x: {"a": np.full(2, x), "l": [x]}).cache(folder)
+    for _ in range(3):
+        for x, row in enumerate(pipe):
+            assert row["a"].tolist() == [x, x]
+            assert row["l"] == [x]
+            row["a"] += 1
+            row["l"].append(None)
+
+
+def test_tensors(folder: Path) -> None:
+    torch = pytest.importorskip("torch")
+    pipe = fp.from_sequence(range(9)).map(lambda x: (torch.full((2, 3), x), torch.tensor(x > 4))).cache(folder)
+    for _ in range(2):
+        for x, (matrix, flag) in enumerate(pipe):
+            assert torch.equal(matrix, torch.full((2, 3), x))
+            assert flag.dtype == torch.bool
+            assert bool(flag) == (x > 4)
+
+
+class Thing:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (Thing(), r"`row` is of type .*\.Thing"),
+        ({"a": [1, {2: Thing()}]}, r"`row\['a'\]\[...\]\[1\]` is of type"),
+        ((1, np.array([Thing()])), r"`row\[1\]` is an array of dtype object"),
+        ([[]], None),
+    ],
+)
+def test_values_that_no_file_holds(folder: Path, value: object, message: str | None) -> None:
+    for pipe in (fp.from_sequence([value]), fp.from_iterable([value])):
+        if message is None:
+            assert list(pipe.cache(folder)) == [value]
+            continue
+        with pytest.raises(DataError, match=rf"`cache` cannot hold these rows: {message}.*`map` the rows") as error:
+            list(pipe.cache(folder))
+        assert __file__ in str(error.value)
+
+
+def test_what_is_read_is_never_code() -> None:
+    """A file that asks for Python objects is no file of rows."""
+    node = {"is": "array", "dtype": "|O", "shape": [1], "part": 0, "of": "scalar"}
+    with pytest.raises(ValueError, match="has no dtype object"):
+        StoredRows(node, [np.zeros(8, np.uint8)], same).rows(range(1))
+
+
+LEAVES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(allow_nan=False),
+    st.text(st.characters()),
+    st.binary(),
+    st.dates(),
+    st.datetimes(),
+    st.decimals(allow_nan=False),
+    st.uuids(),
+)
+VALUES = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.lists(inner, max_size=4).map(tuple),
+        st.dictionaries(st.text(max_size=3), inner, max_size=4),
+        st.dictionaries(st.integers(0, 5), inner, max_size=4),
+    ),
+    max_leaves=12,
+)
+
+
+@given(st.lists(VALUES, min_size=1, max_size=12), st.data())
+def test_values_come_back_as_they_were(values: list[Any], data: st.DataObject) -> None:
+    buffers = Buffers()
+    node = json.loads(json.dumps(buffers.rows(values)))
+    indices = data.draw(st.lists(st.integers(0, len(values) - 1)))
+    rows = StoredRows(node, buffers.parts, same).rows(np.array(indices, np.int64))
+    assert repr(rows) == repr([values[index] for index in indices])
+
+
+def test_arrays_of_any_shape_come_back() -> None:
+    values: list[Any] = [
+        np.float32(1.5), np.zeros((2, 0)), np.asfortranarray(np.arange(6).reshape(2, 3)), np.array(3), np.int64(3),
+        np.arange(5)[::-2], np.array(["a", "bc"]), np.array([1j]), np.arange(3).astype("M8[s]"), bytearray(b"xy"),
+        datetime(2024, 1, 1, tzinfo=timezone.utc), date(2024, 2, 3), Decimal("1.50"),
+        Rows({"x": np.arange(3)}), Rows({"x": np.arange(2), "s": pa.array(["a", None])}),
+    ]  # fmt: skip
+    buffers = Buffers()
+    node = json.loads(json.dumps(buffers.rows(values)))
+    for value, row in zip(values, StoredRows(node, buffers.parts, same).rows(range(len(values))), strict=True):
+        assert type(row) is type(value)
+        assert repr(list(row) if isinstance(row, Rows) else row) == repr(
+            list(value) if isinstance(value, Rows) else value
+        )
