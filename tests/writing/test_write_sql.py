@@ -4,70 +4,20 @@ from __future__ import annotations
 
 import datetime
 import decimal
-import itertools
-import os
-import signal
 import sqlite3
-import traceback
-from collections.abc import Callable, Iterator
-from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import feedpipe as fp
-from feedpipe.databases.database import LostConnectionError
-from feedpipe.databases.dbapi import DbApiConnection
-from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, RowError, SourceError
+from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, SourceError
 
-
-def square(number: int) -> dict[str, Any]:
-    return {"id": number, "square": number * number}
-
-
-def squares(count: int) -> fp.Pipe[Any]:
-    return fp.from_sequence(range(count)).map(square)
-
-
-class Store:
-    """A database file, and how to write to it and to look into it."""
-
-    def __init__(self, uri: str, driver: Any) -> None:
-        self.uri, self.driver = uri, driver
-
-    def write(self, pipe: fp.Pipe[Any], table: str = "squares", **options: Any) -> int:
-        return fp.write_sql(pipe, table, self.uri, **{"driver": self.driver} | options)
-
-    def rows(self, table: str = "squares", order: str = "id") -> list[Any]:
-        return list(fp.read_sql(f"SELECT * FROM {table} ORDER BY {order}", self.uri, driver=self.driver))
-
-    def progress(self) -> list[dict[str, Any]]:
-        return self.rows("feedpipe_writes", "table_name")
-
-    def run(self, *statements: str) -> None:
-        path = self.uri.partition("://")[2]
-        connect: Any = duckdb.connect if self.uri.startswith("duckdb") else sqlite3.connect
-        with closing(connect(path)) as connection:
-            for statement in statements:
-                connection.execute(statement)
-            connection.commit()
-
-
-@pytest.fixture(params=["sqlite", "duckdb"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    return Store(f"{request.param}://{tmp_path}/a.db", "dbapi" if request.param == "sqlite" else None)
-
-
-@pytest.fixture
-def sqlite(tmp_path: Path) -> Store:
-    return Store(f"sqlite://{tmp_path}/a.db", "dbapi")
+from .sql_store import Store, square, squares
 
 
 def test_rows_come_back(store: Store) -> None:
@@ -79,114 +29,17 @@ def test_rows_come_back(store: Store) -> None:
 
 def test_transactions_have_at_most_so_many_rows(store: Store) -> None:
     sizes: list[int] = []
-    original = type_of(store).insert
+    original = store.connection_type.insert
 
     def insert(self: Any, name: str, rows: pa.Table) -> None:
         sizes.append(len(rows))
         original(self, name, rows)
 
     for limit in (1, 7, 1024, 3000, 10_000):
-        with mock.patch.object(type_of(store), "insert", insert):
+        with mock.patch.object(store.connection_type, "insert", insert):
             store.write(squares(2500 if limit > 100 else 10), if_exists="replace", rows_per_transaction=limit)
         assert max(sizes) <= limit and sum(sizes) == len(store.rows())
         sizes.clear()
-
-
-def type_of(store: Store) -> type[Any]:
-    if store.driver == "dbapi":
-        return DbApiConnection
-    from feedpipe.databases.duckdb import DuckDBConnection
-
-    return DuckDBConnection
-
-
-def is_even(row: dict[str, Any]) -> bool:
-    return row["id"] % 2 == 0
-
-
-@pytest.mark.parametrize(
-    ("uri", "pipe"),
-    [
-        ("sqlite", squares(30)),
-        ("sqlite", squares(60).filter(is_even)),
-        ("sqlite", squares(30).shuffle(window=8)),
-        ("duckdb", squares(30)),
-    ],
-    ids=str,
-)
-def test_a_run_that_is_killed_at_any_moment_goes_on(tmp_path: Path, uri: str, pipe: fp.Pipe[Any]) -> None:
-    """Each run is killed before or after it has inserted rows, or right after a transaction."""
-    store = Store(f"{uri}://{tmp_path}/a.db", "dbapi" if uri == "sqlite" else None)
-    moment = 0
-    for moment in itertools.count():
-        status = in_fork(partial(killed_at, store, pipe, 1 + moment % 5))
-        if status == 0:
-            break
-        assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
-    assert moment > 5
-    assert store.rows() == sorted(pipe, key=lambda row: row["id"])
-    assert store.progress()[0]["is_finished"]
-
-
-def killed_at(store: Store, pipe: fp.Pipe[Any], moment: int) -> None:
-    moments = itertools.count(1)
-
-    def count(function: Callable[..., Any]) -> Callable[..., Any]:
-        def counted(*arguments: Any) -> Any:
-            result = function(*arguments)
-            if next(moments) == moment:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return result
-
-        return counted
-
-    kind = type_of(store)
-    with (
-        mock.patch.object(kind, "begin_writing", count(kind.begin_writing)),
-        mock.patch.object(kind, "insert", count(kind.insert)),
-        mock.patch.object(kind, "commit_writing", count(kind.commit_writing)),
-    ):
-        store.write(pipe, rows_per_transaction=10)
-
-
-def in_fork(function: Callable[[], object]) -> int:
-    """Runs a function in a fork of this process, and returns the status of its end."""
-    child = os.fork()
-    if child == 0:
-        try:
-            function()
-            os._exit(0)
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
-    return os.waitpid(child, 0)[1]
-
-
-FAILING: set[int] = set()
-"""The rows at which `fail` fails."""
-
-
-def fail(row: dict[str, Any]) -> dict[str, Any]:
-    if row["id"] in FAILING:
-        raise ValueError("no")
-    return row
-
-
-@pytest.fixture(autouse=True)
-def _nothing_fails() -> Iterator[None]:
-    yield
-    FAILING.clear()
-
-
-def test_a_run_that_fails_goes_on(store: Store) -> None:
-    pipe = squares(3000).map(fail)
-    FAILING.add(2100)
-    with pytest.raises(RowError, match="no"):
-        store.write(pipe, rows_per_transaction=500)
-    assert len(store.rows()) == 2000
-    FAILING.clear()
-    assert store.write(pipe, rows_per_transaction=900) == 3000  # other transactions, the same chunks
-    assert store.rows() == list(map(square, range(3000)))
 
 
 def test_columns_stay_columns(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,102 +107,6 @@ def test_a_pipe_without_rows(store: Store) -> None:
     assert store.rows() == []
     assert store.write(squares(0), if_exists="append") == 0
     assert store.write(squares(0), if_exists="replace", schema={"id": "int64"}) == 0
-
-
-class TestUnfinished:
-    @pytest.fixture
-    def unfinished(self, sqlite: Store) -> Store:
-        """A table that has 20 of 30 rows."""
-        FAILING.add(25)
-        with pytest.raises(RowError):
-            sqlite.write(squares(30).map(fail), rows_per_transaction=10)
-        FAILING.clear()
-        return sqlite
-
-    @pytest.mark.parametrize("if_exists", ["error", "append", "replace"])
-    def test_goes_on_in_any_case(self, unfinished: Store, if_exists: str) -> None:
-        assert unfinished.write(squares(30).map(fail), if_exists=if_exists) == 30
-        assert unfinished.rows() == list(map(square, range(30)))
-
-    def test_of_another_pipe(self, unfinished: Store) -> None:
-        for if_exists in ("error", "append"):
-            with pytest.raises(
-                ArgumentError, match="unfinished write of another pipe, with 20 rows; .*feedpipe_writes"
-            ):
-                unfinished.write(squares(31), if_exists=if_exists)
-        assert unfinished.write(squares(31), if_exists="replace") == 31
-        assert unfinished.rows() == list(map(square, range(31)))
-
-    def test_into_a_table_that_was_dropped(self, unfinished: Store) -> None:
-        unfinished.run("DROP TABLE squares")
-        assert unfinished.write(squares(30).map(fail)) == 30
-        assert unfinished.rows() == list(map(square, range(30)))
-
-    def test_with_damaged_progress(self, unfinished: Store) -> None:
-        unfinished.run("UPDATE feedpipe_writes SET state = '['")
-        with pytest.raises(ArgumentError, match="the saved progress is damaged"):
-            unfinished.write(squares(30).map(fail))
-
-    def test_types_stay_those_of_the_first_rows(self, sqlite: Store) -> None:
-        pipe = fp.from_sequence(range(30)).map(square).map(fail).map(with_a_name)
-        FAILING.add(25)
-        with pytest.raises(RowError):
-            sqlite.write(pipe, rows_per_transaction=10)
-        FAILING.clear()
-        with pytest.raises(DataError, match="row 26 does not fit column 'name' of type string"):
-            sqlite.write(pipe)
-
-
-def with_a_name(row: dict[str, Any]) -> dict[str, Any]:
-    return row | {"name": 5 if row["id"] == 25 else "a" if row["id"] < 20 else None}
-
-
-def test_a_run_that_was_taken_over_writes_nothing_more(sqlite: Store) -> None:
-    """The second run begins when the first has written some rows, and ends before the first goes on."""
-    pipe = squares(40)
-    original = DbApiConnection.insert
-
-    def insert(self: Any, name: str, rows: pa.Table) -> None:
-        original(self, name, rows)
-        if rows.column("id")[0].as_py() == 8:
-            self.commit_writing()
-            with mock.patch.object(DbApiConnection, "insert", original):
-                assert sqlite.write(pipe, rows_per_transaction=8) == 40
-
-    with (
-        mock.patch.object(DbApiConnection, "insert", insert),
-        pytest.raises(SourceError, match="another run has gone on"),
-    ):
-        sqlite.write(pipe, rows_per_transaction=8)
-    assert sqlite.rows() == list(map(square, range(40)))
-
-
-@pytest.mark.parametrize("commits", [False, True])
-def test_a_connection_that_is_lost_at_the_end_of_a_transaction(sqlite: Store, commits: bool) -> None:
-    """It cannot be known whether the transaction took effect; the progress says it."""
-    original = DbApiConnection.commit_writing
-    moments = itertools.count(1)
-
-    def commit(self: Any) -> None:
-        if next(moments) not in (3, 5):
-            return original(self)
-        if commits:
-            original(self)
-        else:
-            self.roll_back()
-        raise ConnectionError("gone")
-
-    with mock.patch.object(DbApiConnection, "commit_writing", commit):
-        assert sqlite.write(squares(40), rows_per_transaction=8) == 40
-    assert sqlite.rows() == list(map(square, range(40)))
-
-
-def test_a_connection_that_is_always_lost(sqlite: Store) -> None:
-    with (
-        mock.patch.object(DbApiConnection, "insert", side_effect=ConnectionError("gone")),
-        pytest.raises(LostConnectionError, match="the connection to .* has failed: gone"),
-    ):
-        sqlite.write(squares(40))
 
 
 class TestBadInput:

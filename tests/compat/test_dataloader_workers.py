@@ -1,0 +1,245 @@
+"""Workers of `feedpipe.compat.DataLoader`: their seeds, their dataset and their ends."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import Dataset, get_worker_info
+
+from feedpipe.compat import DataLoader
+from feedpipe.errors import ArgumentTypeError, LoaderError, WorkerError, WorkerWarning
+
+from .torch_datasets import Squares, forked
+
+
+class Seeds(Dataset[tuple[int, float, float, int]]):
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> tuple[int, float, float, int]:
+        return torch.initial_seed(), random.random(), np.random.random(), int(torch.randint(1 << 40, ()))
+
+
+class InWorker(Dataset[tuple[int, int, int]]):
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, index: int) -> tuple[int, int, int]:
+        info: Any = get_worker_info()
+        assert isinstance(info.dataset, InWorker)
+        return info.id, info.num_workers, os.getpid()
+
+
+class Once(Dataset[int]):
+    """Calls `action` on row 5, the first time any process reads it."""
+
+    def __init__(self, folder: Path, action: Any, *, always: bool = False) -> None:
+        self.mark = folder / "mark"
+        self.action = action
+        self.always = always
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, index: int) -> int:
+        if index == 5 and (self.always or not self.mark.exists()):
+            self.mark.touch()
+            self.action()
+        return index
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def hang() -> None:
+    threading.Event().wait()
+
+
+def test_loaders_and_iterators_side_by_side() -> None:
+    loader = DataLoader(Squares(), batch_size=4, **forked(1))
+    other = DataLoader(Squares(6), batch_size=2, **forked(2))
+    batches = zip(loader, loader, other, strict=False)
+    assert [(one[2][0], two[2][0], three[2][0]) for one, two, three in batches] == [
+        ("0", "0", "0"),
+        ("4", "4", "2"),
+        ("8", "8", "4"),
+    ]
+
+
+def test_worker_info_and_dropping_the_iterator() -> None:
+    assert get_worker_info() is None
+    batches = iter(DataLoader(InWorker(), batch_size=None, **forked(2)))
+    infos = [next(batches) for _ in range(4)]
+    assert [tuple(info[:2]) for info in infos] == [(0, 2), (1, 2), (0, 2), (1, 2)]
+    pids = {info[2] for info in infos}
+    assert len(pids) == 2
+    assert get_worker_info() is None
+    del batches
+    assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+
+
+def init_to_12345(worker: int) -> None:
+    torch.manual_seed(12345)
+
+
+def test_seeds_of_workers() -> None:
+    loader = DataLoader(Seeds(), batch_size=None, generator=torch.Generator().manual_seed(1), **forked(2))
+    rows = list(loader)
+    for values in zip(*rows, strict=True):
+        assert len(set(values)) == 8
+    again = DataLoader(Seeds(), batch_size=None, generator=torch.Generator().manual_seed(1), **forked(1))
+    assert list(again) == rows  # the draws of a batch do not depend on the number of workers
+    assert list(again) != rows
+    seeded = DataLoader(Seeds(), batch_size=None, worker_init_fn=init_to_12345, **forked(2))
+    assert {row[0] for row in seeded} == {12345}
+
+
+class Unpicklable(Dataset[Any]):
+    """Holds what cannot be pickled, as torch allows with "fork"."""
+
+    def __init__(self, path: Path) -> None:
+        self.file = path.open("rb")
+        self.lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return 10
+
+    def __getitem__(self, index: int) -> int:
+        with self.lock:
+            return os.pread(self.file.fileno(), 1, index)[0]
+
+
+def test_forked_workers_inherit_the_dataset(tmp_path: Path) -> None:
+    path = tmp_path / "bytes"
+    path.write_bytes(bytes(range(10)))
+    lock = threading.Lock()
+    dataset = Unpicklable(path)
+
+    def collate(rows: list[int]) -> list[int]:
+        with lock:
+            return rows
+
+    options: dict[str, Any] = {"batch_size": 4, "collate_fn": collate, "worker_init_fn": lambda worker: lock.locked()}
+    batches = [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    with dataset.file:
+        assert list(DataLoader(dataset, **options, **forked(2))) == batches
+        kept = DataLoader(dataset, persistent_workers=True, **options, **forked(1))
+        assert [list(kept), list(kept)] == [batches, batches]
+        with pytest.raises(ArgumentTypeError, match="`dataset.file` is an _io.BufferedReader"):
+            list(DataLoader(dataset, num_workers=1))
+
+
+def interrupt_the_consumer() -> None:
+    """The consumer, once it sleeps until this row arrives, is interrupted as by Ctrl-C."""
+    stat = Path(f"/proc/{os.getppid()}/stat")
+    while stat.read_text().rpartition(") ")[2][0] != "S":
+        pass
+    os.kill(os.getppid(), signal.SIGINT)
+    hang()
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_an_interrupt_within_a_batch(tmp_path: Path, persistent: bool) -> None:
+    dataset = Once(tmp_path, interrupt_the_consumer)
+    loader = DataLoader(dataset, batch_size=2, persistent_workers=persistent, **forked(1))
+    batches = iter(loader)
+    with pytest.raises(KeyboardInterrupt):
+        list(batches)
+    with pytest.raises(LoaderError, match="KeyboardInterrupt has ended this run"):
+        next(batches)
+    for _ in range(2):
+        assert [batch.tolist() for batch in loader] == [[row, row + 1] for row in range(0, 12, 2)]
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_new_workers_see_the_dataset_as_it_is(persistent: bool) -> None:
+    class Counting(Dataset[tuple[int, int]]):
+        value = 0
+
+        def __len__(self) -> int:
+            return 2
+
+        def __getitem__(self, index: int) -> tuple[int, int]:
+            return self.value, os.getpid()
+
+    dataset = Counting()
+    loader = DataLoader(dataset, batch_size=None, persistent_workers=persistent, **forked(1))
+    first = list(loader)
+    dataset.value = 7
+    second = list(loader)
+    assert [row[0] for row in second] == ([0, 0] if persistent else [7, 7])
+    assert (first[0][1] == second[0][1]) == persistent
+
+
+def test_a_newer_iterator_of_kept_workers_ends_the_older() -> None:
+    loader = DataLoader(Squares(), persistent_workers=True, **forked(1))
+    older = iter(loader)
+    next(older)
+    assert len(list(loader)) == 20
+    with pytest.raises(LoaderError, match="a newer `iter\\(loader\\)` has ended this one"):
+        next(older)
+
+
+def test_a_worker_that_dies_is_started_again(tmp_path: Path) -> None:
+    with pytest.warns(WorkerWarning, match="it is started again"):
+        batches = [batch.tolist() for batch in DataLoader(Once(tmp_path, die), batch_size=2, **forked(2))]
+    assert batches == [[i, i + 1] for i in range(0, 12, 2)]
+
+
+@pytest.mark.filterwarnings("ignore::feedpipe.errors.WorkerWarning")
+def test_a_worker_that_dies_again_and_again(tmp_path: Path) -> None:
+    batches = iter(DataLoader(Once(tmp_path, die, always=True), batch_size=2, **forked(2)))
+    assert [next(batches).tolist() for _ in range(2)] == [[0, 1], [2, 3]]
+    for _ in range(2):
+        with pytest.raises(WorkerError, match=r"element 2, of \[4, 5\]; it has died there 3 times"):
+            next(batches)
+
+
+def test_timeout(tmp_path: Path) -> None:
+    loader = DataLoader(Once(tmp_path, hang), batch_size=4, timeout=0.5, **forked(1))
+    with pytest.raises(RuntimeError, match=r"no element has come for 0.5 seconds"):
+        list(loader)
+
+
+class Waiting(Dataset[int]):
+    """Row 0 comes when row 3 was read."""
+
+    def __init__(self, folder: Path) -> None:
+        self.fifo = folder / "fifo"
+        os.mkfifo(self.fifo)
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> int:
+        if index in (0, 3):
+            with open(self.fifo, "r" if index == 0 else "w"):  # each waits for the other
+                pass
+        return index
+
+
+def test_out_of_order(tmp_path: Path) -> None:
+    loader = DataLoader(Waiting(tmp_path), batch_size=None, in_order=False, **forked(2))
+    elements = list(loader)
+    assert elements[0] == 1
+    assert sorted(elements) == [0, 1, 2, 3]
+    with pytest.raises(LoaderError, match="in_order=False"):
+        loader.state_dict()
+
+
+def test_many_elements_are_kept_without_file_descriptors() -> None:
+    """Each tensor of torch's workers has a descriptor of its own."""
+    before = len(os.listdir("/proc/self/fd"))
+    kept = list(DataLoader(Squares(400), batch_size=None, **forked(1)))
+    assert len(os.listdir("/proc/self/fd")) - before < 20
+    assert Counter(int(row[0][0]) for row in kept) == Counter(range(400))

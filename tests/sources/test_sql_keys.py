@@ -1,0 +1,134 @@
+"""`read_sql` cuts any keys that identify rows into ranges, and refuses others."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sqlite3
+from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import duckdb
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import feedpipe as fp
+from feedpipe.databases.dbapi import DbApiConnection
+from feedpipe.errors import DataError
+from feedpipe.extensions import SqlQuery
+
+from .sql_files import read_sqlite, write_sqlite
+
+
+@given(
+    keys=st.sets(st.integers(-(2**63), 2**63 - 1), max_size=40),
+    partitions=st.integers(1, 50),
+    taken=st.integers(0, 40),
+)
+@settings(max_examples=15)
+def test_any_keys_come_once_in_order(
+    tmp_path_factory: pytest.TempPathFactory, keys: set[int], partitions: int, taken: int
+) -> None:
+    some = [{"id": key, "x": 0.5, "name": ""} for key in sorted(keys)]
+    uri = write_sqlite(tmp_path_factory.mktemp("keys") / "a.db", some)
+    loader = fp.Loader(read_sqlite(uri, partitions=partitions))
+    elements = iter(loader)
+    start = list(itertools.islice(elements, min(taken, len(some))))
+    resumed = fp.Loader(read_sqlite(uri, partitions=partitions))
+    resumed.load_state_dict(loader.state_dict())
+    assert start + (list(resumed) if len(start) < len(some) else []) == some
+
+
+class SqliteThatSaysWhetherItSorts(DbApiConnection):
+    def __init__(self, keys: Iterable[int | None], *, sorts: bool) -> None:
+        connection = sqlite3.connect(":memory:")
+        connection.execute("CREATE TABLE points (id INTEGER)")
+        connection.executemany("INSERT INTO points VALUES (?)", [(key,) for key in keys])
+        super().__init__(connection)
+        self._sorts = sorts
+
+    def has_order(self, statement: str, query: SqlQuery) -> bool:
+        return not self._sorts
+
+
+@given(
+    keys=st.sets(st.integers(-100, 100), max_size=60),
+    partitions=st.none() | st.integers(1, 70),
+    step=st.integers(1, 70),
+    steps=st.integers(1, 5),
+)
+@settings(max_examples=40)
+def test_walking_and_numbering_find_the_same_ranges(
+    keys: set[int], partitions: int | None, step: int, steps: int
+) -> None:
+    query = SqlQuery("SELECT * FROM points", "id")
+    constants = {"ROWS_OF_STEP": step, "STEPS_OF_STATEMENT": steps}
+    with patch.multiple("feedpipe.databases.key_ranges", **constants):
+        walked, numbered = [
+            SqliteThatSaysWhetherItSorts(keys, sorts=sorts).ranges(query, partitions) for sorts in (False, True)
+        ]
+    assert walked == numbered
+    assert [key for low, high, _ in walked for key in sorted(keys) if low <= key <= high] == sorted(keys)
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 100])
+@pytest.mark.parametrize(
+    ("keys", "words"), [([1, 2, 2, 3], "several rows have id = 2"), ([1, None], "1 row has no id")]
+)
+def test_walking_refuses_keys_that_do_not_identify_rows(keys: list[int | None], words: str, step: int) -> None:
+    query = SqlQuery("SELECT * FROM points", "id")
+    with patch("feedpipe.databases.key_ranges.ROWS_OF_STEP", step), pytest.raises(DataError, match=words):
+        SqliteThatSaysWhetherItSorts(keys, sorts=False).ranges(query, 2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("VARCHAR", ["", "a'b", "a\\b", "naïve", "z"]),
+        ("BLOB", [b"", b"\x00", b"\x00\xff", b"a"]),
+        ("DECIMAL(30, 5)", ["-1.50000", "0.00001", "123456789012345678901.00001"]),
+        ("UUID", ["00000000-0000-0000-0000-000000000001", "10000000-0000-0000-0000-000000000000"]),
+        ("TIMESTAMP", ["2024-01-01 00:00:00.000001", "2024-01-01 00:00:00.000002", "2025-01-01 00:00:00"]),
+        ("TIMESTAMPTZ", ["2024-01-01 00:00:00.000001+00", "2024-01-01 00:00:00.000002+00"]),
+        ("DATE", ["2024-01-01", "2024-01-02", "2025-01-01"]),
+        ("UBIGINT", [0, 1, 2**64 - 1]),
+    ],
+)
+def test_types_of_keys(tmp_path: Path, kind: str, values: list[Any]) -> None:
+    with closing(duckdb.connect(tmp_path / "keys.db")) as database:
+        database.execute(f"CREATE TABLE keys (k {kind} PRIMARY KEY, n INT)")
+        database.executemany("INSERT INTO keys VALUES (?, ?)", [(value, n) for n, value in enumerate(values)])
+
+    def pipe(partitions: int) -> fp.Pipe[Any]:
+        return fp.read_sql("FROM keys", f"duckdb://{tmp_path}/keys.db", partition_on="k", partitions=partitions)
+
+    for partitions in (1, 2, len(values)):
+        assert [row["n"] for row in pipe(partitions)] == list(range(len(values)))
+    loader = fp.Loader(pipe(1))
+    next(iter(loader))
+    resumed = fp.Loader(pipe(1))
+    resumed.load_state_dict(json.loads(json.dumps(loader.state_dict())))
+    assert [row["n"] for row in resumed] == list(range(1, len(values)))
+
+
+def test_keys_that_are_not_unique(tmp_path: Path) -> None:
+    some = [{"id": n // 2, "x": 0.0, "name": ""} for n in range(10)]
+    uri = write_sqlite(tmp_path / "twice.db", some, "id INTEGER")
+    for partitions in (1, 2, 3, 10):
+        with pytest.raises(DataError, match="whose values are unique.*several rows have id = "):
+            list(read_sqlite(uri, partitions=partitions))
+
+
+def test_keys_that_are_null(tmp_path: Path) -> None:
+    some = [{"id": None, "x": 0.0, "name": ""}, {"id": 1, "x": 0.0, "name": ""}]
+    with pytest.raises(DataError, match="without nulls.*1 row has no id"):
+        list(read_sqlite(write_sqlite(tmp_path / "nulls.db", some, "id INTEGER")))
+
+
+def test_keys_that_are_not_exact(uri: str) -> None:
+    with pytest.raises(DataError, match="'x' is of type double"):
+        list(read_sqlite(uri, partition_on="x"))
