@@ -1,37 +1,41 @@
-"""Every reader: how it is called, files for it, and the rows that it promises for them.
-
-The rows are made here and not read from anywhere, so a reader that is wrong on all storages fails too. A test that
-replaces a file while it is read takes other content of the same length (`other`).
-"""
+"""Every reader: how it is called, files for it, and the rows that it promises for them."""
 
 from __future__ import annotations
 
-import csv
 import gzip
-import io
-import json
-import struct
-import tarfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
-import fastavro
-import numpy as np
-import PIL.Image
 import pyarrow as pa
-from pyarrow import feather, orc, parquet
 
 import feedpipe as fp
-from feedpipe.formats.tfrecord.writing import write_records
 
-UNIT_ROWS = 32
-"""Rows of a row group and of a record batch."""
-
-Content = tuple[bytes, list[Any]]
-"""The bytes of a file, and its rows as the reader promises them: by value and by type."""
+from .contents import (
+    UNIT_ROWS,
+    Content,
+    arrow_file,
+    avro_file,
+    bytes_file,
+    column_file,
+    csv_file,
+    delta_log,
+    folders,
+    idx_file,
+    idx_labels,
+    image_file,
+    jsonl_file,
+    lines_file,
+    mds_file,
+    npy_file,
+    numbers_file,
+    orc_file,
+    parquet_file,
+    tar_file,
+    tfrecord_file,
+    tfrecord_index,
+)
 
 
 @dataclass(frozen=True)
@@ -97,270 +101,13 @@ class Case:
         return sorted(place for place in places if 0 <= place <= end)
 
 
-# Text and tables
-
-
-def _lines(numbers: range, other: bool) -> Content:
-    rows = [f"{number:04} {'süd' if other else 'nör'}{number % 40 * ' x'}" for number in numbers]
-    return "".join(f"{row}\n" for row in rows).encode(), rows
-
-
-def _record(number: int, other: bool, word: str | None) -> dict[str, Any]:
-    return {
-        "id": 1000 + number + 1000 * other,
-        "x": number % 8 / 8 + other,
-        "few": None if number % 5 == 0 else number % 7,
-        "word": word,
-    }
-
-
-def _csv(numbers: range, other: bool, words: tuple[str, ...]) -> Content:
-    rows = [_record(number, other, words[number % len(words)]) for number in numbers]
-    sink = io.StringIO()
-    writer = csv.DictWriter(sink, ["id", "x", "few", "word"], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return sink.getvalue().encode(), rows
-
-
-def _nested(numbers: range, other: bool) -> list[dict[str, Any]]:
-    words = ["north", "süd", "", None]
-    return [
-        {
-            **_record(number, other, words[number % 4]),
-            "at": {"list": [number % 3] * (number % 3), "ok": number % 2 == 0},
-        }
-        for number in numbers
-    ]
-
-
-_NESTED = pa.schema({
-    "id": pa.int64(), "x": pa.float64(), "few": pa.int64(), "word": pa.string(),
-    "at": pa.struct({"list": pa.list_(pa.int64()), "ok": pa.bool_()}),
-})  # fmt: skip
-
-
-def _jsonl(numbers: range, other: bool) -> Content:
-    rows = _nested(numbers, other)
-    return "".join(json.dumps(row) + "\n" for row in rows).encode(), rows
-
-
-def _parquet(numbers: range, other: bool) -> Content:
-    rows, sink = _nested(numbers, other), io.BytesIO()
-    table = pa.Table.from_pylist(rows, _NESTED)
-    parquet.write_table(table, sink, row_group_size=UNIT_ROWS, compression="none", use_dictionary=False)
-    return sink.getvalue(), rows
-
-
-def _delta_log(other: bool) -> Content:
-    """The first entry of the log of a table, partitioned by year. Its types have other names than Arrow's."""
-    names = {"int64": "long", "double": "double", "string": "string", "bool": "boolean"}
-
-    def declared(kind: Any) -> Any:
-        if pa.types.is_struct(kind):
-            return {"type": "struct", "fields": [field(inner.name, declared(inner.type)) for inner in kind]}
-        if pa.types.is_list(kind):
-            return {"type": "array", "elementType": declared(kind.value_type), "containsNull": True}
-        return names[str(kind)]
-
-    def field(name: str, kind: Any) -> dict[str, Any]:
-        return {"name": name, "type": kind, "nullable": True, "metadata": {}}
-
-    fields = [*(field(inner.name, declared(inner.type)) for inner in _NESTED), field("year", "integer")]
-    metadata = {
-        "id": "0", "format": {"provider": "parquet", "options": {}}, "partitionColumns": ["year"],
-        "schemaString": json.dumps({"type": "struct", "fields": fields}), "configuration": {}, "createdTime": 0,
-    }  # fmt: skip
-    actions: list[Any] = [{"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}, {"metaData": metadata}]
-    for path, encode in _folders("parquet", _parquet).items():
-        values = {"year": path[5:9]}
-        added = {"path": path, "partitionValues": values, "size": len(encode(False)[0]), "modificationTime": 0}
-        actions.append({"add": {**added, "dataChange": True}})
-    return "\n".join(map(json.dumps, actions)).encode(), []
-
-
-def _arrow(numbers: range, other: bool, form: str) -> Content:
-    rows, sink = _nested(numbers, other), io.BytesIO()
-    table = pa.Table.from_pylist(rows, _NESTED)
-    if form == "stream":
-        with pa.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table, UNIT_ROWS)
-    else:
-        feather.write_feather(table, sink, compression=form, chunksize=UNIT_ROWS)
-    return sink.getvalue(), rows
-
-
-_RECORD = {"type": "record", "name": "record", "fields": [
-    {"name": "id", "type": "long"}, {"name": "x", "type": "double"}, {"name": "few", "type": ["null", "int"]},
-    {"name": "word", "type": ["null", "string"]}, {"name": "list", "type": {"type": "array", "items": "int"}},
-]}  # fmt: skip
-
-
-def _avro(numbers: range, other: bool, codec: str = "null") -> Content:
-    rows = [{**_record(number, other, "süd"), "list": [number % 3] * (number % 3)} for number in numbers]
-    sink = io.BytesIO()
-    fastavro.writer(sink, _RECORD, rows, codec=codec, sync_interval=600, sync_marker=bytes(range(16)))
-    return sink.getvalue(), rows
-
-
-def mds(columns: Mapping[str, str], rows: list[list[bytes]]) -> bytes:
-    """A shard of MosaicML, with columns of varying size, by their encodings; rows hold encoded values."""
-    config = {
-        "version": 2,
-        "format": "mds",
-        "column_names": [*columns],
-        "column_encodings": [*columns.values()],
-        "column_sizes": [None] * len(columns),
-    }
-    samples = [struct.pack(f"<{len(row)}I", *map(len, row)) + b"".join(row) for row in rows]
-    text = json.dumps(config).encode()
-    begin = 4 * (len(rows) + 2) + len(text)
-    offsets = [begin + sum(map(len, samples[:count])) for count in range(len(rows) + 1)]
-    return struct.pack(f"<{len(rows) + 2}I", len(rows), *offsets) + text + b"".join(samples)
-
-
-def _mds(numbers: range, other: bool) -> Content:
-    rows = [{**_record(number, other, f"süd {number}"), "x": number / 8 + other} for number in numbers]
-    values = [
-        [b"%d" % row["id"], repr(row["x"]).encode(), json.dumps(row["few"]).encode(), row["word"].encode()]
-        for row in rows
-    ]
-    return mds({"id": "str_int", "x": "str_float", "few": "json", "word": "str"}, values), rows
-
-
-def _orc(numbers: range, other: bool, compression: str = "uncompressed") -> Content:
-    rows, sink = _nested(numbers, other), io.BytesIO()
-    table = pa.Table.from_pylist(rows, _NESTED)
-    orc.write_table(table, sink, stripe_size=1, batch_size=UNIT_ROWS, compression=compression)
-    return sink.getvalue(), rows
-
-
 def _read_arrow_in_order(root: str, **options: Any) -> fp.Pipe[Any]:
     files = fp.list_files(root, recursive=True, **options).open_files(**options)
     return files.parse_arrow(row_column="row")
 
 
-def _tfrecord(numbers: range, other: bool) -> Content:
-    rows = [
-        dict(
-            sorted({**_record(number, other, None), "word": f"süd {number}".encode(), "list": [number % 3] * 2}.items())
-        )
-        for number in numbers
-    ]
-    return b"".join(write_records(pa.RecordBatch.from_pylist(rows))) if rows else b"", rows
-
-
-def _tfrecord_index(numbers: range, other: bool) -> Content:
-    data, begins = _tfrecord(numbers, other)[0], [0]
-    while begins[-1] < len(data):
-        begins.append(begins[-1] + 16 + int.from_bytes(data[begins[-1] : begins[-1] + 8], "little"))
-    return "".join(f"{begin} {end - begin}\n" for begin, end in pairwise(begins)).encode(), []
-
-
-# Whole files, arrays and images
-
-
-def _bytes(numbers: range, other: bool) -> Content:
-    data = bytes(number % 251 + other for number in numbers)
-    return data, [{"path": "", "bytes": data}]
-
-
-def _array(numbers: range, other: bool, order: str = "C") -> np.ndarray:
-    values = np.asarray(numbers, np.float32).reshape(-1, 1) + np.arange(512, dtype=np.float32) + other
-    return np.asarray(values, order=order)
-
-
-def _npy(numbers: range, other: bool, order: str = "C") -> Content:
-    sink = io.BytesIO()
-    np.save(sink, _array(numbers, other, order))
-    return sink.getvalue(), list(_array(numbers, other))
-
-
-def _column(numbers: range, other: bool, order: str = "C") -> Content:
-    """A file of the column `x` of a table; the column `y` is the number of the row."""
-    data, rows = _npy(numbers, other, order)
-    return data, [{"x": row, "y": number} for number, row in zip(numbers, rows, strict=True)]
-
-
-def _numbers(numbers: range, other: bool) -> Content:
-    sink = io.BytesIO()
-    np.save(sink, np.asarray(numbers, np.int64))
-    return sink.getvalue(), []
-
-
-def _idx(numbers: range, other: bool) -> Content:
-    images = _array(numbers, other).astype(np.uint8)
-    head = b"\0\0\x08\2" + struct.pack(">2I", *images.shape)
-    rows = [{"image": image, "label": number % 10} for number, image in zip(numbers, images, strict=True)]
-    return head + images.tobytes(), rows
-
-
-def _idx_labels(numbers: range, other: bool) -> Content:
-    return b"\0\0\x08\1" + struct.pack(">I", len(numbers)) + bytes(n % 10 for n in numbers), []
-
-
-def _picture(number: int, other: bool, size: int = 120) -> np.ndarray:
-    draw = np.random.default_rng([number, other])
-    return draw.integers(0, 256, (size, 30, 3), np.uint8)
-
-
-def _encoded(picture: np.ndarray, form: str) -> bytes:
-    sink = io.BytesIO()
-    PIL.Image.fromarray(picture).save(sink, form)
-    return sink.getvalue()
-
-
-def _image(number: int, other: bool, form: str, name: str, label: int) -> Content:
-    picture = _picture(number, other)
-    return _encoded(picture, form), [{"image": picture, "label": label, "label_name": name, "path": ""}]
-
-
-# Tar files
-
-
-def _tar(numbers: range, other: bool, decoded: bool) -> Content:
-    sink, rows = io.BytesIO(), []
-    with tarfile.open(fileobj=sink, mode="w") as tar:
-        for number in numbers:
-            values = {
-                "cls": number % 10,
-                "txt": f"süd {number:04} {other:d}",
-                "json": {"n": [number, None], "other": f"{other:d}"},
-                "npy": _array(range(number, number + 1), other),
-                "seg.bmp": _picture(number, other, 2),
-            }
-            members = {
-                "cls": b"%d" % values["cls"],
-                "txt": values["txt"].encode(),
-                "json": json.dumps(values["json"]).encode(),
-                "npy": _npy(range(number, number + 1), other)[0],
-                "seg.bmp": _encoded(values["seg.bmp"], "bmp"),
-                "bin": bytes(range(number % 7)),
-            }
-            for extension, data in members.items():
-                member = tarfile.TarInfo(f"train/{number}.{extension}")
-                member.size = len(data)
-                tar.addfile(member, io.BytesIO(data))
-            rows.append({"__key__": f"train/{number}", **members, **(values if decoded else {})})
-    return sink.getvalue(), rows
-
-
-# The cases
-
-
-def _folders(
-    ending: str, encode: Callable[..., Content], *, packed: str = "", last: Callable[..., Content] | None = None
-) -> Any:
-    return {
-        f"year=2023/a.{ending}": partial(encode, range(70)),
-        f"year=2023/b.{ending}{packed}": partial(encode, range(70, 140)),
-        f"year=2024/a.{ending}": partial(encode, range(0)),
-        f"year=2024/b.{ending}": partial(last or encode, range(200, 500)),
-    }
-
-
 def _tars(*, decoded: bool) -> Any:
-    tar = partial(_tar, decoded=decoded)
+    tar = partial(tar_file, decoded=decoded)
     return {
         "a.tar": partial(tar, range(5)),
         "b.tar.zst": partial(tar, range(5, 15)),
@@ -375,79 +122,81 @@ CASES = {
     "lines": Case(
         partial(fp.read_lines, recursive=True),
         {
-            "a.txt": partial(_lines, range(300)),
-            "b.txt.gz": partial(_lines, range(300, 500)),
-            "c.txt": partial(_lines, range(0)),
-            "deep/d.txt": partial(_lines, range(500, 900)),
+            "a.txt": partial(lines_file, range(300)),
+            "b.txt.gz": partial(lines_file, range(300, 500)),
+            "c.txt": partial(lines_file, range(0)),
+            "deep/d.txt": partial(lines_file, range(500, 900)),
         },
     ),
     "csv": Case(
         partial(fp.read_csv, recursive=True, newlines_in_values=False),
-        _folders("csv", partial(_csv, words=("north", "süd", "", "w e, s t")), packed=".gz"),
+        folders("csv", partial(csv_file, words=("north", "süd", "", "w e, s t")), packed=".gz"),
     ),
     "csv with line breaks": Case(
         partial(fp.read_csv, recursive=True, row_column="row"),
-        _folders("csv", partial(_csv, words=("nor\nth", 'sü"d')), packed=".zst"),
+        folders("csv", partial(csv_file, words=("nor\nth", 'sü"d')), packed=".zst"),
         numbered=True,
     ),
     "jsonl": Case(
         partial(fp.read_jsonl, recursive=True),
-        _folders("jsonl", _jsonl, packed=".gz"),
+        folders("jsonl", jsonl_file, packed=".gz"),
     ),
-    "tfrecord": Case(partial(fp.read_tfrecord, recursive=True), _folders("tfrecord", _tfrecord, packed=".gz")),
+    "tfrecord": Case(partial(fp.read_tfrecord, recursive=True), folders("tfrecord", tfrecord_file, packed=".gz")),
     "tfrecord by position": Case(
         partial(fp.read_tfrecord, recursive=True, indexed=True, row_column="row"),
-        dict(sorted({**_folders("tfrecord", _tfrecord), **_folders("index", _tfrecord_index)}.items())),
+        dict(sorted({**folders("tfrecord", tfrecord_file), **folders("index", tfrecord_index)}.items())),
         numbered=True,
     ),
     "parquet": Case(
-        partial(fp.read_parquet, recursive=True, row_column="row"), _folders("parquet", _parquet), numbered=True
+        partial(fp.read_parquet, recursive=True, row_column="row"), folders("parquet", parquet_file), numbered=True
     ),
     "delta": Case(
         fp.read_delta,
-        {"_delta_log/00000000000000000000.json": _delta_log, **_folders("parquet", _parquet)},
+        {"_delta_log/00000000000000000000.json": delta_log, **folders("parquet", parquet_file)},
         filesystem=False,
         storages=("local", "s3"),
     ),
     "avro": Case(
         partial(fp.read_avro, recursive=True),
         {
-            "a.avro": partial(_avro, range(70)),
-            "b.avro": partial(_avro, range(70, 140), codec="deflate"),
-            "c.avro": partial(_avro, range(0)),
-            "deep/d.avro": partial(_avro, range(200, 500)),
+            "a.avro": partial(avro_file, range(70)),
+            "b.avro": partial(avro_file, range(70, 140), codec="deflate"),
+            "c.avro": partial(avro_file, range(0)),
+            "deep/d.avro": partial(avro_file, range(200, 500)),
         },
     ),
     "mds": Case(
         partial(fp.read_mds, recursive=True),
         {
-            "a.mds": partial(_mds, range(70)),
-            "b.mds.zst": partial(_mds, range(70, 140)),
-            "c.mds": partial(_mds, range(0)),
-            "deep/d.mds": partial(_mds, range(200, 500)),
+            "a.mds": partial(mds_file, range(70)),
+            "b.mds.zst": partial(mds_file, range(70, 140)),
+            "c.mds": partial(mds_file, range(0)),
+            "deep/d.mds": partial(mds_file, range(200, 500)),
         },
     ),
     "mds by position": Case(
         partial(fp.read_mds, recursive=True, indexed=True),
         {
-            "a.mds": partial(_mds, range(40)),
-            "c.mds": partial(_mds, range(0)),
-            "deep/d.mds": partial(_mds, range(200, 260)),
+            "a.mds": partial(mds_file, range(40)),
+            "c.mds": partial(mds_file, range(0)),
+            "deep/d.mds": partial(mds_file, range(200, 260)),
         },
     ),
     "orc": Case(
         partial(fp.read_orc, recursive=True, row_column="row"),
-        _folders("orc", partial(_orc, compression="zstd"), last=_orc),
+        folders("orc", partial(orc_file, compression="zstd"), last=orc_file),
         numbered=True,
     ),
     "arrow": Case(
         partial(fp.read_arrow, recursive=True, row_column="row"),
-        _folders("arrow", partial(_arrow, form="lz4"), last=partial(_arrow, form="uncompressed")),
+        folders("arrow", partial(arrow_file, form="lz4"), last=partial(arrow_file, form="uncompressed")),
         numbered=True,
     ),
     "arrow in order": Case(
         _read_arrow_in_order,
-        _folders("arrow", partial(_arrow, form="uncompressed"), packed=".gz", last=partial(_arrow, form="stream")),
+        folders(
+            "arrow", partial(arrow_file, form="uncompressed"), packed=".gz", last=partial(arrow_file, form="stream")
+        ),
         numbered=True,
     ),
     "tar": Case(partial(fp.read_tar, recursive=True), _tars(decoded=False)),
@@ -455,43 +204,43 @@ CASES = {
     "bytes": Case(
         partial(fp.read_bytes, recursive=True),
         {
-            "a.bin": partial(_bytes, range(100)),
-            "b.bin.gz": partial(_bytes, range(9000)),
-            "c.bin": partial(_bytes, range(0)),
-            "deep/d.bin": partial(_bytes, range(20_000)),
+            "a.bin": partial(bytes_file, range(100)),
+            "b.bin.gz": partial(bytes_file, range(9000)),
+            "c.bin": partial(bytes_file, range(0)),
+            "deep/d.bin": partial(bytes_file, range(20_000)),
         },
     ),
     "numpy": Case(
         lambda root, **options: fp.read_numpy(f"{root}/*.npy", **options),
         {
-            "a.npy": partial(_npy, range(4)),
-            "b.npy": partial(_npy, range(4, 8), order="F"),
-            "c.npy": partial(_npy, range(0)),
-            "d.npy": partial(_npy, range(20, 32)),
+            "a.npy": partial(npy_file, range(4)),
+            "b.npy": partial(npy_file, range(4, 8), order="F"),
+            "c.npy": partial(npy_file, range(0)),
+            "d.npy": partial(npy_file, range(20, 32)),
         },
     ),
     "numpy table": Case(
         lambda root, **options: fp.read_numpy({"x": f"{root}/x/*.npy", "y": f"{root}/y/*.npy"}, **options),
         {
-            "y/a.npy": partial(_numbers, range(6)),
-            "y/b.npy": partial(_numbers, range(6, 16)),
-            "x/a.npy": partial(_column, range(4)),
-            "x/b.npy": partial(_column, range(4, 16)),
+            "y/a.npy": partial(numbers_file, range(6)),
+            "y/b.npy": partial(numbers_file, range(6, 16)),
+            "x/a.npy": partial(column_file, range(4)),
+            "x/b.npy": partial(column_file, range(4, 16)),
         },
     ),
     "idx": Case(
         lambda root: fp.read_idx({"image": f"{root}/image", "label": f"{root}/label.gz"}),
-        {"label.gz": partial(_idx_labels, range(50)), "image": partial(_idx, range(50))},
+        {"label.gz": partial(idx_labels, range(50)), "image": partial(idx_file, range(50))},
         filesystem=False,
         storages=("local", "memory", "s3", "hdfs"),
     ),
     "images": Case(
         fp.read_images,
         {
-            "cat/1.png": partial(_image, 1, form="png", name="cat", label=0),
-            "dog/2.bmp": partial(_image, 2, form="bmp", name="dog", label=1),
-            "dog/deep/3.png": partial(_image, 3, form="png", name="dog", label=1),
-            "süd/4.bmp": partial(_image, 4, form="bmp", name="süd", label=2),
+            "cat/1.png": partial(image_file, 1, form="png", name="cat", label=0),
+            "dog/2.bmp": partial(image_file, 2, form="bmp", name="dog", label=1),
+            "dog/deep/3.png": partial(image_file, 3, form="png", name="dog", label=1),
+            "süd/4.bmp": partial(image_file, 4, form="bmp", name="süd", label=2),
         },
     ),
 }

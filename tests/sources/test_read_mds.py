@@ -8,7 +8,7 @@ import feedpipe as fp
 from feedpipe.errors import SourceError
 from feedpipe.testing import check_operator
 
-from ..readers.cases import mds
+from ..readers.contents import mds
 
 
 def rows(first, count):

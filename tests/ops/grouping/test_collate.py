@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import collections
-import copy
-import dataclasses
 import subprocess
 import sys
 from collections import UserDict, defaultdict, namedtuple
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,43 +17,11 @@ from torch.utils.data import default_collate
 import feedpipe as fp
 from feedpipe.core.graph import chain_code, names, sent
 from feedpipe.core.rows import Rows
-from feedpipe.core.tensor_data import TensorData
-from feedpipe.engine.run import elements
-from feedpipe.engine.stage import bind, resolve
-from feedpipe.errors import ArgumentError, DataError, RowError
 from feedpipe.testing import check_operator
 
+from .collating import Plain, Runs, collated, here_and_sent, table
+
 Point = namedtuple("Point", ["x", "y"])
-
-
-@dataclasses.dataclass
-class Plain:
-    x: int
-
-
-def as_sent(pipe: Any) -> list[Any]:
-    """The elements that a worker sends for `pipe`, with a tensor in place of each `TensorData`."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            TensorData, "__deepcopy__", lambda self, memo: torch.from_numpy(np.array(self.array)), raising=False
-        )
-        return [copy.deepcopy(batch) for batch in elements(bind(resolve(sent(pipe))))]
-
-
-here_and_sent = pytest.mark.parametrize("run", [list, as_sent])
-"""Runs a pipe in this process, and as a worker does."""
-
-Runs = Callable[[Any], list[Any]]
-
-
-def collated(rows: Sequence[Any], run: Runs = list) -> Any:
-    (batch,) = run(fp.from_sequence(rows).batch(len(rows)).collate())
-    return batch
-
-
-def table(columns: dict[str, Any], size: int | None = None) -> Any:
-    data = pa.table(columns)
-    return fp.from_table(data).batch(size or data.num_rows).collate()
 
 
 def assert_same(ours: Any, theirs: Any) -> None:
@@ -226,198 +191,6 @@ def test_keeps_the_law_of_cursors() -> None:
     check_operator(fp.from_arrays({"x": np.arange(46).reshape(23, 2)}).shuffle().batch(5).collate())
     check_operator(fp.from_table(pa.table({"x": range(23)})).batch(5, drop_last=True).collate())
     check_operator(fp.from_table(pa.table({"x": [None, *range(22)]})).batch(5).collate(nulls="nan"))
-
-
-WRONG: dict[str, tuple[Any, str]] = {
-    "shapes": (
-        [{"x": np.ones(3)}, {"x": np.ones(3)}, {"x": np.ones(4)}],
-        r"field `x`: shapes \(3,\) and \(4,\) differ at row 3",
-    ),
-    "shapes of equal size": ([np.ones((3, 2)), np.ones((5, 2)), np.ones((1, 2))], r"shapes .* differ at row 2"),
-    "shapes of tensors": ([{"x": torch.ones(1)}, {"x": torch.ones(2)}], r"field `x`: shapes .* differ at row 2"),
-    "a missing field": ([{"x": 1}, {"y": 1}], r"field `x`: missing at row 2"),
-    "None": ([{"x": 1}, {"x": None}], r"field `x`: null at row 2 of the batch, .* `.collate\(nulls=\"nan\"\)`"),
-    "None among floats": ([{"x": 1.0}, {"x": None}], r"field `x`: null at row 2"),
-    "None among NumPy's": ([{"x": np.int8(1)}, {"x": None}], r"field `x`: null at row 2"),
-    "None first": ([{"x": None}, {"x": 1}], r"field `x`: null at row 1"),
-    "nothing but None": ([{"x": None}, {"x": None}], r"field `x`: null at row 1"),
-    "None for a tuple": ([{"x": (1,)}, {"x": None}], r"field `x`: types tuple and NoneType differ at row 2"),
-    "None for an array": ([{"x": None}, {"x": np.ones(2)}], r"field `x`: .*NoneType"),
-    "None among numbers and text": ([{"x": 1}, {"x": None}, {"x": "a"}], r"field `x`: Could not convert 'a'"),
-    "lengths": ([{"x": (1, [1])}, {"x": (1, [1, 2])}], r"field `x.1`: lengths 1 and 2 differ at row 2"),
-    "a dataclass": ([Plain(1), Plain(2)], r"Plain"),
-    "text in an array": ([{"x": np.array(["a"])}] * 2, r"field `x`: arrays of dtype <U1 cannot become a tensor"),
-    "objects in an array": ([{"x": np.array([None])}] * 2, r"field `x`: arrays of dtype object cannot become a tensor"),
-    "an array among numbers": ([{"x": np.ones(2)}, {"x": 1.0}], r"field `x`: types ndarray and float differ at row 2"),
-    "an int of 65 bits": ([{"x": 1}, {"x": 2**64}], r"field `x`: Overflow"),
-    "sparse tensors": ([{"x": torch.ones(2).to_sparse()}] * 2, r"field `x`: Batches of sparse tensors"),
-}
-
-
-@here_and_sent
-@pytest.mark.parametrize(("rows", "message"), WRONG.values(), ids=WRONG.keys())
-def test_rows_that_do_not_fit_are_named(rows: list[Any], message: str, run: Runs) -> None:
-    with pytest.raises(DataError, match=message) as caught:
-        collated(rows, run)
-    assert "`.collate()`" in str(caught.value)
-    assert "batch that begins at from_sequence, row 1" in str(caught.value)
-    assert __file__ in str(caught.value)
-
-
-WRONG_COLUMNS: dict[str, tuple[Any, str]] = {
-    "null": (pa.array([1, 2, None]), r"field `x`: null at row 3 of the batch"),
-    "null in a list": (pa.array([[1, 2], [3, None], [4, 5]]), r"field `x`: null at row 2 of the batch"),
-    "null for a list": (pa.array([[1], None, [4]]), r"field `x`: null at row 2 of the batch"),
-    "null in a struct": (pa.array([{"a": 1}, {"a": None}, {"a": 1}]), r"field `x.a`: null at row 2 of the batch"),
-    "only nulls": (pa.nulls(3), r"field `x`: null at row 1"),
-    "lengths": (pa.array([[1], [2], [3, 4]]), r"field `x`: lengths 1 and 2 differ at row 3"),
-    "times": (
-        pa.array([0, 1, 2], pa.timestamp("us")),
-        r"field `x`: a column of type timestamp\[us\] cannot become a tensor",
-    ),
-}
-
-
-@here_and_sent
-@pytest.mark.parametrize(("column", "message"), WRONG_COLUMNS.values(), ids=WRONG_COLUMNS.keys())
-def test_columns_that_do_not_fit_are_named(column: pa.Array, message: str, run: Runs) -> None:
-    with pytest.raises(DataError, match=message):
-        run(table({"x": column}))
-
-
-def doubles(*values: float) -> torch.Tensor:
-    return torch.tensor(values, dtype=torch.float64)
-
-
-NAN = float("nan")
-NULLS: dict[str, tuple[pa.Array, torch.Tensor]] = {
-    "int64": (pa.array([1, None, 3]), doubles(1, NAN, 3)),
-    "uint8": (pa.array([None, 2, 3], pa.uint8()), doubles(NAN, 2, 3)),
-    "bool": (pa.array([True, None, False]), doubles(1, NAN, 0)),
-    "float64": (pa.array([None, 0.5, NAN]), doubles(NAN, 0.5, NAN)),
-    "float32": (pa.array([1, None, 3], pa.float32()), torch.tensor([1, NAN, 3])),
-    "float16": (pa.array([1, None, 3], pa.float16()), torch.tensor([1, NAN, 3], dtype=torch.float16)),
-    "nothing but nulls": (pa.nulls(3), doubles(NAN, NAN, NAN)),
-    "nothing but nulls of float32": (pa.nulls(3, pa.float32()), torch.full((3,), NAN)),
-    "dictionary": (pa.array([5, None, 5]).dictionary_encode(), doubles(5, NAN, 5)),
-    "no nulls": (pa.array([1, 2, 3]), torch.tensor([1, 2, 3])),
-    "lists": (pa.array([[1, None], [None, 4], [5, 6]]), doubles(1, NAN, NAN, 4, 5, 6).reshape(3, 2)),
-    "lists of one length": (
-        pa.array([[1, None], [3, 4], [5, 6]], pa.list_(pa.float32(), 2)),
-        torch.tensor([[1, NAN], [3, 4], [5, 6]]),
-    ),
-    "tensors": (
-        pa.ExtensionArray.from_storage(
-            pa.fixed_shape_tensor(pa.int16(), (2, 1)), pa.array([[1, 2], [3, None]], pa.list_(pa.int16(), 2))
-        ),
-        doubles(1, 2, 3, NAN).reshape(2, 2, 1),
-    ),
-}
-
-
-def assert_equal_with_nan(ours: torch.Tensor, theirs: torch.Tensor) -> None:
-    torch.testing.assert_close(ours, theirs, rtol=0, atol=0, equal_nan=True)
-
-
-@here_and_sent
-@pytest.mark.parametrize(("column", "expected"), NULLS.values(), ids=NULLS.keys())
-def test_nan_in_place_of_nulls(column: pa.Array, expected: torch.Tensor, run: Runs) -> None:
-    pipe = fp.from_table(pa.table({"x": column, "in": pa.StructArray.from_arrays([column], ["a"])})).batch(3)
-    (batch,) = run(pipe.collate(nulls="nan"))
-    assert_equal_with_nan(batch["x"], expected)
-    assert_equal_with_nan(batch["in"]["a"], expected)
-    if column.null_count or column.type.id != pa.int64().id:
-        batch["x"].zero_()  # it shares no memory
-        assert_equal_with_nan(run(pipe.collate(nulls="nan"))[0]["x"], expected)
-
-
-@here_and_sent
-@pytest.mark.parametrize("name", ["int64", "bool", "float64", "nothing but nulls", "no nulls"])
-def test_nulls_are_the_same_in_lists_of_rows(name: str, run: Runs) -> None:
-    column, expected = NULLS[name]
-    rows = fp.from_sequence([{"x": value} for value in column.to_pylist()]).batch(3)
-    assert_equal_with_nan(run(rows.collate(nulls="nan"))[0]["x"], expected)
-
-
-@here_and_sent
-def test_nulls_among_numpy_scalars_and_text(run: Runs) -> None:
-    rows = [{"x": np.float32(1), "t": None, "in": (None, 1)}, {"x": None, "t": "a", "in": (2.5, None)}]
-    (batch,) = run(fp.from_sequence(rows).batch(2).collate(nulls="nan"))
-    assert_equal_with_nan(batch["x"], torch.tensor([1, NAN]))
-    assert batch["t"] == [None, "a"]
-    assert_equal_with_nan(batch["in"][0], doubles(NAN, 2.5))
-    assert_equal_with_nan(batch["in"][1], doubles(1, NAN))
-    assert run(fp.from_sequence([{"t": None}, {"t": b"a"}]).batch(2).collate()) == [{"t": [None, b"a"]}]
-
-
-NOT_NAN: dict[str, tuple[pa.Array, str]] = {
-    "a list": (pa.array([[1], None]), r"field `x`: null at row 2 .* before `.batch`\n"),
-    "a struct": (pa.array([{"a": 1}, None]), r"field `x`: null at row 2 .* before `.batch`\n"),
-    "a time": (
-        pa.array([0, None], pa.timestamp("s")),
-        r"field `x`: a column of type timestamp\[s\] cannot become a tensor",
-    ),
-    "beside an int of 54 bits": (pa.array([2**53 + 1, None]), r"field `x`: .* beyond 2\*\*53"),
-}
-
-
-@here_and_sent
-@pytest.mark.parametrize(("column", "message"), NOT_NAN.values(), ids=NOT_NAN.keys())
-def test_nulls_that_cannot_become_nan(column: pa.Array, message: str, run: Runs) -> None:
-    with pytest.raises(DataError, match=message):
-        run(fp.from_table(pa.table({"x": column})).batch(2).collate(nulls="nan"))
-
-
-def test_a_null_in_a_permuted_tensor_names_its_row() -> None:
-    kind = pa.fixed_shape_tensor(pa.int16(), (2, 2), permutation=[1, 0])
-    column = pa.ExtensionArray.from_storage(kind, pa.array([[1, 2, 3, 4], [1, 2, 3, None]], pa.list_(pa.int16(), 4)))
-    with pytest.raises(DataError, match="field `x`: null at row 2"):
-        list(table({"x": column}))
-
-
-def test_nulls_is_checked() -> None:
-    pipe = fp.from_sequence([1, None]).batch(2)
-    with pytest.raises(ArgumentError, match=r"`nulls` must be one of 'error', 'nan' but got: 'zero'"):
-        pipe.collate(nulls="zero")  # type: ignore[call-overload]
-    with pytest.raises(ArgumentError, match="`nulls` must be left out if `function` is given but got: 'nan'"):
-        pipe.collate(list, nulls="nan")  # type: ignore[call-overload]
-    assert repr(pipe.collate(nulls="nan")).endswith(".batch(2).collate(nulls='nan')")
-
-
-@here_and_sent
-def test_a_dtype_without_tensors_is_an_error_of_torch(run: Runs) -> None:
-    with pytest.raises(RowError, match=r"collate\(\)` failed with TypeError: can't convert np.ndarray of type"):
-        collated([np.longdouble(1), np.longdouble(2)], run)
-
-
-def test_the_batches_before_a_failing_one_come_first() -> None:
-    batches = iter(table({"x": pa.array([1, 2, None, 4])}, size=1))
-    assert next(batches)["x"].tolist() == [1]
-    assert next(batches)["x"].tolist() == [2]
-    for _ in range(2):
-        with pytest.raises(DataError, match="null at row 1 of the batch"):
-            next(batches)
-
-
-@pytest.mark.parametrize("rows", [[{"x": 1}], [1], ["text"]])
-def test_an_element_that_is_not_a_batch_is_an_error(rows: list[Any]) -> None:
-    with pytest.raises(DataError, match=r"must be a batch of rows .* put `.batch\(n\)` before it"):
-        list(fp.from_sequence(rows).collate())
-
-
-def test_an_empty_batch_is_an_error() -> None:
-    with pytest.raises(DataError, match="a batch is empty"):
-        list(fp.from_sequence([[]]).collate())
-
-
-def test_an_error_of_the_users_function_is_a_row_error() -> None:
-    with pytest.raises(RowError, match=r"collate\(len\)` failed with TypeError"):
-        list(fp.from_sequence([1]).collate(len))
-
-
-def test_an_error_upstream_is_not_changed() -> None:
-    with pytest.raises(RowError, match=r"map\(.*ZeroDivisionError"):
-        list(fp.from_sequence([0]).map(lambda x: 1 // x).batch(1).collate())
 
 
 def test_a_type_registered_with_torch_is_collated_by_its_function(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from feedpipe.formats.tfrecord.message import BYTES, FLOATS, INTS, write_example
 from feedpipe.ops.parsing import _byte_ranges
 from feedpipe.testing import check_operator
 
-from ...readers.cases import mds
+from ...readers.contents import mds
 from .test_tfrecord import framed
 
 pytestmark = pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")

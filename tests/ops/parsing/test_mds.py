@@ -16,7 +16,7 @@ import feedpipe as fp
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, FeedpipeError, SourceError, StateError
 from feedpipe.testing import check_operator, same
 
-from ...readers.cases import mds
+from ...readers.contents import mds
 
 GOLDEN = zlib.decompress(
     base64.b64decode(
