@@ -17,6 +17,10 @@ class PlanArguments(NamedTuple):
     world_size: int
     shards: int
 
+    @staticmethod
+    def of(plan: Plan) -> PlanArguments:
+        return PlanArguments(plan.seed, plan.rank, plan.world_size, plan.shards)
+
     def plan(self, root: Node) -> Plan:
         seed, rank, world_size, shards = self
         return Plan(root, seed=seed, rank=rank, world_size=world_size, workers=0, shards=shards or None)

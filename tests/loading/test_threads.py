@@ -16,42 +16,41 @@ def rows(count: int, *, indexed: bool) -> fp.Pipe[int]:
     return pipe if indexed else pipe.filter(lambda x: True).shuffle(window=8)
 
 
-def test_while_one_thread_waits_for_an_element_others_get_an_error():
-    waits, go = threading.Event(), threading.Event()
+class Slow:
+    """A function that waits at row 3 until it may go on."""
 
-    def slow(x: int) -> int:
+    def __init__(self) -> None:
+        self.waits, self.go = threading.Event(), threading.Event()
+
+    def __call__(self, x: int) -> int:
         if x == 3:
-            waits.set()
-            go.wait()
+            self.waits.set()
+            self.go.wait()
         return x
 
+
+def test_while_one_thread_waits_for_an_element_others_get_an_error():
+    slow = Slow()
     loader = fp.Loader(fp.from_sequence(range(6)).map(slow), fp.InProcess(debug=True))  # makes one row at a time
     iterator = iter(loader)
     elements = [next(iterator) for _ in range(3)]
     thread = threading.Thread(target=lambda: elements.append(next(iterator)))
     thread.start()
-    waits.wait()
+    slow.waits.wait()
     state = loader.state_dict()
     for use in (lambda: next(iterator), loader.peek, lambda: iter(loader), loader.close):
         with pytest.raises(LoaderError, match="only one thread at a time.*use a lock"):
             use()
     assert loader.state_dict() == state
     assert (loader.epoch, loader.step) == (0, 3)
-    go.set()
+    slow.go.set()
     thread.join()
     assert loader.step == 4
     assert [*elements, *iterator] == list(range(6))
 
 
 def test_an_iterator_of_a_pipe_admits_one_thread_too():
-    waits, go = threading.Event(), threading.Event()
-
-    def slow(x: int) -> int:
-        if x == 3:
-            waits.set()
-            go.wait()
-        return x
-
+    slow = Slow()
     iterator = iter(fp.from_sequence(range(400)).map(slow))
     failures = []
 
@@ -62,11 +61,11 @@ def test_an_iterator_of_a_pipe_admits_one_thread_too():
 
     thread = threading.Thread(target=take)
     thread.start()
-    waits.wait()
+    slow.waits.wait()
     for _ in range(2):
         with pytest.raises(LoaderError, match="only one thread at a time.*use a lock"):
             next(iterator)
-    go.set()
+    slow.go.set()
     thread.join()
     assert len(failures) == 1  # not a part of the rows without a word
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import fsspec
 import pyarrow as pa
 import pyarrow.feather
 import pytest
@@ -53,15 +52,6 @@ def test_every_argument_arrives(tmp_path: Path) -> None:
     assert check_operator(pipe) == [{"part": 3, "y": y, "path": path, "row": y - 4} for y in (4, 5)]
 
 
-def test_on_another_file_system(folder: Path) -> None:
-    memory = fsspec.filesystem("memory")
-    memory.pipe("/read_arrow/a.arrow", (folder / "a.arrow").read_bytes())
-    assert check_operator(fp.read_arrow("/read_arrow", filesystem=memory)) == rows(30)
-    pipe = fp.read_arrow("memory://read_arrow/*.arrow", path_column="path")
-    assert pipe[0] == {**rows(1)[0], "path": "memory://read_arrow/a.arrow"}
-    memory.rm("/read_arrow", recursive=True)
-
-
 def test_shown_as_the_chain_that_it_is() -> None:
     assert repr(fp.read_arrow("data/*.arrow", columns=["x"])) == (
         "fp.list_files('data/*.arrow').open_files().parse_arrow(columns=['x'], indexed=True)"
@@ -74,23 +64,6 @@ def test_errors_name_the_line(folder: Path) -> None:
     assert __file__ in str(caught.value)
     with pytest.raises(MissingError, match="none.arrow is not there"):
         len(fp.read_arrow(folder / "none.arrow"))
-
-
-@pytest.mark.parametrize("ranks", [1, 3])
-def test_through_a_loader_and_back(folder: Path, ranks: int) -> None:
-    pipe = fp.read_arrow(folder).shuffle().batch(4)
-
-    def loader(rank: int) -> fp.Loader[object]:
-        return fp.Loader(pipe, seed=3, rank=rank, world_size=ranks)
-
-    seen: list[float] = []
-    for rank in range(ranks):
-        steps = [([*batch], info.state_dict()) for batch, info in loader(rank).with_info()]
-        seen += [row["x"] for batch, _ in steps for row in batch]
-        again = loader(rank)
-        again.load_state_dict(steps[1][1])
-        assert [[*batch] for batch in again] == [batch for batch, _ in steps[2:]]
-    assert sorted(seen) == [*range(60)]
 
 
 def test_by_torch(folder: Path) -> None:

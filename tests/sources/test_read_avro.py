@@ -42,19 +42,6 @@ def test_every_argument_arrives(folder):
     )
 
 
-def test_in_workers(folder):
-    pipe = fp.read_avro(folder).shuffle(window=16).batch(4)
-    here = list(fp.Loader(pipe, seed=3))
-    assert sorted(row["x"] for batch in here for row in batch) == list(range(180))
-    with fp.Loader(pipe, workers=2, seed=3) as loader:
-        batches = iter(loader)
-        head = [next(batches) for _ in range(5)]
-        state = loader.state_dict()
-        assert [*head, *batches] == here
-        loader.load_state_dict(state)
-        assert list(loader) == here[5:]
-
-
 def test_bad_input(tmp_path):
     with pytest.raises(SourceError, match=r"none is not there(.|\n)*test_read_avro\.py"):
         list(fp.read_avro(tmp_path / "none"))

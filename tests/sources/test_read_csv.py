@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import gzip
 
-import fsspec
 import pytest
 
 import feedpipe as fp
@@ -47,31 +46,10 @@ def test_every_argument_arrives(tmp_path):
     assert "newlines_in_values=False" in repr(pipe)
 
 
-def test_on_another_file_system():
-    memory = fsspec.filesystem("memory")
-    memory.pipe("/read_csv/a.csv", b"x\n1\n2\n")
-    assert check_operator(fp.read_csv("/read_csv", filesystem=memory)) == [{"x": 1}, {"x": 2}]
-    assert check_operator(fp.read_csv("memory://read_csv/*.csv")) == [{"x": 1}, {"x": 2}]
-    memory.rm("/read_csv", recursive=True)
-
-
 def test_shown_as_the_chain_that_it_is(folder):
     assert repr(fp.read_csv("data/*.csv", columns=["x"])) == (
         "fp.list_files('data/*.csv').open_files().parse_csv(columns=['x'])"
     )
-
-
-def test_through_a_loader_and_back(folder):
-    pipe = fp.read_csv(folder).shuffle(window=4).batch(2)
-    loader = fp.Loader(pipe, seed=3)
-    first = iter(loader)
-    head = [list(next(first)) for _ in range(2)]
-    state = loader.state_dict()
-    rest = [list(batch) for batch in first]
-    again = fp.Loader(pipe, seed=3)
-    again.load_state_dict(state)
-    assert [list(batch) for batch in again] == rest
-    assert sorted(row["x"] for batch in head + rest for row in batch) == list(range(6))
 
 
 def test_a_state_of_other_files_is_refused(folder):

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import fsspec
 import pyarrow as pa
 import pyarrow.orc as po
 import pytest
@@ -47,15 +46,6 @@ def test_every_argument_arrives(tmp_path):
     assert check_operator(pipe) == [{"part": 3, "y": y, "path": path, "row": y - 4} for y in (4, 5, 6)]
 
 
-def test_on_another_file_system(folder):
-    memory = fsspec.filesystem("memory")
-    memory.pipe("/read_orc/a.orc", (folder / "a.orc").read_bytes())
-    assert check_operator(fp.read_orc("/read_orc", filesystem=memory)) == rows(30)
-    pipe = fp.read_orc("memory://read_orc/*.orc", path_column="path")
-    assert pipe.head(1) == [{**rows(1)[0], "path": "memory://read_orc/a.orc"}]
-    memory.rm("/read_orc", recursive=True)
-
-
 def test_shown_as_the_chain_that_it_is():
     assert repr(fp.read_orc("data/*.orc", columns=["x"])) == (
         "fp.list_files('data/*.orc').open_files().parse_orc(columns=['x'])"
@@ -67,32 +57,6 @@ def test_the_plan_shows_stripes(folder, capsys):
     message = capsys.readouterr().out
     assert "stripes()" in message and "16 indexed" in message and "60 streamed" in message
     assert "Python rows" not in message
-
-
-@pytest.mark.parametrize("shards", [1, 3])
-def test_through_a_loader_and_back(folder, shards):
-    pipe = fp.read_orc(folder).shuffle(window=16).batch(4)
-    loader = fp.Loader(pipe, seed=3, shards=shards)
-    steps = [([*batch], info.state_dict()) for batch, info in loader.with_info()]
-    assert sorted(row["x"] for batch, _ in steps for row in batch) == list(range(60))
-    for place in range(0, len(steps) - 1, 2):
-        again = fp.Loader(pipe, seed=3, shards=shards)
-        again.load_state_dict(steps[place][1])
-        assert [[*batch] for batch in again] == [batch for batch, _ in steps[place + 1 :]]
-
-
-@pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")  # few stripes, so some are read by both
-def test_in_workers(folder):
-    pipe = fp.read_orc(folder, row_column="row").shuffle(window=16).batch(4).collate()
-    here = [{name: value.tolist() for name, value in batch.items()} for batch in fp.Loader(pipe, seed=3)]
-    with fp.Loader(pipe, workers=2, seed=3) as loader:
-        batches = iter(loader)
-        head = [next(batches) for _ in range(3)]
-        state = loader.state_dict()
-        got = [{name: value.tolist() for name, value in batch.items()} for batch in [*head, *batches]]
-        assert got == here
-        loader.load_state_dict(state)
-        assert [{name: value.tolist() for name, value in batch.items()} for batch in loader] == here[3:]
 
 
 def test_a_state_of_other_files_is_refused(folder):

@@ -69,18 +69,6 @@ def test_the_plan_shows_row_groups(folder, capsys):
     assert "Python rows" not in message
 
 
-@pytest.mark.parametrize("shards", [1, 3])
-def test_through_a_loader_and_back(folder, shards):
-    pipe = fp.read_parquet(folder).shuffle(window=16).batch(4)
-    loader = fp.Loader(pipe, seed=3, shards=shards)
-    steps = [([*batch], info.state_dict()) for batch, info in loader.with_info()]
-    assert sorted(row["x"] for batch, _ in steps for row in batch) == list(range(60))
-    for place in range(0, len(steps) - 1, 2):
-        again = fp.Loader(pipe, seed=3, shards=shards)
-        again.load_state_dict(steps[place][1])
-        assert [[*batch] for batch in again] == [batch for batch, _ in steps[place + 1 :]]
-
-
 @pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")  # few row groups, so some are read by both
 def test_in_workers(folder):
     pipe = fp.read_parquet(folder, filter=pc.field("x") != 7, row_column="row").shuffle(window=16).batch(4).collate()

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import fsspec
 import pytest
 
 import feedpipe as fp
@@ -43,31 +42,10 @@ def test_every_argument_arrives(tmp_path):
     assert check_operator(pipe) == [{"y": i / 2, "part": 3, "path": path, "row": i} for i in range(3)]
 
 
-def test_on_another_file_system(folder):
-    memory = fsspec.filesystem("memory")
-    memory.pipe("/read_tfrecord/a.tfrecord", (folder / "part-00000.tfrecord").read_bytes())
-    assert check_operator(fp.read_tfrecord("/read_tfrecord", filesystem=memory)) == rows(50)
-    memory.rm("/read_tfrecord", recursive=True)
-
-
 def test_shown_as_the_chain_that_it_is():
     assert repr(fp.read_tfrecord("data/*.tfrecord", features=["x"])) == (
         "fp.list_files('data/*.tfrecord').open_files().parse_tfrecord(features=['x'])"
     )
-
-
-def test_in_workers(folder):
-    pipe = fp.read_tfrecord(folder).shuffle(window=16).batch(4).collate()
-    here = [{name: value.tolist() for name, value in batch.items()} for batch in fp.Loader(pipe, seed=3)]
-    assert sorted(x for batch in here for x in batch["x"]) == list(range(120))
-    with fp.Loader(pipe, workers=2, seed=3) as loader:
-        batches = iter(loader)
-        head = [next(batches) for _ in range(5)]
-        state = loader.state_dict()
-        got = [{name: value.tolist() for name, value in batch.items()} for batch in [*head, *batches]]
-        assert got == here
-        loader.load_state_dict(state)
-        assert [{name: value.tolist() for name, value in batch.items()} for batch in loader] == here[5:]
 
 
 def test_bad_input(tmp_path):

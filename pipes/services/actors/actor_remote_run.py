@@ -29,7 +29,7 @@ class ActorRemoteRun(RemoteRun):
         super().__init__(plan, position, epoch, len(self._workers), ahead=ahead, lock=Lock())
         self._pool = pool
         self._number = number
-        self._arguments = PlanArguments(plan.seed, plan.rank, plan.world_size, plan.shards)
+        self._arguments = PlanArguments.of(plan)
         self._leftovers: dict[int, tuple[bytes, ...]] = {}
         for handle in self._workers:
             handle.begin(number)

@@ -30,7 +30,7 @@ class ActorRun:
         self._plan = plan
         self._epoch = epoch
         self._number = number
-        self._arguments = PlanArguments(plan.seed, plan.rank, plan.world_size, plan.shards)
+        self._arguments = PlanArguments.of(plan)
         self._merge = Merge(plan, position, len(self._workers))
         self._leftovers: dict[int, tuple[bytes, ...]] = {}
         self._in_tail = False

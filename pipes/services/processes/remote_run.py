@@ -25,7 +25,7 @@ class ProcessRemoteRun(RemoteRun):
         super().__init__(plan, position, epoch, len(self._workers), ahead=ahead, lock=pool.lock)
         self._pool = pool
         self._number = number
-        self._arguments = PlanArguments(plan.seed, plan.rank, plan.world_size, plan.shards)
+        self._arguments = PlanArguments.of(plan)
         self._leftovers: dict[int, PackedBody] = {}
         with pool.lock:
             pool.begin(DispatchRequest(number, self._arguments, epoch))

@@ -27,7 +27,7 @@ class ProcessRun:
         self._epoch = epoch
         self._number = number
         self._ordered = ordered
-        self._arguments = PlanArguments(plan.seed, plan.rank, plan.world_size, plan.shards)
+        self._arguments = PlanArguments.of(plan)
         self._merge = Merge(plan, position, len(self._workers))
         self._leftovers: dict[int, PackedBody] = {}
         self._in_tail = False
