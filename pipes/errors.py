@@ -3,7 +3,7 @@
     FeedpipeError
     ├── ArgumentError        (ValueError)    an argument is out of its range; found when the chain is written
     ├── ArgumentTypeError    (TypeError)     an argument is of the wrong type; found when the chain is written
-    ├── PlanError            (ValueError)    a chain that cannot mean what it says, or cannot be dealt so
+    ├── PlanError            (ValueError)    a chain that cannot mean what it says, or be divided so
     ├── UnknownLengthError   (TypeError)     `len()` of a pipe whose length only a run can tell
     ├── SourceError          (OSError)       something that should be read is missing, unreadable or vanished
     │   └── MissingError     (FileNotFoundError)
@@ -119,7 +119,7 @@ class ArgumentTypeError(FeedpipeError, TypeError):
 
 
 class PlanError(FeedpipeError, ValueError):
-    """The chain cannot mean what it says, or cannot be dealt in the way asked for."""
+    """The chain cannot mean what it says, or cannot be divided as asked."""
 
 
 class UnknownLengthError(FeedpipeError, TypeError):

@@ -33,7 +33,7 @@ T_co = TypeVar("T_co", covariant=True)
 U = TypeVar("U")
 P = ParamSpec("P")
 
-_COUNTED_ROWS = 1024  # of which a worker sends the number
+_COUNTED_ROWS = 1024  # a worker sends one number for so many rows
 
 
 @methods_explain_wrong_arguments

@@ -121,7 +121,7 @@ class PipeIterableDataset(IterableDataset[T_co]):
         return rank.world_size * math.lcm(SHARDS_OF_RANK if reorders(self._pipe) else 1, workers)
 
     def __getstate__(self) -> dict[str, object]:
-        # A spawned worker has no process group, so it is told the rank. What has begun stays in this process.
+        # A spawned worker has no process group, so it gets the rank. What has begun stays in this process.
         ranks = RankSource(*self._ranks.ask(), None)
         return {**self.__dict__, "_ranks": ranks, "_loader": None, "_part": None, "_resumes": False}
 

@@ -32,7 +32,7 @@ class DatasetSource(FetchSource):
         dataset: a map-style or an iterable dataset.
         iterable: whether it is iterable.
         batch_size: rows of a batch of an iterable dataset; None if its rows are not batched.
-        batched: whether a key is a list of indices, of which `collate` gets a list of rows.
+        batched: whether a key is a list of indices; `collate` then gets the list of their rows.
         drop_last: whether an incomplete last batch is left out.
         collate: makes an element of the rows.
         worker_init: called with the number of each worker process before it reads anything.
@@ -113,7 +113,7 @@ class MapFetcher:
 
 
 class StreamFetcher:
-    """Makes the elements of an iterable dataset, of which each worker iterates a copy.
+    """Makes the elements of an iterable dataset; each worker iterates a copy of it.
 
     Its position is how many elements it has made, and the state of the iterator or the dataset, if one has any. With
     that it goes on at once; else it iterates from the start, and leaves out the rows of the elements before.

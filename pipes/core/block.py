@@ -74,7 +74,7 @@ def join_origins(blocks: list[Block]) -> list[Origin | None] | None:
 
 
 def group_origins(origins: list[Origin | None] | None, groups: Iterable[Iterable[int]]) -> list[Origin | None] | None:
-    """The origin of each group of rows, of which `groups` has the numbers."""
+    """The origin of each group; `groups` has the numbers of its rows."""
     return origins and [Origin.joined(origins[row] for row in rows) for rows in groups]
 
 

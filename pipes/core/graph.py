@@ -76,7 +76,7 @@ def walk(root: N) -> Iterator[N]:
 
 
 def find_reshuffle(root: Node) -> Node | None:
-    """A node because of which the rows of `root` come in another order, or are others, in each epoch."""
+    """A node that gives `root` other rows, or another order of them, in each epoch; None if there is none."""
     stack = [root]
     while stack:
         node = stack.pop()

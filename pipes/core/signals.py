@@ -1,4 +1,4 @@
-"""Tells the exceptions of a program's signal handlers, which come at any line, from those of the line."""
+"""Tells exceptions of signal handlers, which may come at any line, from those of the line itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows some of which were skipped: taken apart into what remains and what was left out, and put together again.
+"""Takes the rows that were skipped out of the others, and puts them back.
 
 A list has a `Skipped` in the place of such a row. A `Rows` has one more column for them, `SKIPPED`; the other values of
 such a row mean nothing.

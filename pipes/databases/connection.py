@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SAMPLE_ROWS = 1024
-"""Rows by which a database without types of columns tells them."""
+"""So many rows show the types of columns, if the database has no types for columns."""
 
 
 class StatementConnection(ABC):

@@ -24,7 +24,7 @@ class SqlDialect:
         export_snapshot: gives the name of a snapshot, by which other transactions see what this one sees.
         use_snapshot: makes the transaction that has begun one of these.
         begin_writing: begins a transaction that writes.
-        find_table: gives a row if there is a table, of which it gets the name as a literal.
+        find_table: gives a row if there is a table with a name, which it gets as a literal.
         types: how it writes types of columns that are not those of `column_types.ANSI_TYPES`.
     """
 

@@ -77,7 +77,7 @@ class SqlConnection(Protocol):
 
 
 class SqlDriver(Protocol):
-    """Opens connections to one kind of database. It is pickled for worker processes, each of which connects anew.
+    """Opens connections to one kind of database. It is pickled for worker processes, and each connects anew.
 
     Errors of a driver may be of any class. A `ConnectionError` says that the connection is lost: reading then goes on
     behind the last row, over another connection.

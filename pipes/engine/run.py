@@ -181,7 +181,7 @@ def unknown_length_stage(stage: Stage) -> Stage | None:
 
 
 def unknown_length_reason(stage: Stage) -> str:
-    """The operator because of which a length is not known, for errors; no text if each stage knows its own."""
+    """Why a length is not known, as a part of an error message; empty if each stage knows its length."""
     unknown = unknown_length_stage(stage)
     if unknown is None and stage.may_skip:
         return ", because rows that fail are skipped"

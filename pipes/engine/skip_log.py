@@ -26,7 +26,7 @@ MIN_ROWS_OF_RATE = 1000
 """A `rate` is looked at from so many rows on."""
 
 _IDENTITY = ("name", "epoch", "rounds", "shard", "part", "position")
-"""What tells records apart: two cursors may mean one position, and two operators may have one call.
+"""What identifies a record: two cursors may mean one position, and two operators may have one call.
 
 Before a `cache` of parsed files, positions begin anew in each part of a file.
 """

@@ -30,7 +30,7 @@ class _Around(Input, StageView, Protocol):
 
 
 class _MetSkippedError(Exception):
-    """An operator that does not know of skipped rows has asked for rows of which some were skipped."""
+    """An operator that does not know of skipped rows has asked for rows, and some of them were skipped."""
 
     def __init__(self, rows: BlockRows) -> None:
         super().__init__("some rows were skipped")
@@ -154,7 +154,7 @@ class _View:
 
 
 class _Guarded:
-    """An input of which an operator gets no row that was skipped."""
+    """An input without the rows that were skipped."""
 
     def __init__(self, source: Input) -> None:
         self._source = source

@@ -23,7 +23,7 @@ def check_ends(root: Node, function: str) -> None:
 
 
 def _endless(node: Node) -> Node | None:
-    """The operator because of which the rows have no end."""
+    """The `repeat()` that makes the rows endless; None if they have an end."""
     if isinstance(node.op, Repeat) and node.op.times is None:
         return node
     if isinstance(node.op, TakeWhile) or (isinstance(node.op, SliceBase) and node.op.bounds()[1] is not None):

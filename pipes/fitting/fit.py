@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ..loading.rank import Group
 
 CHUNK_BYTES = 2**24
-"""About the bytes of the rows of which a worker makes one summary."""
+"""A worker makes one summary of rows of about so many bytes."""
 MAX_CHUNK_ROWS = 2**16
 CHUNK_ROWS_OF_TEXT = 2**14
 """Rows of a table whose width is not known."""

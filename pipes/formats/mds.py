@@ -66,7 +66,7 @@ class MdsHead(NamedTuple):
     Attributes:
         offsets: the byte at which each sample begins, and that behind the last one.
         description: of the columns, in JSON.
-        seal: tells heads apart.
+        seal: a number that changes if the head does.
     """
 
     offsets: Offsets

@@ -138,7 +138,7 @@ class Epoch(Generic[T_co]):
         self._run.finish(LoaderError(reason))
 
     def leave(self) -> None:
-        """Nobody iterates it any more. If other ranks wait for its next element, it ends, and they are told."""
+        """Nobody iterates it any more. If other ranks wait for its next element, it ends, and they learn of that."""
         if self._run.is_awaited:
             with contextlib.suppress(LoaderError):  # another thread looks for an element
                 self.end("its iterator was dropped, so the other ranks do not wait for it")
@@ -185,7 +185,7 @@ class Epoch(Generic[T_co]):
 
     @property
     def kept_steps(self) -> range:
-        """The steps of which it still has the position."""
+        """The steps whose positions it still has."""
         return self._run.kept_steps
 
     def position_at(self, step: int) -> Progress:

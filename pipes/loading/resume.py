@@ -56,7 +56,7 @@ def resumed_elsewhere(states: Sequence[SavedState], schedule: Schedule) -> Progr
 
 
 def _passes(states: Sequence[SavedState]) -> range:
-    """The passes over the data of which something is taken, from that of the slowest rank on.
+    """The passes over the data in which a rank has taken something, from that of the slowest rank on.
 
     Raises:
         StateError: the ranks are too far apart.
@@ -73,7 +73,7 @@ def _passes(states: Sequence[SavedState]) -> range:
 
 
 def _in_pass(states: Sequence[SavedState], number: int) -> list[SavedState]:
-    """The states of all ranks as they stand in one pass, which some have not begun and others have behind them."""
+    """The states of all ranks in one pass, which some may not have begun and others may have finished."""
     positions = [_position_in_pass(one, number) for one in states]
     cut = next((position.cut for position in positions if position.cut is not None), None)
     if cut is not None:  # a rank that is through a pass has nothing left of the cut

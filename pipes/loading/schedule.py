@@ -205,15 +205,15 @@ class Schedule:
         of_rank = before + (max(known) if self.even == "pad" else min(known))
         if not self.ends_differ:
             return End(of_rank, of_rank)
-        # The state of an indexed pipe serves all ranks, of which the first has the most elements. That of a streamed
-        # pipe belongs to its rank, and says nothing of others.
+        # The state of an indexed pipe serves all ranks, and the first rank has the most elements. That of a streamed
+        # pipe belongs to its rank, and says nothing about others.
         first = self.plan.length(0, progress.start, progress.data_epoch) if self.plan.indexed else None
         return End(of_rank, None if first is None else before + first)
 
     def _at(self, progress: Progress, rank: int) -> Progress:
-        """`progress` counted from the pass over the data of which `rank` takes the next element.
+        """`progress` counted from the pass over the data in which `rank` takes its next element.
 
-        If `steps` sets the length of an epoch, an indexed pipe is one sequence of all passes, of which the ranks take
+        If `steps` sets the length of an epoch, an indexed pipe is one sequence of all passes, and the ranks take its
         elements in turn. So ranks at the same step stand at the same place, also if a pass does not divide evenly.
         """
         length = position_count(self.plan.unsharded)

@@ -88,7 +88,7 @@ class _Rest:
             yield Part(tuple(of_shard), goes_on) if has_any or goes_on else None
 
     def _rounds(self) -> set[int]:
-        """Rounds of which a part is taken, or that are divided already."""
+        """The rounds that have begun, or are divided already."""
         rounds = {cast("int", mark[0]) for mark in self.marks if mark is not None}
         rounds |= {number for part in self.parts for number, _ in part.listed}
         if any(mark is None for mark in self.marks):

@@ -47,8 +47,8 @@ class Pieces(NamedTuple):
 
     def lengths(self, rows: Numbers) -> Numbers:
         """How many rows each shard has, if `rows` are those of the units by place."""
-        dealt = self.rounds * self.shards
-        totals = rows[:dealt].reshape(self.rounds, self.shards).sum(0)
+        in_rounds = self.rounds * self.shards
+        totals = rows[:in_rounds].reshape(self.rounds, self.shards).sum(0)
         sums = np.concatenate([[0], np.cumsum(self.rows(rows))])
         lengths: Numbers = totals + sums[self.starts[1:]] - sums[self.starts[:-1]]
         return lengths

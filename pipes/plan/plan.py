@@ -200,7 +200,7 @@ class Plan:
         return self._bound(self._sharding.subgraph(self._main, shard))
 
     def leftover_stage(self, shard: int) -> Stage:
-        """The rows of a shard of which the last are left over."""
+        """The rows of a shard, the last of which are left over."""
         assert self._tail is not None, "this pipe leaves no rows over"
         return self._bound(self._sharding.subgraph(self._tail.inputs[0], shard))
 

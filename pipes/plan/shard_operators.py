@@ -172,19 +172,21 @@ class NeighboursShard(RowsShard):
 
     def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
         rounds, left = self._ranges(stage)
-        dealt = rounds * NEIGHBOURS
-        if isinstance(indices, range) and indices.step == 1 and indices.start >= dealt:
-            return range(left.start + indices.start - dealt, left.start + indices.stop - dealt)
+        in_rounds = rounds * NEIGHBOURS
+        if isinstance(indices, range) and indices.step == 1 and indices.start >= in_rounds:
+            return range(left.start + indices.start - in_rounds, left.start + indices.stop - in_rounds)
         at = index_array(indices)
         turns, inside = np.divmod(at, NEIGHBOURS)
-        return np.where(at < dealt, (turns * self.shards + self.shard) * NEIGHBOURS + inside, left.start + at - dealt)
+        return np.where(
+            at < in_rounds, (turns * self.shards + self.shard) * NEIGHBOURS + inside, left.start + at - in_rounds
+        )
 
     def _ranges(self, stage: StageView) -> tuple[int, range]:
         """How many ranges the shard has, and its rows of those that are left."""
         rows = _row_count(stage)
         rounds = _rounds(rows, self.shards)
-        dealt = rounds * NEIGHBOURS * self.shards
-        return rounds, _stretch(rows - dealt, self.shards, self.shard, dealt)
+        in_rounds = rounds * NEIGHBOURS * self.shards
+        return rounds, _stretch(rows - in_rounds, self.shards, self.shard, in_rounds)
 
 
 @dataclass(frozen=True)

@@ -190,9 +190,9 @@ class Division:
         """The runs of a stretch of places of one shard; `number` and `opened` count from the stretches before it."""
         rounds, shards = self.pieces.rounds, self.pieces.shards
         before = opened - start  # what is open at place 0 of the shard
-        dealt = range(shard + start * shards, shard + min(end, rounds) * shards, shards)
-        if dealt:
-            yield _PieceRun(number, opened + len(dealt), self._expanded(dealt, {}, stream, opened))
+        in_rounds = range(shard + start * shards, shard + min(end, rounds) * shards, shards)
+        if in_rounds:
+            yield _PieceRun(number, opened + len(in_rounds), self._expanded(in_rounds, {}, stream, opened))
         table = self.pieces.of_shard(shard)
         places = table.places
         first, stop = max(0, start - rounds), max(0, end - rounds)

@@ -1,4 +1,4 @@
-"""`RemoteRun`: one run of a plan of which workers run what stands before `remote`, and this process the rest."""
+"""`RemoteRun`: one run of a plan; workers run what stands before `remote`, and this process runs the rest."""
 
 from __future__ import annotations
 

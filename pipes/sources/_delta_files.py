@@ -97,7 +97,7 @@ class DeltaFiles(Operator):
         return FlatHead(self._name(), self._resolved_version().schema)
 
     def bounds(self, types: Mapping[str, pa.DataType]) -> Iterator[Mapping[str, ColumnBounds]]:
-        """What the log tells of the values of columns, for each file."""
+        """What the log says about the values of columns, for each file."""
         version = self._resolved_version()
         return version.statistics.get(lambda: FileStatistics.unknown(len(version.paths))).bounds(types)
 
@@ -115,7 +115,7 @@ class DeltaFiles(Operator):
 
 @dataclass(frozen=True, eq=False)
 class DeltaRowGroups(RowGroups):
-    """Their row groups. A file is not opened if it has no row for the filters, as far as the log tells."""
+    """Their row groups. A file is not opened if it has no row for the filters, as far as the log says."""
 
     def with_fixed_format(self, stage: StageView) -> DeltaRowGroups:
         head = cast("DeltaFiles", stage.input.op).head()

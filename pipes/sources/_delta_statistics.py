@@ -28,13 +28,13 @@ class FileStatistics:
 
     @staticmethod
     def unknown(files: int) -> FileStatistics:
-        """Those of files of which nothing is known."""
+        """The statistics of files whose log has none."""
         import pyarrow as pa
 
         return FileStatistics(pa.table({"size_bytes": pa.nulls(files)}))
 
     def bounds(self, types: Mapping[str, pa.DataType]) -> Iterator[dict[str, ColumnBounds]]:
-        """For each file, the bounds of those of these columns of which the log has any."""
+        """For each file, the bounds of these columns, as far as the log has any."""
         columns = {name: column for name, kind in types.items() if (column := self._column(name, kind)) is not None}
         for place in range(self.actions.num_rows):
             file = {name: column[place] for name, column in columns.items()}

@@ -76,7 +76,7 @@ class ColumnOutline:
 
     @staticmethod
     def merged(parts: Sequence[ColumnOutline]) -> ColumnOutline:
-        """The outline of the rows of all parts, of which there is at least one."""
+        """The outline of the rows of all parts, at least one."""
         examples = list(islice((value for part in parts for value in part.examples), EXAMPLES))
         types = sum((part.types for part in parts), Counter[str]())
         whole = ColumnOutline(sum(p.rows for p in parts), sum(p.missing for p in parts), types, examples)

@@ -20,7 +20,7 @@ class Summary(ABC):
     @classmethod
     @abstractmethod
     def merged(cls, parts: Sequence[Any]) -> Summary:
-        """The summary of the rows of all parts, summaries of this type, of which there is at least one.
+        """The summary of the rows of all parts: one or more summaries of this type.
 
         Raises:
             UnfitError: the parts have values of different types.

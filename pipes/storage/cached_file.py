@@ -1,4 +1,4 @@
-"""`CachedFile`: a remote file of which blocks are kept in a `FileCache`."""
+"""`CachedFile`: a remote file whose blocks are kept in a `FileCache`."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def _runs(numbers: list[int]) -> Iterator[range]:
 
 
 def _marks(version: Any, location: Location) -> tuple[object, ...]:
-    """What storage tells of the version of a file, if opening it does not tell enough."""
+    """What a look-up says about the version of a file, if opening it did not say enough."""
     if any(mark is not None for mark in version[1:]):
         return ()
     (info,) = file_infos(location.filesystem, [location.path])

@@ -17,11 +17,11 @@ class FileCache:
     """A folder on a local disk that keeps what was read of remote files, for later epochs and other processes.
 
     Give it to `open_files` or a reader as `cache=`. What a reader asks for is fetched once, in blocks of 64 KiB, and
-    then read from the folder; so a file of which only some columns are read is kept in part. Processes, ranks and runs
-    on a machine may use one folder at the same time. Files on this machine are read where they are.
+    then read from the folder; so if only some columns of a file are read, only these are kept. Processes, ranks and
+    runs on a machine may use one folder at the same time. Files on this machine are read where they are.
 
     A process asks storage for the size and the version of a file when a pipe first opens it: the ETag and the time on
-    S3, the time elsewhere, which HDFS tells in seconds. A file that has changed is fetched anew. If storage tells
+    S3, the time elsewhere, which HDFS gives in seconds. A file that has changed is fetched anew. If storage gives
     neither, only the size counts.
     Each block has a checksum, so a damaged copy is fetched again. If the disk is full, or the folder cannot be
     written to later on, the process reads on from the remote files and logs one warning.

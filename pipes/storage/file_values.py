@@ -91,7 +91,7 @@ class _Entry(Generic[T]):
 def open_version(file: File) -> tuple[Stream, object]:
     """Opens a file as it is, and says which version of it this is: another value if the file has been replaced.
 
-    A version has the size, and where storage tells more, the time of the last change, the ETag on S3, and the inode of
+    A version has the size, and where storage gives more, the time of the last change, the ETag on S3, and the inode of
     a local file.
     """
     before = _local_version(file)

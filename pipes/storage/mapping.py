@@ -36,7 +36,7 @@ def mapping_limit() -> int:
 
 
 def local_path(file: File) -> str | None:
-    """The path of a file that can be mapped into memory; None for a file elsewhere."""
+    """The path of a file that can be mapped into memory; None for a file on other storage."""
     location = locate(file.path, file.filesystem)
     return location.path if location.filesystem.type_name == "local" else None
 

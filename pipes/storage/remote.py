@@ -67,7 +67,7 @@ class RemoteFile:
             raise SourceError(f"{self.name} cannot be read after byte {start}: {describe(error)}") from error
 
     def check_unchanged(self, cancellation: Cancellation) -> None:
-        """Raises a `SourceError` if the file has been replaced, as its size tells, and on S3 its digest and time."""
+        """Raises a `SourceError` if the file has been replaced: its size differs, or on S3 its digest or time."""
         try:
             with_retries(lambda: self._reopen().close(), self.name, cancellation)
         except SourceError:

@@ -169,7 +169,7 @@ def _to_array(values: Values, kind: pa.DataType | None) -> ArrowArray:
 
 
 def _flatten_arrays(values: list[object], kind: Any) -> tuple[list[object], pa.DataType | None]:
-    """Prepares values for Arrow, some of which are arrays. Arrays of one shape become a column of tensors."""
+    """Prepares values for Arrow if some are arrays. Arrays of one shape become a column of tensors."""
     import pyarrow as pa
 
     arrays = [np.asarray(v) if isinstance(v, _array_types()) else v for v in values]

@@ -57,7 +57,7 @@ def infer_types(
 def _read_well_formed(
     dialect: Dialect, names: list[str], selected: Sequence[str], types: Mapping[str, pa.DataType], chunk: Chunk
 ) -> tuple[pa.Table | None, list[Chunk]]:
-    """The table of the records that are not malformed, some columns of which have types, and these records."""
+    """The table of the well-formed records, and these records; the columns in `types` have these types."""
     import pyarrow as pa
 
     read = table_reader(dialect, names, selected, types)

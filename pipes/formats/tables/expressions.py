@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def is_expression(value: object) -> bool:
-    """Whether `value` is an expression. Imports nothing: who has one has imported pyarrow."""
+    """Whether `value` is an expression. Imports nothing: whoever has one has imported pyarrow."""
     compute = sys.modules.get("pyarrow.compute")
     return compute is not None and isinstance(value, compute.Expression)
 

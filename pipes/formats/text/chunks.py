@@ -53,7 +53,7 @@ class Chunk(NamedTuple):
         return TextPlace(self.at.offset + start, self.at.line + self.data.count(b"\n", 0, start))
 
     def cut(self, starts: Iterable[int]) -> list[Chunk]:
-        """The chunk in parts, the second and later of which begin at the bytes `starts`, where records begin."""
+        """The chunk in parts: each but the first begins at one of the bytes `starts`, where records begin."""
         parts: list[Chunk] = []
         at = self.at
         for start, stop in pairwise([0, *starts, len(self.data)]):

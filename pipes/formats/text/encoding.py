@@ -33,7 +33,7 @@ def is_utf8(encoding: str) -> bool:
 
 
 class Utf8Stream(io.RawIOBase):
-    """The text of a stream as UTF-8. It cannot seek, because a place in the one tells nothing of the other.
+    """The text of a stream as UTF-8. It cannot seek: a place in the UTF-8 says no place in the file.
 
     What cannot be decoded is no UTF-8 either, so the parser finds it in its record; `shown` makes it readable.
 

@@ -109,13 +109,13 @@ def all_failing(
     read: Callable[[int, int], object],
     named: Callable[[ValueError, int], int | None] = lambda error, start: None,
 ) -> list[int]:
-    """Find all items that cannot be read, each of which can or cannot whatever the others are.
+    """Find all items that cannot be read. Whether one can be read must not depend on the others.
 
     Args:
         start, stop: the numbers of the items.
         read: reads the items from one number up to another; raises a `ValueError` if it cannot.
-        named: the number of the item that such an error names, if it does; the items before it can then be read. It is
-            told the number of the first item.
+        named: the number of the item that such an error names, if it does; the items before it can then be read. Its
+            second argument is the number of the first item.
     """
     failing: list[int] = []
     ranges = [(start, stop)] if stop > start else []

@@ -218,7 +218,7 @@ class RecordReader:
 
 
 def right_records(data: bytes, begins: Offsets, ends: Offsets) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Which of some records, whose begins and ends are known from elsewhere, are where they should be and undamaged.
+    """Which records are undamaged, and begin and end where another source says.
 
     Returns:
         which have a head with this length, and which have data with the right checksum.

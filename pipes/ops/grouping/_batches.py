@@ -1,4 +1,4 @@
-"""Makes batches of blocks of rows, some of which were skipped."""
+"""Makes batches of blocks whose rows may have been skipped."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def filled_batches(stage: StageView, size: int, at: Cursor, context: Context, *,
 
 def _batch(pieces: list[Block], row: int) -> Block:
     parts = [parted(piece.rows) for piece in pieces]
-    values = [part.values for part in parts if part.places]  # joined without the marks, of which tables need a column
+    values = [part.values for part in parts if part.places]  # without marks, for which tables would need a column
     batch: object = concat(values)[:]
     if skips := _skips_of(mark for part in parts for mark in part.skipped.values()):
         batch = Skipped(skips, batch, is_row=not values)

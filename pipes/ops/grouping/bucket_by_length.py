@@ -90,7 +90,7 @@ def bucket_by_length(
         boundaries: rows are in one batch only if no boundary lies between their lengths: a row of length 8 is above
             the boundary 8. None sorts the rows of each window, and puts neighbours together.
         window: the rows to choose from; each virtual shard has its own window. Incomplete batches end with it.
-        drop_last: leave out batches of fewer rows, of which each window may have one for each bucket.
+        drop_last: leave out batches of fewer rows; each window may have one in each bucket.
 
     Raises:
         DataError: a length is no number, or below 0.

@@ -91,7 +91,7 @@ def group_by(
         size: rows in each group; a key may have several groups. None puts all rows of a window into one.
         window: groups end with each `window` rows, complete or not. Each virtual shard has its own window, so put rows
             of one key next to each other, such as in one file, if they must come together.
-        drop_last: leave out groups of fewer than `size` rows, of which each window may have one for each key.
+        drop_last: leave out groups of fewer than `size` rows; each window may have one for each key.
 
     Raises:
         DataError: a key is not hashable, or a column is missing.

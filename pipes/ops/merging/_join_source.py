@@ -45,7 +45,7 @@ class JoinSource:
         return f"<{'dict' if isinstance(self.source, Mapping) else 'Table'} of {rows}>"
 
     def identity(self) -> Json:
-        """What tells it from others: the chain of a pipe, or some rows."""
+        """What identifies it in a state: the chain of a pipe, or some rows."""
         if isinstance(self.source, Node):
             return chain_code(self.source)
         if isinstance(self.source, Mapping):

@@ -32,7 +32,7 @@ class FileContents(NamedTuple):
 
     Attributes:
         schema: names and types of its columns.
-        seal: tells the versions of the file apart.
+        seal: identifies the version of the file.
         rows: of each of its units.
         compressed: whether the columns of each unit are.
         selected: the numbers of the units that a filter leaves; None for all.

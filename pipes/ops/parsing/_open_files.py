@@ -42,7 +42,7 @@ class OpenTask(Task[Stream]):
 
 
 class FileVersions:
-    """Notices that a remote file was replaced between two of its ranges, each of which opens it."""
+    """Notices that a remote file was replaced: each of its ranges opens the file anew."""
 
     def __init__(self) -> None:
         self._versions: dict[tuple[int, str], object] = {}
@@ -56,7 +56,7 @@ class FileVersions:
 
 
 class _InFile(Protocol):
-    """A unit of a file, such as a row group; `seal` tells the versions of a file apart."""
+    """A unit of a file, such as a row group; `seal` identifies the version of the file."""
 
     @property
     def file(self) -> File: ...

@@ -205,7 +205,7 @@ class GroupedMap(TokenOfInput, ConcurrentMap):
     def _call(
         self, stage: StageView, rows: BlockRows, number: int, context: Context
     ) -> tuple[list[BlockRows], Exception | None]:
-        """The results of the groups in `rows`, the first of which has that number, and the error of the next group."""
+        """The results of the groups in `rows`, and the error of the next; `number` is that of the first group."""
         starts = range(0, len(rows), self.size)
         groups: list[object] = [take(rows, range(start, min(start + self.size, len(rows)))) for start in starts]
         results, error = self._apply(stage, groups, range(number, number + len(groups)), context)

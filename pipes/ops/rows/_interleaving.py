@@ -57,7 +57,7 @@ class OpenItem:
         self.signature: object = None
         self._end = at
         if isinstance(item, Node):
-            # The position tells the random draws of one item from those of another.
+            # Each item has random draws of its own: the position is part of their key.
             self._blocks = bind(resolve(item)).blocks(at, context.round(row.at.position))
         else:
             self._blocks = _blocks_of(cast("Iterable[object]", item), at.position, context)

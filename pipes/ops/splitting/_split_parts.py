@@ -216,7 +216,7 @@ class IndexedSplitPart(Rearranged, SplitPart):
         return mask
 
     def _stratified(self, stage: StageView, rows: int) -> Mask:
-        """Deals the rows class by class, in a random order within each class, so that each part gets its size.
+        """Divides the rows class by class, in a random order within each class, so that each part gets its size.
 
         Rows that are skipped when the classes are read are a class of their own.
         The parts take turns as in the method of Webster, so each class is divided in the proportions of the whole.

@@ -48,7 +48,7 @@ def place_before_shuffles(pipe: Node, *, same_rows: bool) -> Place:
 
 
 def moving_positions(source: Node) -> str | None:
-    """The code of an operator because of which a row's position is not the same in each epoch and shard."""
+    """The code of an operator that changes the positions of rows between epochs or shards; None if none does."""
     moving = find_reshuffle(source)
     if moving is None:
         moving = next((n for n in walk(source) if n.op.boundary is Boundary.SHARD or n.op.repeats), None)
@@ -56,7 +56,7 @@ def moving_positions(source: Node) -> str | None:
 
 
 def check_no_groups(pipe: Node) -> None:
-    """Raises a `PlanError` if the elements are groups of rows, of which other rows may be in other parts."""
+    """Raises a `PlanError` if the elements are groups: the rows of one group may belong to several parts."""
     node = pipe
     while len(node.inputs) == 1 and not node.op.expands and node.op.order in (Order.ROW_LOCAL, Order.REORDERS):
         node = node.inputs[0]

@@ -26,7 +26,7 @@ from ..transport.packing import Packer
 from .protocol import LOST, ActorFailure, ActorPlace, pack_failure, place_here, read_graph, unpack_parts
 
 Client: TypeAlias = tuple[int, int]
-"""The number of a worker, and a number that tells its actor from the one before it."""
+"""The number of a worker, and a number that is new for each actor in its place."""
 PackedBlock: TypeAlias = tuple[Json, Json, tuple[bytes, ...]]
 """The cursors of a block, and its packed rows and origins."""
 

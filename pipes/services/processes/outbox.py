@@ -22,8 +22,8 @@ MAX_BURST_SECONDS = 0.001
 class Outbox:
     """Sends items in bursts, because a message costs about as much as a small element.
 
-    Who adds items calls `flush` before anything that may take long, so that no finished element waits for it. An item
-    is copied at once, so the next one may use the same memory.
+    The caller of `add` calls `flush` before anything that may take long, so that no finished element waits for it. An
+    item is copied at once, so the next one may use the same memory.
 
     Args:
         channel: to the owner.

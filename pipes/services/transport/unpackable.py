@@ -1,4 +1,4 @@
-"""What in an element cannot leave its worker: the way to the culprit, and the repair."""
+"""Names the part of an element that cannot leave its worker, and the repair."""
 
 from __future__ import annotations
 

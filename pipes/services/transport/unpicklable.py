@@ -1,4 +1,4 @@
-"""What in a pipe cannot be sent to a worker: the operator, its line, and the way to the culprit."""
+"""Names what in a pipe cannot be sent to a worker: the operator, its line, and the part of its arguments."""
 
 from __future__ import annotations
 
