@@ -100,6 +100,8 @@ class StreamWindow:
             self.error = stream_error(error, self._name, self._stream, self.offset + length)
         if len(pieces) > 1:
             self.data = b"".join(pieces)
+            if self.ended and self._seekable:
+                self._check_end()
 
     def peek(self, place: int, size: int) -> bytes:
         """Some bytes further on, without leaving others behind; fewer at the end of the stream.
@@ -138,6 +140,13 @@ class StreamWindow:
                 raise self._shortened(offset)
         self.data = self.data[offset - self.offset :]
         self.offset = offset
+
+    def _check_end(self) -> None:
+        """A stream knows the size that its file had when it was opened; a file that was cut since then ends before."""
+        size = self._stream.seek(0, io.SEEK_END)
+        if self.offset + len(self.data) < size:
+            self.ended = False
+            self.error = self._shortened(size)
 
     def _shortened(self, offset: int) -> SourceError:
         return SourceError(f"{self._name} has changed since it was listed or read: it ends before byte {offset}")
