@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..core.code import call_code
 from ..errors import ArgumentError, DataError, MissingError, SourceError, redacted
-from .listing import BATCH_FILES, Listing, Selection, add_to_digest
+from .file_names import BATCH_FILES, add_to_digest
+from .listing import Listing, Selection
 from .manifest import Manifest, manifest_schema, read_manifest, write_manifest
 from .output import folder_of
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 from ..errors import ArgumentError, ArgumentTypeError, MissingError, SourceError, with_call_site
 from .braces import expand_braces
 from .error_messages import describe, says_missing
+from .file_names import BATCH_FILES, FileNames
 from .filesystem import (
     Location,
     as_paths,
@@ -20,8 +22,6 @@ from .filesystem import (
     file_infos,
     is_local,
     locate,
-    not_utf8_error,
-    split_options,
     why_missing,
 )
 from .local_entries import FolderEntry, check_readable, scan
@@ -32,9 +32,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow.fs import FileInfo, FileSystem
 
+log = logging.getLogger("feedpipe")
 _WILD = re.compile(r"[*?\[]")
-BATCH_FILES = 2**14
-"""Files whose names are Python strings at the same time. A digest takes the names of so many, then their sizes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +108,7 @@ class Selection:
 
         batches: list[pa.RecordBatch] = []
         digest = hashlib.blake2b(digest_size=16)
-        single = _Names()  # paths of files, for which no folder is read
+        single = FileNames()  # paths of files, for which no folder is read
         selected = [self.paths] if isinstance(self.paths, str) else self.paths
         for path, place, kind, size in _look_up(selected, self.filesystem):
             if kind == "File":
@@ -117,7 +116,7 @@ class Selection:
                 continue
             if single.count:
                 batches.append(single.to_batch(digest, prefix=None))
-                single = _Names()
+                single = FileNames()
             if kind == "Directory":
                 glob = ("**/" if self.recursive else "") + (self.pattern or "*")
                 walk = _Walk(place.path, glob, None, folder=True)
@@ -127,71 +126,17 @@ class Selection:
                 if place.filesystem.type_name == "local":
                     check_readable(place.path)
                 raise MissingError(f"{path} is not there: {why_missing(place)}")
-            names = _Names(place.root + _with_slash(walk.base))
+            names = FileNames(place.root + _with_slash(walk.base))
             walk.collect(names, place.filesystem, path)
             if not names.count:
                 raise SourceError(walk.no_files_message(path))
+            walk.log_folders(path)
             batches.append(names.to_batch(digest, prefix=place.root + _with_slash(walk.base), suffix=place.options))
         if single.count:
             batches.append(single.to_batch(digest, prefix=None))
         batch = pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
         paths, sizes = cast("tuple[Any, Any]", batch.columns)
         return Listing(paths, sizes, digest.hexdigest())
-
-
-def add_to_digest(digest: hashlib.blake2b, names: list[str], sizes: pa.Int64Array) -> None:
-    """Adds files, by their names below the root, to the digest of a `Listing`."""
-    digest.update("\0".join([*names, ""]).encode())
-    digest.update(sizes.to_numpy().tobytes())
-
-
-class _Names:
-    """Names and sizes: Arrow arrays, but for the last few."""
-
-    def __init__(self, folder: str = "") -> None:
-        self._folder = folder  # for errors
-        self._parts: list[pa.RecordBatch] = []
-        self._names: list[str] = []
-        self._sizes: list[int] = []
-        self.count = 0
-
-    def add(self, name: str, size: int) -> None:
-        self._names.append(name)
-        self._sizes.append(size)
-        self.count += 1
-        if len(self._names) == BATCH_FILES:
-            self._flush()
-
-    def _flush(self) -> None:
-        import pyarrow as pa
-
-        try:
-            names = pa.array(self._names, pa.large_string())
-        except UnicodeEncodeError as error:
-            raise not_utf8_error(self._folder + str(error.object)) from None
-        self._parts.append(pa.RecordBatch.from_arrays([names, pa.array(self._sizes, pa.int64())], ["name", "size"]))
-        self._names, self._sizes = [], []
-
-    def to_batch(self, digest: hashlib.blake2b, *, prefix: str | None, suffix: str = "") -> pa.RecordBatch:
-        """The paths and sizes: sorted by name if there is a `prefix`, which begins each path; else as they came."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        self._flush()
-        table = pa.Table.from_batches(self._parts).combine_chunks()
-        if prefix is not None:
-            table = table.take(pc.sort_indices(table["name"]))
-        for batch in table.to_batches(max_chunksize=BATCH_FILES):
-            names = cast("list[str]", batch.column("name").to_pylist())
-            relative = names if prefix is not None else [os.path.basename(split_options(name)[0]) for name in names]
-            add_to_digest(digest, relative, cast("Any", batch.column("size")))
-        paths: Any = table["name"]
-        if prefix or suffix:
-            parts = [pa.scalar(part, pa.large_string()) for part in (prefix or "", suffix, "")]
-            join: Any = pc.binary_join_element_wise
-            paths = join(parts[0], paths, *parts[1:])
-        columns = [pa.concat_arrays(paths.chunks), pa.concat_arrays(table["size"].chunks)]
-        return pa.RecordBatch.from_arrays(columns, ["name", "size"])
 
 
 class _FolderToList(NamedTuple):
@@ -230,7 +175,7 @@ class _Walk:
         self._folder_count = 0
         self._first_file = ""
 
-    def collect(self, names: _Names, filesystem: FileSystem, path: str) -> None:
+    def collect(self, names: FileNames, filesystem: FileSystem, path: str) -> None:
         """Adds the files to `names`; `path` is the user's, for errors."""
         try:
             folders = [_FolderToList("", (_identity(filesystem, self.base or "."),))]
@@ -249,14 +194,14 @@ class _Walk:
             raise SourceError(f"{path} cannot be listed: {describe(error)}") from error
 
     def _collect_folder(
-        self, names: _Names, filesystem: FileSystem, folder: _FolderToList, entries: Iterable[FolderEntry]
+        self, names: FileNames, filesystem: FileSystem, folder: _FolderToList, entries: Iterable[FolderEntry]
     ) -> list[_FolderToList]:
         """Adds the files of a folder, and returns the folders in it that must be listed too."""
         prefix, above = folder
         inside: list[str] = []
         for name, is_folder, size in entries:
             if is_folder:
-                self._folder_count += 1
+                self._folder_count += name[:1] not in "._"
                 if self._descends(name, len(above) - 1):
                     inside.append(name)
                 continue
@@ -275,6 +220,12 @@ class _Walk:
         if depth < len(self._levels):
             return bool(self._levels[depth].fullmatch(name))
         return self._any_depth and (self._hidden or name[:1] not in "._")
+
+    def log_folders(self, path: str) -> None:
+        """Says in the log that a folder with files has folders too, whose files are left out."""
+        if self._is_folder and self._folder_count and not self._any_depth:
+            some = "1 folder" if self._folder_count == 1 else f"{self._folder_count} folders"
+            log.warning("%s holds %s that a listing leaves out; `recursive=True` lists their files too", path, some)
 
     def no_files_message(self, path: str) -> str:
         """Says why there are no files, and what to do."""

@@ -130,7 +130,7 @@ def test_the_manifest_of_a_writer(here: Path) -> None:
 
 
 def test_digests_of_many_files_agree(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("listing", "cached_listing"):
+    for module in ("file_names", "listing", "cached_listing"):
         monkeypatch.setattr(f"feedpipe.storage.{module}.BATCH_FILES", 4)
     manifest = fp.write_parquet(fp.from_sequence(range(10)).map(lambda i: {"id": i}), "out", rows_per_file=1)
     assert identity(fp.list_files("out", manifest=manifest)) == identity(fp.list_files("out"))

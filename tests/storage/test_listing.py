@@ -115,6 +115,23 @@ def test_folders_without_files(tree: dict[str, Any], tmp_path: Path) -> None:
         names("root", **tree)
 
 
+def test_the_log_names_folders_that_are_left_out(
+    tree: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    root = tmp_path / "root"
+    (root / "_delta_log").mkdir(parents=True)
+    (root / "a.txt").write_text("")
+    assert names("root", **tree) == ["root/a.txt"] and not caplog.messages
+    for folder in ("one", "two"):
+        (root / folder).mkdir()
+        (root / folder / "b.txt").write_text("")
+    assert names("root", **tree) == ["root/a.txt"]
+    assert caplog.messages == ["root holds 2 folders that a listing leaves out; `recursive=True` lists their files too"]
+    caplog.clear()
+    assert len(names("root", recursive=True, **tree)) == 3
+    assert names("root/*", **tree) == ["root/a.txt"] and not caplog.messages
+
+
 def test_the_current_folder(tree: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "here.txt").write_text("")
     assert names("*.txt", **tree) == ["here.txt"]
