@@ -17,8 +17,9 @@ from ..storage.output import TEMPORARY_SUFFIX
 MANIFEST = "_manifest.jsonl"
 """The name of a manifest beside its files. It begins with `_`, so that no listing takes it for data."""
 
+# Readers keep the units of the files beside the manifest.
 _OURS = re.compile(
-    rf"part-\d{{5,}}\.(arrow|parquet|tar|tfrecord|tfrecord\.gz|index)|\..*{re.escape(TEMPORARY_SUFFIX)}|{re.escape(MANIFEST)}"
+    rf"part-\d{{5,}}\.(arrow|parquet|tar|tfrecord|tfrecord\.gz|index)|\..*{re.escape(TEMPORARY_SUFFIX)}|{re.escape(MANIFEST)}(\.units)?"
 )
 
 

@@ -263,7 +263,11 @@ def test_a_folder_that_is_not_empty(tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match="holds a run that was not finished: `overwrite=True` removes it") as error:
         fp.write_parquet(rows(3), tmp_path)
     assert "test_write_parquet.py" in str(error.value)
-    fp.write_parquet(rows(3), tmp_path, overwrite=True)
+    manifest = fp.write_parquet(rows(3), tmp_path, overwrite=True)
+    assert files(tmp_path) == ["_manifest.jsonl", "part-00000.parquet"]
+    assert len(fp.read_parquet(tmp_path, manifest=manifest)) == 3
+    assert files(tmp_path) == ["_manifest.jsonl", "_manifest.jsonl.units", "part-00000.parquet"]
+    fp.write_parquet(rows(4), tmp_path, overwrite=True)
     assert files(tmp_path) == ["_manifest.jsonl", "part-00000.parquet"]
 
 
