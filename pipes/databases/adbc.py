@@ -148,8 +148,10 @@ class Adbc:
 
     def check(self, uri: str) -> None:
         """Raises an `ArgumentError` if the package of the driver is not installed."""
-        module = _MODULES[DIALECTS[scheme_of(uri)]]
-        require(module, module.replace("_", "-"))
+        dialect = DIALECTS[scheme_of(uri)]
+        purpose = 'without `driver="dbapi"`, SQLite is read' if dialect is SQLITE else "this database is read"
+        module = _MODULES[dialect]
+        require(module, module.replace("_", "-"), purpose)
 
     def connect(self, uri: str) -> AdbcConnection:
         connection = self._connect(uri, "ro")

@@ -299,7 +299,8 @@ def _database_error(error: Exception, shown: str, text: str, task: str) -> Sourc
 def _check_address(address: object) -> None:
     if isinstance(address, str):
         if "://" not in address:
-            raise ArgumentError(with_call_site("`uri` must be a URI such as 'postgresql://host/database'"))
+            examples = "'postgresql://host/database' or 'sqlite://file.db'"
+            raise ArgumentError(with_call_site(f"`uri` must be a URI such as {examples}"))
         return
     if not callable(address):
         raise ArgumentTypeError(

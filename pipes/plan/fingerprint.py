@@ -229,6 +229,8 @@ def _changes(old: Facts, new: Facts, call: str) -> Iterator[str]:
             continue
         if name not in old or name not in new:
             yield f"`{name}` in `{call}` is {'new' if name in new else 'gone'}"
+        elif name == "digest":
+            yield f"what `{call}` lists has changed, by names or sizes"
         elif name == SAVED or _is_digest(before) or _is_digest(after):
             yield f"`{name}` in `{call}` has changed"
         else:

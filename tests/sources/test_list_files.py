@@ -10,7 +10,7 @@ import pytest
 import feedpipe as fp
 from feedpipe.core.context import Context
 from feedpipe.engine.stage import bind, resolve
-from feedpipe.errors import ArgumentError, ArgumentTypeError, RowError, SourceError
+from feedpipe.errors import ArgumentError, ArgumentTypeError, RowError, SourceError, StateError
 from feedpipe.testing import check_operator
 
 
@@ -95,3 +95,11 @@ def test_arguments(paths, options, kind, message):
     with pytest.raises(kind, match=message) as error:
         fp.list_files(paths, **options)
     assert "test_list_files.py" in str(error.value)
+
+
+def test_a_state_of_other_files_says_so(folder):
+    state = fp.Loader(fp.list_files(folder)).state_dict()
+    (folder / "c.csv").write_text("longer")
+    with pytest.raises(StateError) as error:
+        fp.Loader(fp.list_files(folder)).load_state_dict(state)
+    assert "another loader: what `list_files()` lists has changed, by names or sizes; `strict" in str(error.value)

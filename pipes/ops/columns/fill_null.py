@@ -29,11 +29,17 @@ class FillNull(ColumnConversion):
     values: Mapping[str, object]
 
     def __post_init__(self) -> None:
-        values = dict(self.values) if isinstance(cast("object", self.values), Mapping) else {}
-        if not values or not all(isinstance(name, str) for name in values):
+        if not (
+            isinstance(cast("object", self.values), Mapping)
+            and self.values
+            and all(isinstance(name, str) for name in self.values)
+        ):
             raise ArgumentTypeError(
-                with_call_site(f'`values` must map names of columns to values, such as {{"x": 0}}, but got: {values!r}')
+                with_call_site(
+                    f'`values` must map names of columns to values, such as {{"x": 0}}, but got: {self.values!r}'
+                )
             )
+        values = dict(self.values)
         for name, value in values.items():
             values[name] = value.item() if isinstance(value, np.generic) else value
             if value is None or value != value:

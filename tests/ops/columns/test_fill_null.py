@@ -58,8 +58,10 @@ def test_a_column_without_missing_values_is_not_copied() -> None:
 
 def test_errors() -> None:
     pipe = fp.from_table(TABLE)
-    with pytest.raises(ArgumentTypeError, match="`values` must map names of columns to values, such as"):
-        pipe.fill_null(0)  # type: ignore[arg-type]
+    with pytest.raises(
+        ArgumentTypeError, match="`values` must map names of columns to values, such as .* but got: 'age'"
+    ):
+        pipe.fill_null("age")  # type: ignore[arg-type]
     with pytest.raises(ArgumentTypeError, match="the value for 'id' must not be missing but got: None"):
         pipe.fill_null({"id": None})
     with pytest.raises(PlanError, match="column 'id' is of type int64, which does not have the value 0.5; `.cast`"):
