@@ -159,7 +159,7 @@ class StreamedJob:
         if plan.shards == self._shards:
             lists = [[*by_shard[shard].leftovers, *by_shard[shard].running] for shard in range(plan.shards)]
             for number, tail_item in enumerate(tails):
-                lists[number % plan.shards].append(tail_item)
+                lists[number].append(tail_item)
         else:
             running = [item for items in by_shard.values() for item in items.running]
             lists = cut(plan, self._first, [*running, *tails], base, self._data_epoch)

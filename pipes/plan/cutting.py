@@ -38,7 +38,7 @@ def cut(plan: Plan, first: int, items: Sequence[Item], base: int, data_epoch: in
     items = sorted(items, key=lambda item: item.origin)
     running = [item for item in items if item.leftovers is None]
     parts: list[dict[str, Part]] = [{} for _ in range(plan.shards)]
-    for name, stream in sharding.streams.items():
+    for name, stream in sharding.streams.items() if running else ():
         rest = _Rest(running, name, first, _lines(plan, sharding, stream, data_epoch))
         for shard, part in enumerate(rest.divided(plan.shards, times)):
             if part is not None:
@@ -71,9 +71,9 @@ class _Rest:
         """
         rounds = self._rounds()
         later = self._later_rounds_are_whole()
-        last = max(rounds, default=0) if later else times - 1
+        last = max(rounds) if later else times - 1
         listed: list[list[tuple[int, tuple[Segment, ...]]]] = [[] for _ in range(shards)]
-        for number in range(min(rounds, default=0), last + 1):
+        for number in range(min(rounds), last + 1):
             line = self.line(number)
             rest = [
                 segment
@@ -88,12 +88,9 @@ class _Rest:
             yield Part(tuple(of_shard), goes_on) if has_any or goes_on else None
 
     def _rounds(self) -> set[int]:
-        """The rounds that have begun, or are divided already."""
-        rounds = {cast("int", mark[0]) for mark in self.marks if mark is not None}
-        rounds |= {number for part in self.parts for number, _ in part.listed}
-        if any(mark is None for mark in self.marks):
-            rounds.add(0)
-        return rounds
+        """The rounds that have begun or are divided already, and the first one if a part has not begun."""
+        begun = {0 if mark is None else cast("int", mark[0]) for mark in self.marks}
+        return begun | {number for part in self.parts for number, _ in part.listed}
 
     def _later_rounds_are_whole(self) -> bool:
         """Whether nobody has begun the rounds behind those listed: each shard of a division still has its part."""

@@ -82,7 +82,8 @@ def default_segments(line: Line | None, shards: int, shard: int) -> list[Segment
         return [Segment(shard, None, shards)]
     if shards == len(line.bounds) - 1:
         return [Segment(int(line.bounds[shard]), int(line.bounds[shard + 1]))]
-    return divide_rest([Segment(0, line.size)], line, shards)[shard]
+    start, stop = _borders([Segment(0, line.size)], line, shards)[shard : shard + 2]
+    return [Segment(start, stop)] if start < stop else []
 
 
 @dataclass(frozen=True)

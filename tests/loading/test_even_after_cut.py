@@ -112,6 +112,19 @@ def test_padding_is_not_part_of_what_is_left() -> None:
     assert count(taken + Job(pipe, 4, states, seed=1).rest()) == count(list(range(40)))
 
 
+def test_groups_before_the_padding_are_not_handed_on() -> None:
+    pipe = fp.from_sequence(range(59)).shuffle(window=59).batch(4)
+    taken, states = Job(pipe, 2, seed=1, shards=4).take([3, 3])
+    job = Job(pipe, 3, states, seed=1, even="pad")
+    pairs = [list(islice(loader.with_info(), 4)) for loader in job.loaders]
+    assert [bool(of_rank[3][1].valid.all()) for of_rank in pairs] == [True, False, False]
+    taken += [batch for of_rank in pairs for batch, info in of_rank if info.valid.all()]
+    job = Job(pipe, 2, [of_rank[3][1].state_dict() for of_rank in pairs], seed=1)
+    cuts = [loader._progress.cut for loader in job.loaders]
+    assert sum(bool(item.leftovers) for cut in cuts if cut for item in cut.all_items()) == 1, "those of rank 0"
+    assert count(taken + job.rest()) == count(list(pipe))
+
+
 def numbers(rows: int = 600) -> Chain:
     return fp.from_sequence(range(rows)).shuffle(window=10)
 

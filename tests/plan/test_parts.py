@@ -117,6 +117,13 @@ def test_the_segments_of_shards() -> None:
     ]
 
 
+@given(st.lists(st.integers(0, 9), max_size=20), st.integers(1, 9), st.booleans())
+def test_another_number_of_shards_cuts_the_whole_line(weights: list[int], shards: int, weighted: bool) -> None:
+    whole = Line(np.array([0, len(weights)]), (lambda: np.array(weights, np.int64)) if weighted else None)
+    expected = divide_rest([Segment(0, len(weights))], whole, shards)
+    assert shards == 1 or [default_segments(whole, shards, shard) for shard in range(shards)] == expected
+
+
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=6), st.integers(1, 9), st.data())
 def test_the_rest_of_a_line_is_divided_once_and_evenly(
     gaps: list[tuple[int, int]], shards: int, data: st.DataObject

@@ -51,4 +51,17 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         ),
         "_reduced: starts = np.flatnonzero(np.diff(places[order], prepend=-2))": "no place is below 0",
     },
+    "plan/cutting.py": {
+        **{
+            f"cut: sharding.subgraph(plan.main, {shard})": "the streams have the same numbers whichever shard it is"
+            for shard in (1, -1)
+        },
+        "_refusal: fitting = ', '.join((str(count) for count in range(1, sharding.shards + 2) "
+        "if sharding.shards % count == 0))": "no number is divided by a larger one",
+    },
+    "loading/resume.py": {
+        "resumed_elsewhere: progress = Progress(states[-1].epoch, sum((one.step for one in states)) // "
+        "plan.world_size, passes[0])": "the states of a job have one epoch",
+        "_position_in_pass: if number <= one.data_epoch:": "if it is equal, the function has returned before",
+    },
 }

@@ -38,11 +38,11 @@ LIMIT = 5, 20.0
 ELASTIC = ("tests/loading/test_elastic.py", "tests/loading/test_even_after_cut.py")
 TESTS: dict[str, tuple[str, ...]] = {
     "plan/parts.py": ("tests/plan/test_parts.py", *ELASTIC),
-    "plan/items.py": ELASTIC,
-    "plan/cutting.py": ELASTIC,
+    "plan/items.py": ("tests/plan/test_items.py", *ELASTIC),
+    "plan/cutting.py": ("tests/plan/test_cutting.py", *ELASTIC),
     "plan/part_operators.py": ELASTIC,
     "plan/item_lengths.py": ELASTIC,
-    "loading/resume.py": (*ELASTIC, "tests/loading/test_job_state.py"),
+    "loading/resume.py": (*ELASTIC, "tests/plan/test_cutting.py", "tests/loading/test_job_state.py"),
     "core/meter.py": ELASTIC,
     "core/cursor.py": ("tests/core/test_cursor.py", "tests/loading/test_elastic.py", "tests/plan/test_sharding.py"),
     "plan/pieces.py": ("tests/plan/test_pieces.py",),
