@@ -1,4 +1,4 @@
-"""One epoch of the look-alike: the keys of its samplers, and the elements that are made of them."""
+"""One epoch of `DataLoader`: the keys of its samplers, and the elements that are made of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The workers of the look-alike, processes or actors: kept for all epochs, or new for each."""
+"""The workers of `DataLoader`, processes or actors: kept for all epochs, or new for each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`StreamWindow`: some bytes of a stream, which are read ahead of a parser and left behind it; and how many to read."""
+"""`StreamWindow`: the bytes of a stream that a parser needs next; `ChunkSize`: how many to read."""
 
 from __future__ import annotations
 

@@ -14,11 +14,11 @@ from ..engine.one_thread import ONE_THREAD, is_executing
 from ..errors import FeedpipeError, LoaderError, RowError, shown_traceback
 from .epoch_run import EpochRun
 from .info import Info as Info
+from .request import INFO, PEEK, Request
 from .runner import Runner
 from .schedule import Schedule
 from .skipping import too_many
 from .state import Progress
-from .wish import INFO, PEEK, Wish
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -45,14 +45,14 @@ class EpochIterator(Generic[T_co]):
         return cast("T_co", self._epoch.ask(None))
 
     def with_info(self) -> Iterator[tuple[T_co, Info]]:
-        elements = map(self._ask, cast("Iterator[Wish]", repeat(INFO)))  # a generator would raise an error only once
+        elements = map(self._ask, cast("Iterator[Request]", repeat(INFO)))  # a generator would raise an error only once
         return cast("Iterator[tuple[T_co, Info]]", elements)
 
     def __del__(self) -> None:
         self._epoch.leave()
 
-    def _ask(self, wish: Wish) -> object:
-        return self._epoch.ask(wish)
+    def _ask(self, request: Request) -> object:
+        return self._epoch.ask(request)
 
 
 class Epoch(Generic[T_co]):
@@ -74,7 +74,7 @@ class Epoch(Generic[T_co]):
         self._run = run
         # A generator admits one thread at a time, so an element and its place in the state belong together. It refers
         # to the run and the run not to the generator: a dropped epoch is freed at once.
-        self.elements: Generator[Any, Wish] = run.elements()
+        self.elements: Generator[Any, Request] = run.elements()
         next(self.elements)
 
     def peek(self) -> T_co:
@@ -106,10 +106,10 @@ class Epoch(Generic[T_co]):
         with contextlib.suppress(StopIteration, FeedpipeError):
             self.ask(PEEK)
 
-    def ask(self, wish: Wish) -> object:
-        """The next element, as the consumer wishes it."""
+    def ask(self, request: Request) -> object:
+        """The next element, in the form that the consumer requests."""
         try:
-            return self.elements.send(wish)
+            return self.elements.send(request)
         except StopIteration:  # the generator has ended
             if self._run.finished:
                 raise  # the traceback of `stop` would refer to this frame, and so to `stop`

@@ -21,12 +21,12 @@ from .info import Info
 from .job import Job
 from .rank import on_rank
 from .replay import note_cursor
+from .request import PEEK, Request
 from .runner import Runner
 from .schedule import End, Schedule
 from .skip_counter import SkipCounter, element_of
 from .skipping import skipped
 from .state import Progress
-from .wish import PEEK, Wish
 
 _NOTHING = object()
 
@@ -66,17 +66,17 @@ class EpochRun:
         self._session: Session | None = None
         self._items: Iterator[Step | ShardEnd | Literal["padding"]] = iter(())
 
-    def elements(self) -> Generator[object, Wish]:
-        """The elements, as the consumer wishes them; first comes a None for the first wish.
+    def elements(self) -> Generator[object, Request]:
+        """The elements, each in the form that is requested; a None comes first, in place of an element.
 
         All of it runs in the generator, from the first look at the rank to the count of an element.
         """
-        wish: Wish = yield None
+        request: Request = yield None
         try:
             step = self._first()
             while step is not None:
-                while wish is PEEK:
-                    wish = yield step.element
+                while request is PEEK:
+                    request = yield step.element
                 progress = self.progress
                 shard = step.shard
                 before = None if self._skips is None else self._skips.before(progress)
@@ -89,8 +89,8 @@ class EpochRun:
                 if self._skips is not None and not self._padding:
                     self._skips.count(step.element, progress)
                 del step
-                wish = yield self.element if wish is None else (self.element, self._info())
-                if wish is not PEEK:
+                request = yield self.element if request is None else (self.element, self._info())
+                if request is not PEEK:
                     self.element = _NOTHING  # the last reference here, before the next element is made
                 step = self._next()
             if self._job is not None:

@@ -96,7 +96,7 @@ class Progress:
         return progress.with_cuts(self.later, shards) if self.later else progress
 
     def with_cuts(self, cuts: Sequence[Cut], shards: range) -> Progress:
-        """It, if it stands at the beginning of a pass that was divided anew, as were those behind it."""
+        """This progress, at the beginning of a pass; `cuts` say how it and later passes were divided anew."""
         ended = dict.fromkeys(shard for shard in shards if not cuts[0].items.get(shard))
         return replace(self, cut=cuts[0], later=tuple(cuts[1:]), ended=ended)
 

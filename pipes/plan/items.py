@@ -47,7 +47,7 @@ class Item:
         return self.parts.get(stream, Part())
 
     def cut(self, streams: Mapping[str, object], shards: int) -> Item:
-        """It, ending with what it has opened. It keeps an input for each stream, because its cursor speaks of them."""
+        """This item, ending with what it has opened. It keeps an input for each stream: its cursor speaks of all."""
         if self.leftovers is not None:
             return self
         parts: dict[str, Part] = {}
@@ -59,7 +59,7 @@ class Item:
 
     @property
     def plain(self) -> list[Json]:
-        """It as JSON."""
+        """The item as JSON."""
         parts: Json = None if self.parts is None else {name: _plain_part(part) for name, part in self.parts.items()}
         leftovers: Json = None if self.leftovers is None else [item.plain for item in self.leftovers]
         return _trimmed([self.origin, parts, self.cursor, self.marks or None, self.leftover, leftovers])
@@ -97,7 +97,7 @@ class Cut:
 
     @property
     def plain(self) -> dict[str, Json]:
-        """It as JSON."""
+        """The cut as JSON."""
         items: Json = {str(shard): [item.plain for item in items] for shard, items in self.items.items()}
         return {"first": self.first, "base": self.base, "digest": self.digest, "items": items}
 

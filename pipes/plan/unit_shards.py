@@ -215,7 +215,7 @@ class Division:
             yield _PieceRun(number + 1 + first, before + stop, source)
 
     def sharers(self, shard: int, place: int, shards: Sequence[int]) -> list[RowShare]:
-        """The rows of a shared unit that those of `shards` have who reach it at about the same time as `shard`."""
+        """The shares of a unit that some of `shards` have: those that reach it at about the same time as `shard`."""
         pieces = self.pieces
         indices = np.flatnonzero(pieces.places == place)
         owners = np.searchsorted(pieces.starts, indices, "right") - 1

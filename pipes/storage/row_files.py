@@ -222,7 +222,7 @@ def _memory(data: bytes) -> Memory:
 
 
 def _checksum(memory: Memory) -> int:
-    """The sum of the words: 10 GB/s, and other for each byte that is damaged and for each page that is not written."""
+    """The sum of the words. It takes 10 GB/s, and differs if a byte is damaged or a page was not written."""
     whole = len(memory) // 8 * 8
     rest = int.from_bytes(memory[whole:].tobytes(), "little")
     return (int(np.add.reduce(memory[:whole].view(np.uint64), initial=np.uint64(0))) + rest + len(memory)) % 2**64

@@ -188,7 +188,7 @@ class Budget:
 
 
 class _Process:
-    """This process, for tasks to tell it from the one that forked it."""
+    """Identifies this process, so that a task knows whether it began in the process that forked this one."""
 
     def __init__(self) -> None:
         self.renewal = threading.Lock()

@@ -1,4 +1,4 @@
-"""Tells of columns that became text because one of their values is no number or date."""
+"""Logs columns that became text because one of their values is no number or date."""
 
 from __future__ import annotations
 
