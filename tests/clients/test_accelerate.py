@@ -1,4 +1,4 @@
-"""Accelerate and Fabric on one process: skipping, saving and loading, of which they count the rows."""
+"""Accelerate and Fabric on one process: skipping, saving and loading lose and repeat no row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lightning on one process: which rows training sees, of which it counts each."""
+"""Lightning on one process: training counts each row that it sees."""
 
 from __future__ import annotations
 

@@ -19,8 +19,6 @@ from feedpipe.compat import DataLoader
 from .torch_datasets import Part, Squares, assert_same, both, forked
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")  # on machines of few cores
-
-
 OPTIONS: dict[str, dict[str, Any]] = {
     "sequential": {"batch_size": 3},
     "shuffle": {"batch_size": 3, "shuffle": True},
@@ -50,8 +48,6 @@ def test_with_workers_too(name: str, persistent: bool) -> None:
 
 
 Pair = namedtuple("Pair", ["data", "label"])
-
-
 DATASETS: dict[str, Any] = {
     "list": [torch.ones(2) * i for i in range(5)],
     "dicts": [{"x": np.float32(i), "y": {"z": [i, str(i)]}} for i in range(5)],

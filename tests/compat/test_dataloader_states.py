@@ -169,7 +169,7 @@ def test_draws_of_the_dataset_repeat() -> None:
 
 
 class Stream(IterableDataset[int]):
-    """Worker w gives `count + w` numbers, some of which it draws."""
+    """Worker w gives `count + w` numbers, and draws some of them."""
 
     def __init__(self, count: int) -> None:
         self.count = count

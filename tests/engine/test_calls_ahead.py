@@ -1,4 +1,4 @@
-"""Blocks of rows some of which need calls that run at the same time: how long they are, and what they wait for."""
+"""Blocks with rows that need concurrent calls: how long the blocks are, and what they wait for."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ class Sources:
 
 
 class FailingSources(Sources):
-    """Sources some rows of which cannot be made, always the same."""
+    """Sources with some rows that always fail."""
 
     def __init__(self, folder: Path, chance: random.Random, on_error: Any) -> None:
         super().__init__(folder, chance)

@@ -71,7 +71,7 @@ def stopped(cut: Cut, line: Line, chance: random.Random) -> tuple[dict[int, Json
 
 
 def states_of(cut: Cut, cursors: dict[int, Json], ranks: int, shards: int, *, is_cut: bool) -> list[SavedState]:
-    """The states of all ranks, each of which is small."""
+    """The states of all ranks; each state is small."""
     states: list[SavedState] = []
     for rank in range(ranks):
         own = range(rank, shards, ranks)

@@ -53,7 +53,7 @@ class Settings:
 
 
 class Limits:
-    """Settings of a program, of which a function reads some."""
+    """Settings of a program; a function reads some of them."""
 
     def __init__(self, low: int, rank: int = 0) -> None:
         self.low = low

@@ -1,4 +1,4 @@
-"""Many images, some of which are broken: the epoch completes, each of these is recorded once, and a resume is exact."""
+"""Many images, some broken: the epoch completes, each broken one is recorded once, and a resume is exact."""
 
 from __future__ import annotations
 

@@ -273,7 +273,7 @@ STATS = '{"numRecords": 2}'
 
 
 def test_types_as_other_writers_store_them(tmp_path: Path) -> None:
-    """Spark stores timestamps in 96 bits, of which nanoseconds cannot hold all."""
+    """Spark stores timestamps in 96 bits, and 64 bits of nanoseconds cannot hold all of them."""
     times = [datetime.datetime(9999, 12, 31, tzinfo=datetime.timezone.utc), None]
     stored = pa.table({"time": pa.array(times, pa.timestamp("us", "UTC")), "n": pa.array([1, 2], pa.uint32())})
     stored = stored.append_column("extra", pa.array(["not", "declared"]))

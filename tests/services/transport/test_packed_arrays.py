@@ -28,11 +28,7 @@ LAYOUTS = {
     "one row many times": lambda a: np.broadcast_to(a, (3, *a.shape)),
     "read-only": lambda a: np.frombuffer(a.tobytes(), a.dtype).reshape(a.shape) if a.dtype.itemsize else a,
 }
-
-
 dtypes = st.one_of(hnp.scalar_dtypes(), hnp.array_dtypes(), hnp.nested_dtypes(max_itemsize=200))
-
-
 arrays = dtypes.flatmap(
     lambda dtype: hnp.arrays(dtype, hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4))
 )

@@ -30,8 +30,6 @@ WORKER = """
     assert packer._by_value
     sys.stdout.buffer.write(pickle.dumps(answers))
 """
-
-
 MAIN = """
     import dataclasses, enum, pickle, subprocess, sys, textwrap
     from typing import NamedTuple

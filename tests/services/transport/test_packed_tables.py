@@ -16,11 +16,7 @@ from feedpipe.services.transport.packing import Packer, unpack
 from .round_trip import nbytes, round_trip, write_regions
 
 NUMBERS = pa.array(range(100_000))
-
-
 TEXT = pa.array([f"text long enough not to be inlined {i}" for i in range(20_000)])
-
-
 ARROW = {
     "numbers": NUMBERS,
     "nulls": pa.array([1, None, 3] * 1000),

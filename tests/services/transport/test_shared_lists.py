@@ -24,8 +24,6 @@ def smaps():
     values = {words[0]: int(words[1]) * 1024 for words in lines}
     return values["Pss:"], values["Private_Clean:"] + values["Private_Dirty:"]
 """
-
-
 N = 5000
 LISTS: dict[str, Any] = {
     "text": [f"/data/{i}.jpg" for i in range(N)],
