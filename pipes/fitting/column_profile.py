@@ -6,8 +6,6 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from ..stats.column_outline import MAX_DISTINCT, ColumnOutline
 
 SHARES = (0.01, 0.25, 0.5, 0.75, 0.99)
@@ -60,8 +58,7 @@ class ColumnProfile:
         mean = std = None
         quantiles: dict[float, float] = {}
         if outline.moments is not None and outline.moments.rows and outline.sketch is not None:
-            mean = float(outline.moments.arrays["mean"])
-            std = float(np.sqrt(outline.moments.arrays["squares"] / outline.moments.rows))
+            mean, std = map(float, outline.moments.mean_and_std())
             quantiles = dict(zip(SHARES, outline.sketch.quantiles(SHARES), strict=True))
             low, high = outline.sketch.bounds
         values, counts = ([], []) if outline.tally is None else outline.tally.ordered()

@@ -108,8 +108,7 @@ class ColumnOutline:
         numbers = numbers[~np.isnan(numbers)]
         finite = numbers[np.isfinite(numbers)]
         self.infinite = len(numbers) - len(finite)
-        mean = finite.mean() if len(finite) else np.float64(0)
-        self.moments = Moments(len(finite), 0, mean=np.asarray(mean), squares=np.asarray(((finite - mean) ** 2).sum()))
+        self.moments = Moments.of(finite)
         self.sketch = QuantileSketch.of(len(finite), finite)
 
     def _add_text(self, present: Any) -> None:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from ..core.column import Column
 from ..errors import UnfitError
+from .exact_sums import digit_sums, mean_and_std
 from .present_values import missing_rows, present_numbers
 from .statistic import Fitted, Statistic, Summary
 
@@ -131,37 +132,39 @@ class NumberSummary(Summary):
         shapes = {array.shape for part in filled for array in part.arrays.values()}
         if len(shapes) > 1:
             raise UnfitError(f"has arrays of several shapes: {', '.join(map(str, sorted(shapes)))}")
-        arrays = {name: np.stack([part.arrays[name] for part in filled]) for name in parts[0].arrays}
-        counts = np.array([part.count for part in filled], np.float64)
-        joined = cls._join(counts.reshape(-1, *(1 for _ in next(iter(shapes), ()))), arrays)
+        names = dict.fromkeys(name for part in filled for name in part.arrays)
+        stacks = {name: np.stack([part.arrays[name] for part in filled if name in part.arrays]) for name in names}
+        joined = {name: cls._join(name, stack) for name, stack in stacks.items()}
         return cls(sum(part.rows for part in parts), sum(part.missing for part in parts), **joined)
 
     @classmethod
-    def _join(cls, counts: Floats, arrays: Mapping[str, Floats]) -> dict[str, Floats]:
-        return {}
+    def _join(cls, name: str, stack: Floats) -> Floats:
+        """The array of all parts, made of those of each."""
+        raise NotImplementedError
 
 
 class Moments(NumberSummary):
-    """The mean, and the sum of the squares of the differences from it.
-
-    They are joined as in Chan, Golub, LeVeque: Updating Formulae and a Pairwise Algorithm for Computing Sample
-    Variances (1979), which loses no digits to large means.
-    """
+    """Sums of numbers and of their squares, exact by their digits."""
 
     @classmethod
-    def _join(cls, counts: Floats, arrays: Mapping[str, Floats]) -> dict[str, Floats]:
-        total = max(float(counts.sum()), 1.0)
-        first = arrays["mean"][0]
-        mean = first + (counts * (arrays["mean"] - first)).sum(axis=0) / total
-        return {"mean": mean, "squares": (arrays["squares"] + counts * (arrays["mean"] - mean) ** 2).sum(axis=0)}
+    def of(cls, numbers: Floats, missing: int = 0) -> Moments:
+        """The moments of finite numbers."""
+        return cls(len(numbers) + missing, missing, **digit_sums(numbers))
+
+    @classmethod
+    def _join(cls, name: str, stack: Floats) -> Floats:
+        return np.asarray(stack.sum(axis=0))
+
+    def mean_and_std(self) -> tuple[Floats, Floats]:
+        return mean_and_std(self.count, self.arrays)
 
 
 class Extremes(NumberSummary):
     """The smallest and the largest number."""
 
     @classmethod
-    def _join(cls, counts: Floats, arrays: Mapping[str, Floats]) -> dict[str, Floats]:
-        return {"min": arrays["min"].min(axis=0), "max": arrays["max"].max(axis=0)}
+    def _join(cls, name: str, stack: Floats) -> Floats:
+        return np.asarray(stack.min(axis=0) if name == "min" else stack.max(axis=0))
 
 
 @dataclass(frozen=True)
@@ -170,14 +173,12 @@ class MeanStdStatistic(Statistic[NumberSummary]):
     summary_type: ClassVar[type[Summary]] = Moments
 
     def summary(self, column: Column) -> NumberSummary:
-        numbers, missing = present_numbers(column)
-        mean = numbers.mean(axis=0) if len(numbers) else np.zeros(numbers.shape[1:])
-        return Moments(len(column), missing, mean=mean, squares=((numbers - mean) ** 2).sum(axis=0))
+        return Moments.of(*present_numbers(column))
 
     def result(self, summary: NumberSummary) -> MeanStd:
         check_filled(summary.count, summary.rows)
-        std = np.sqrt(summary.arrays["squares"] / summary.count)
-        return MeanStd(summary.rows, summary.missing, item(summary.arrays["mean"]), item(std))
+        mean, std = mean_and_std(summary.count, summary.arrays)
+        return MeanStd(summary.rows, summary.missing, item(mean), item(std))
 
 
 @dataclass(frozen=True)

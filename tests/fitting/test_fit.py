@@ -98,8 +98,7 @@ def test_over_files_in_any_number_of_workers(tmp_path: Path) -> None:
     statistics = {name: statistic for name, statistic in EVERYTHING.items() if name != "note"}
     alone = fp.fit(fp.read_parquet(tmp_path).shuffle(window=100), statistics)
     shared = fp.fit(fp.read_parquet(tmp_path).shuffle(window=100), statistics, workers=2)
-    assert math.isclose(alone["x"].mean, shared["x"].mean, rel_tol=1e-14)
-    assert all(alone[name] == shared[name] for name in statistics if name != "x")
+    assert all(alone[name] == shared[name] for name in statistics)
 
 
 @settings(max_examples=40)
@@ -127,9 +126,7 @@ def test_summaries_of_parts_join_to_that_of_all(parts: list[list[int | None]], r
             divided.results()
         return
     expected, results = whole.results(), divided.results()
-    assert math.isclose(results["x"].mean, expected["x"].mean, rel_tol=1e-12, abs_tol=1e-3)
-    assert math.isclose(results["x"].std, expected["x"].std, rel_tol=1e-12, abs_tol=1e-3)
-    assert all(results[name] == expected[name] for name in ("n", "e", "q"))
+    assert all(results[name] == expected[name] for name in statistics)
 
 
 def test_arrays_have_statistics_of_each_number() -> None:
