@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple, Protocol, TypeAlias, cast
 
@@ -66,6 +66,11 @@ class OpenItem:
     def cursor(self) -> Cursor:
         return self._end if self.block is None else self.block.at.advance(self.place)
 
+    @property
+    def left(self) -> int:
+        """How many rows are at hand."""
+        return 0 if self.block is None else len(self.block) - self.place
+
     def has_rows(self) -> bool:
         """Whether a row is left; reads a block if none is at hand."""
         if self.block is None:
@@ -96,19 +101,32 @@ class MixedPieces:
     def __len__(self) -> int:
         return len(self._places)
 
-    def add(self, item: OpenItem, count: int) -> None:
-        """Adds the next rows of an item, which are at hand."""
+    def add(self, items: Sequence[OpenItem], length: int, rounds: int = 1) -> None:
+        """Adds rows that are at hand: in each round, the next `length` rows of each item."""
+        count = rounds * length
+        parts = [(self._begin(item), self._origins(item, count)) for item in items]
+        for done in range(0, count, length):
+            for begin, origins in parts:
+                self._places += range(begin + done, begin + done + length)
+                self.origins += origins[done : done + length]
+        self.signature = items[0].signature
+        for item in items:
+            item.advance(count)
+
+    def _begin(self, item: OpenItem) -> int:
+        """The place of the next row of an item, among the rows of all blocks."""
         block = item.block
         assert block is not None, "only rows at hand are given"
         if id(block) not in self._parts:
             self._parts[id(block)] = block, item.place, self._size
             self._size += len(block) - item.place
         _, first, start = self._parts[id(block)]
-        begin = start + item.place - first
-        self._places += range(begin, begin + count)
-        self.origins += block.origins[item.place : item.place + count] if block.origins else [item.row.origin] * count
-        self.signature = item.signature
-        item.advance(count)
+        return start + item.place - first
+
+    def _origins(self, item: OpenItem, count: int) -> list[Origin | None]:
+        block = item.block
+        assert block is not None, "only rows at hand are given"
+        return block.origins[item.place : item.place + count] if block.origins else [item.row.origin] * count
 
     def rows(self) -> BlockRows:
         parts = [block.slice(first, len(block)).rows for block, first, _ in self._parts.values()]
@@ -132,6 +150,7 @@ class Interleaving:
         self._next_row = Cursor.of(source)
         self._input = input_rows(stage, self._next_row, context)
         self._items: list[OpenItem | None] = [None] * op.cycle
+        self._has_ended = False  # the input
         self._pieces = MixedPieces()
 
     def blocks(self) -> Iterator[Block]:
@@ -158,12 +177,14 @@ class Interleaving:
             assert item.block is not None
             if self._pieces and item.signature != self._pieces.signature:
                 yield self._block()
-            left = len(item.block) - item.place
-            count = min(self._op.block - self._emitted, left, max(1, limit - len(self._pieces)))
-            self._pieces.add(item, count)
-            self._emitted += count
-            if self._emitted == self._op.block:
-                self._end_turn()
+            if rounds := self._rounds_at_hand(limit):
+                self._pieces.add([item for item in self._items if item is not None], self._op.block, rounds)
+            else:
+                count = min(self._op.block - self._emitted, item.left, max(1, limit - len(self._pieces)))
+                self._pieces.add([item], count)
+                self._emitted += count
+                if self._emitted == self._op.block:
+                    self._end_turn()
             if len(self._pieces) >= limit:
                 output = [self._block()]
                 size.produced(output[0].rows)
@@ -174,6 +195,17 @@ class Interleaving:
         if failure is not None:
             raise failure
 
+    def _rounds_at_hand(self, limit: int) -> int:
+        """How many rounds of all items need nothing to be opened or read; 0 within a round."""
+        if self._emitted or any(self._items[: self._turn]):
+            return 0
+        items = [item for item in self._items if item is not None]
+        is_full = self._has_ended or len(items) == self._op.cycle
+        if not is_full or any(item.block is None or item.signature != items[0].signature for item in items):
+            return 0
+        room = (limit - len(self._pieces)) // (self._op.block * len(items))
+        return min([room, *(item.left // self._op.block for item in items)])
+
     def _item(self) -> OpenItem | None:
         """The item whose turn it is; None after the last."""
         for _ in self._items:
@@ -183,6 +215,7 @@ class Interleaving:
                 self._next_row = row.at.advance(1)
             if item is not None:
                 return item
+            self._has_ended = True
             self._end_turn()
         return None
 

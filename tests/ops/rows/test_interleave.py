@@ -54,6 +54,17 @@ def test_law(function, cycle, block):
         assert rows == interleaved(range(13), items, cycle, block)
 
 
+@pytest.mark.parametrize(("cycle", "block"), [(1, 2), (3, 1), (2, 3), (9, 2)])
+def test_long_items(cycle, block):
+    """Of items that are long, many rounds are given at a time; the first place is empty before the others."""
+
+    def long_items(row):
+        return list(range(1000 * row, 1000 * row + 70 + 130 * (row % 3)))
+
+    pipe = fp.from_sequence(range(5)).interleave(long_items, cycle=cycle, block=block)
+    assert check_operator(pipe, samples=12) == interleaved(range(5), long_items, cycle, block)
+
+
 def test_the_order_is_that_of_tf_data():
     """The example in the documentation of `tf.data.Dataset.interleave`."""
     pipe = fp.from_sequence(range(1, 6)).interleave(lambda x: [x] * 6, cycle=2, block=4)
