@@ -30,7 +30,7 @@ class Meter:
         """In this round, all segments before `segment` are open, and so many places of it."""
         mark: Mark = [rounds[0] if rounds else 0, segment, places]
         last = self.marks.get(stream)
-        if isinstance(last, list) and last[:3] >= mark:
+        if isinstance(last, list) and last >= mark:
             return
         self.marks = {**self.marks, stream: [*mark, *cursor]}
 

@@ -33,7 +33,7 @@ def lengths_of_cut(
     rows = lengths.of_shards(tail[0].inputs[0]) if tail else np.zeros(0, np.int64)
     if elements is None or rows is None:
         return None
-    left_over = [tail[0].op.left_over(count) if tail else 0 for count in rows.tolist()] or [0] * len(elements)
+    left_over = [tail[0].op.left_over(count) for count in rows.tolist()] or [0] * len(elements)
     totals, rests = [0] * world_size, [0] * world_size  # elements, and rows for the groups at the end
     begun: list[tuple[int, int, int]] = []  # groups of leftover rows: rank, rows, and elements given
     runs = iter(zip(elements.tolist(), left_over, strict=True))

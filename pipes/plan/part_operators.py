@@ -53,8 +53,6 @@ class RowsOfShards(PlacedShard):
                 return shard.read(stage, places, context)
             return shard.read(stage, places + first, context)
 
-        if not self.parts:
-            return stage.input.rows(range(0), context.unsharded())
         return gather(indices, self._bounds(), part)
 
     def _bounds(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -94,8 +92,9 @@ class StreamedPart(Operator):
 
     Attributes:
         of_shard: whether the run began as a shard of the first division: its tokens are then those of `StreamedShard`.
-        shard, shards: the number of the new shard and how many there are, if the last segment is one of those that all
-            new shards of a process read together.
+        shard: the number of the new shard, if the last segment is one of those that all new shards of a process read
+            together.
+        shards: how many new shards there are.
     """
 
     kind: ClassVar[str] = "deal_rows"
@@ -105,8 +104,8 @@ class StreamedPart(Operator):
     stream: str
     dispatched: bool
     of_shard: bool
-    shard: int | None = None
-    shards: int = 1
+    shard: int | None
+    shards: int
 
     def moves_skipped(self) -> bool:
         return True

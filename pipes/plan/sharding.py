@@ -154,9 +154,7 @@ class Sharding:
         if isinstance(op, RowsShard):
             return RowsPart(op, part)
         of_shard = origin < self.shards
-        if origin not in self.new_shards:
-            return StreamedPart(part, op.stream, op.dispatched, of_shard)
-        shard = self.new_shards.index(origin)
+        shard = self.new_shards.index(origin) if origin in self.new_shards else None
         return StreamedPart(part, op.stream, op.dispatched, of_shard, shard, len(self.new_shards))
 
     def _divided(self, node: Node, shard: int, *, shuffled_later: bool) -> Node:

@@ -73,17 +73,16 @@ def test_rounds_that_nobody_has_begun_are_not_listed() -> None:
     }
     assert numbers == {0}
     assert all(len(json.dumps(loader.state_dict())) < 10_000 for loader in job.loaders)
+    assert all(len(loader) - loader.step == len(list(loader)) for loader in job.loaders)
 
 
 def test_leftover_rows_are_divided_evenly() -> None:
     pipe = fp.from_sequence(range(234)).shuffle(window=3).batch(10)  # of 12 shards, six have two batches
     _, states = Job(pipe, 1, seed=1, shards=12).take([16])
-    by_shard = [
-        sum(item.leftover is not None for item in items)
-        for cut in cuts(Job(pipe, 5, states, seed=1))
-        for items in cut.items.values()
-    ]
+    job = Job(pipe, 5, states, seed=1)
+    by_shard = [sum(item.leftover is not None for item in items) for cut in cuts(job) for items in cut.items.values()]
     assert sum(by_shard) > 3 and max(by_shard) == 1
+    assert all(len(loader) - loader.step == len(list(loader)) for loader in job.loaders)
 
 
 def test_the_digest_of_states_never_changes() -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 _LISTED = "a round that is listed does not come here, and no round is negative"
+_READ_AGAIN = "only how often the stream is read depends on it"
+_SKIPPED = "the engine takes skipped rows out and puts them back, which only takes longer"
+_ONE_REPEAT = "a repeat inside a repeat is never divided anew"
 _SORTED = "segments with a place have different starts"
 
 EQUIVALENT: dict[str, dict[str, str]] = {
@@ -63,5 +66,47 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "resumed_elsewhere: progress = Progress(states[-1].epoch, sum((one.step for one in states)) // "
         "plan.world_size, passes[0])": "the states of a job have one epoch",
         "_position_in_pass: if number <= one.data_epoch:": "if it is equal, the function has returned before",
+    },
+    "plan/part_operators.py": {
+        "RowsPart: seeks: ClassVar[bool] = False": "rows before a place are then run again, which takes longer",
+        **{f"{name}.moves_skipped: return False": _SKIPPED for name in ("RowsPart", "StreamedPart", "ItemsInTurn")},
+        **{
+            f"{name}.blocks: segments = self.part.segments(context.rounds[-1] if context.rounds else 0, {line})": (
+                _ONE_REPEAT
+            )
+            for name, line in (("RowsPart", "line"), ("StreamedPart", "None"))
+        },
+        "StreamedPart._segment: at = Cursor(segment.cursor if plain is not None else plain, 0, first + given)": (
+            _READ_AGAIN
+        ),
+        **{
+            f"StreamedPart._others: if {condition}:": _READ_AGAIN
+            for condition in (
+                "self.shard in context.process.shards or segment.stop is not None or segment.step != self.shards",
+                "self.shard not in context.process.shards or segment.stop is None or segment.step != self.shards",
+                "self.shard not in context.process.shards or segment.stop is not None or segment.step == self.shards",
+            )
+        },
+        **{
+            f"StreamedPart._others: slots = [({slot} self.shards for shard in context.process.shards]": _READ_AGAIN
+            for slot in (
+                "segment.start + shard - self.shard) //",
+                "segment.start + shard + self.shard) %",
+                "segment.start - shard - self.shard) %",
+            )
+        },
+        **{
+            f"StreamedPart._others: return [RowShare(slot, {stop}, self.shards) for slot in slots]": _READ_AGAIN
+            for stop in ("slot - 1", "slot + 2", "slot + 0")
+        },
+    },
+    "plan/item_lengths.py": {
+        "lengths_of_cut: rows = lengths.of_shards(tail[0].inputs[-1]) if tail else np.zeros(0, np.int64)": (
+            "an operator that leaves rows over has one input"
+        ),
+        "ItemLengths._of_stream: number = rounds[-1] if rounds else 0": _ONE_REPEAT,
+    },
+    "core/meter.py": {
+        "Meter.note: mark: Mark = [rounds[-1] if rounds else 0, segment, places]": _ONE_REPEAT,
     },
 }
