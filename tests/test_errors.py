@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 import traceback
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 import feedpipe as fp
-from feedpipe.errors import RowError
+from feedpipe.errors import DataError, RowError
 
 
 class MuteError(Exception):
@@ -96,3 +99,16 @@ def test_an_error_without_a_cause_keeps_its_frames() -> None:
     with pytest.raises(RowError, match="mine") as info:
         list(fp.Loader(fp.from_sequence([1]).map(fail)))
     assert frames(info.value)[-1] == "fail"
+
+
+def test_a_traceback_of_a_reader_has_its_message_once(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x,y\n1,2\n3\n")
+    table = pa.table({"x": [1]})
+    parquet.write_table(table, tmp_path / "a.parquet")
+    parquet.write_table(table.rename_columns(["y"]), tmp_path / "b.parquet")
+    wrong = fp.read_parquet(tmp_path, pattern="*.parquet")
+    for run in (lambda: list(fp.read_csv(tmp_path / "a.csv")), lambda: wrong.schema, lambda: list(fp.Loader(wrong))):
+        with pytest.raises(DataError) as info:
+            run()
+        text = "".join(traceback.format_exception(info.value))
+        assert text.count("feedpipe.errors.DataError") == 1 and text.count(str(tmp_path / "a.")) == 1

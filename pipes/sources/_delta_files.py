@@ -67,7 +67,7 @@ class DeltaFiles(Operator):
         try:
             return replace(self, resolved=open_delta(self.uri, version))
         except (SourceError, DataError) as error:
-            raise at_call_site(error, stage) from error
+            raise at_call_site(error, stage) from error.__cause__
 
     def length(self, stage: StageView) -> int:
         return len(self._resolved_version().paths)

@@ -68,7 +68,7 @@ class KeyRanges(Operator):
         try:
             return self._resolved()
         except (SourceError, DataError, ArgumentError) as error:
-            raise at_call_site(error, stage) from error
+            raise at_call_site(error, stage) from error.__cause__
 
     def length(self, stage: StageView) -> int:
         return len(self.resolved_plan.units)

@@ -72,7 +72,7 @@ class ReadImages(Operator):
             op = self if self.cache is None else replace(self, cache=self.cache.renewed())
             return op._with_images(Selection(self.root, recursive=True, filesystem=self.filesystem).listing())
         except (SourceError, DataError) as error:
-            raise at_call_site(error, stage) from error
+            raise at_call_site(error, stage) from error.__cause__
 
     def length(self, stage: StageView) -> int:
         return len(self._resolved_listing())
@@ -111,7 +111,7 @@ class ReadImages(Operator):
                         raise stage.failed_on(error, origin)
                 rows.append(row)
         except (SourceError, DataError) as error:
-            raise at_call_site(error, stage) from error
+            raise at_call_site(error, stage) from error.__cause__
         return rows
 
     def _images(

@@ -75,7 +75,7 @@ class ReadNumpy(Operator):
             files = {name: _resolve_column(selection, cache) for name, selection in self.selections.items()}
             _check_lengths(files)
         except (SourceError, DataError) as error:
-            raise at_call_site(error, stage) from error
+            raise at_call_site(error, stage) from error.__cause__
         return replace(self, files=files)
 
     def length(self, stage: StageView) -> int:
@@ -107,7 +107,7 @@ class ReadNumpy(Operator):
         try:
             rows = self._columns().rows(indices, started or {}, threads=context.process.threads)
         except (SourceError, DataError) as error:
-            raise at_call_site(error, stage) from error
+            raise at_call_site(error, stage) from error.__cause__
         return list[object](cast("Rows", rows).columns[_UNNAMED]) if _UNNAMED in self.selections else rows
 
     def _columns(self) -> NpyColumns:

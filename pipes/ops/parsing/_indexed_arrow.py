@@ -74,7 +74,7 @@ class IndexedArrow(Operator):
                 return rows
             columns = {**rows.columns, **self._extra_columns(stage, index_array(indices))}
         except (SourceError, DataError) as error:
-            raise at_call_site(error, stage) from error
+            raise at_call_site(error, stage) from error.__cause__
         names = [*fixed.names, *(name for name in self.format.lineage if name is not None)]
         return Rows({name: columns[name] for name in names}, len(rows))
 

@@ -96,7 +96,7 @@ class IndexedRecords(Operator):
         try:
             return self.with_table(stage)
         except (SourceError, DataError, ArgumentError) as error:
-            raise at_call_site(error, stage) from error
+            raise at_call_site(error, stage) from error.__cause__
 
     def length(self, stage: StageView) -> int:
         return len(self.resolved_table)
@@ -118,7 +118,7 @@ class IndexedRecords(Operator):
             records = RecordBytes(data, starts, starts + (places.ends - places.begins), places, files)
             rows = self._merge(stage, self.parse(records), records, positions, context)
         except (SourceError, DataError) as error:
-            raise at_call_site(error, stage) from error
+            raise at_call_site(error, stage) from error.__cause__
         return rows if isinstance(indices, range) and indices.step > 0 else take(rows, order)
 
     def _merge(

@@ -198,5 +198,8 @@ def check_file(stage: StageView, kind: str, value: object) -> File:
 
 
 def at_call_site(error: FeedpipeError, stage: StageView) -> FeedpipeError:
-    """The error with the line of the user's code that made the operator."""
+    """The error with the line of the user's code that made the operator.
+
+    Raise it from the cause of `error`, not from `error`: its message and its traceback would be printed twice.
+    """
     return type(error)(with_call_site(str(error), stage.call_site))

@@ -144,7 +144,7 @@ class ParseUnits(Operator, Generic[U]):
                     if malformed is not None:
                         yield self._skipped(stage, malformed, behind, end, context)
                     if piece.error is not None:
-                        raise at_call_site(piece.error, stage) from piece.error
+                        raise at_call_site(piece.error, stage) from piece.error.__cause__
                     del piece
                 place = reader.beginning
 
@@ -153,7 +153,7 @@ class ParseUnits(Operator, Generic[U]):
         error, origin, content = malformed
         skipped = stage.skip(error, at, content, context, origin)
         if skipped is None:
-            raise at_call_site(error, stage) from error
+            raise at_call_site(error, stage) from error.__cause__
         return Block([skipped], at, end, [origin] if context.tracing.origins else None)
 
     def _pieces(
@@ -162,4 +162,4 @@ class ParseUnits(Operator, Generic[U]):
         try:
             yield from reader.pieces(unit, opened, place)
         except (SourceError, DataError) as error:
-            raise at_call_site(error, stage) from error
+            raise at_call_site(error, stage) from error.__cause__

@@ -94,7 +94,7 @@ class Units(TokenOfInput, ABC, Generic[F, U]):
         try:
             return self.with_fixed_units(stage)
         except (SourceError, DataError, ArgumentError) as error:
-            raise at_call_site(error, stage) from error
+            raise at_call_site(error, stage) from error.__cause__
 
     def length(self, stage: StageView) -> int | None:
         return None if self.table is None else len(self.table)
@@ -118,7 +118,7 @@ class Units(TokenOfInput, ABC, Generic[F, U]):
                 try:
                     units = self.units_in(self._file(stage, value))
                 except (SourceError, DataError) as error:
-                    raise at_call_site(error, stage) from error
+                    raise at_call_site(error, stage) from error.__cause__
                 if units:
                     start = Cursor(block.at.advance(index).plain, 0, row)
                     row += len(units)

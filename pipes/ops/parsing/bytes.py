@@ -81,7 +81,7 @@ class ParseBytes(CursorOfInput):
             for file, data in zip(files, read_whole_files(files, opened, threads=context.process.threads), strict=True):
                 yield {"path": file.path, "bytes": data}
         except (SourceError, DataError) as error:
-            raise at_call_site(error, stage) from error
+            raise at_call_site(error, stage) from error.__cause__
         if failure is not None:
             raise failure
 

@@ -169,7 +169,7 @@ class Cache(SameRows):
         try:
             return self.memory.get(lambda: self._open(stage))
         except SourceError as error:
-            raise at_call_site(error, stage) from error
+            raise at_call_site(error, stage) from error.__cause__
 
     def _open(self, stage: StageView) -> RowsByPosition | RowsByUnit:
         assert self.folder is not None, "a run begins with `resolve`"
