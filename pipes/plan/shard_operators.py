@@ -67,7 +67,7 @@ class IndexedShard(PlacedShard):
 
     shards: int
     shard: int
-    start: int = 0
+    start: int
 
     def length(self, stage: StageView) -> int:
         return len(range(self.start + self.shard, _row_count(stage), self.shards))
@@ -174,19 +174,17 @@ class NeighboursShard(RowsShard):
         rounds, left = self._ranges(stage)
         in_rounds = rounds * NEIGHBOURS
         if isinstance(indices, range) and indices.step == 1 and indices.start >= in_rounds:
-            return range(left.start + indices.start - in_rounds, left.start + indices.stop - in_rounds)
+            return range(left + indices.start - in_rounds, left + indices.stop - in_rounds)
         at = index_array(indices)
         turns, inside = np.divmod(at, NEIGHBOURS)
-        return np.where(
-            at < in_rounds, (turns * self.shards + self.shard) * NEIGHBOURS + inside, left.start + at - in_rounds
-        )
+        return np.where(at < in_rounds, (turns * self.shards + self.shard) * NEIGHBOURS + inside, left + at - in_rounds)
 
-    def _ranges(self, stage: StageView) -> tuple[int, range]:
-        """How many ranges the shard has, and its rows of those that are left."""
+    def _ranges(self, stage: StageView) -> tuple[int, int]:
+        """How many ranges the shard has, and its first row of those that are left."""
         rows = _row_count(stage)
         rounds = _rounds(rows, self.shards)
         in_rounds = rounds * NEIGHBOURS * self.shards
-        return rounds, _stretch(rows - in_rounds, self.shards, self.shard, in_rounds)
+        return rounds, in_rounds + _stretch(rows - in_rounds, self.shards, self.shard)
 
 
 @dataclass(frozen=True)
@@ -204,7 +202,7 @@ class PermutedShard(RowsShard):
     def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
         rows = _row_count(stage)
         size = _range_size(rows)
-        places = index_array(indices) + _stretch(rows, self.shards, self.shard).start
+        places = index_array(indices) + _stretch(rows, self.shards, self.shard)
         full = rows // size
         if not full:
             return places
@@ -217,7 +215,7 @@ class PermutedShard(RowsShard):
         if not isinstance(indices, range) or indices.step != 1 or size < MIN_SLICED_ROWS:
             return super().read(stage, indices, context)
         # Range by range, so that the source can slice.
-        begin = _stretch(_row_count(stage), self.shards, self.shard).start
+        begin = _stretch(_row_count(stage), self.shards, self.shard)
         first, stop = begin + indices.start, begin + indices.stop
         whole = context.unsharded()
         if first >= stop:
@@ -251,9 +249,9 @@ def _rounds(rows: int, shards: int) -> int:
     return rows // (NEIGHBOURS * shards) if shards > 1 else 0
 
 
-def _stretch(rows: int, shards: int, shard: int, first: int = 0) -> range:
-    """The part of a shard, if `rows` rows from row `first` on are cut into `shards` stretches of equal length."""
-    return range(first + rows * shard // shards, first + rows * (shard + 1) // shards)
+def _stretch(rows: int, shards: int, shard: int) -> int:
+    """The first row of a shard, if `rows` rows are cut into `shards` stretches of equal length."""
+    return rows * shard // shards
 
 
 @dataclass(frozen=True)

@@ -129,9 +129,10 @@ def test_a_rank_that_has_not_begun_keeps_the_shards_of_its_job():
     assert count([*first, *second, *third]) == count(list(streamed()))
 
 
-def test_no_rank_is_idle_after_a_cut():
-    _, states = Job(streamed(20_000).batch(4), 2, seed=1).take([9, 9])
-    lengths = [len(list(loader)) for loader in Job(streamed(20_000).batch(4), 5, states, seed=1).loaders]
+@pytest.mark.parametrize("rows", [streamed(20_000), fp.from_iterable(range(20_000))])
+def test_no_rank_is_idle_after_a_cut(rows: Chain):
+    _, states = Job(rows.batch(4), 2, seed=1).take([9, 9])
+    lengths = [len(list(loader)) for loader in Job(rows.batch(4), 5, states, seed=1).loaders]
     assert max(lengths) < 1.2 * min(lengths)
 
 

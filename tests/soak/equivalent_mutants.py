@@ -5,6 +5,8 @@ from __future__ import annotations
 _LISTED = "a round that is listed does not come here, and no round is negative"
 _READ_AGAIN = "only how often the stream is read depends on it"
 _SKIPPED = "the engine takes skipped rows out and puts them back, which only takes longer"
+_RUN_AGAIN = "rows before a place are then run again, which takes longer"
+_ONE_WAY = "the other way to read gives the same rows"
 _ONE_REPEAT = "a repeat inside a repeat is never divided anew"
 _SORTED = "segments with a place have different starts"
 
@@ -68,7 +70,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "_position_in_pass: if number <= one.data_epoch:": "if it is equal, the function has returned before",
     },
     "plan/part_operators.py": {
-        "RowsPart: seeks: ClassVar[bool] = False": "rows before a place are then run again, which takes longer",
+        "RowsPart: seeks: ClassVar[bool] = False": _RUN_AGAIN,
         **{f"{name}.moves_skipped: return False": _SKIPPED for name in ("RowsPart", "StreamedPart", "ItemsInTurn")},
         **{
             f"{name}.blocks: segments = self.part.segments(context.rounds[-1] if context.rounds else 0, {line})": (
@@ -108,5 +110,36 @@ EQUIVALENT: dict[str, dict[str, str]] = {
     },
     "core/meter.py": {
         "Meter.note: mark: Mark = [rounds[-1] if rounds else 0, segment, places]": _ONE_REPEAT,
+    },
+    "plan/shard_operators.py": {
+        **{f": MIN_SLICED_ROWS = {rows}": _ONE_WAY for rows in (63, 65)},
+        **{f"{name}.moves_skipped: return False": _SKIPPED for name in ("PlacedShard", "StreamedShard")},
+        **{f"{name}: seeks: ClassVar[bool] = False": _RUN_AGAIN for name in ("StreamedShard", "Leftover")},
+        **{
+            f"PlacedShard.trace: yield (stage.input, int(self.places(stage, range(index, index + {stop}), "
+            f"context)[{place}]), context.unsharded())": "it takes one place"
+            for stop, place in ((2, 0), (1, -1))
+        },
+        "elements_left: stop = max((elements[-1] + 2 for elements in beyond), default=first)": (
+            "an element behind all that are taken may be on either side"
+        ),
+        "RemainingShard.places: left, behind = cast('Stage', stage.input).memo(('right', self.taken, self.beyond), "
+        "lambda: elements_left(self.taken, self.beyond))": "it is a name",
+        **{
+            f"NeighboursShard.places: if isinstance(indices, range) and indices.step == {step} and "
+            f"(indices.start {after} in_rounds):": _ONE_WAY
+            for step, after in ((0, ">="), (1, ">"))
+        },
+        **{
+            f"PermutedShard.read: if not isinstance(indices, range) or indices.step != {step} or size {less} "
+            "MIN_SLICED_ROWS:": _ONE_WAY
+            for step, less in ((0, "<"), (1, "<="), (1, ">="))
+        },
+        "PermutedShard.read: if first > stop:": "a range of no rows is read as one of no rows",
+        **{
+            f"_rounds: return rows // (NEIGHBOURS * shards) if shards {one} else 0": "one shard has all rows in order"
+            for one in (">= 1", "> 0")
+        },
+        "Leftover.blocks: source = Cursor.of(at.token if at.token is None else self.cursor)": _READ_AGAIN,
     },
 }

@@ -46,7 +46,12 @@ TESTS: dict[str, tuple[str, ...]] = {
     "core/meter.py": ("tests/core/test_meter.py", *ELASTIC),
     "core/cursor.py": ("tests/core/test_cursor.py", "tests/loading/test_elastic.py", "tests/plan/test_sharding.py"),
     "plan/pieces.py": ("tests/plan/test_pieces.py",),
-    "plan/shard_operators.py": ("tests/plan/test_sharding.py", "tests/loading/test_job_state.py", ELASTIC[0]),
+    "plan/shard_operators.py": (
+        "tests/plan/test_shard_operators.py",
+        "tests/plan/test_sharding.py",
+        "tests/loading/test_job_state.py",
+        ELASTIC[0],
+    ),
 }
 
 COMPARISONS: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {

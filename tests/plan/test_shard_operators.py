@@ -1,0 +1,100 @@
+"""Which rows shards have, at any positions; the order of shuffled rows never changes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+import feedpipe as fp
+from feedpipe.core.context import Context
+from feedpipe.engine.stage import Stage, bind, resolve
+from feedpipe.plan.shard_operators import (
+    IndexedShard,
+    NeighboursShard,
+    PermutedShard,
+    PlacedShard,
+    RemainingShard,
+    StreamedShard,
+    elements_left,
+    take_left,
+)
+
+counts = st.integers(0, 400)
+parts = st.builds(slice, st.integers(0, 60), st.integers(0, 60), st.integers(1, 4))
+
+
+def shards_of(count: int, operators: list[PlacedShard]) -> list[Stage]:
+    source = fp.from_sequence(range(count))
+    return [bind(resolve(source.then(operator))) for operator in operators]
+
+
+@given(counts, st.integers(1, 5), st.integers(0, 4), parts)
+@example(100, 2, 2, slice(48, 49, 1))  # behind the ranges that shards take in turn
+@example(100, 2, 2, slice(48, 50, 2))
+@example(130_000, 2, 3, slice(10, 300, 2))  # ranges that are read as slices
+@example(130_000, 2, 3, slice(10, 300, 1))
+def test_positions_in_any_order_give_the_same_rows(count: int, shards: int, kind: int, part: slice) -> None:
+    beyond = (range(5, 9), range(12, 20, 3))
+    makers = [
+        lambda shard: IndexedShard(shards, shard, 3),
+        lambda shard: RemainingShard(shards, shard, 9, beyond),
+        lambda shard: NeighboursShard(shards, shard),
+        lambda shard: PermutedShard(shards, shard),
+        lambda shard: RemainingShard(shards, shard, 4, (range(4),)),
+    ]
+    rows: list[int] = []
+    for stage in shards_of(max(count, 20), [makers[kind](shard) for shard in range(shards)]):
+        assert stage.length is not None
+        own = list(stage.rows(range(stage.length), Context()))
+        assert len(own) == stage.length
+        assert not len(stage.rows(range(0), Context()))
+        positions = range(stage.length)[part]
+        assert list(stage.rows(positions, Context())) == own[part]
+        assert list(stage.rows(np.array(positions, np.int64), Context())) == own[part]
+        for row, position in zip(own[part], positions, strict=True):
+            ((_, place, _),) = stage.op.trace(stage, position, Context())
+            assert place == row
+        rows += own
+    first = [3, 2, 0, 0, 4][kind]
+    taken = [row for one in beyond for row in one] if kind == 1 else []
+    assert sorted(rows) == [row for row in range(first, max(count, 20)) if row not in taken]
+
+
+@given(counts, st.integers(1, 5))
+def test_the_lengths_of_streamed_shards(count: int, shards: int) -> None:
+    source = fp.from_sequence(range(count)).shuffle(window=3)
+    for shard in range(shards):
+        stage = bind(resolve(source.then(StreamedShard(shards, shard))))
+        assert stage.length == len(range(shard, count, shards))
+
+
+@pytest.mark.parametrize("rows", [0, 5, 100])
+def test_the_line_of_shards_has_all_rows(rows: int) -> None:
+    shards = shards_of(rows, [NeighboursShard(3, shard) for shard in range(3)])
+    line = NeighboursShard(3, 0).line(shards[0].input)
+    assert np.diff(line.bounds).tolist() == [shard.length for shard in shards]
+
+
+@given(st.lists(st.sampled_from(range(30)), unique=True), st.integers(0, 30))
+def test_what_is_left_if_some_are_taken_out_of_turn(numbers: list[int], count: int) -> None:
+    first = next(number for number in range(31) if number not in numbers)
+    beyond = tuple(range(number, number + 1) for number in sorted(numbers) if number > first)
+    taken = first + len(beyond)
+    left, behind = elements_left(taken, beyond)
+    expected = [number for number in range(first, 80) if number not in numbers]
+    assert [*left.tolist(), *range(behind, 80)] == expected
+    later, still_beyond = take_left(taken, beyond, count)
+    left, behind = elements_left(later, still_beyond)
+    assert later == taken + count
+    assert [*left.tolist(), *range(behind, 80)] == expected[count:]
+
+
+@pytest.mark.parametrize(("rows", "size"), [(3, 1), (2047, 1), (2048, 2), (2**20, 1024), (2**22, 1024)])
+def test_the_length_of_ranges_never_changes(rows: int, size: int) -> None:
+    """Another length would move the rows of a job that resumes."""
+    (stage,) = shards_of(rows, [PermutedShard(1, 0)])
+    own = np.array(stage.rows(range(min(rows, 8192)), Context()))
+    breaks = np.flatnonzero(np.diff(own) != 1) + 1
+    assert np.gcd.reduce(breaks) == size
