@@ -44,6 +44,8 @@ CHUNK_ROWS_OF_TEXT = 2**14
 CHUNK_ROWS_OF_DICTS = 2**11
 SAVE_SECONDS = 10.0
 """How long a run goes on before `resume` is written again."""
+VERSION = 2
+"""Of what `resume` holds."""
 
 
 def fit(
@@ -205,7 +207,8 @@ def _save(loader: Loader[Any], summaries: ColumnSummaries, path: Path | None, si
     """Writes where the run stands, if it should be; another process sees the whole file or none."""
     if path is None:
         return
-    values = {"feedpipe_fit": signature, "state": loader.state_dict(), "summaries": summaries.to_json()}
+    values = {"feedpipe_fit": signature, "version": VERSION}
+    values |= {"state": loader.state_dict(), "summaries": summaries.to_json()}
     temporary = path.with_name(f"{path.name}.new")
     temporary.write_text(json.dumps(values), encoding="utf-8")
     temporary.replace(path)
@@ -214,11 +217,14 @@ def _save(loader: Loader[Any], summaries: ColumnSummaries, path: Path | None, si
 def _restore(loader: Loader[Any], summaries: ColumnSummaries, path: Path, signature: str) -> None:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-        saved, state, rows = values["feedpipe_fit"], values["state"], values["summaries"]
-    except (ValueError, KeyError, TypeError) as error:
+        version, saved = values.get("version"), values["feedpipe_fit"]
+        state, rows = values["state"], values["summaries"]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StateError(
             with_call_site(f"{path} is no file that `fit` has written; remove it to begin anew")
         ) from error
+    if version != VERSION:
+        raise StateError(with_call_site(f"{path} was written by another version of feedpipe; remove it to begin anew"))
     if saved != signature:
         raise StateError(
             with_call_site(f"{path} is of other statistics, {saved}; fit the same ones, or remove the file")

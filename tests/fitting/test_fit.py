@@ -194,6 +194,11 @@ def test_it_goes_on_where_it_has_failed(tmp_path: Path, monkeypatch: pytest.Monk
         fp.fit(pipe, {"x": fp.stats.mean_std()}, resume=path)
     with pytest.raises(StateError):
         fp.fit(pipe.skip(1), statistics, resume=path)
+    written = path.read_text()
+    path.write_text(written.replace('"version": 2', '"version": 1'))
+    with pytest.raises(StateError, match="another version of feedpipe; remove it to begin anew"):
+        fp.fit(pipe, statistics, resume=path)
+    path.write_text(written)
     broken.unlink()
     read.clear()
     stats = fp.fit(pipe, statistics, resume=path)
