@@ -125,7 +125,7 @@ class TestBadInput:
     @pytest.mark.parametrize("uri", ["mysql://ann:secret@host/shop", "grpc://ann:secret@host:1"])
     def test_a_driver_that_only_reads(self, uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
         for module in ("adbc", "connectorx"):
-            monkeypatch.setattr(f"feedpipe.databases.{module}.require", lambda module, package: None)
+            monkeypatch.setattr(f"feedpipe.databases.{module}.require", lambda *_: None)
         with pytest.raises(ArgumentError, match="sqlite:// or duckdb:// to write, or a function.*DB-API") as caught:
             fp.write_sql(squares(1), "t", uri)
         assert "secret" not in str(caught.value)
