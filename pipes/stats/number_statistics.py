@@ -139,8 +139,8 @@ class NumberSummary(Summary):
 
     @classmethod
     def _join(cls, name: str, stack: Floats) -> Floats:
-        """The array of all parts, made of those of each."""
-        raise NotImplementedError
+        """The array of all parts, made of those of each: their sum, unless a subclass joins them in another way."""
+        return np.asarray(stack.sum(axis=0))
 
 
 class Moments(NumberSummary):
@@ -150,10 +150,6 @@ class Moments(NumberSummary):
     def of(cls, numbers: Floats, missing: int = 0) -> Moments:
         """The moments of finite numbers."""
         return cls(len(numbers) + missing, missing, **digit_sums(numbers))
-
-    @classmethod
-    def _join(cls, name: str, stack: Floats) -> Floats:
-        return np.asarray(stack.sum(axis=0))
 
     def mean_and_std(self) -> tuple[Floats, Floats]:
         return mean_and_std(self.count, self.arrays)
