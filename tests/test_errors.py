@@ -11,7 +11,7 @@ import pytest
 from pyarrow import parquet
 
 import feedpipe as fp
-from feedpipe.errors import DataError, RowError
+from feedpipe.errors import DataError, RowError, SourceError
 
 
 class MuteError(Exception):
@@ -112,3 +112,9 @@ def test_a_traceback_of_a_reader_has_its_message_once(tmp_path: Path) -> None:
             run()
         text = "".join(traceback.format_exception(info.value))
         assert text.count("feedpipe.errors.DataError") == 1 and text.count(str(tmp_path / "a.")) == 1
+
+
+def test_a_traceback_of_a_listing_has_its_message_once(tmp_path: Path) -> None:
+    with pytest.raises(SourceError) as info:
+        fp.list_files(tmp_path / "nowhere").head(1)
+    assert "".join(traceback.format_exception(info.value)).count(f"{tmp_path}/nowhere is not there") == 1

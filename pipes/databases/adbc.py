@@ -148,10 +148,7 @@ class Adbc:
 
     def check(self, uri: str) -> None:
         """Raises an `ArgumentError` if the package of the driver is not installed."""
-        dialect = DIALECTS[scheme_of(uri)]
-        purpose = 'without `driver="dbapi"`, SQLite is read' if dialect is SQLITE else "this database is read"
-        module = _MODULES[dialect]
-        require(module, module.replace("_", "-"), purpose)
+        _driver_of(DIALECTS[scheme_of(uri)])
 
     def connect(self, uri: str) -> AdbcConnection:
         connection = self._connect(uri, "ro")
@@ -168,11 +165,17 @@ class Adbc:
 
     def _connect(self, uri: str, file_mode: str) -> AdbcConnection:
         dialect = DIALECTS[scheme_of(uri)]
-        driver = require(_MODULES[dialect], _MODULES[dialect].replace("_", "-"))
+        driver = _driver_of(dialect)
         manager = require("adbc_driver_manager", "adbc-driver-manager")
         place = sqlite_uri(uri, file_mode) if dialect is SQLITE else uri
         connection, close = self._databases.connect(place, driver.connect, manager.AdbcConnection)
         return AdbcConnection(dialect, connection, close, manager)
+
+
+def _driver_of(dialect: SqlDialect) -> Any:
+    module = _MODULES[dialect]
+    purpose = 'without `driver="dbapi"`, SQLite is read' if dialect is SQLITE else "this database is read"
+    return require(module, module.replace("_", "-"), purpose)
 
 
 def interruptible(function: Callable[[], T], cancel: Callable[[], object]) -> T:

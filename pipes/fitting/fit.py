@@ -207,8 +207,12 @@ def _save(loader: Loader[Any], summaries: ColumnSummaries, path: Path | None, si
     """Writes where the run stands, if it should be; another process sees the whole file or none."""
     if path is None:
         return
-    values = {"feedpipe_fit": signature, "version": VERSION}
-    values |= {"state": loader.state_dict(), "summaries": summaries.to_json()}
+    values = {
+        "feedpipe_fit": signature,
+        "version": VERSION,
+        "state": loader.state_dict(),
+        "summaries": summaries.to_json(),
+    }
     temporary = path.with_name(f"{path.name}.new")
     temporary.write_text(json.dumps(values), encoding="utf-8")
     temporary.replace(path)

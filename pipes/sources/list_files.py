@@ -13,6 +13,7 @@ from ..core.cursor import Json
 from ..core.operator import Operator, StageView, Weights
 from ..core.rows import BlockRows, Indices, index_array
 from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, SourceError, with_call_site
+from ..ops.parsing._open_files import at_call_site
 from ..pipe import Pipe
 from ..storage.cached_listing import cached_listing
 from ..storage.listing import ListedPath, Listing, Selection
@@ -44,7 +45,7 @@ class ListFiles(Operator):
         try:
             return replace(self, listing=cached_listing(self.selection))
         except (SourceError, DataError, ArgumentError) as error:
-            raise type(error)(with_call_site(str(error), stage.call_site)) from error
+            raise at_call_site(error, stage) from error.__cause__
 
     def length(self, stage: StageView) -> int:
         return len(self._resolved_listing())

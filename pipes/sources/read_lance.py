@@ -18,6 +18,7 @@ from ..core.rows import BlockRows, Indices, Row, index_array
 from ..errors import ArgumentTypeError, DataError, FeedpipeError, Origin, SourceError, redacted, with_call_site
 from ..formats.tables.arrow import to_rows
 from ..formats.tables.columns import check_names, plain_types, suggest_name
+from ..ops.parsing._open_files import at_call_site
 from ..pipe import Pipe
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class ReadLance(Operator):
                 dataset=PerProcess(),
             )
         except (SourceError, DataError) as error:
-            raise type(error)(with_call_site(str(error), stage.call_site)) from error
+            raise at_call_site(error, stage) from error.__cause__
 
     def length(self, stage: StageView) -> int:
         assert self.rows_in_all is not None, "a run begins with `resolve`"
@@ -84,7 +85,7 @@ class ReadLance(Operator):
             dataset = self.dataset.get(lambda: _open(self.uri, self.version))
             table = _take(dataset, index_array(indices), schema.names, redacted(self.uri))
         except (SourceError, DataError) as error:
-            raise type(error)(with_call_site(str(error), stage.call_site)) from error
+            raise at_call_site(error, stage) from error.__cause__
         return to_rows(with_takeable_types(table))
 
 

@@ -164,16 +164,16 @@ class Extremes(NumberSummary):
 
 
 @dataclass(frozen=True)
-class MeanStdStatistic(Statistic[NumberSummary]):
+class MeanStdStatistic(Statistic[Moments]):
     kind: ClassVar[str] = "mean_std"
     summary_type: ClassVar[type[Summary]] = Moments
 
-    def summary(self, column: Column) -> NumberSummary:
+    def summary(self, column: Column) -> Moments:
         return Moments.of(*present_numbers(column))
 
-    def result(self, summary: NumberSummary) -> MeanStd:
+    def result(self, summary: Moments) -> MeanStd:
         check_filled(summary.count, summary.rows)
-        mean, std = mean_and_std(summary.count, summary.arrays)
+        mean, std = summary.mean_and_std()
         return MeanStd(summary.rows, summary.missing, item(mean), item(std))
 
 

@@ -178,7 +178,7 @@ class Interleaving:
             if self._pieces and item.signature != self._pieces.signature:
                 yield self._block()
             if rounds := self._rounds_at_hand(limit):
-                self._pieces.add([item for item in self._items if item is not None], self._op.block, rounds)
+                self._pieces.add(self._open_items(), self._op.block, rounds)
             else:
                 count = min(self._op.block - self._emitted, item.left, max(1, limit - len(self._pieces)))
                 self._pieces.add([item], count)
@@ -195,11 +195,14 @@ class Interleaving:
         if failure is not None:
             raise failure
 
+    def _open_items(self) -> list[OpenItem]:
+        return [item for item in self._items if item is not None]
+
     def _rounds_at_hand(self, limit: int) -> int:
         """How many rounds of all items need nothing to be opened or read; 0 within a round."""
         if self._emitted or any(self._items[: self._turn]):
             return 0
-        items = [item for item in self._items if item is not None]
+        items = self._open_items()
         is_full = self._has_ended or len(items) == self._op.cycle
         if not is_full or any(item.block is None or item.signature != items[0].signature for item in items):
             return 0
@@ -254,7 +257,7 @@ class Interleaving:
         return Block(pieces.rows(), start, Cursor(self._token, 0, self._row), origins)
 
     def _new_token(self) -> Json:
-        rows = [item.row.at for item in self._items if item is not None]
+        rows = [item.row.at for item in self._open_items()]
         oldest = min(rows, key=lambda at: at.position, default=self._next_row)
         first = oldest.position
         items: list[Json] = [
