@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from feedpipe.databases.uris import shown_uri, without_secrets
+from feedpipe.databases.driver import shown_uri, without_secrets
 
 from .environments import BuildError, Environment, environment, own_folder
 from .model import HERE, Contestant, Failure, Results, Summary, Workload

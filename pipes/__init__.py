@@ -35,52 +35,50 @@ from typing import TYPE_CHECKING
 
 from . import errors as errors
 from . import stats as stats
-from .core.policy import Quarantine, Retry
+from .core.checks import explains_wrong_arguments as _explains_wrong_arguments
 from .core.rows import Rows
-from .core.wrong_arguments import explains_wrong_arguments as _explains_wrong_arguments
+from .core.skips import Quarantine, Retry
 from .errors import FeedpipeError, RowError
 from .fitting.fit import fit
 from .fitting.profile import profile
 from .loader import Loader, gather_state
 from .loading.replay import replay
-from .ops.rows._generator_operator import operator
+from .ops.generator import operator
 from .pipe import Pipe
-from .services.inprocess import InProcess
+from .services.inprocess import InProcess, Threads
 from .services.multiprocess import MultiProcess
 from .services.on_ray import Ray
-from .services.threads import Threads
 from .sources.from_arrays import from_arrays
 from .sources.from_dataset import from_dataset
-from .sources.from_iterable import from_iterable
-from .sources.from_sequence import from_sequence
+from .sources.from_sequence import from_iterable, from_sequence
 from .sources.from_table import from_table
 from .sources.list_files import list_files
-from .sources.read_arrow import read_arrow
-from .sources.read_avro import read_avro
-from .sources.read_bytes import read_bytes
-from .sources.read_csv import read_csv
 from .sources.read_delta import read_delta
+from .sources.read_files import (
+    read_arrow,
+    read_avro,
+    read_bytes,
+    read_csv,
+    read_jsonl,
+    read_lines,
+    read_mds,
+    read_orc,
+    read_parquet,
+    read_tar,
+    read_tfrecord,
+)
 from .sources.read_idx import read_idx
 from .sources.read_images import read_images
-from .sources.read_jsonl import read_jsonl
 from .sources.read_lance import read_lance
-from .sources.read_lines import read_lines
-from .sources.read_mds import read_mds
 from .sources.read_numpy import read_numpy
-from .sources.read_orc import read_orc
-from .sources.read_parquet import read_parquet
 from .sources.read_sql import read_sql
-from .sources.read_tar import read_tar
-from .sources.read_tfrecord import read_tfrecord
 from .stats.stats import Stats
 from .storage.file import File
 from .storage.file_cache import FileCache
 from .writing.verify import verify
-from .writing.write_arrow import write_arrow
-from .writing.write_parquet import write_parquet
+from .writing.write_files import write_arrow, write_parquet, write_tfrecord
 from .writing.write_sql import write_sql
 from .writing.write_tar import write_tar
-from .writing.write_tfrecord import write_tfrecord
 
 __all__ = [
     # pipes, and where they run

@@ -16,6 +16,7 @@ This module follows semantic versioning from version 1.0 on. No other module doe
 
 from .core.block import Block as Block
 from .core.context import Context as Context
+from .core.context import generator as generator
 from .core.cursor import START as START
 from .core.cursor import Cursor as Cursor
 from .core.cursor import Json as Json
@@ -25,7 +26,6 @@ from .core.operator import Operator as Operator
 from .core.operator import Order as Order
 from .core.operator import StageView as StageView
 from .core.operator import Weights as Weights
-from .core.randomness import generator as generator
 from .core.rows import BlockRows as BlockRows
 from .core.rows import Indices as Indices
 from .core.rows import Rows as Rows

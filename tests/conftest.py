@@ -16,7 +16,6 @@ import pytest
 from hypothesis import settings
 
 from feedpipe import errors
-from feedpipe.services.processes import start_methods
 
 # Fixtures, and a hook, for those who ask for a server.
 from .servers.fixtures import hdfs as hdfs
@@ -24,6 +23,7 @@ from .servers.fixtures import hdfs_client as hdfs_client
 from .servers.fixtures import pytest_pyfunc_call as pytest_pyfunc_call
 from .servers.fixtures import s3 as s3
 from .servers.fixtures import s3_server as s3_server
+from .support.services import start as start_methods
 
 # The option `--without`.
 from .without import pytest_addoption as pytest_addoption

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 import feedpipe as fp
 from feedpipe.errors import DataError, PlanError
-from feedpipe.loading.history import KEPT_STEPS
 from feedpipe.testing import check_operator, same
 
 from .soak import SOAK
+from .support.loading import KEPT_STEPS
 
 pytestmark = pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
 

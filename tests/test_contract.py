@@ -12,13 +12,10 @@ import numpy as np
 import pytest
 
 import feedpipe as fp
-from feedpipe.core.block import Block
-from feedpipe.core.context import Context
-from feedpipe.core.contract import MAX_DEPTH
-from feedpipe.core.cursor import Cursor
-from feedpipe.core.operator import Operator, Order, StageView
-from feedpipe.core.rows import BlockRows, Indices
 from feedpipe.errors import ArgumentTypeError, PlanError
+from feedpipe.extensions import Block, BlockRows, Context, Cursor, Indices, Operator, Order, StageView
+
+from .support.core import MAX_DEPTH
 
 HERE = r"(.|\n)*\n  at .*test_contract\.py:\d+$"
 

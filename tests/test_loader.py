@@ -11,14 +11,13 @@ import numpy as np
 import pytest
 
 import feedpipe as fp
-from feedpipe.core.cursor import Cursor
-from feedpipe.core.operator import Operator, Order
 from feedpipe.errors import (
     ArgumentError,
     ArgumentTypeError,
     LoaderError,
     UnknownLengthError,
 )
+from feedpipe.extensions import Cursor, Operator, Order
 
 from .loading.small_pipes import numbers, saved, streamed
 

@@ -16,13 +16,13 @@ from ..engine.run import position_count, present
 from ..engine.stage import bind, resolve
 from ..errors import ArgumentError, ArgumentTypeError, RowError, shown_traceback, with_call_site
 from ..loader import Loader
-from ..loading.rank import Rank, RankSource
+from ..loading.ranks import Rank, RankSource
 from ..loading.state import State
 from ..pipe import Pipe
 from ..plan.sharding import reorders
 
 if TYPE_CHECKING:
-    from ..loading.rank import Group
+    from ..torch.ranks import Group
 
 T_co = TypeVar("T_co", covariant=True)
 

@@ -17,8 +17,8 @@ from torch.utils.data import Subset, TensorDataset, default_collate
 from torch.utils.data._utils import worker
 
 from ..core.cursor import Json
-from ..ops.grouping.collate import tensor_data, tensors
-from ..services.fetching import FetchEnd, Fetcher, FetchRequest, FetchSource
+from ..ops.collate import tensor_data, tensors
+from ..services.workers import FetchEnd, Fetcher, FetchRequest, FetchSource
 
 _torch_worker: Any = worker  # which torch has no public way to fill in
 CollateFunction = Callable[[Any], object]

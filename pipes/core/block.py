@@ -1,14 +1,210 @@
-"""`Block`, a run of rows with its cursors: operators pass blocks to each other."""
+"""`Block`, a run of rows with its cursors; how long blocks are, and rows that were skipped beside the others.
+
+A list has a `Skipped` in the place of such a row. A `Rows` has one more column for them, `SKIPPED`; the other values of
+such a row mean nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+import math
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+
+import numpy as np
 
 from ..errors import Origin
-from .block_size import BlockSize
 from .cursor import Cursor
-from .rows import BlockRows, Indices, concat, take
+from .rows import SKIPPED, BlockRows, Indices, Rows, column_names, concat, take
+from .skips import Skipped
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+# pyright: reportPrivateUsage=false
+# Rows that are not gathered yet are not gathered for this.
+def nbytes(rows: BlockRows) -> int:
+    """About how many bytes the rows hold; for lists, estimated from the first row."""
+    if isinstance(rows, Rows):
+        tables, selection = rows._tables_and_selection
+        if selection is None:
+            # Of Python objects, the pointers only.
+            return sum(int(column.nbytes) for columns in tables for column in columns.values())
+        return len(rows) * sum(int(column[:1].nbytes) for column in tables[0].values())
+    return len(rows) * _object_bytes(rows[0]) if rows else 0
+
+
+def _object_bytes(value: object, depth: int = 2) -> int:
+    try:
+        size = getattr(value, "nbytes", None)
+    except RuntimeError:  # of a sparse tensor
+        size = None
+    if isinstance(size, int):
+        return size
+    if isinstance(value, Rows):
+        return nbytes(value)
+    if isinstance(value, (bytes, bytearray, str)):
+        return len(value)
+    if depth and isinstance(value, Mapping):
+        return 64 + sum(_object_bytes(v, depth - 1) for v in value.values())
+    if depth and isinstance(value, (list, tuple)) and value:
+        return 64 + len(value) * _object_bytes(value[0], depth - 1)
+    return 32
+
+
+def row_width(schema: pa.Schema | None) -> int | None:
+    """The bytes of a row; None if there is no schema, or a column has values of different sizes."""
+    bits = 0
+    for kind in () if schema is None else schema.types:
+        width = _bits(kind)
+        if width is None:
+            return None
+        bits += width
+    return -(-bits // 8) or None
+
+
+def _bits(kind: pa.DataType) -> int | None:
+    import pyarrow as pa
+
+    if isinstance(kind, pa.BaseExtensionType):
+        kind = kind.storage_type
+    if isinstance(kind, pa.FixedSizeListType):
+        width = _bits(kind.value_type)
+        return None if width is None else width * kind.list_size
+    try:
+        return kind.bit_width
+    except ValueError:  # of a type without a fixed width
+        return None
+
+
+def row_shape(element: object) -> int | tuple[()]:
+    """How many rows an element has; () if it is one row."""
+    if isinstance(element, Mapping):
+        element = next(iter(element.values()), ())
+    elif isinstance(element, (list, tuple)) and element and hasattr(element[0], "shape"):
+        element = element[0]  # the columns of collated pairs
+    elif isinstance(element, tuple):
+        return ()
+    shape = getattr(element, "shape", None)
+    if shape is not None:
+        return int(shape[0]) if len(shape) else ()
+    return len(element) if isinstance(element, Sized) and not isinstance(element, (str, bytes)) else ()
+
+
+def row_count(element: object) -> int:
+    """How many rows an element has; 1 if it is one row."""
+    shape = row_shape(element)
+    return shape if isinstance(shape, int) else 1
+
+
+# The size of blocks: the engine chooses it, and results never show it.
+
+
+class BlockSize(Protocol):
+    """How many rows the next block of one producer may hold."""
+
+    def rows(self) -> int:
+        """How many rows the next block may hold."""
+        ...
+
+    def produced(self, rows: BlockRows) -> None:
+        """Tells what the producer has made."""
+        ...
+
+
+class Clock:
+    """Counts the seconds of producing, without those in which the consumer runs."""
+
+    __slots__ = ("_away", "_left")
+
+    def __init__(self) -> None:
+        self._away = 0.0
+        self._left = 0.0
+
+    def now(self) -> float:
+        return perf_counter() - self._away
+
+    def leave(self) -> None:
+        self._left = perf_counter()
+
+    def enter(self) -> None:
+        self._away += perf_counter() - self._left
+
+
+class AdaptiveBlockSize:
+    """Starts at one row, grows while a block takes little time and few bytes, and halves when its rows take long.
+
+    So the first row comes at once, a slow function never runs over a long block, and a fast one gets long blocks. A
+    block has costs of its own beside those of its rows: each column is handled once, a remote dataset answers a
+    request. While they prevail, fewer rows would take as long, so the block doubles instead.
+    """
+
+    MAX_ROWS = 8192
+    MAX_BYTES = 2**20  # a block should still be in the cache when it is used
+    COLUMN_BYTES = 2**12  # more for each column: to handle a column takes as long as to copy this much
+    FAST_SECONDS, SLOW_SECONDS = 0.002, 0.008  # of producing one block
+    LEAP = 8  # times as many rows after a block so fast that these still take half of `FAST_SECONDS`; else twice
+    COLUMN_SECONDS = 2.5e-5  # more for each column: what all operators of a chain take for it, whatever its rows
+
+    __slots__ = ("_before", "_clock", "_columns", "_limit", "_since", "_size")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._size = 1
+        self._limit = self.MAX_ROWS
+        self._columns = 0
+        self._before = 0, math.inf  # rows and seconds of the last block of another size
+        self._since: float | None = None
+
+    def rows(self) -> int:
+        now = self._clock.now()
+        if self._since is not None:
+            self._adapt(now - self._since)
+        self._since = now
+        return min(self._size, self._limit)
+
+    def _adapt(self, seconds: float) -> None:
+        """Chooses the next size, after a block that took so many seconds."""
+        size = min(self._size, self._limit)
+        rows_before, seconds_before = self._before
+        seconds_of_rows = seconds
+        if size != rows_before:  # what one more row took, times the rows
+            seconds_of_rows = size * (seconds - seconds_before) / (size - rows_before)
+        self._size = size
+        more = self.COLUMN_SECONDS * self._columns
+        if seconds < self.FAST_SECONDS + more or seconds_of_rows < seconds / 2:
+            growth = self.LEAP if seconds < self.FAST_SECONDS / (2 * self.LEAP) else 2
+            self._size = min(size * growth, self.MAX_ROWS, self._limit)
+        elif seconds > self.SLOW_SECONDS + 4 * more:
+            self._size = max(size // 2, 1)
+        if self._size != size:
+            self._before = size, seconds
+
+    def produced(self, rows: BlockRows) -> None:
+        if rows:
+            self._columns = len(column_names(rows)) if isinstance(rows, Rows) else 0
+            most = self.MAX_BYTES + self.COLUMN_BYTES * self._columns
+            self._limit = max(1, most * len(rows) // max(1, nbytes(rows)))
+
+
+class OneRow:
+    """One row in each block: for replays and for debugging."""
+
+    __slots__ = ()
+
+    def __init__(self, clock: Clock) -> None:
+        pass
+
+    def rows(self) -> int:
+        return 1
+
+    def produced(self, rows: BlockRows) -> None:
+        pass
+
+
+# `Block`, a run of rows with its cursors: operators pass blocks to each other.
 
 
 @dataclass(slots=True)
@@ -138,3 +334,108 @@ def close(blocks: Iterator[Block]) -> None:
     """Ends a run of blocks and all that runs for it. An iterator that is not a generator has nothing to end."""
     if isinstance(blocks, Generator):
         blocks.close()
+
+
+# Takes the rows that were skipped out of the others, and puts them back.
+
+
+class Parted(NamedTuple):
+    """Rows without those that were skipped.
+
+    Attributes:
+        values: the rows that remain.
+        places: where they stood.
+        skipped: what was left out, by its place; one with a value stands before a row that remains.
+        total: how many places there were.
+    """
+
+    values: BlockRows
+    places: Sequence[int]
+    skipped: Mapping[int, Skipped]
+    total: int
+
+    def merged(self, results: BlockRows) -> BlockRows:
+        """The places up to that of the last result, with the results in those of the first rows that remain."""
+        count = self.total if len(results) == len(self.places) else self.places[len(results)]
+        if not self.skipped:
+            return results
+        if isinstance(results, list):
+            merged: list[object] = [None] * count
+            for place, result in zip(self.places, results, strict=False):
+                merged[place] = result
+            for place, skipped in self.skipped.items():
+                if place < count:
+                    merged[place] = skipped if skipped.is_row else skipped.before(merged[place])
+            return merged
+        return _merged_table(results, self, count)
+
+
+def has_skipped(rows: BlockRows) -> bool:
+    """Whether some of the rows were skipped."""
+    if not Skipped.exist:
+        return False
+    if isinstance(rows, list):
+        return Skipped in set(map(type, rows))
+    return SKIPPED in column_names(rows)
+
+
+def parted(rows: BlockRows) -> Parted:
+    """The rows without those that were skipped."""
+    if not has_skipped(rows):
+        return Parted(rows, range(len(rows)), {}, len(rows))
+    marks: list[object] = rows if isinstance(rows, list) else cast("Any", rows.columns[SKIPPED]).tolist()
+    skipped = {place: mark for place, mark in enumerate(marks) if isinstance(mark, Skipped)}
+    places = [place for place in range(len(rows)) if place not in skipped or not skipped[place].is_row]
+    if isinstance(rows, list):
+        values: BlockRows = [skipped[place].value if place in skipped else rows[place] for place in places]
+    else:
+        values = without_marks(cast("Rows", take(rows, np.array(places, np.int64))))
+    return Parted(values, places, skipped, len(rows))
+
+
+def without_marks(rows: Rows) -> Rows:
+    columns = {name: column for name, column in rows.columns.items() if name != SKIPPED}
+    return Rows(columns, len(rows))
+
+
+def _merged_table(results: Rows, parts: Parted, count: int) -> BlockRows:
+    pieces: list[BlockRows] = []
+    start = 0  # of the results
+    for place, skipped in sorted(parts.skipped.items()):
+        if place >= count:
+            break
+        stop = int(np.searchsorted(parts.places, place))
+        if stop > start:
+            pieces.append(take(results, range(start, stop)))
+        start = stop
+        if skipped.is_row:
+            pieces.append([skipped])
+        else:
+            pieces.append(_marked(cast("Rows", take(results, range(start, start + 1))), skipped))
+            start += 1
+    if start < len(results):
+        pieces.append(take(results, range(start, len(results))))
+    return concat(pieces)
+
+
+def _marked(row: Rows, skipped: Skipped) -> Rows:
+    later = cast("Any", row.columns[SKIPPED])[0] if SKIPPED in row.columns else None
+    marks = np.array([skipped.before(None) if later is None else skipped.before(later), None], object)[:1]
+    return Rows({**row.columns, SKIPPED: marks}, len(row))
+
+
+def zipped(columns: Sequence[BlockRows]) -> list[object]:
+    """A tuple of the rows at each place. If one of them was skipped, the whole tuple is."""
+    rows = list(zip(*columns, strict=True))
+    if not any(map(has_skipped, columns)):
+        return cast("list[object]", rows)
+    return [_zipped(row) if any(isinstance(part, Skipped) for part in row) else row for row in rows]
+
+
+def _zipped(row: tuple[object, ...]) -> Skipped:
+    marks = [part for part in row if isinstance(part, Skipped)]
+    skips = {id(skip): skip for mark in marks for skip in mark.skips}  # branches of a fork share them
+    if any(mark.is_row for mark in marks):
+        return Skipped(tuple(skips.values()))
+    values = tuple(part.value if isinstance(part, Skipped) else part for part in row)
+    return Skipped(tuple(skips.values()), values, is_row=False)

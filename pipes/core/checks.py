@@ -1,16 +1,215 @@
-"""Checks of arguments, all in one voice: `` `size` must be >= 1 but got: 0 ``."""
+"""Checks of arguments and of signatures, all in one voice; plain values, and packages that only some users have.
+
+No code of a user runs: no `__eq__`, `__repr__` or `__getattr__`. Plain values are numbers, strings, bytes, None,
+enums, arrays, and tuples, lists, sets, dicts and frozen dataclasses of them. Anything else counts by its type.
+"""
 
 from __future__ import annotations
 
+import difflib
+import enum
 import functools
+import hashlib
 import inspect
 import operator
 import re
-from collections.abc import Callable
-from typing import cast
+from collections.abc import Callable, Iterable, Mapping
+from datetime import date, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from functools import wraps
+from importlib import import_module
+from importlib.util import find_spec
+from inspect import Parameter
+from pathlib import PosixPath, PurePosixPath, PureWindowsPath, WindowsPath
+from types import GetSetDescriptorType, MemberDescriptorType
+from typing import Any, NamedTuple, TypeVar, cast
+from uuid import UUID
+
+import numpy as np
 
 from ..errors import ArgumentError, ArgumentTypeError, with_call_site
-from .plain_values import class_attribute
+
+SAMPLE_ROWS = 64
+"""Of long data, so many rows are looked at."""
+MAX_SAMPLE_BYTES = 2**23
+"""Fewer rows are looked at if they are longer than that together."""
+SAMPLE_VALUE_BYTES = 512
+"""What looking at a value of a table costs at least, in bytes of an array."""
+
+_MAX_ITEMS = (1000, 64, 16)
+"""Up to so many items, a sequence is looked at as a whole: by itself, in another one, deeper."""
+_MAX_UNORDERED = 100_000
+"""Up to so many items, a set or a dict is looked at; a larger one counts by its length, for it has no fixed order."""
+_MAX_DEPTH = 10
+_MAX_TEXT = 2**16
+"""A longer string counts by its length, its beginning and its end."""
+
+_SCALARS = (bool, int, float, complex, str, bytes, bytearray)
+_CONTAINERS = (tuple, list, dict, set, frozenset)
+_LEAVES = frozenset(
+    (Decimal, Fraction, date, timedelta, UUID, PurePosixPath, PureWindowsPath, PosixPath, WindowsPath, type(...))
+)
+"""Types of the standard library whose `repr` is all that they are, and runs no other code."""
+
+
+def digest(value: object) -> str:
+    """A digest of a plain value, with a # in front; the same in every process."""
+    return "#" + hashlib.blake2b(value_text(value).encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
+
+
+def sample_positions(length: int, row_bytes: int = 0) -> list[int]:
+    """Positions spread evenly from the first row to the last: all if there are few, and fewer of long rows."""
+    count = min(SAMPLE_ROWS, length, max(2, MAX_SAMPLE_BYTES // max(row_bytes, 1)))
+    return [i * (length - 1) // (count - 1) for i in range(count)] if count > 1 else list(range(count))
+
+
+def is_plain(value: object) -> bool:
+    """Whether the content of `value` counts, not only its type."""
+    kind = type(value)
+    return (
+        value is None
+        or kind in _LEAVES
+        or kind is range
+        or issubclass(kind, (*_SCALARS, *_CONTAINERS, np.ndarray, np.generic, enum.Enum))
+        or _is_tensor(kind)
+        or frozen_fields(value) is not None
+    )
+
+
+def value_text(value: object, parents: tuple[int, ...] = ()) -> str:
+    """All that counts of `value`, as a text for a digest; `parents` are the ids of the containers around it."""
+    kind = type(value)
+    if value is None or kind in _LEAVES:
+        return f"{kind.__name__}:{value!r}"
+    if issubclass(kind, enum.Enum):
+        members = attributes(value)
+        return f"{type_name(kind)}.{members.get('_name_')}:{value_text(members.get('_value_'), (*parents, id(value)))}"
+    if issubclass(kind, np.generic):
+        return _array_text(np.asarray(value))
+    for scalar in _SCALARS:
+        if issubclass(kind, scalar):
+            return _scalar_text(scalar, value)
+    if kind is range:
+        numbers = cast("range", value)
+        return f"range:{numbers.start:x}:{numbers.stop:x}:{numbers.step:x}"
+    if issubclass(kind, np.ndarray):
+        return _array_text(cast("np.ndarray[Any, Any]", value))
+    if _is_tensor(kind):
+        return _tensor_text(value)
+    if len(parents) < _MAX_DEPTH and id(value) not in parents:
+        parents = *parents, id(value)
+        if issubclass(kind, _CONTAINERS):
+            return _container_text(value, parents)
+        if (fields := frozen_fields(value)) is not None:
+            return f"{type_name(kind)}{_unordered_text(fields.items(), parents)}"
+    return f"<{type_name(kind)}>"
+
+
+def type_name(kind: type) -> str:
+    """The module and the qualified name of a type."""
+    return f"{type.__getattribute__(kind, '__module__')}.{type.__getattribute__(kind, '__qualname__')}"
+
+
+def class_attribute(kind: type, name: str, default: object = None) -> object:
+    """What a class or its bases define under `name`, without a call of a descriptor; else `default`."""
+    for base in type.__getattribute__(kind, "__mro__"):
+        members = type.__getattribute__(base, "__dict__")
+        if name in members:
+            return members[name]
+    return default
+
+
+def attributes(value: object) -> dict[str, object]:
+    """The attributes of the object itself, in its `__dict__` or in slots."""
+    members: dict[str, object] = {}
+    for base in type.__getattribute__(type(value), "__mro__"):
+        for name, member in type.__getattribute__(base, "__dict__").items():
+            if isinstance(member, MemberDescriptorType) and name != "__dict__":
+                try:
+                    members.setdefault(name, member.__get__(value))
+                except AttributeError:  # the slot is empty
+                    continue
+    descriptor = class_attribute(type(value), "__dict__")
+    if isinstance(descriptor, (GetSetDescriptorType, MemberDescriptorType)):  # the latter in a `SimpleNamespace`
+        members.update(descriptor.__get__(value))
+    return members
+
+
+def partial_parts(value: object) -> tuple[object, tuple[object, ...], dict[str, object]]:
+    """The function, the arguments and the keyword arguments of a `functools.partial`, or of a subclass of it."""
+    members = vars(functools.partial)
+    function, arguments, keywords = (members[name].__get__(value) for name in ("func", "args", "keywords"))
+    return function, arguments, keywords
+
+
+def frozen_fields(value: object) -> dict[str, object] | None:
+    """The fields of a frozen dataclass; None for anything else."""
+    parameters = class_attribute(type(value), "__dataclass_params__")
+    if parameters is None or not getattr(parameters, "frozen", False):
+        return None
+    fields = cast("Mapping[str, object]", class_attribute(type(value), "__dataclass_fields__"))
+    return {name: member for name, member in attributes(value).items() if name in fields}
+
+
+def _scalar_text(scalar: type, value: Any) -> str:
+    if scalar is int:
+        return f"int:{int.__index__(value):x}"  # hexadecimal: the decimal text of a long int is refused
+    if scalar is bool or scalar is float or scalar is complex:
+        return f"{scalar.__name__}:{scalar.__repr__(value)}"
+    text = str.__str__(value) if scalar is str else bytes(memoryview(value)).decode("latin-1")
+    if len(text) > _MAX_TEXT:
+        text = f"{len(text)}:{text[: _MAX_TEXT // 2]}{text[-_MAX_TEXT // 2 :]}"
+    return f"{scalar.__name__}:{len(text)}:{text}"
+
+
+def _container_text(value: Any, parents: tuple[int, ...]) -> str:
+    container: Any = next(kind for kind in _CONTAINERS if issubclass(type(value), kind))
+    length = container.__len__(value)
+    if container in (tuple, list):
+        if length > _MAX_ITEMS[min(len(parents), len(_MAX_ITEMS)) - 1]:
+            items: Iterable[object] = [container.__getitem__(value, i) for i in sample_positions(length)]
+        else:
+            items = container.__iter__(value)
+        return f"{container.__name__}:{length}[{','.join(value_text(item, parents) for item in items)}]"
+    if length > _MAX_UNORDERED:
+        return f"{container.__name__}:{length}"
+    items = dict.items(value) if container is dict else container.__iter__(value)
+    return f"{container.__name__}{_unordered_text(items, parents)}"
+
+
+def _unordered_text(items: Iterable[object], parents: tuple[int, ...]) -> str:
+    """Items without an order of their own, such as those of a set: the order differs between processes."""
+    return f"{{{','.join(sorted(value_text(item, parents) for item in items))}}}"
+
+
+def _array_text(array: np.ndarray[Any, Any]) -> str:
+    plain = array.view(np.ndarray)
+    head = f"array:{plain.dtype.str}:{plain.shape}"
+    if plain.ndim == 0 or plain.size == 0:
+        rows = plain
+    else:
+        rows = plain[sample_positions(len(plain), plain.nbytes // len(plain))]
+    if plain.dtype.hasobject:
+        return f"{head}:{value_text(rows.ravel().tolist())}" if plain.dtype == object else head
+    return f"{head}:{hashlib.blake2b(rows.tobytes(), digest_size=8).hexdigest()}"
+
+
+def _is_tensor(kind: type) -> bool:
+    return type_name(kind) in ("torch.Tensor", "torch.nn.parameter.Parameter")
+
+
+def _tensor_text(tensor: Any) -> str:
+    head = f"tensor:{tensor.dtype}:{tuple(tensor.shape)}"
+    try:
+        array = tensor.detach().numpy()
+    except (RuntimeError, TypeError):  # on an accelerator, or of a type that NumPy has not
+        return head
+    return f"{head}:{_array_text(array)}"
+
+
+# Checks of arguments, all in one voice: `` `size` must be >= 1 but got: 0 ``.
+
 
 _DECIMAL = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS = _DECIMAL | {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
@@ -77,3 +276,146 @@ def check_bytes(name: str, value: object) -> int:
             raise ArgumentError(with_call_site(f'`{name}` must be a size such as "1GiB" but got: {value!r}'))
         return int(float(match[1]) * unit)
     return check_int(name, value, least=1)
+
+
+# Errors of calls whose arguments do not fit the signature: they name the argument that was meant, or is missing.
+
+
+C = TypeVar("C", bound=type)
+F = TypeVar("F", bound=Callable[..., Any])
+
+_MEANT = {  # what other libraries call an argument, and the names here
+    "ahead": ("count", "prefetch"),
+    "batch_size": ("size",),
+    "buffer_size": ("window", "count"),
+    "collate_fn": ("function",),
+    "drop_remainder": ("drop_last",),
+    "fn": ("function", "predicate"),
+    "func": ("function", "predicate"),
+    "handler": ("on_error",),
+    "num_parallel_calls": ("concurrency", "workers"),
+    "num_workers": ("workers",),
+    "on_bad_rows": ("on_error",),
+    "prefetch_factor": ("prefetch",),
+    "world": ("world_size",),
+}
+_ADVICE = {  # where a function has none of these names
+    "batch_size": "`.batch(n)` in the chain groups rows",
+    "batched": "`.map_batches(function, n)` calls it with up to n rows at a time",
+    "buffer_size": "`.shuffle(window=n)` and `.prefetch(n)` are operators of the chain",
+    "collate_fn": "`.collate(function)` in the chain makes batches",
+    "drop_last": "`.batch(n, drop_last=True)` in the chain drops it",
+    "drop_remainder": "`.batch(n, drop_last=True)` in the chain drops it",
+    "handler": '`.on_error("skip")` in the chain leaves out rows that fail',
+    "num_parallel_calls": "`Loader(pipe, workers=n)` runs the chain in several processes",
+    "num_workers": "`Loader(pipe, workers=n)` runs the chain in several processes",
+    "on_bad_rows": '`read_csv(..., on_error="skip")` leaves out rows that cannot be parsed',
+    "pin_memory": "`Loader(pipe, pin_memory=True)` gives tensors in pinned memory",
+    "prefetch_factor": "`MultiProcess(workers, prefetch=n)` keeps elements ready",
+    "shuffle": "`.shuffle()` is an operator of the chain",
+}
+
+
+def explains_wrong_arguments(function: F) -> F:
+    """`function`, whose errors of unknown, missing and surplus arguments are ours. No other call is changed."""
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except TypeError as error:
+            # A call that does not fit the signature fails here, and not in a frame of the function.
+            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                raise
+            message = _message(function, args, kwargs)
+            if message is None:
+                raise
+            raise ArgumentTypeError(with_call_site(message)) from None
+
+    return call  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
+
+
+def methods_explain_wrong_arguments(cls: C) -> C:
+    """A decorator of a class: all its public functions, and its construction, explain wrong arguments."""
+    for name, value in list(vars(cls).items()):
+        if inspect.isfunction(value) and (name == "__init__" or not name.startswith("_")):
+            setattr(cls, name, explains_wrong_arguments(value))
+    return cls
+
+
+def _message(function: Callable[..., Any], values: tuple[Any, ...], by_name: dict[str, Any]) -> str | None:
+    """What is wrong with a call; None if Python's own error has to say it."""
+    parameters = list(inspect.signature(function).parameters.values())
+    if parameters and (parameters[0].name == "self" or parameters[0].kind is Parameter.POSITIONAL_ONLY):
+        parameters, values = parameters[1:], values[1:]  # a method's object is no argument to its user
+    named = [p for p in parameters if p.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)]
+    called = getattr(function, "__qualname__", "the function").removesuffix(".__init__").rpartition(".")[2]
+    unknown = next((name for name in by_name if all(name != p.name for p in named)), None)
+    if unknown is not None:
+        return f"`{called}` has no argument `{unknown}`; {_advice(unknown, [p.name for p in named])}"
+    positional = [p for p in named if p.kind is Parameter.POSITIONAL_OR_KEYWORD]
+    if len(values) > len(positional) and all(p.kind is not Parameter.VAR_POSITIONAL for p in parameters):
+        named_only = next((p for p in named if p.kind is Parameter.KEYWORD_ONLY and p.name not in by_name), None)
+        taken = f"only {_listed(positional)}" if positional else "nothing"
+        repair = f"; name the others, such as {_listed([named_only])}" if named_only else ""
+        return f"`{called}` takes {taken} by position but got {len(values)}{repair}"
+    missing = [p for p in named[len(values) :] if p.default is Parameter.empty and p.name not in by_name]
+    return f"`{called}` needs {_listed(missing)}" if missing else None
+
+
+def _listed(parameters: list[Parameter]) -> str:
+    names = [f"`{p.name}=`" if p.kind is Parameter.KEYWORD_ONLY else f"`{p.name}`" for p in parameters]
+    return " and ".join([*([", ".join(names[:-1])] if names[1:] else []), names[-1]])
+
+
+def _advice(unknown: str, names: list[str]) -> str:
+    """What to write in place of an argument that is not among `names`."""
+    meant = next((name for name in _MEANT.get(unknown, ()) if name in names), None)
+    if meant is None and unknown in _ADVICE:
+        return _ADVICE[unknown]
+    meant = meant or next(iter(difflib.get_close_matches(unknown, names, 1)), None)
+    if meant is not None:
+        return f"did you mean `{meant}`?"
+    return f"it takes {', '.join(f'`{name}`' for name in names)}" if names else "it takes none by name"
+
+
+# Packages that only some users have installed: checked when a chain is written, imported when it runs.
+
+
+class Package(NamedTuple):
+    """A package that something needs.
+
+    Attributes:
+        module: the name of the module to import.
+        name: of the package that has the module.
+        extra: the extra of feedpipe that installs it.
+        purpose: what needs it, for the error: "TFRecord files are read".
+    """
+
+    module: str
+    name: str
+    extra: str
+    purpose: str
+
+    def check(self) -> None:
+        """Check that it is installed, without importing it.
+
+        Raises:
+            ArgumentError: it is not.
+        """
+        if find_spec(self.module.partition(".")[0]) is None:
+            raise ArgumentError(
+                with_call_site(
+                    f"{self.purpose} with the package {self.name}, which is not installed; "
+                    f"`pip install 'feedpipe[{self.extra}]'` installs it"
+                )
+            )
+
+    def load(self) -> Any:
+        """The module.
+
+        Raises:
+            ArgumentError: the package is not installed.
+        """
+        self.check()
+        return import_module(self.module)

@@ -9,8 +9,8 @@ from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import ClassVar, Protocol, cast
 
 from ..errors import redacted
-from .plain_values import is_plain, partial_parts, value_text
-from .policy import Quarantine, Retry
+from .checks import is_plain, partial_parts, value_text
+from .skips import Quarantine, Retry
 
 PACKAGE = __name__.partition(".")[0]
 

@@ -1,4 +1,4 @@
-"""`Context`: the run that an operator is part of."""
+"""`Context`: the run that an operator is part of, its keyed randomness, and what the run has opened."""
 
 from __future__ import annotations
 
@@ -13,12 +13,91 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import CallSite, Origin
-from .block import Block
-from .block_size import AdaptiveBlockSize, BlockSize, Clock, OneRow
+from .block import AdaptiveBlockSize, Block, BlockSize, Clock, OneRow
 from .cursor import Cursor, Json
-from .meter import Meter
-from .randomness import Key
 from .rows import Indices
+
+Key = npt.NDArray[np.uint64]
+
+
+def generator(key: Key, position: int = 0) -> np.random.Generator:
+    """The generator at `position` of the stream of `key` (Philox, a counter-based generator; Salmon et al., SC'11).
+
+    Streams of two positions do not overlap before 2**128 draws.
+    """
+    return np.random.Generator(np.random.Philox(key=key, counter=[0, 0, position, 0]))
+
+
+class Generators:
+    """The generators of one key at many positions. Resetting one object takes 3.5 microseconds, a new one takes 25."""
+
+    def __init__(self, key: Key) -> None:
+        self._generator = generator(key)
+        self._bits = self._generator.bit_generator
+        self._state = self._bits.state
+
+    def at(self, position: int) -> np.random.Generator:
+        self._state["state"]["counter"][2] = position
+        self._bits.state = self._state
+        return self._generator
+
+
+def mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """The finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA'14): a bijection that spreads each bit over all."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
+
+
+def uniforms(key: Key, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    """A number in [0, 1) for each of many positions of the stream of `key`: 20 nanoseconds each.
+
+    These are not the numbers that `generator` draws there.
+    """
+    first, second = key
+    bits = mixed(mixed(positions.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + first) + second)
+    return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+# `Meter`: how far a run has opened what is divided among shards, so that the rest can be divided anew.
+
+
+Mark: TypeAlias = "list[Json]"
+"""How far a run has opened a stream: the round of the `repeat` around, the number of a segment, and the places of it
+that are open; if the stream is read row by row, a cursor of it too. All places before these are open."""
+Marks: TypeAlias = "dict[str, Json]"
+"""The mark of each stream that a run has opened, by the number of the stream."""
+
+
+class Meter:
+    """What a run has opened of each stream: an operator that hands out places notes them before it yields their rows.
+
+    No other operator has a part in this. Whatever comes out of a run was made of places that were handed out to it,
+    however far threads and windows run ahead.
+
+    Attributes:
+        marks: is replaced at each note, never changed; so a state may keep it.
+    """
+
+    def __init__(self, marks: Marks | None = None) -> None:
+        self.marks: Marks = marks or {}
+
+    def note(self, stream: str, rounds: tuple[int, ...], segment: int, places: int, *cursor: Json) -> None:
+        """In this round, all segments before `segment` are open, and so many places of it."""
+        mark: Mark = [rounds[0] if rounds else 0, segment, places]
+        last = self.marks.get(stream)
+        if isinstance(last, list) and last >= mark:
+            return
+        self.marks = {**self.marks, stream: [*mark, *cursor]}
+
+    def add(self, marks: Marks) -> None:
+        """Notes what a part of the run in another process has opened."""
+        for stream, mark in marks.items():
+            number, segment, places = cast("list[int]", mark)[:3]
+            self.note(stream, (number,), segment, places, *cast("Mark", mark)[3:])
+
+
+# `Context`: the run that an operator is part of.
 
 
 class Work(Protocol):

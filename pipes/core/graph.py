@@ -7,8 +7,7 @@ from typing import Protocol, TypeVar, cast
 
 from ..errors import CallSite
 from .code import step_code
-from .contract import check_contract, check_streamed
-from .operator import Boundary, Operator
+from .operator import Boundary, Operator, check_contract, check_streamed
 
 
 class Node:

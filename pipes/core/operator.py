@@ -1,4 +1,4 @@
-"""The contract of operators: what one declares about itself, and what its code sees of the graph around it.
+"""The contract of operators: what one declares, what its code sees of the graph, and what breaks it.
 
 The engine and the planner ask for these declarations, never for the type of an operator.
 """
@@ -8,18 +8,18 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, TypeVar, cast
+from weakref import WeakSet
 
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import CallSite, Origin
+from ..errors import ArgumentTypeError, CallSite, Origin, PlanError, with_call_site
 from .block import Block
-from .code import call_code
+from .code import call_code, step_code
 from .context import Call, Context, Work
 from .cursor import Cursor, Json
-from .policy import OnError
 from .rows import BlockRows, Indices
-from .skipped import Skipped
+from .skips import OnError, Skipped
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -338,3 +338,115 @@ class Operator:
         None if the call of another operator puts this one into the chain.
         """
         return call_code(self)
+
+
+# Refuses an operator that breaks the contract, where the chain is written.
+
+
+MAX_DEPTH = 150
+"""Operators in a row: up to four calls each, of the thousand that Python allows."""
+_accepted: WeakSet[type] = WeakSet()  # classes: each is checked once
+
+
+def check_contract(op: object, *, reads_inputs: bool, call_site: CallSite | None) -> None:
+    """Raises an `ArgumentTypeError` that names the rule, its reason and its repair."""
+    kind = type(op)
+    if kind not in _accepted:
+        broken = _broken_rule(op)
+        if broken is not None:
+            raise ArgumentTypeError(with_call_site(broken, call_site))
+        _accepted.add(kind)
+    if reads_inputs and not isinstance(getattr(op, "order", None), Order):
+        raise ArgumentTypeError(with_call_site(_order_rule(op), call_site))
+
+
+def check_streamed(op: Operator, call_site: CallSite | None) -> None:
+    """Raises a `PlanError` if an operator that only gives rows by position reads from a streamed pipe."""
+    if type(op).blocks is Operator.blocks:
+        raise PlanError(
+            with_call_site(
+                f"`{step_code(op, source=False)}` gives rows by position only, so it needs a pipe that is indexed, "
+                "and this one is streamed; put `.load()` before it, or define `blocks`",
+                call_site,
+            )
+        )
+
+
+def check_depth(op: Operator, depth: int, call_site: CallSite | None) -> None:
+    """Raises a `PlanError` if so many operators follow each other that a run would exceed Python's recursion limit."""
+    if depth > MAX_DEPTH:
+        raise PlanError(
+            with_call_site(
+                f"`{step_code(op, source=False)}` is operator {depth} in a row, and {MAX_DEPTH} are most, because each "
+                "calls the one before it; call several functions in one `.map`, or join many pipes in one call",
+                call_site,
+            )
+        )
+
+
+def _broken_rule(op: object) -> str | None:
+    name = type(op).__name__
+    if not isinstance(op, Operator):
+        if isinstance(op, type) and issubclass(op, Operator):
+            return (
+                f"a link of a chain must be an operator but got the class `{op.__name__}`; call it: "
+                f"`{op.__name__}(...)`"
+            )
+        return f"a link of a chain must be an operator but got one of type {name}; derive its class from `Operator`"
+    if not _is_frozen_dataclass(type(op)):
+        return (
+            f"`{name}` must be a frozen dataclass, because loaders share and compare operators by their fields; "
+            "decorate the class with `@dataclass(frozen=True)`"
+        )
+    kind = getattr(op, "kind", None)
+    if not isinstance(kind, str) or not kind.isidentifier():
+        got = "" if kind is None else f" that is an identifier but has: {kind!r}"
+        return (
+            f"`{name}` must have a `kind`{got}, because the chain's code, its states and the keys of its random draws "
+            f'name operators by it; set `kind = "{name.lower()}"`'
+        )
+    if type(op).rows is Operator.rows and type(op).blocks is Operator.blocks:
+        return (
+            f"`{name}` must define `rows` or `blocks`, because it has no other way to give rows; define `blocks` to "
+            "give them in order, `rows` to give them by position"
+        )
+    return None
+
+
+def _is_frozen_dataclass(cls: type) -> bool:
+    """Whether `cls`, or the base that makes its instances, is decorated."""
+    for base in cls.__mro__:
+        parameters = vars(base).get("__dataclass_params__")
+        if parameters is not None:
+            return bool(parameters.frozen)
+        if "__init__" in vars(base):
+            return False
+    return False
+
+
+def _order_rule(op: object) -> str:
+    name = type(op).__name__
+    order = getattr(op, "order", None)
+    got = "" if order is None else f" as a member of `Order` but has: {order!r}"
+    return (
+        f"`{name}` must state its `order`{got}, because that decides where its rows may be divided among shards; set "
+        "`order = Order.ROW_LOCAL` if it treats each row by itself, and `order = Order.GLOBAL` if it looks at other "
+        "rows or at positions"
+    )
+
+
+# `TokenOfInput`, `CursorOfInput`: the bases of operators whose cursors have no more in them than one of the input.
+
+
+class TokenOfInput(Operator):
+    """A token is a cursor of the only input."""
+
+    def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
+        yield stage.input, at.token
+
+
+class CursorOfInput(Operator):
+    """A cursor is one of the only input."""
+
+    def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
+        yield stage.input, at.plain

@@ -1,40 +1,138 @@
-"""`Rows`: rows held as columns, and the four helpers that serve lists and `Rows` alike."""
-
-# pyright: reportPrivateUsage=false
-# The functions of this module use the columns that `Rows` keeps to itself.
+"""`Rows`: rows held as columns; the columns, and how rows of several parts are gathered and joined."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, cast, overload
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, TypeGuard, Union, cast, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import ArgumentTypeError, with_call_site
-from .column import (
-    Column,
-    concat_columns,
-    gather_column,
-    join_columns,
-    scalars,
-    take_column,
-    to_arrow,
-    type_of,
-)
-from .skipped import Skipped
+from .skips import Skipped
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+Array: TypeAlias = npt.NDArray[np.generic]
+ArrowArray: TypeAlias = "pa.Array[Any]"
+Column: TypeAlias = Union["Array", "ArrowArray"]
+"""One column: a NumPy array whose first axis counts rows, or a contiguous Arrow array."""
+
+
+def scalars(column: Column) -> list[object]:
+    """The values of a column as Python objects."""
+    if isinstance(column, np.ndarray):
+        return cast("list[object]", column.tolist() if column.ndim == 1 else list(column))
+    if column.null_count == 0:
+        if is_plain_number(column):
+            return cast("list[object]", column.to_numpy(zero_copy_only=False).tolist())
+        if is_grid(column):
+            return list(grid(column))
+    return cast("list[object]", column.to_pylist())
+
+
+def is_grid(column: ArrowArray) -> bool:
+    """Whether the column holds tensors of one shape, as `Rows.arrow` makes them of arrays."""
+    return hasattr(column, "to_numpy_ndarray")
+
+
+def grid(column: Any) -> Array:
+    """A column of tensors of one shape, without nulls, as one array."""
+    import pyarrow as pa
+
+    if not pa.types.is_boolean(column.type.value_type) or column.type.permutation is not None:
+        return cast("Array", column.to_numpy_ndarray())
+    flat = column.storage.flatten().to_numpy(zero_copy_only=False)  # Arrow refuses bools
+    return cast("Array", flat.reshape(len(column), *column.type.shape))
+
+
+def read_only(array: Array) -> Array:
+    """A read-only view of the same memory."""
+    view = np.asarray(array).view()
+    view.flags.writeable = False
+    return view
+
+
+def take_column(column: Column, indices: npt.NDArray[np.int64]) -> Column:
+    taken = gather_column(column, indices)
+    if isinstance(taken, np.ndarray):
+        taken.flags.writeable = False
+    return taken
+
+
+def gather_column(column: Column, indices: npt.NDArray[np.int64]) -> Column:
+    if not isinstance(column, np.ndarray):
+        return column.take(cast("Any", indices))
+    # `take` is faster, but copies all of an array that is not contiguous.
+    return column.take(indices, axis=0) if column.flags.c_contiguous else column[indices]
+
+
+def concat_columns(columns: Sequence[Column]) -> Column:
+    joined = join_columns(columns)
+    if isinstance(joined, np.ndarray):
+        joined.flags.writeable = False
+    return joined
+
+
+def join_columns(columns: Sequence[Column]) -> Column:
+    if are_arrays(columns):
+        return np.concatenate(columns)
+    import pyarrow as pa
+
+    return pa.concat_arrays([to_arrow(column) for column in columns])
+
+
+def are_arrays(columns: Sequence[Column]) -> TypeGuard[Sequence[Array]]:
+    for column in columns:  # noqa: SIM110 - `all` takes three times as long, and there may be thousands of columns
+        if not isinstance(column, np.ndarray):
+            return False
+    return True
+
+
+def type_of(column: Column) -> object:
+    # Numbers in NumPy and in Arrow are one type: results never show which of them holds a column.
+    if isinstance(column, np.ndarray):
+        return column.dtype.str, column.shape[1:]
+    return (np.dtype(column.type.to_pandas_dtype()).str, ()) if is_plain_number(column) else column.type
+
+
+def is_plain_number(column: ArrowArray) -> bool:
+    import pyarrow as pa
+
+    kind = column.type
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+
+
+def to_arrow(column: Column) -> ArrowArray:
+    import pyarrow as pa
+
+    if not isinstance(column, np.ndarray):
+        return column
+    if column.ndim == 1:
+        return pa.array(column)
+    # As `FixedShapeTensorArray.from_numpy_ndarray` makes it, which refuses bools and an array without rows.
+    values = pa.array(np.ascontiguousarray(column).reshape(-1))
+    shape = column.shape[1:]
+    kind: Any = pa.fixed_shape_tensor(cast("Any", values.type), shape)
+    return pa.ExtensionArray.from_storage(kind, pa.FixedSizeListArray.from_arrays(values, math.prod(shape)))
+
+
+# `Rows`: rows held as columns, and the four helpers that serve lists and `Rows` alike.
+
+# pyright: reportPrivateUsage=false
+# The functions of this module use the columns that `Rows` keeps to itself.
 Indices: TypeAlias = range | npt.NDArray[np.int64]
 """Positions of rows; a `range` if they are evenly spaced, so that storage can slice."""
 Row: TypeAlias = dict[str, object]
 """A row of a table: Python scalars, and NumPy arrays for columns of more than one dimension."""
 SKIPPED = "\0skipped"
 """The column of a `Rows` that has a `Skipped` for each row that was skipped; see `skipped_rows`."""
-
 
 MIN_ARRAY_ROWS = 512
 """So many Python objects are gathered faster through an array of all of them, if they are half of the list."""
@@ -361,3 +459,174 @@ def have_one_signature(parts: Sequence[BlockRows]) -> bool:
         isinstance(part, Rows) and (part._signature is first._signature or signature(part) == signature(first))
         for part in parts
     )
+
+
+# Rows at positions that belong to several parts, such as the inputs of `concat` or the rounds of `repeat`.
+
+
+def gather(indices: Indices, bounds: npt.NDArray[np.int64], part: Callable[[int, Indices], BlockRows]) -> BlockRows:
+    """The rows at `indices`, gathered from several parts.
+
+    Args:
+        indices: positions among the rows of all parts.
+        bounds: part k holds positions `bounds[k]` to `bounds[k + 1]`.
+        part: gives the rows of part k at places of its own.
+    """
+    if not len(indices):
+        return part(0, range(0))
+    if isinstance(indices, range) and indices.step == 1:
+        first, last = np.searchsorted(bounds, [indices.start, max(indices.start, indices.stop - 1)], "right") - 1
+        pieces: list[BlockRows] = []
+        for k in range(int(first), int(last) + 1):
+            low, high = max(indices.start, int(bounds[k])), min(indices.stop, int(bounds[k + 1]))
+            if low < high:
+                pieces.append(part(k, range(low - int(bounds[k]), high - int(bounds[k]))))
+        return concat(pieces) if pieces else []
+    places = index_array(indices)
+    owners = np.searchsorted(bounds, places, "right") - 1
+    order = stable_order(owners, len(bounds))
+    owners, places = owners[order], places[order]
+    edges = [0, *(np.flatnonzero(owners[1:] != owners[:-1]) + 1).tolist(), len(order)]
+    parts = [(int(owners[start]), places[start:stop]) for start, stop in pairwise(edges)]
+    pieces = [part(k, own - bounds[k]) for k, own in parts]
+    return pieces[0] if len(pieces) == 1 else take(concat(pieces), inverse(order))
+
+
+def stable_order(numbers: npt.NDArray[np.int64], end: int) -> npt.NDArray[np.int64]:
+    """The order that sorts numbers from 0 to `end`, and keeps that of equal ones."""
+    short = numbers.astype(np.uint16) if end <= 2**16 else numbers  # 16 bits sort in one pass
+    return np.argsort(short, kind="stable")
+
+
+def inverse(order: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The permutation that undoes `order`."""
+    places = np.empty_like(order)
+    places[order] = np.arange(len(order))
+    return places
+
+
+# `take_joined`: rows of several parts, gathered without joining the parts as a whole.
+
+# pyright: reportPrivateUsage=false
+# It joins the columns that `Rows` keeps to itself.
+GROUP_BYTES = 2**16
+"""Columns of one type are joined side by side and gathered by one call, in so much memory, which stays in the cache."""
+
+
+def take_joined(parts: Sequence[BlockRows], *selections: npt.NDArray[np.int64]) -> list[BlockRows]:
+    """`take(concat(parts), indices)` for the indices in each of `selections`.
+
+    Joins a few columns at a time.
+    """
+    all_rows = [part for part in parts if isinstance(part, Rows)]
+    states = [rows._columns_and_selection for rows in all_rows]
+    tables = [columns for columns, selection in states if selection is None]
+    if len(parts) < 2 or len(tables) < len(parts) or Skipped.exist or not have_one_signature(parts):
+        joined_rows = concat(parts)
+        return [take(joined_rows, indices) for indices in selections]
+    joined = _JoinedColumns(tables[0], sum(map(len, all_rows)), selections)
+    for name in tables[0]:
+        joined.add(name, [table[name] for table in tables])
+    return [all_rows[0]._alike(Rows(columns, rows)) for columns, rows in joined.finish()]
+
+
+class _JoinedColumns:
+    """Joins columns, and gathers rows of them; small columns of one type wait until there are enough for one call."""
+
+    def __init__(self, table: Mapping[str, Column], length: int, selections: Sequence[npt.NDArray[np.int64]]) -> None:
+        self._length = length
+        # All columns are replaced, in any order; the tables keep that of `table`.
+        self._taken = [(dict(table), indices) for indices in selections]
+        self._scratch = np.empty(0, np.uint8)
+        self._groups: defaultdict[object, list[tuple[str, Sequence[Array]]]] = defaultdict(list)
+
+    def add(self, name: str, pieces: Sequence[Column]) -> None:
+        """Adds the pieces of a column."""
+        if not are_arrays(pieces) or pieces[0].dtype.hasobject:
+            self._take(name, join_columns(pieces))
+            return
+        shape = self._length, *pieces[0].shape[1:]
+        size = math.prod(shape) * pieces[0].itemsize
+        if 2 * size > GROUP_BYTES:
+            self._take(name, np.concatenate(pieces, out=self._memory(shape, pieces[0].dtype, size)))
+            return
+        group = self._groups[pieces[0].dtype, shape]
+        group.append((name, pieces))
+        if (len(group) + 1) * size > GROUP_BYTES:
+            self._take_group(group)
+            group.clear()
+
+    def finish(self) -> list[tuple[dict[str, Column], int]]:
+        """The columns of each selection, and how many rows they have."""
+        for group in filter(None, self._groups.values()):
+            self._take_group(group)
+        return [(columns, len(indices)) for columns, indices in self._taken]
+
+    def _take(self, name: str, joined: Column) -> None:
+        for columns, indices in self._taken:
+            columns[name] = take_column(joined, indices)
+
+    def _take_group(self, group: Sequence[tuple[str, Sequence[Array]]]) -> None:
+        first = group[0][1][0]
+        shape = len(group), self._length, *first.shape[1:]
+        joined = self._memory(shape, first.dtype, max(GROUP_BYTES, math.prod(shape) * first.itemsize))
+        for (_, pieces), target in zip(group, joined, strict=True):
+            np.concatenate(pieces, out=target)
+        names = [name for name, _ in group]
+        for columns, indices in self._taken:
+            gathered = joined.take(indices, axis=1)
+            gathered.flags.writeable = False
+            columns.update(zip(names, gathered, strict=True))
+
+    def _memory(self, shape: tuple[int, ...], dtype: np.dtype[np.generic], size: int) -> Array:
+        """An array in memory that the next one uses again."""
+        if size > len(self._scratch):
+            self._scratch = np.empty(size, np.uint8)
+        return np.ndarray(shape, dtype, self._scratch)
+
+
+# `TensorData`: an array that its consumer receives as a tensor. Its producer needs no torch.
+
+
+class Stack:
+    """Arrays of one shape and dtype, to be stacked along a new first axis directly in their target memory.
+
+    Attributes:
+        shape: of the stacked array.
+        dtype: of the stacked array, in the byte order of this machine.
+    """
+
+    __slots__ = ("_arrays", "dtype", "shape")
+
+    def __init__(self, arrays: Sequence[npt.NDArray[np.generic]]) -> None:
+        self._arrays = arrays
+        self.dtype = arrays[0].dtype.newbyteorder("=")
+        self.shape = len(arrays), *arrays[0].shape
+
+    @property
+    def nbytes(self) -> int:
+        return sum(array.nbytes for array in self._arrays)
+
+    def write(self, target: memoryview) -> None:
+        """Stacks the arrays in `target`."""
+        self._fill(np.ndarray(self.shape, self.dtype, target))
+
+    def __array__(self, dtype: None = None, copy: None = None) -> npt.NDArray[np.generic]:
+        """NumPy calls this; stacks the arrays in new memory."""
+        stacked = np.empty(self.shape, self.dtype)
+        self._fill(stacked)
+        return stacked
+
+    def _fill(self, target: npt.NDArray[np.generic]) -> None:
+        if target.ndim == 1:
+            target[...] = self._arrays
+        else:
+            # Concatenates along the existing axis: one copy of each, in C. `np.stack` would make a view of each first.
+            np.concatenate(self._arrays, out=target.reshape(-1, *self.shape[2:]))
+
+
+@dataclass(frozen=True, slots=True)
+class TensorData:
+    """A worker sends this in place of a tensor. Sending copies the values, so they must not change before."""
+
+    array: npt.NDArray[np.generic] | Stack

@@ -1,18 +1,259 @@
-"""`StatementConnection`: the base of connections that run SQL statements and give their rows as Arrow."""
+"""Connections that run SQL, write tables, and divide the rows of a query into ranges of keys."""
 
 from __future__ import annotations
 
+import base64
+import json
+import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
-from .dialect import SqlDialect
-from .driver import Key, KeyRange, SqlQuery
-from .key_ranges import key_ranges
-from .keys import key_values
+from ..core.cursor import Json
+from ..errors import DataError
+from .driver import Key, KeyRange, SqlDialect, SqlQuery
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+def check_key_type(name: str, kind: pa.DataType) -> None:
+    """Checks that values of this type identify rows.
+
+    Raises:
+        DataError: they do not.
+    """
+    import pyarrow as pa
+
+    types: Any = pa.types
+    storage: Any = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+    # A column without values may have no type.
+    is_exact = types.is_integer(storage) or types.is_decimal(storage) or types.is_null(storage)
+    is_text = types.is_string(storage) or types.is_large_string(storage) or types.is_string_view(storage)
+    is_time = types.is_date(storage) or types.is_time(storage) or types.is_timestamp(storage)
+    if not (is_exact or is_text or is_time or _is_bytes(storage)):
+        raise DataError(
+            f"`partition_on` must name a column of integers, decimals, text, bytes, times or UUIDs, because a state "
+            f"keeps its values exactly, but {name!r} is of type {kind}; name another column, or convert it in the query"
+        )
+
+
+def key_values(column: Any) -> list[Key]:
+    """The values of an Arrow column without nulls as keys."""
+    import pyarrow as pa
+
+    if isinstance(column.type, pa.UuidType):
+        return [str(value) for value in column.to_pylist()]
+    column = getattr(column, "storage", column)
+    types: Any = pa.types
+    if types.is_integer(column.type) or types.is_decimal(column.type) or _is_bytes(column.type):
+        return cast("list[Key]", column.to_pylist())
+    return cast("list[Key]", column.cast(pa.string()).to_pylist())
+
+
+def plain_key(key: Key | None) -> Json:
+    """A key as JSON."""
+    if isinstance(key, bytes):
+        return {"bytes": key.hex()}
+    return {"decimal": str(key)} if isinstance(key, Decimal) else key
+
+
+def key_of(plain: Json) -> Key | None:
+    """The key that `plain` was made of."""
+    if isinstance(plain, dict):
+        ((kind, text),) = plain.items()
+        return bytes.fromhex(str(text)) if kind == "bytes" else Decimal(str(text))
+    return cast("Key | None", plain)
+
+
+def check_keys(column: Any, name: str, before: Key | None) -> tuple[Key, Key]:
+    """Checks the keys of rows that are ordered by the database.
+
+    Args:
+        column: the keys of one Arrow batch, which has rows.
+        name: of the column.
+        before: the key of the row before them.
+
+    Returns:
+        the first key and the last.
+
+    Raises:
+        DataError: a key is null, or two rows have the same key.
+    """
+    import pyarrow.compute as pc
+
+    if column.null_count:
+        raise nulls_error(name, column.null_count)
+    storage = getattr(column, "storage", column)
+    if len(storage) > 1:
+        equal: Any = pc.equal(storage[1:], storage[:-1])
+        if pc.any(equal).as_py():
+            raise duplicate_error(name, key_values(column.slice(pc.index(equal, True).as_py(), 1))[0])
+    first, last = key_values(column.slice(0, 1))[0], key_values(column.slice(len(column) - 1))[0]
+    if first == before:
+        raise duplicate_error(name, first)
+    return first, last
+
+
+def duplicate_error(name: str, key: Key) -> DataError:
+    return DataError(
+        f"`partition_on` must name a column whose values are unique, because a resume goes on behind the last of them, "
+        f"but several rows have {name} = {key!r}; name the primary key, or leave `partition_on` out"
+    )
+
+
+def nulls_error(name: str, count: int) -> DataError:
+    return DataError(
+        f"`partition_on` must name a column without nulls, because rows are read in the order of its values, but "
+        f"{count} {'row has' if count == 1 else 'rows have'} no {name}; name the primary key, or leave such rows out "
+        "in the query"
+    )
+
+
+def _is_bytes(kind: Any) -> bool:
+    import pyarrow as pa
+
+    types: Any = pa.types
+    return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind))
+
+
+# `key_ranges`: divides the rows of a query into ranges of keys, by statements that a database runs fast.
+
+
+MAX_RANGES = 4096
+ROWS_OF_RANGE = 65_536
+"""A range has no more rows, unless there are very many ranges, or the user says how many."""
+ROWS_OF_STEP = 4096
+"""Each step along an index has so many rows, and each range takes half of one more on average."""
+STEPS_OF_STATEMENT = 256
+"""One statement makes so many steps, for which it takes less than a second."""
+
+
+class Statements(Protocol):
+    """A connection, as far as ranges of keys need it."""
+
+    @property
+    def dialect(self) -> SqlDialect: ...
+
+    def values(self, statement: str, query: SqlQuery) -> Iterator[tuple[Key, ...]]:
+        """The rows of a statement as keys and numbers."""
+        ...
+
+    def has_order(self, statement: str, query: SqlQuery) -> bool:
+        """Whether the database has the rows of a statement in their order, and need not sort all for the first ones.
+
+        False if it cannot tell, or if several statements may see different rows.
+        """
+        ...
+
+
+def key_ranges(connection: Statements, query: SqlQuery, count: int | None) -> list[KeyRange]:
+    """All rows of a query in ranges of equal length, in the order of the key.
+
+    Args:
+        connection: runs the statements.
+        query: a query with a key.
+        count: how many ranges; None chooses it by the number of rows.
+
+    Raises:
+        DataError: a key is null, or two rows have the same key.
+    """
+    is_ordered = connection.has_order(connection.dialect.steps(query, None, ROWS_OF_STEP, STEPS_OF_STATEMENT), query)
+    return list((_walk if is_ordered else _number)(connection, query, count))
+
+
+def default_count(rows: int) -> int:
+    """How many ranges: a power of two, so that the usual numbers of shards share them, and none begins within one."""
+    return min(1 << (-(-rows // ROWS_OF_RANGE) - 1).bit_length(), MAX_RANGES)
+
+
+def _lengths(rows: int, count: int | None) -> list[int]:
+    if not rows:
+        return []
+    size = -(-rows // (default_count(rows) if count is None else count))
+    return [min(size, rows - first) for first in range(0, rows, size)]
+
+
+def _walk(connection: Statements, query: SqlQuery, count: int | None) -> Iterator[KeyRange]:
+    """Goes along an index, which takes a sixth of the time of counting and numbering all rows.
+
+    The rows are counted in steps. Each range ends a short way behind the end of a step.
+    """
+    dialect = connection.dialect
+    if nulls := _number_of(connection, query, dialect.count_nulls(query)):
+        raise nulls_error(query.key or "", nulls)
+    steps: list[Key | None] = [None, *_steps(connection, query)]  # the key before each step
+    rows = ROWS_OF_STEP * (len(steps) - 1) + _number_of(connection, query, dialect.count_behind(query, steps[-1]))
+    low = _keys(connection, query, None, 0, 1)
+    last = 0
+    for length in _lengths(rows, count):
+        last += length
+        step, skip = divmod(last - 1, ROWS_OF_STEP)
+        keys = _keys(connection, query, steps[step], skip, 2)
+        if not (low and keys):
+            raise _lost_rows_error()
+        yield KeyRange(low[0], keys[0], length)
+        low = keys[1:]
+
+
+def _steps(connection: Statements, query: SqlQuery) -> list[Key]:
+    """The last key of each step."""
+    keys: list[Key] = []
+    is_end = False
+    while not is_end:
+        after = keys[-1] if keys else None
+        statement = connection.dialect.steps(query, after, ROWS_OF_STEP, STEPS_OF_STATEMENT)
+        steps = sorted(connection.values(statement, query))  # by their numbers
+        for _, key, rows in steps:
+            if rows != 1:
+                raise duplicate_error(query.key or "", key)
+            keys.append(key)
+        is_end = len(steps) < STEPS_OF_STATEMENT
+    return keys
+
+
+def _number_of(connection: Statements, query: SqlQuery, statement: str) -> int:
+    """The number that a statement gives."""
+    ((number,),) = connection.values(statement, query)
+    return int(number)
+
+
+def _keys(connection: Statements, query: SqlQuery, after: Key | None, skip: int, count: int) -> list[Key]:
+    """The next keys, behind a key and some more rows; fewer at the end."""
+    keys = [key for (key,) in connection.values(connection.dialect.keys(query, after, skip, count), query)]
+    if len(keys) > 1 and keys[0] == keys[1]:
+        raise duplicate_error(query.key or "", keys[0])
+    return keys
+
+
+def _number(connection: Statements, query: SqlQuery, count: int | None) -> Iterator[KeyRange]:
+    """Counts all rows, and numbers them in one statement, for which most databases sort them."""
+    ((rows, with_key),) = (map(int, row) for row in connection.values(connection.dialect.count(query), query))
+    if with_key < rows:
+        raise nulls_error(query.key or "", rows - with_key)
+    if not rows:
+        return
+    lengths = _lengths(rows, count)
+    statement = connection.dialect.bounds(query, rows, lengths[0])
+    keys = {int(place): key for key, place in connection.values(statement, query)}
+    last = 0
+    for length in lengths:
+        first, last = last + 1, last + length
+        if not {first, last} <= keys.keys():
+            raise _lost_rows_error()
+        if keys.get(last + 1) == keys[last]:
+            raise duplicate_error(query.key or "", keys[last])
+        yield KeyRange(keys[first], keys[last], length)
+
+
+def _lost_rows_error() -> DataError:
+    return DataError("the query has lost rows while they were counted; read it when nobody deletes")
+
+
+# `StatementConnection`: the base of connections that run SQL statements and give their rows as Arrow.
+
 
 SAMPLE_ROWS = 1024
 """So many rows show the types of columns, if the database has no types for columns."""
@@ -91,3 +332,131 @@ def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
 
     # Other ways, such as `from_pylist`, import pandas if it is installed.
     return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
+
+
+# `TableConnection`: the base of connections that also write tables.
+
+
+class TableConnection(StatementConnection):
+    """Writes rows into tables. What happens in a transaction takes effect at its end, all of it or nothing.
+
+    MySQL ends a transaction before it creates or drops a table.
+    """
+
+    def begin_writing(self) -> None:
+        """Begins a transaction."""
+        self.run(self.dialect.begin_writing)
+
+    def commit_writing(self) -> None:
+        """Ends the transaction."""
+        self.run("COMMIT")
+
+    def roll_back(self) -> None:
+        """Ends the transaction without an effect."""
+        self.run("ROLLBACK")
+
+    @abstractmethod
+    def create_table(self, name: str, schema: pa.Schema) -> None:
+        """Creates a table without rows."""
+
+    @abstractmethod
+    def insert(self, name: str, rows: pa.Table) -> None:
+        """Adds rows to a table, whose columns are found by their names."""
+
+    def has_table(self, name: str) -> bool:
+        statement = self.dialect.find_table.format(self.dialect.literal(name))
+        return any(batch.num_rows for batch in self.execute(statement))
+
+    def drop_table(self, name: str) -> None:
+        self.run(f"DROP TABLE {self.dialect.column(name)}")
+
+    def column_types(self, name: str) -> Mapping[str, pa.DataType]:
+        """The types that values must have to become values of a table; nothing if the database converts them."""
+        return {}
+
+
+# `QueryPlan`: the columns and the ranges of a query, found once for a job and all states of it.
+
+
+class RangeUnit(NamedTuple):
+    """The rows behind `after`, up to the row with the key `high`. What is None sets no bound.
+
+    Without a gap between ranges, a row that is new somewhere changes the number of rows of a range.
+
+    Attributes:
+        number: of the range.
+        first: how many rows the ranges before it have.
+        after: the last key of the range before it.
+        low, high: the keys of its first and last row; None for the rows of a query without a key.
+        rows: how many it has; -1 if that is not known.
+    """
+
+    number: int
+    first: int
+    after: Key | None
+    low: Key | None
+    high: Key | None
+    rows: int
+
+
+WHOLE_QUERY = RangeUnit(0, 0, None, None, None, -1)
+
+
+@dataclass(frozen=True, eq=False)
+class QueryPlan:
+    """What is read, and in which units.
+
+    Attributes:
+        schema: of the query, as the driver gives it.
+        units: the ranges; the whole query if it has no key.
+    """
+
+    schema: pa.Schema
+    units: Sequence[RangeUnit]
+
+    @staticmethod
+    def of(schema: pa.Schema, ranges: Sequence[KeyRange] | None) -> QueryPlan:
+        if ranges is None:
+            return QueryPlan(schema, [WHOLE_QUERY])
+        units: list[RangeUnit] = []
+        first, after = 0, None
+        for number, (low, high, rows) in enumerate(ranges):
+            units.append(RangeUnit(number, first, after, low, high, rows))
+            first, after = first + rows, high
+        return QueryPlan(schema, units)
+
+    @property
+    def rows(self) -> int | None:
+        """How many rows there are, if the ranges say it."""
+        counts = [unit.rows for unit in self.units]
+        return None if -1 in counts else sum(counts)
+
+    def text(self) -> str:
+        """The plan for a state."""
+        schema = base64.b64encode(self.schema.serialize().to_pybytes()).decode()
+        ranges = None
+        if self.rows is not None:
+            ranges = [[plain_key(unit.low), plain_key(unit.high), unit.rows] for unit in self.units]
+        plain = json.dumps([schema, ranges], separators=(",", ":"))
+        return base64.b85encode(zlib.compress(plain.encode(), 9)).decode()
+
+    @staticmethod
+    def of_text(text: str) -> QueryPlan:
+        """The plan that `text` was made of.
+
+        Raises:
+            ValueError: it is no such text.
+        """
+        import pyarrow as pa
+
+        try:
+            schema, entries = json.loads(zlib.decompress(base64.b85decode(text)))
+            fields = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(schema)))
+            key_ranges = None if entries is None else [_range(*entry) for entry in entries]
+        except (zlib.error, pa.ArrowException, TypeError, KeyError, OSError) as error:
+            raise ValueError("it is no plan of a query") from error
+        return QueryPlan.of(fields, key_ranges)
+
+
+def _range(low: Json, high: Json, rows: int) -> KeyRange:
+    return KeyRange(cast("Key", key_of(low)), cast("Key", key_of(high)), rows)

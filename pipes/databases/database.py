@@ -1,8 +1,9 @@
-"""`Database`: where a query runs, how to connect to it, and what its errors say."""
+"""`Database`: where a query runs, how to connect to it, what its errors say, what its connections see."""
 
 from __future__ import annotations
 
 import re
+import weakref
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -12,14 +13,21 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, cast, runtime_ch
 from ..core.code import value_code
 from ..errors import ArgumentError, ArgumentTypeError, FeedpipeError, SourceError, text_of, with_call_site
 from .adbc import Adbc
-from .connection import StatementConnection
-from .connectorx import Connectorx
+from .connection import StatementConnection, TableConnection
 from .dbapi import DbApi, DbApiConnection
-from .dialect import DIALECTS, FLIGHT
-from .driver import Key, KeyRange, SqlConnection, SqlDriver, SqlQuery
-from .duckdb import DuckDB
-from .table_connection import TableConnection
-from .uris import scheme_of, shown_uri, without_secrets
+from .driver import (
+    DIALECTS,
+    FLIGHT,
+    Key,
+    KeyRange,
+    SqlConnection,
+    SqlDriver,
+    SqlQuery,
+    scheme_of,
+    shown_uri,
+    without_secrets,
+)
+from .duckdb import Connectorx, DuckDB
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -309,3 +317,32 @@ def _check_address(address: object) -> None:
                 f"one of type {type(address).__name__}"
             )
         )
+
+
+# `Snapshot`: what one connection sees, for other connections of the same job.
+
+
+class Snapshot:
+    """A snapshot that a connection has exported. It lives as long as this object; a pickle has its name only.
+
+    Attributes:
+        name: by which other connections to the same server use it.
+    """
+
+    def __init__(self, name: str, connected: Connected | None = None) -> None:
+        self.name = name
+        if connected is not None:
+            weakref.finalize(self, connected.close)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Snapshot, (self.name,)
+
+
+def exported_snapshot(connected: Connected) -> Snapshot | None:
+    """The snapshot of a connection, which the snapshot then owns; None if the database exports none."""
+    statements = connected.statements
+    if statements is None or statements.dialect.export_snapshot is None:
+        return None
+    connected.begin(None)
+    name = connected.call(statements.export_snapshot)
+    return None if name is None else Snapshot(name, connected)

@@ -1,10 +1,16 @@
-"""The contract of database drivers: a `SqlDriver` opens connections, a `SqlConnection` plans and reads a query."""
+"""The contract of drivers, dialects of SQL, URIs, and the packages of drivers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from ..core.checks import Package
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -86,3 +92,260 @@ class SqlDriver(Protocol):
     def connect(self, uri: str) -> SqlConnection:
         """A new connection."""
         ...
+
+
+# `SqlDialect`: how one kind of database writes names, literals and the statements that `read_sql` needs.
+
+
+@dataclass(frozen=True)
+class SqlDialect:
+    """A kind of database.
+
+    Attributes:
+        name: of the database.
+        quote: stands around names.
+        begin: begins a transaction in which all queries see the same rows; None if there is none.
+        binary: a literal of bytes, given their hexadecimal digits.
+        escapes: whether a backslash in a literal begins an escape.
+        modulo: the operator.
+        first_rows: the end of a query that wants only some rows.
+        export_snapshot: gives the name of a snapshot, by which other transactions see what this one sees.
+        use_snapshot: makes the transaction that has begun one of these.
+        begin_writing: begins a transaction that writes.
+        find_table: gives a row if there is a table with a name, which it gets as a literal.
+        types: how it writes types of columns that are not those of `column_types.ANSI_TYPES`.
+    """
+
+    name: str
+    quote: str = '"'
+    begin: str | None = None
+    binary: str = "X'{}'"
+    escapes: bool = False
+    modulo: str = "%"
+    first_rows: str = "LIMIT {}"
+    export_snapshot: str | None = None
+    use_snapshot: str = ""
+    begin_writing: str = "BEGIN"
+    find_table: str = "SELECT 1 AS one FROM information_schema.tables WHERE table_name = {}"
+    types: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
+
+    def column(self, name: str) -> str:
+        return self.quote + name.replace(self.quote, 2 * self.quote) + self.quote
+
+    def literal(self, key: Key) -> str:
+        """A key as the database reads it. Quoted text takes the type of the column that it is compared with."""
+        if isinstance(key, bytes):
+            return self.binary.format(key.hex())
+        if not isinstance(key, str):
+            return f"{key:f}" if isinstance(key, Decimal) else str(key)
+        text = key.replace("'", "''")
+        return f"'{text.replace(chr(92), 2 * chr(92)) if self.escapes else text}'"
+
+    def inner(self, query: SqlQuery) -> str:
+        """The query in the place of a table. A comment at its end ends with the line."""
+        return f"(\n{query.text}\n) AS feedpipe_query"
+
+    def count(self, query: SqlQuery) -> str:
+        """Counts all rows, and those with a key."""
+        return f"SELECT count(*) AS row_count, count({self.key(query)}) AS key_count FROM {self.inner(query)}"
+
+    def count_nulls(self, query: SqlQuery) -> str:
+        """Counts the rows without a key."""
+        return f"SELECT count(*) AS row_count FROM {self.inner(query)} WHERE {self.key(query)} IS NULL"
+
+    def count_behind(self, query: SqlQuery, after: Key | None) -> str:
+        """Counts the rows behind a key."""
+        return f"SELECT count(*) AS row_count FROM {self.inner(query)}{self._behind(query, after)}"
+
+    def bounds(self, query: SqlQuery, count: int, size: int) -> str:
+        """The keys of the first and the last of each `size` rows, with the number of the row, from 1."""
+        key = self.key(query)
+        first, last = f"(row_place - 1) {self.modulo} {size} = 0", f"row_place {self.modulo} {size} = 0"
+        return (
+            "SELECT row_key, row_place FROM ("
+            f"SELECT {key} AS row_key, row_number() OVER (ORDER BY {key}) AS row_place FROM {self.inner(query)}"
+            f") AS feedpipe_rows WHERE {first} OR {last} OR row_place = {count} ORDER BY row_place"
+        )
+
+    def keys(self, query: SqlQuery, after: Key | None, skip: int, count: int) -> str:
+        """The first keys in order, behind a key and some more rows."""
+        key = self.key(query)
+        return (
+            f"SELECT {key} AS row_key FROM {self.inner(query)}{self._behind(query, after)} "
+            f"ORDER BY {key} {self.first_rows.format(count)} OFFSET {skip}"
+        )
+
+    def steps(self, query: SqlQuery, after: Key | None, size: int, count: int) -> str:
+        """The number of each step, its last key, and how many rows have that key.
+
+        Args:
+            query: the query.
+            after: the key before the first step; None begins with the first row.
+            size: the rows of a step.
+            count: the most steps.
+        """
+        key, last = self.key(query), "feedpipe_steps.row_key"
+        rest = f"ORDER BY {key} {self.first_rows.format(1)} OFFSET {size - 1}"
+        return (
+            # The query is one table, used in three places, because it may have parameters.
+            f"WITH RECURSIVE feedpipe_query AS NOT MATERIALIZED (\n{query.text}\n), feedpipe_steps AS ("
+            f"SELECT 1 AS step, (SELECT {key} FROM feedpipe_query{self._behind(query, after)} {rest}) AS row_key "
+            f"UNION ALL SELECT step + 1, (SELECT {key} FROM feedpipe_query WHERE {key} > {last} {rest}) "
+            f"FROM feedpipe_steps WHERE {last} IS NOT NULL AND step < {count}) "
+            f"SELECT step, row_key, (SELECT count(*) FROM feedpipe_query WHERE {key} = {last}) AS row_count "
+            f"FROM feedpipe_steps WHERE {last} IS NOT NULL"
+        )
+
+    def between(self, query: SqlQuery, after: Key | None, high: Key | None) -> str:
+        """The rows of a range, in order; without a key, the query as it is."""
+        if query.key is None:
+            return query.text
+        key = self.key(query)
+        tests = [f"{key} > {self.literal(after)}"] if after is not None else []
+        tests += [f"{key} <= {self.literal(high)}"] if high is not None else []
+        where = f" WHERE {' AND '.join(tests)}" if tests else ""
+        return f"SELECT * FROM {self.inner(query)}{where} ORDER BY {key}"
+
+    def head(self, query: SqlQuery, count: int) -> str:
+        """The first rows, in any order."""
+        return f"SELECT * FROM {self.inner(query)} {self.first_rows.format(count)}"
+
+    def value(self, query: SqlQuery, name: str) -> str:
+        """One value of a column that is not null."""
+        column = self.column(name)
+        rows = self.first_rows.format(1)
+        return f"SELECT {column} FROM {self.inner(query)} WHERE {column} IS NOT NULL {rows}"
+
+    def key(self, query: SqlQuery) -> str:
+        assert query.key is not None, "only a query with a key has ranges"
+        return self.column(query.key)
+
+    def _behind(self, query: SqlQuery, after: Key | None) -> str:
+        """The condition for rows behind a key; empty for all rows."""
+        return "" if after is None else f" WHERE {self.key(query)} > {self.literal(after)}"
+
+    def with_parameters(self, style: str) -> SqlDialect:
+        """For a driver that replaces percent signs, if a query has parameters."""
+        return replace(self, modulo="%%") if style in ("format", "pyformat") else self
+
+
+ANSI = SqlDialect("the database", first_rows="FETCH FIRST {} ROWS ONLY")
+POSTGRESQL = SqlDialect(
+    "PostgreSQL",
+    begin="BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+    binary="'\\x{}'",
+    export_snapshot="SELECT pg_export_snapshot()",
+    use_snapshot="SET TRANSACTION SNAPSHOT '{}'",
+    find_table="SELECT 1 AS one WHERE to_regclass(quote_ident({})) IS NOT NULL",
+    types={"binary": "BYTEA", "text": "TEXT"},
+)
+SQLITE = SqlDialect(
+    "SQLite",
+    begin="BEGIN",
+    begin_writing="BEGIN IMMEDIATE",
+    find_table="SELECT 1 AS one FROM sqlite_master WHERE type IN ('table', 'view') AND lower(name) = lower({})",
+    types={"text": "TEXT", "decimal": "TEXT"},
+)
+DUCKDB = SqlDialect(
+    "DuckDB",
+    begin="BEGIN TRANSACTION",
+    binary="unhex('{}')",
+    find_table="SELECT 1 AS one FROM information_schema.tables WHERE table_schema = current_schema() "
+    "AND lower(table_name) = lower({})",
+    types={"text": "TEXT"},
+)
+MYSQL = SqlDialect(
+    "MySQL",
+    quote="`",
+    escapes=True,
+    find_table="SELECT 1 AS one FROM information_schema.tables WHERE table_schema = database() AND table_name = {}",
+    types={
+        "text": "LONGTEXT",
+        "binary": "LONGBLOB",
+        "float": "FLOAT",
+        "double": "DOUBLE",
+        "time": "TIME(6)",
+        "timestamp": "DATETIME(6)",
+        "timestamp with zone": "DATETIME(6)",
+    },
+)
+FLIGHT = SqlDialect("Flight SQL")
+
+DIALECTS = {
+    "postgresql": POSTGRESQL,
+    "postgres": POSTGRESQL,
+    "sqlite": SQLITE,
+    "duckdb": DUCKDB,
+    "mysql": MYSQL,
+    "mariadb": MYSQL,
+    "grpc": FLIGHT,
+    "grpc+tcp": FLIGHT,
+    "grpc+tls": FLIGHT,
+}
+"""The dialect of each scheme of a URI."""
+
+# URIs of databases: their parts, and how errors show them without a secret.
+
+
+_SECRET_NAME = re.compile(r"pass|pwd|secret|token|key|credential|auth", re.IGNORECASE)
+
+
+def scheme_of(uri: str) -> str:
+    return uri.partition("://")[0].lower()
+
+
+def file_of(uri: str) -> str:
+    """The path of a database that is a file: all that follows `://`; an absolute one may begin with several slashes."""
+    return re.sub("^//+", "/", uri.partition("://")[2])
+
+
+def sqlite_uri(uri: str, mode: str) -> str:
+    """The address of a SQLite file, as SQLite takes it; `mode` is "ro", or "rwc" to make a file that is not there.
+
+    Raises:
+        FileNotFoundError: there is no file to read. SQLite itself does not say so.
+    """
+    path = file_of(uri)
+    if mode == "ro" and not os.path.exists(path):
+        raise FileNotFoundError(f"there is no file {path!r}")
+    return f"file:{path}?mode={mode}"
+
+
+def shown_uri(uri: str) -> str:
+    """The URI without user, password and options."""
+    place = urlsplit(uri)
+    host = place.netloc.rpartition("@")[2]
+    return f"{place.scheme}://{'***@' if '@' in place.netloc else ''}{host}{place.path}"
+
+
+def without_secrets(text: str, uri: str) -> str:
+    """A text of a driver, in which no secret of the URI is left."""
+    text = text.replace(uri, shown_uri(uri))
+    for secret in sorted(set(_secrets(uri)), key=len, reverse=True):
+        text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", "***", text)
+    return text
+
+
+def _secrets(uri: str) -> Iterator[str]:
+    place = urlsplit(uri)
+    user = place.netloc.rpartition("@")[0]
+    password = user.partition(":")[2]
+    options = [value for name, value in parse_qsl(place.query) if _SECRET_NAME.search(name)]
+    for secret in (password, unquote(password), *options):
+        if secret:
+            yield secret
+
+
+# `require`: the module of a driver, imported when it is needed.
+
+
+def require(module: str, package: str, purpose: str = "this database is read") -> Any:
+    """The module of a driver.
+
+    Args:
+        purpose: what the package does, for the error.
+
+    Raises:
+        ArgumentError: its package is not installed.
+    """
+    return Package(module, package, "databases", purpose).load()

@@ -11,7 +11,7 @@ from contextlib import suppress
 from threading import Thread
 from typing import Any, cast
 
-from .call_pool import CallPool
+from .calls import CallPool
 
 
 class CoroutinePool(CallPool):

@@ -1,4 +1,4 @@
-"""`retrying`: a function that is called again when it fails."""
+"""Calls that are repeated when they fail, and the pool of calls that the shards of a process share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from ..core.checks import is_coroutine_function
-from ..core.policy import Retry
+from ..core.context import Context
+from ..core.skips import Retry
+from .calls import CallPool, ThreadPool
 
 
 def retrying(function: Callable[..., Any], retry: Retry) -> Callable[..., Any]:
@@ -63,3 +65,16 @@ def _rewinding(arguments: tuple[object, ...]) -> Callable[[], None]:
             generator.bit_generator.state = state
 
     return rewind
+
+
+# `shared_call_pool`: the calls of an operator, which the shards of a process share.
+
+
+def shared_call_pool(name: str, function: Callable[..., object], concurrency: int, context: Context) -> CallPool:
+    """The pool of operator `name` in this process."""
+    resources = context.process.resources
+    if not is_coroutine_function(function):
+        return resources.get(("calls", name), lambda: ThreadPool(concurrency, resources.threads))
+    from .coroutines import CoroutinePool
+
+    return resources.get(("calls", name), lambda: CoroutinePool(concurrency, resources.threads))

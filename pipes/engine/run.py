@@ -1,22 +1,35 @@
-"""Runs a pipe in the calling thread: unsharded, with seed 0 and epoch 0."""
+"""Runs a pipe in the calling thread, and checks cursors of saved states."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from types import TracebackType
+from typing import cast
 
-from ..core.block import Block
+from ..core.block import Block, row_count
 from ..core.context import Context
-from ..core.cursor import START, Cursor
+from ..core.cursor import START, Cursor, Json, checked_cursor
 from ..core.graph import node_code
-from ..core.row_bytes import row_count
+from ..core.operator import Operator
 from ..core.rows import BlockRows
-from ..core.skipped import Skipped
+from ..core.skips import Skipped
 from ..errors import DataError, LoaderError, PlanError, RowError, UnknownLengthError, shown_traceback
-from .one_thread import ONE_THREAD, is_executing
-from .skip_log import NO_SKIPS, SkipLog
+from .skips import NO_SKIPS, SkipLog
 from .stage import Stage
+
+ONE_THREAD = (
+    "only one thread at a time may use an iterator, because it counts what one consumer took, and another thread waits "
+    "for an element now; take elements in one thread and hand them on, or use a lock"
+)
+
+
+def is_executing(error: ValueError) -> bool:
+    """Whether `send`, `next` or `close` itself raised it, because another thread runs the generator."""
+    return error.__traceback__ is not None and error.__traceback__.tb_next is None
+
+
+# Runs a pipe in the calling thread: unsharded, with seed 0 and epoch 0.
 
 
 def elements(stage: Stage, context: Context | None = None, at: Cursor = START) -> Iterator[object]:
@@ -203,3 +216,38 @@ def at_index(stage: Stage, index: int) -> object:
         return present(next(iter(stage.rows(range(at, at + 1), Context()))))
     except RowError as error:
         raise error.with_traceback(shown_traceback(error)) from error.__cause__
+
+
+# `check_cursor`: whether a cursor of a state can be one of a stage, and those in its token ones of its inputs.
+
+
+MAX_SKIPPED = 2**24
+"""A cursor behind an endless `repeat()` skips at most so many rows: more than any block has."""
+
+
+def check_cursor(stage: Stage, plain: Json) -> None:
+    """Checks a cursor of `stage`. It reads nothing, and calls no function of the user.
+
+    Raises:
+        ValueError: no run of the stage makes such a cursor; the message names the operator.
+    """
+    try:
+        at = checked_cursor(plain)
+        if stage.indexed and at.token is not None:
+            raise ValueError("has a token, and the position alone says where it is")
+        if at.skip > MAX_SKIPPED and _has_short_skips(stage) and _is_repeated(stage):
+            raise ValueError(f"skips {at.skip} rows of a `repeat()`, more than a block has")
+        cursors = [] if stage.indexed else [*stage.op.input_cursors(stage, at)]
+    except Exception as error:
+        raise ValueError(f"no cursor of `{node_code(stage.node)}`: {error}") from error
+    for source, cursor in cursors:
+        check_cursor(cast("Stage", source), cursor)
+
+
+def _has_short_skips(stage: Stage) -> bool:
+    """Whether the operator makes a token for each of its blocks, so that its cursors skip no more rows than one has."""
+    return not stage.op.expands and type(stage.op).input_cursors is not Operator.input_cursors
+
+
+def _is_repeated(stage: Stage) -> bool:
+    return not stage.indexed and (stage.op.repeats or any(map(_is_repeated, stage.inputs)))

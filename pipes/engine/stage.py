@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections import ChainMap
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from threading import Lock
@@ -13,19 +14,48 @@ from ..core.context import Context, Tracer
 from ..core.cursor import START, Cursor
 from ..core.graph import Node, names, node_code, walk
 from ..core.operator import Boundary, Operator, Order, Weights
-from ..core.policy import covers, skips
 from ..core.rows import BlockRows, Indices, concat
-from ..core.skipped import Skipped
+from ..core.skips import Skipped, covers, skips
 from ..errors import CallSite, FeedpipeError, Origin, PlanError, RowError, text_of, with_call_site
-from .calls_ahead import call_ahead
-from .prefetch import in_thread
-from .readahead import rows_ahead
-from .row_counts import check_row_count, no_length
-from .skip_record import code_without_policy, skip_of
-from .skipping import blocks_around, rows_around
+from .ahead import call_ahead, in_thread, rows_ahead
+from .skips import blocks_around, code_without_policy, rows_around, skip_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+def no_length(node: Node) -> PlanError:
+    """The error of an indexed operator that knows no length."""
+    return PlanError(
+        with_call_site(
+            f"`{node_code(node)}` gives rows by position and must know how many there are, because nothing else says "
+            "where they end; define `length`, or let `indexed` give False",
+            node.call_site,
+        )
+    )
+
+
+def check_row_count(length: object, node: Node) -> int:
+    """The length that the operator of `node` returned.
+
+    Raises:
+        PlanError: it is no number of rows.
+    """
+    try:
+        count = operator.index(length)  # type: ignore[arg-type]
+    except TypeError:
+        count = -1
+    if count < 0:
+        raise PlanError(
+            with_call_site(
+                f"`length` of `{node_code(node)}` must be an int >= 0, or None, but is: {length!r}", node.call_site
+            )
+        )
+    return count
+
+
+# `Stage`: an operator bound to its inputs for runs. This is the engine.
+
 
 T = TypeVar("T")
 

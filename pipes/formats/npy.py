@@ -8,7 +8,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from ..core.column import Array
+from ..core.rows import Array
 from ..errors import DataError
 
 HEADER_BYTES = 2**14

@@ -16,8 +16,7 @@ from uuid import UUID
 import numpy as np
 import numpy.typing as npt
 
-from ..core.column import Array, ArrowArray, Column
-from ..core.rows import BlockRows, Indices, Rows, concat, index_array, signature, take
+from ..core.rows import Array, ArrowArray, BlockRows, Column, Indices, Rows, concat, index_array, signature, take
 from ..errors import UnfitError
 
 if TYPE_CHECKING:

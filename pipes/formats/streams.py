@@ -1,10 +1,13 @@
-"""Streams of bytes: what opens them, how their tail is read, and the errors of reading them."""
+"""Streams of bytes: their windows, their ranges, and messages of protobuf."""
 
 from __future__ import annotations
 
 import io
-from typing import BinaryIO, Protocol
+from collections.abc import Iterable, Iterator
+from typing import Any, BinaryIO, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from ..core.cursor import Json
+from ..core.rows import BlockRows
 from ..errors import DataError, FeedpipeError, SourceError
 
 STREAM_ERRORS = (OSError, ValueError, EOFError)
@@ -55,3 +58,309 @@ def read_tail(stream: BinaryIO, name: str, size: int, count: int) -> bytes:
     if len(data) < min(size, count):
         raise SourceError(f"{name} became shorter while its footer was read")
     return data
+
+
+# `StreamWindow`: the bytes of a stream that a parser needs next; `ChunkSize`: how many to read.
+
+
+_NEAR_BYTES = 2**20  # so many are read, rather than sought
+_SKIP_BYTES = 2**20  # read over at a time, if the stream cannot seek
+
+
+class ChunkSize:
+    """How many bytes the next chunk takes: few at first, for an early first row, then more, which is faster."""
+
+    FIRST_BYTES, MAX_BYTES = 2**14, 2**20
+
+    __slots__ = ("_size",)
+
+    def __init__(self) -> None:
+        self._size = self.FIRST_BYTES
+
+    def next(self) -> int:
+        size = self._size
+        self._size = min(size * 4, self.MAX_BYTES)
+        return size
+
+
+class StreamWindow:
+    """A part of a stream that only moves forward.
+
+    Args:
+        stream: of bytes. The window seeks in it if it can, else it reads over what comes before.
+        name: the name of the file, for errors.
+
+    Attributes:
+        data: the bytes that were read and not left behind yet.
+        offset: how many bytes of the stream come before them.
+        ended: whether the stream ends behind them.
+        error: the error of reading what follows them; a parser raises it once it has parsed these bytes.
+    """
+
+    def __init__(self, stream: BinaryIO, name: str) -> None:
+        self.data = b""
+        self.offset = 0
+        self.ended = False
+        self.error: FeedpipeError | None = None
+        self._stream = stream
+        self._name = name
+        self._seekable = stream.seekable()
+        # A decompressor that fails drops the output of that call. So each call asks for little, and always for the same
+        # pieces: the rows before an error then do not depend on how much is read at a time.
+        self._piece_bytes = 2**30 if self._seekable else 2**12
+
+    def advance(self, offset: int) -> None:
+        """Leave the bytes before `offset` behind.
+
+        Raises:
+            SourceError: the stream ends before `offset`, or cannot be read up to there.
+            DataError: it cannot be decompressed up to there.
+        """
+        if offset < self.offset:
+            raise AssertionError("a window only moves forward")
+        distance = offset - self.offset
+        if distance > len(self.data) and self.error is None and not self.ended:
+            if self._seekable:
+                self.seek(offset)
+            else:
+                self._read_over(offset)
+            return
+        if distance > len(self.data):
+            raise self.error or self._shortened(offset)
+        self.data = self.data[distance:]
+        self.offset = offset
+
+    def seek(self, offset: int) -> None:
+        """Go to `offset` in a stream that can seek, and read nothing yet."""
+        size = self._stream.seek(0, io.SEEK_END)
+        if offset > size:
+            raise self._shortened(offset)
+        self._stream.seek(offset)
+        self.data, self.offset = b"", offset
+
+    def fill(self, size: int) -> None:
+        """Read until there are `size` bytes, the stream ends, or it fails."""
+        pieces = [self.data]
+        length = len(self.data)
+        bound = self._piece_bytes
+        try:
+            while length < size and not self.ended and self.error is None:
+                piece = self._stream.read(min(size - length, bound - (self.offset + length) % bound))
+                self.ended = not piece
+                pieces.append(piece)
+                length += len(piece)
+        except FeedpipeError as error:
+            self.error = error
+        except STREAM_ERRORS as error:
+            self.error = stream_error(error, self._name, self._stream, self.offset + length)
+        if len(pieces) > 1:
+            self.data = b"".join(pieces)
+            if self.ended and self._seekable:
+                self._check_end()
+
+    def peek(self, place: int, size: int) -> bytes:
+        """Some bytes further on, without leaving others behind; fewer at the end of the stream.
+
+        Args:
+            place: how many bytes of the window come before them. If they are far away, the stream must be able to seek.
+            size: how many they are.
+
+        Raises:
+            SourceError, DataError: they cannot be read.
+        """
+        if place + size <= _NEAR_BYTES:
+            self.fill(place + size)
+            if self.error is not None and place + size > len(self.data):
+                raise self.error
+            return self.data[place : place + size]
+        at = self.offset + len(self.data)
+        try:
+            self._stream.seek(self.offset + place)
+            data = self._stream.read(size)
+            self._stream.seek(at)
+        except FeedpipeError:
+            raise
+        except STREAM_ERRORS as error:
+            raise stream_error(error, self._name, self._stream, self.offset + place) from error
+        return data
+
+    def _read_over(self, offset: int) -> None:
+        while self.offset + len(self.data) < offset:
+            self.offset += len(self.data)
+            self.data = b""
+            self.fill(min(_SKIP_BYTES, offset - self.offset))
+            if self.error is not None:
+                raise self.error
+            if self.ended and self.offset + len(self.data) < offset:
+                raise self._shortened(offset)
+        self.data = self.data[offset - self.offset :]
+        self.offset = offset
+
+    def _check_end(self) -> None:
+        """A stream knows the size that its file had when it was opened; a file that was cut since then ends before."""
+        size = self._stream.seek(0, io.SEEK_END)
+        if self.offset + len(self.data) < size:
+            self.ended = False
+            self.error = self._shortened(size)
+
+    def _shortened(self, offset: int) -> SourceError:
+        return SourceError(f"{self._name} has changed since it was listed or read: it ends before byte {offset}")
+
+
+# `RangedFormat`: a format whose files are cut into ranges of bytes, since it shows where a record begins.
+
+
+F = TypeVar("F", covariant=True)
+
+MAX_CONTENT_BYTES = 2**10
+"""So much of a malformed record is kept for its record."""
+
+Place: TypeAlias = "tuple[int, ...]"
+"""A position in a range: the byte of the file, and what else the format needs to go on from there."""
+
+
+class MalformedRecord(NamedTuple):
+    """A record that cannot be read, though those behind it can.
+
+    Attributes:
+        error: what is wrong with it.
+        offset: the byte of the file at which it begins, or the block that it is in.
+        content: its first bytes, if they are known.
+    """
+
+    error: DataError
+    offset: int
+    content: bytes | None = None
+
+
+class RangePart(NamedTuple):
+    """Rows of a range that follow each other.
+
+    Attributes:
+        rows: the rows.
+        at: the place from which they were read.
+        end: the place behind them, and behind a malformed record; None at the end of the range.
+        offsets: the byte of the file at which each row begins.
+        malformed: the record that follows, if it is malformed.
+        error: why nothing behind these rows can be read.
+    """
+
+    rows: BlockRows
+    at: Place
+    end: Place | None
+    offsets: list[int]
+    malformed: MalformedRecord | None = None
+    error: FeedpipeError | None = None
+
+
+class RangedFormat(Protocol[F]):
+    """A format: a frozen value that holds the user's options, and once fixed names and types of columns."""
+
+    kind: ClassVar[str]
+    """The name of the chain function."""
+
+    @property
+    def unify_schemas(self) -> bool:
+        """Whether the columns are those of all files together."""
+        ...
+
+    def call(self) -> str:
+        """The call of the chain function with these options, as code."""
+        ...
+
+    def identity(self) -> dict[str, Json]:
+        """What a state is checked against."""
+        ...
+
+    def head(self, stream: BinaryIO, path: str) -> object:
+        """What the beginning of a file shows of its columns."""
+        ...
+
+    def fix(self, heads: Iterable[Any], paths: Iterable[str]) -> F:
+        """Fix names and types by the heads of all files, read lazily, and by the names of their folders."""
+        ...
+
+    def why_not_split(self) -> str | None:
+        """Why files are not split into ranges; None if they are."""
+        ...
+
+
+class RecordFormat(RangedFormat[F], Protocol[F]):
+    """A format of records in bytes."""
+
+    def parts(
+        self, stream: BinaryIO, path: str, unit: range, place: Place, chunk_size: ChunkSize
+    ) -> Iterator[RangePart]:
+        """The rows that begin in a range of a file, from a place on; `chunk_size` is that of the run."""
+        ...
+
+
+# Reads messages of protobuf, field by field, by the rules of its wire format.
+
+
+VARINT, FIXED64, DELIMITED, FIXED32 = 0, 1, 2, 5
+"""How a field is encoded."""
+
+Field: TypeAlias = "tuple[int, int, bytes | int]"
+"""A field of a message: its number, its encoding, and what it holds."""
+
+
+def read_fields(data: bytes) -> Iterator[Field]:
+    """The fields of a message.
+
+    Raises:
+        ValueError: the bytes are no message.
+    """
+    at = 0
+    while at < len(data):
+        tag, at = read_varint(data, at)
+        form = tag & 7
+        content: bytes | int
+        if form == VARINT:
+            content, at = read_varint(data, at)
+        else:
+            if form == DELIMITED:
+                size, at = read_varint(data, at)
+            elif form in (FIXED32, FIXED64):
+                size = 4 if form == FIXED32 else 8
+            else:
+                raise ValueError("a field has an encoding that protobuf does not have")
+            content = data[at : at + size]
+            if len(content) < size:
+                raise ValueError("a field is longer than its message")
+            at += size
+        yield tag >> 3, form, content
+
+
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """A number with seven bits in each byte, and where it ends.
+
+    Raises:
+        ValueError: it does not end.
+    """
+    value = shift = 0
+    while at < len(data) and shift < 70:
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return value & 0xFFFF_FFFF_FFFF_FFFF, at
+    raise ValueError("a number has no end")
+
+
+def write_field(number: int, content: bytes) -> bytes:
+    """A field that holds bytes."""
+    return bytes([number << 3 | DELIMITED]) + write_varint(len(content)) + content
+
+
+def write_varint(value: int) -> bytes:
+    """A number with seven bits in each byte; a negative one as 64 bits."""
+    if 0 <= value < 0x80:
+        return bytes([value])
+    value &= 0xFFFF_FFFF_FFFF_FFFF
+    parts = bytearray()
+    while value >= 0x80:
+        parts.append(value & 0x7F | 0x80)
+        value >>= 7
+    parts.append(value)
+    return bytes(parts)

@@ -1,24 +1,302 @@
-"""`Epoch`: one iteration of a loader."""
+"""`Epoch`: one iteration of a loader, and what it has while it runs."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Generator, Iterator
+from dataclasses import replace
 from itertools import repeat
-from typing import Any, Generic, TypeVar, cast
+from types import TracebackType
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from ..engine.one_thread import ONE_THREAD, is_executing
-from ..errors import FeedpipeError, LoaderError, RowError, shown_traceback
-from .epoch_run import EpochRun
-from .info import Info as Info
-from .request import INFO, PEEK, Request
+from ..core.block import row_shape
+from ..core.process import raised_by_signal_handler
+from ..engine.run import ONE_THREAD, interrupted, is_executing
+from ..errors import DataError, FeedpipeError, LoaderError, PlanError, RowError, StateError, shown_traceback
+from ..plan.plan import Position
+from ..services.base import Session, ShardEnd, Step
+from .ranks import Job, on_rank
+from .replay import History, Info, SkipCounter, element_of, note_cursor
 from .runner import Runner
-from .schedule import Schedule
-from .skipping import too_many
+from .schedule import PADDING, AgreedItems, End, Schedule
 from .state import Progress
+
+Request: TypeAlias = Literal["info", "peek"] | None
+"""The next element (None), the same with its `Info`, or only a look at it."""
+INFO: Final = "info"
+PEEK: Final = "peek"
+
+# `skipped`: where a rank stands after elements that nobody reads.
+
+
+def skipped(progress: Progress, count: int, schedule: Schedule) -> Progress:
+    """Where a rank stands after `count` further elements, or after as many as lengths alone can tell.
+
+    If rows may be skipped, or of a stream, these are none. The cursors of a stream also say which of its parts have
+    been opened, so the elements must be read.
+
+    Raises:
+        LoaderError: the epoch has fewer elements.
+    """
+    last = schedule.end(progress).of_rank
+    if last is not None and progress.step + count > last:
+        raise too_many(count, last - progress.step)
+    plan = schedule.plan
+    if not schedule.ordered or not plan.indexed or progress.beyond or plan.unsharded.loses_elements:
+        return progress
+    if schedule.steps is not None:
+        return schedule.next_pass(_moved(progress, count))
+    left = (plan.length(plan.rank, progress.start, progress.data_epoch) or 0) - progress.taken
+    return _moved(progress, max(0, min(count, left)))  # what is not left is padding
+
+
+def too_many(count: int, left: int) -> LoaderError:
+    return LoaderError(f"`skip({count})` goes beyond the end of the epoch, which has {left} elements left")
+
+
+def _moved(progress: Progress, count: int) -> Progress:
+    return replace(progress.copy(), step=progress.step + count, taken=progress.taken + count)
+
+
+# `EpochRun`: what an epoch of a loader has while it runs.
+
+
+_NOTHING = object()
+
+
+class EpochRun:
+    """What an epoch has while it runs, from `progress` on.
+
+    Attributes:
+        progress: after the last element that the consumer took.
+        history: the steps that led there, also those of epochs before.
+        start_step: the step at which it began.
+        end: where it ends.
+        schedule: the schedule that it runs by.
+        element: the one that the consumer took last.
+        stop: what ended it, and is raised by each later `next`; `trace` is its first traceback.
+    """
+
+    def __init__(
+        self, runner: Runner, progress: Progress, start_step: int | None = None, history: History | None = None
+    ) -> None:
+        self.progress = progress.copy()
+        self.history = History() if history is None else history
+        self.start_step = progress.step if start_step is None else start_step
+        self.end = End(None, None)
+        self._last: int | None = None  # the step at which this rank ends
+        self.schedule: Schedule | None = None
+        self.element: object = _NOTHING
+        self.stop: Exception | None = None
+        self.trace: TracebackType | None = None
+        self._runner = runner
+        self._job: Job | None = None  # the other ranks, if they communicate
+        self._agreement: AgreedItems | None = None  # if the ranks agree on the end while they run
+        self._padding = False
+        self._padding_items: Iterator[Step | ShardEnd] = iter(())
+        self._has_cursors = False  # an indexed pipe and padding need only the number of elements
+        self._skips = None if runner.skip_log is None else SkipCounter(runner.skip_log)
+        self._session: Session | None = None
+        self._items: Iterator[Step | ShardEnd | Literal["padding"]] = iter(())
+
+    def elements(self) -> Generator[object, Request]:
+        """The elements, each in the form that is requested; a None comes first, in place of an element.
+
+        All of it runs in the generator, from the first look at the rank to the count of an element.
+        """
+        request: Request = yield None
+        try:
+            step = self._first()
+            while step is not None:
+                while request is PEEK:
+                    request = yield step.element
+                progress = self.progress
+                shard = step.shard
+                before = None if self._skips is None else self._skips.before(progress)
+                self.history.add((progress, shard, progress.cursors.get(shard), len(progress.ended), before))
+                progress.step += 1
+                progress.taken += 1
+                if self._has_cursors:
+                    progress.cursors[shard] = step.cursor
+                self.element = step.element
+                if self._skips is not None and not self._padding:
+                    self._skips.count(step.element, progress)
+                del step
+                request = yield self.element if request is None else (self.element, self._info())
+                if request is not PEEK:
+                    self.element = _NOTHING  # the last reference here, before the next element is made
+                step = self._next()
+            if self._job is not None:
+                self._job.hear()  # the end of an epoch hides no failure
+            if self._skips is not None:
+                self._skips.report(self.progress)
+        except GeneratorExit:
+            if self._job is not None and self._agreement is not None:
+                self._job.leave(self.progress.step)
+            raise
+        except BaseException as error:
+            if isinstance(error, (DataError, RowError)) and self.schedule is not None:
+                note_cursor(error, self.schedule.plan, str(self.schedule.signature.entries["pipe"]), self.progress)
+            if self._job is not None:
+                self._job.fail(error)
+            stop = error if isinstance(error, Exception) else interrupted(error)
+            self.finish(stop if self.schedule is None else on_rank(stop, self.schedule.rank))
+            raise
+        self.finish(StopIteration())
+
+    def finish(self, stop: Exception) -> None:
+        if self.stop is None:
+            self.stop, self.trace = stop, shown_traceback(stop)
+            if self._agreement is not None:
+                self._runner.segment = self._agreement.segment
+            if self._session is not None:
+                self._session.close()
+
+    def position(self) -> Progress:
+        """The progress; after the last element of all ranks, the beginning of the next epoch."""
+        over = self.finished or (self.end.of_all is not None and self.progress.step >= self.end.of_all)
+        return self.next_epoch() if over else self.progress
+
+    @property
+    def finished(self) -> bool:
+        """Whether the consumer, or a look ahead, has come to the end."""
+        return isinstance(self.stop, StopIteration)
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether other ranks may wait for its next element."""
+        return self.stop is None and self._agreement is not None and self._job is not None and self._job.is_here
+
+    @property
+    def kept_steps(self) -> range:
+        step = self.progress.step
+        return range(max(self.start_step, step - len(self.history)), step + 1)
+
+    def position_before(self, count: int) -> Progress:
+        return self.history.back(self.progress, count) if count else self.position()
+
+    def skipping(self, count: int) -> EpochRun:
+        """A run that begins behind up to `count` further elements, as many as lengths tell."""
+        schedule = self._runner.schedule(self.progress)
+        run = EpochRun(self._runner, skipped(self.progress, count, schedule), self.start_step)
+        run.schedule, run.end = schedule, schedule.end(run.progress)
+        return run
+
+    def next_epoch(self) -> Progress:
+        return self._schedule.next_epoch(self.progress)
+
+    @property
+    def has_element(self) -> bool:
+        """Whether the consumer has an element, which it took last."""
+        return self.element is not _NOTHING
+
+    def mask(self) -> npt.NDArray[np.bool_]:
+        """A bool for each row of the element that was taken last."""
+        return np.full(row_shape(self.element), not self._padding)
+
+    def _info(self) -> Info:
+        place = None if self._padding else self.history.last_place
+        return Info(self._schedule, self.progress.copy(), self.position().copy(), self.mask(), place)
+
+    def _first(self) -> Step | None:
+        self._begin()
+        resumed = self.progress.begun and self.progress.step == self.start_step  # else elements were skipped
+        try:
+            step = self._next()
+        except FeedpipeError:
+            raise
+        except Exception as error:
+            if not resumed or raised_by_signal_handler(error):
+                raise
+            # A function of the user fails with a `FeedpipeError`, so this is a cursor that does not fit the pipe.
+            raise StateError(f"`position` of the state does not fit this pipe: {error!r}") from error
+        if step is not None or not resumed or (self._schedule.plan.world_size > 1 and self._agreement is None):
+            return step
+        # A state after the last element means the next epoch. Several ranks begin that together, so they must agree.
+        self.progress = self.next_epoch()
+        self.start_step = 0
+        self._begin()
+        return self._next()
+
+    def _next(self) -> Step | None:
+        """The next element, or None after the last one."""
+        if self._job is not None and self._agreement is None:
+            self._job.look()
+        restarted = False
+        while (last := self._last) is None or self.progress.step < last:
+            item = next(self._items, None)
+            if isinstance(item, Step):
+                skips = self._skips
+                if skips is None or (item := self._without_skipped(item, skips)):
+                    return item
+                continue
+            if item == PADDING:
+                return self._padding_step()
+            if isinstance(item, ShardEnd):
+                if self._has_cursors:
+                    self.progress.ended[item.shard] = item.leftover
+            elif self._schedule.steps is not None:
+                if restarted:
+                    raise PlanError("this pipe has no elements for this rank, so an epoch of `steps` cannot be filled")
+                restarted = self.progress.cut is None  # what is left of a pass may be nothing for this rank
+                self.progress = self._schedule.next_pass(self.progress)
+                self._items = self._open(self.progress.position(self._schedule.plan))
+            elif self._schedule.even == "pad" and last is not None:
+                self._items = iter(())
+                return self._padding_step()
+            else:
+                break
+        return None
+
+    def _without_skipped(self, step: Step, skips: SkipCounter) -> Step | None:
+        fingerprint = str(self._schedule.signature.entries["pipe"])
+        return skips.take_apart(step, self.progress, self._schedule.plan, fingerprint)
+
+    @property
+    def _schedule(self) -> Schedule:
+        assert self.schedule is not None, "an epoch that has begun has a schedule"
+        return self.schedule
+
+    def _begin(self) -> None:
+        self._job = job = self._runner.job()
+        self.schedule, self.end = self._runner.begin(self.progress, job)
+        self._last = self.end.of_rank
+        self._has_cursors = not self._schedule.plan.indexed
+        items = self._open(self.progress.position(self._schedule.plan))
+        if job is None or not self._schedule.agrees(self.end):
+            self._items, self._agreement = items, None
+        else:
+            step, runner = self.progress.step, self._runner
+            self._agreement = AgreedItems(items, job, self._schedule.even, step, runner.memory, runner.segment)
+            self._items = iter(self._agreement)
+
+    def _padding_step(self) -> Step:
+        """An element of this rank as padding: its elements from the beginning, and again when they are used up."""
+        if not self._padding:
+            self._padding = True
+            self._has_cursors = False
+            for _ in range(self.progress.begin_padding()):  # before the state that was loaded
+                self._padding_step()
+        for _ in range(2):
+            while (item := next(self._padding_items, None)) is not None:
+                if isinstance(item, Step) and (step := element_of(item)) is not None:
+                    return step
+            self._padding_items = self._open(Position())
+        raise PlanError("this rank has no element that could be repeated as padding")
+
+    def _open(self, position: Position) -> Iterator[Step | ShardEnd]:
+        """Runs the plan from here on."""
+        if self._session is not None:
+            self._session.close()
+        self._session = self._runner.open(self._schedule.plan, position, self.progress.data_epoch)
+        return iter(self._session)
+
+
+# `Epoch`: one iteration of a loader.
+
 
 T_co = TypeVar("T_co", covariant=True)
 

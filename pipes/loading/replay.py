@@ -1,22 +1,30 @@
-"""`replay`: one element of a loader again, alone, in this thread; and where the rows of an element come from."""
+"""What a loader says of its elements: `replay`, `Info`, the last steps, and the rows that were skipped."""
 
 from __future__ import annotations
 
 import hashlib
 import sys
+from collections import deque
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, TypeVar, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar, cast
 
-from ..core.block import Block, close
-from ..core.block_size import OneRow
+import numpy as np
+import numpy.typing as npt
+
+from ..core.block import Block, OneRow, close, row_count
 from ..core.context import Context, Pacing, ProcessContext, ProcessResources, Tracing
 from ..core.cursor import START, Cursor, Json
+from ..core.skips import Skipped
 from ..engine.run import present
+from ..engine.skips import SkipCounts, SkipLog
 from ..engine.stage import Stage, resolve
 from ..errors import (
+    ArgumentError,
     ArgumentTypeError,
     DataError,
     FeedpipeError,
+    LoaderError,
     Origin,
     RowError,
     StateError,
@@ -25,10 +33,12 @@ from ..errors import (
     warn,
     with_call_site,
 )
+from ..plan.divide import Cut
 from ..plan.fingerprint import Fingerprint
-from ..plan.items import Cut
 from ..plan.plan import Plan, Position, ShardState
-from .state import Progress
+from ..services.base import Step
+from .schedule import Schedule
+from .state import Progress, State
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -214,3 +224,228 @@ def _run_of(plan: Plan, cursor: ElementCursor, shard: int) -> tuple[Stage, Curso
     if tail is None:
         raise StateError(with_call_site("`cursor` does not fit this pipe, which leaves no rows over"))
     return tail.stage, at
+
+
+# `Info`: what a loader says of one element.
+
+
+class Info:
+    """What `with_info()` says of one element. It stays right if the consumer takes further elements.
+
+    Attributes:
+        epoch: the epoch of the element.
+        step: how many elements of the epoch this rank had taken, this one included.
+        valid: a bool for each row of the element, False if the row is padding; one bool for an element without rows.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        progress: Progress,
+        after: Progress,
+        valid: npt.NDArray[np.bool_],
+        place: tuple[int, Json] | None,
+    ) -> None:
+        self._schedule = schedule
+        self._progress = progress
+        self._after = after
+        self._place = place  # the shard, and its plain cursor before the element; None for padding
+        self.epoch = progress.epoch
+        self.step = progress.step
+        self.valid = valid
+
+    def state_dict(self) -> State:
+        """The state of the loader right after this element."""
+        return self._schedule.state(self._after)
+
+    @property
+    def cursor(self) -> ElementCursor:
+        """Where the element is, as plain JSON: `fp.replay(pipe, info.cursor)` makes it again, alone.
+
+        Raises:
+            LoaderError: the element is padding, which repeats an element that this rank has taken before.
+        """
+        plan, progress = self._schedule.plan, self._progress
+        if self._place is None:
+            raise LoaderError("padding has no cursor of its own, because it repeats an earlier element of this rank")
+        fingerprint = str(self._schedule.signature.entries["pipe"])
+        if plan.indexed:
+            return cursor_of_indexed(plan, fingerprint, replace(progress, taken=progress.taken - 1))
+        return cursor_of_streamed(plan, fingerprint, progress, *self._place)
+
+    def lineage(self) -> list[Origin]:
+        """Return file and row of each row that the element is made of, in the order of its rows.
+
+        It costs nothing if it is not called. Of an indexed pipe it follows the positions to the source, and reads
+        nothing; of a stream it makes the element again in this thread, as `fp.replay` does.
+
+        Example:
+            >>> import feedpipe as fp
+            >>> loader = fp.Loader(fp.from_sequence("abcd").shuffle().batch(2), seed=1)
+            >>> batch, info = next(loader.with_info())
+            >>> ["abcd"[origin.row - 1] for origin in info.lineage()] == batch
+            True
+
+        Raises:
+            LoaderError: the element is padding.
+        """
+        return lineage_at(self._schedule.plan, self.cursor)
+
+
+# `History`: the last steps of an epoch, so that a framework that looks ahead can save an earlier one.
+
+
+KEPT_STEPS = 64
+"""The number of steps before the current one that a loader can still save."""
+
+
+class Passed(NamedTuple):
+    """A skipped row: its shard, with the cursor before it, and how many rows had been skipped."""
+
+    shard: int
+    cursor: Json
+    skipped: SkipCounts
+
+
+class Before(NamedTuple):
+    """What a step changes of an epoch that may skip rows.
+
+    Attributes:
+        taken: the elements and skipped rows of the pass before the step.
+        skipped: how many rows had been skipped before it.
+        passed: the rows skipped since the last step.
+    """
+
+    taken: int
+    skipped: SkipCounts
+    passed: tuple[Passed, ...]
+
+
+Change: TypeAlias = tuple[Progress, int, Json, int, Before | None]
+"""What a step changes: the progress, the shard of the element, the cursor of that shard before, how many shards had
+ended before, and what was skipped."""
+
+
+class History:
+    """The changes of the last steps. A step costs one small tuple; only a state of an earlier step takes work.
+
+    Attributes:
+        add: keeps the change of one more step.
+    """
+
+    def __init__(self) -> None:
+        self._changes: deque[Change] = deque(maxlen=KEPT_STEPS)
+        self.add = self._changes.append
+
+    def __len__(self) -> int:
+        return len(self._changes)
+
+    @property
+    def last_place(self) -> tuple[int, Json]:
+        """The shard of the last element, and the plain cursor of that shard before it."""
+        _, shard, cursor, _, _ = self._changes[-1]
+        return shard, cursor
+
+    def back(self, progress: Progress, steps: int) -> Progress:
+        """`progress` as it was `steps` steps ago."""
+        changed = progress
+        earlier = progress.copy()
+        for _, change in zip(range(steps), reversed(self._changes), strict=False):
+            owner, shard, cursor, ended, before = change
+            if owner is not changed:  # a later pass over the data began with a progress of its own
+                changed = owner
+                earlier = owner.copy()
+            earlier.step -= 1
+            earlier.taken -= 1
+            _set(earlier, shard, cursor)
+            if before is not None:
+                earlier.taken, earlier.skipped = before.taken, before.skipped
+                for passed in reversed(before.passed):
+                    _set(earlier, passed.shard, passed.cursor)
+                    earlier.taken, earlier.skipped = earlier.taken - 1, passed.skipped
+            while len(earlier.ended) > ended:
+                earlier.ended.popitem()
+        return earlier
+
+
+def _set(progress: Progress, shard: int, cursor: Json) -> None:
+    if cursor is None:
+        progress.cursors.pop(shard, None)
+    else:
+        progress.cursors[shard] = cursor
+
+
+def check_kept(step: int, kept: range) -> None:
+    """Raises an `ArgumentError` if `step` is none of the steps whose positions are `kept`."""
+    if step not in kept:
+        steps = f"from {kept[0]} to {kept[-1]}" if len(kept) > 1 else f"{kept[0]}"
+        raise ArgumentError(
+            with_call_site(
+                f"`step` must be {steps} but got: {step}; a loader keeps the last {KEPT_STEPS} steps that it has given "
+                "in an epoch"
+            )
+        )
+
+
+# `SkipCounter`: counts the rows of an epoch that were skipped, when the consumer comes to them.
+
+
+class SkipCounter:
+    """What an epoch has that may skip rows.
+
+    A row that was skipped moves the progress as an element does, but it is no step. Rows that stand before an element
+    count when that is taken.
+
+    Args:
+        log: of the policies; it counts and records.
+    """
+
+    def __init__(self, log: SkipLog) -> None:
+        self._log = log
+        self._counts: SkipCounts | None = None  # when the next element is taken
+        self._passed: list[Passed] = []  # the rows skipped before the next element
+
+    def take_apart(self, step: Step, progress: Progress, plan: Plan, fingerprint: str) -> Step | None:
+        """The step of a plan without the rows that were skipped before it; None if it is such a row alone."""
+        skipped = step.element
+        if not isinstance(skipped, Skipped):
+            return step
+
+        def cursor() -> ElementCursor:
+            if plan.indexed:
+                return cursor_of_indexed(plan, fingerprint, progress)
+            return cursor_of_streamed(plan, fingerprint, progress, step.shard, progress.cursors.get(step.shard))
+
+        counts = self._log.add(skipped.skips, self._counts or progress.skipped, cursor)
+        if not skipped.is_row:
+            self._counts = counts
+            return step._replace(element=skipped.value)
+        self._passed.append(Passed(step.shard, progress.cursors.get(step.shard), progress.skipped))
+        progress.taken += 1
+        progress.skipped = counts
+        if not plan.indexed:
+            progress.cursors[step.shard] = step.cursor
+        return None
+
+    def before(self, progress: Progress) -> Before:
+        """What the next step changes."""
+        passed, self._passed = tuple(self._passed), []
+        return Before(progress.taken, progress.skipped, passed)
+
+    def count(self, element: object, progress: Progress) -> None:
+        """Counts an element that was taken, and what was skipped before it."""
+        counts, self._counts = self._counts or progress.skipped, None
+        if self._log.counts_rows:
+            counts = counts._replace(rows=counts.rows + row_count(element))
+        progress.skipped = counts
+
+    def report(self, progress: Progress) -> None:
+        """Says how many rows an epoch has skipped, at its end."""
+        self._log.report(progress.skipped, f"epoch {progress.epoch}")
+
+
+def element_of(step: Step) -> Step | None:
+    """The step without the rows that were skipped before it, if nobody counts them."""
+    if not isinstance(step.element, Skipped):
+        return step
+    return None if step.element.is_row else step._replace(element=step.element.value)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 
-from ..core.context import Context
+from ..core.context import Context, Mark
 from ..core.graph import Node, walk
-from ..core.meter import Mark
 from ..core.operator import Operator, Order
 from ..errors import StateError
-from .items import Cut, Item
-from .parts import Line, Part, Segment, divide_rest
+from .divide import Cut, Item, Line, Part, Segment, divide_rest
 from .plan import Plan
 from .sharding import DividedStream, Sharding, has_user_boundary
 

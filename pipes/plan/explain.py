@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from ..core.block import row_width
 from ..core.checks import check_int
 from ..core.graph import Node, find_reshuffle, node_code, walk
-from ..core.memory import bytes_text, large_windows
 from ..core.operator import Boundary, Columns, Order
-from ..core.row_bytes import row_width
+from ..core.process import bytes_text, large_windows
 from ..engine.run import unknown_length_reason
 from ..engine.stage import Stage
-from ..ops.selection._slicing import SliceBase
+from ..ops.slice import SliceBase
 from .plan import Plan
-from .unit_shards import SharedRead
+from .sharding import SharedRead
 
 _OTHER_ROWS = (
     "gives other rows in each epoch, because the rows before it are shuffled anew; for fixed parts of the data use "

@@ -1,32 +1,80 @@
-"""`Plan`: the shards of a pipe that one rank runs, and their lengths."""
+"""`Plan`: the shards of a pipe that one rank runs, and their graphs, as workers get them too."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple, cast
 
 import numpy as np
 
-from ..core.context import Context
+from ..core.block import Block
+from ..core.context import Context, Marks
 from ..core.cursor import START, Cursor, Json
-from ..core.graph import Node, find_remote, names, walk, with_inputs
-from ..core.meter import Marks
-from ..core.operator import Boundary, Operator, Order
+from ..core.graph import Node, find_remote, names, sent, walk, with_inputs
+from ..core.operator import Boundary, Operator, Order, StageView
 from ..core.rows import BlockRows
 from ..engine.run import position_count
 from ..engine.stage import Stage, bind
 from ..errors import PlanError
-from ..ops.merging.concat import Concat
-from .cut_plan import CutPlan
-from .item_lengths import ItemLengths, lengths_of_cut, runs_of_cut
-from .items import Cut
-from .lengths import Lengths, varies
-from .pieces import Numbers
-from .shard_operators import IndexedShard, Leftover, RemainingShard
-from .sharding import Sharding, has_user_boundary, reorders
-from .unit_shards import SharedRead
+from ..ops.concat import Concat
+from .divide import Cut, Item, Numbers, items_ended
+from .lengths import ItemLengths, Lengths, lengths_of_cut, runs_of_cut, varies
+from .sharding import Sharding, SharedRead, has_user_boundary, reorders
+from .shards import IndexedShard, ItemsInTurn, Leftover, RemainingShard
+
+
+class CutPlan:
+    """The graphs of the shards of one cut. They are kept apart from those of the plan, and freed with the cut.
+
+    Args:
+        cut: says which items each shard has.
+        sharding: the rules for the items.
+        main: the graph that the shards run.
+        tail_name: the operator that leaves rows over.
+        tail_node: makes the graph that groups leftover rows.
+    """
+
+    def __init__(
+        self,
+        cut: Cut,
+        sharding: Sharding,
+        main: Node,
+        tail_name: str | None,
+        tail_node: Callable[[Sequence[Leftover], Sharding, dict[Node, str]], Node],
+    ) -> None:
+        self._cut = cut
+        self._sharding = sharding
+        self._main = main
+        self._tail_name = tail_name
+        self._tail_node = tail_node
+
+    def shard_stage(self, shard: int) -> Stage:
+        """The items of a shard, one after the other."""
+        return self._stage(self._cut.items.get(shard, ()))
+
+    def tail_stage(self, tail_shard: int, leftovers: Sequence[tuple[int, Json]]) -> Stage:
+        """The groups of the leftover rows of shards that have ended: as an item with a number of its own."""
+        left = [item for shard, plain in leftovers for item in items_ended(self._cut.items[shard], plain)]
+        return self._stage([Item(self._cut.base + tail_shard, leftovers=tuple(left))])
+
+    def _stage(self, items: Sequence[Item]) -> Stage:
+        names = self._sharding.names
+        nodes = tuple(self._node(item) for item in items)
+        root = Node(ItemsInTurn(tuple(items), self._tail_name), nodes)
+        names[root] = "items"
+        return bind(root, names, dict(self._sharding.stages))
+
+    def _node(self, item: Item) -> Node:
+        if item.leftovers is None:
+            return self._sharding.subgraph(self._main, item.origin)
+        left = [Leftover(one.origin, one.leftover) for one in item.leftovers]
+        return self._tail_node(left, self._sharding, self._sharding.names)
+
+
+# `Plan`: the shards of a pipe that one rank runs, and their lengths.
 
 
 class ShardState(NamedTuple):
@@ -380,3 +428,116 @@ def _count(root: Node, world_size: int, workers: int, shards: int | None) -> int
             f"but got: {shards}"
         )
     return shards
+
+
+# `worker_graph`: the graph as workers get it, without what runs in the training process.
+
+
+class Traits(NamedTuple):
+    """What a plan asks an operator for. `Operator` explains the values."""
+
+    kind: str
+    name: str | None
+    order: Order | None
+    boundary: Boundary | None
+    expands: bool
+    repeats: bool
+    reshuffles: bool
+    needs_whole_units: bool
+    indexed: bool
+
+
+@dataclass(frozen=True)
+class LocalOperator(Operator):
+    """Stands in a worker for an operator of the training process. Plans are the same with it, and nothing runs it."""
+
+    traits: Traits
+
+    @property
+    def kind(self) -> str:  # type: ignore[override]
+        return self.traits.kind
+
+    @property
+    def name(self) -> str | None:  # type: ignore[override]
+        return self.traits.name
+
+    @property
+    def order(self) -> Order | None:  # type: ignore[override]
+        return self.traits.order
+
+    @property
+    def boundary(self) -> Boundary | None:  # type: ignore[override]
+        return self.traits.boundary
+
+    @property
+    def expands(self) -> bool:  # type: ignore[override]
+        return self.traits.expands
+
+    @property
+    def repeats(self) -> bool:  # type: ignore[override]
+        return self.traits.repeats
+
+    def reshuffles(self) -> bool:
+        return self.traits.reshuffles
+
+    def needs_whole_units(self) -> bool:
+        return self.traits.needs_whole_units
+
+    def indexed(self, inputs: Sequence[bool]) -> bool:
+        return self.traits.indexed
+
+    def length(self, stage: StageView) -> int | None:
+        return None
+
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
+        raise AssertionError(f"{self.kind} runs in the training process")
+
+
+def worker_graph(root: Node) -> Node:
+    """The graph to send to workers: what stands before `remote`, and stand-ins for the rest.
+
+    What comes after `remote` may be unable to travel. The plans of both graphs are the same. Without `remote`, the
+    graph stays as it is.
+    """
+    if find_remote(root) is None:
+        return root
+    nodes = list(walk(root))
+    readers = Counter(child for node in nodes for child in node.inputs)
+    forks = max(readers.values()) > 1
+    before = {below for node in nodes if _is_remote(node) for below in walk(node)}
+    rebuilt: dict[Node, Node] = {}
+    for node in nodes:
+        inputs = tuple(rebuilt[child] for child in node.inputs)
+        if node not in before:
+            rebuilt[node] = Node(_stand_in(node), inputs, node.call_site)
+        elif _is_remote(node) and not forks:  # a node that others read too would become two, with other names
+            rebuilt[node] = with_inputs(node, (sent(*inputs),))
+        else:
+            rebuilt[node] = node
+    return rebuilt[root]
+
+
+def remote_stages(root: Stage) -> list[Stage]:
+    """The stages of `remote` in a bound graph, in the order in which each process finds them."""
+    return [stage for stage in walk(root) if stage.op.boundary is Boundary.WORKERS]
+
+
+def _is_remote(node: Node) -> bool:
+    return node.op.boundary is Boundary.WORKERS
+
+
+def _stand_in(node: Node) -> LocalOperator:
+    op = node.op
+    return LocalOperator(
+        Traits(
+            kind=op.kind,
+            name=op.name,
+            order=getattr(op, "order", None),
+            boundary=op.boundary,
+            expands=op.expands,
+            repeats=op.repeats,
+            reshuffles=bool(node.inputs) and op.reshuffles(),
+            needs_whole_units=op.needs_whole_units(),
+            indexed=node.indexed,
+        )
+    )

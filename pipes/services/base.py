@@ -1,10 +1,12 @@
-"""The contract of a reading service: it describes where plans run, and starts an executor for each loader."""
+"""The contract of a reading service, and what each has for one loader."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import NamedTuple, Protocol
 
+from ..core.checks import check_bytes, check_callable, check_int, check_seconds
+from ..core.context import Closing
 from ..core.cursor import Json
 from ..core.rows import BlockRows
 from ..plan.plan import Plan, Position
@@ -71,3 +73,73 @@ class ReadingService(Protocol):
         ...
 
     def start(self) -> Executor: ...
+
+
+# `RunExecutor`: what a service holds for one loader, whatever makes the elements.
+
+
+class PlanRun(Protocol):
+    """One run of a plan."""
+
+    def items(self) -> Generator[Step | ShardEnd]:
+        """The elements and the ends of shards. It is called once."""
+        ...
+
+    def close(self) -> None:
+        """Ends what is left after `items` was closed, and waits for its threads."""
+        ...
+
+
+class RunExecutor:
+    """Opens the runs of one loader.
+
+    Args:
+        make_run: makes a run of a plan, from a position on, in a pass over the data.
+        pool: the workers that all runs use; the executor closes them.
+    """
+
+    def __init__(self, make_run: Callable[[Plan, Position, int], PlanRun], pool: Closing | None = None) -> None:
+        self._make_run = make_run
+        self._pool = pool
+
+    def open(self, plan: Plan, position: Position, epoch: int) -> RunSession:
+        return RunSession(self._make_run(plan, position, epoch))
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.close()
+
+
+class RunSession:
+    """One run. It ends when it is closed or dropped; `close` waits for its threads."""
+
+    def __init__(self, run: PlanRun) -> None:
+        self._run = run
+        # The generator refers to the run, and the run not to the generator: a dropped session is freed at once.
+        self._items = run.items()
+
+    def __iter__(self) -> Iterator[Step | ShardEnd]:
+        return self._items
+
+    def close(self) -> None:
+        self._items.close()
+        self._run.close()
+
+
+# `check_arguments`: checks the arguments that several services take.
+
+
+def check_arguments(*, prefetch: object, memory: int | str | None, timeout: object, init: object = None) -> None:
+    """Checks those that are given.
+
+    Raises:
+        ArgumentError, ArgumentTypeError: one is out of its range or of the wrong type.
+    """
+    if prefetch is not None:
+        check_int("prefetch", prefetch, least=1)
+    if memory is not None:
+        check_bytes("memory", memory)
+    if init is not None:
+        check_callable("init", init)
+    if timeout is not None:
+        check_seconds("timeout", timeout)

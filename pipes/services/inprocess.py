@@ -1,16 +1,24 @@
-"""`InProcess`: runs a plan in this process."""
+"""`InProcess` and `Threads`: run a plan in this process."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from dataclasses import dataclass
+import os
+import sys
+import traceback
+from collections import deque
+from collections.abc import Callable, Generator
+from dataclasses import KW_ONLY, dataclass
+from threading import Condition, Thread
+from typing import TypeAlias
 
+from ..core.block import nbytes
+from ..core.checks import check_choice, check_int, methods_explain_wrong_arguments
 from ..core.context import ProcessResources
-from ..core.wrong_arguments import methods_explain_wrong_arguments
-from ..plan.plan import Plan, Position
-from .base import ShardEnd, Step
-from .executor import RunExecutor
-from .round_robin import DEBUG, DEFAULT, Mode, run_rank
+from ..core.process import element_memory
+from ..errors import LoaderError, WorkerError
+from ..plan.plan import Plan, Position, ShardRun
+from .base import RunExecutor, ShardEnd, Step, check_arguments
+from .turns import DEBUG, DEFAULT, Merge, Mode, PrefetchLimit, run_rank, run_shards
 
 
 @methods_explain_wrong_arguments
@@ -66,3 +74,201 @@ class InProcessRun:
 
     def close(self) -> None:
         self._resources.join()
+
+
+# `Threads`: runs a plan in threads of this process.
+
+
+@methods_explain_wrong_arguments
+@dataclass(frozen=True)
+class Threads:
+    """Runs a pipe in threads of this process.
+
+    For work that lets other threads run: reading, Arrow, most of NumPy, decoding. Elements are handed over as they are,
+    without a copy, in the order of the plan, whatever the number of threads. Functions in Python take turns, so
+    `MultiProcess` is for these. Your functions, and a dataset given to `from_dataset` or `from_sequence`, must allow
+    calls from several threads. A function that never returns cannot be ended.
+
+    Args:
+        workers: the number of threads.
+        prefetch: finished elements that each thread keeps ready. By default two; up to 64, but at most 32 MiB, if
+            elements are produced in bursts, as by a windowed shuffle.
+        memory: bytes that finished elements may hold, such as "4GiB"; each thread makes one in any case. By default a
+            quarter of the memory of the machine or its control group, divided by `LOCAL_WORLD_SIZE`.
+        timeout: seconds without any element after which the threads count as stuck. The error shows their stacks.
+        ordered: False hands out elements as they come, so that a slow one does not delay the others. There is no state
+            then.
+
+    Raises:
+        ArgumentError, ArgumentTypeError: an argument is out of its range or of the wrong type.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> with fp.Loader(fp.from_sequence(range(4)).map(lambda x: x * x), fp.Threads(2)) as loader:
+        ...     list(loader)
+        [0, 1, 4, 9]
+    """
+
+    workers: int
+    _: KW_ONLY
+    prefetch: int | None = None
+    memory: int | str | None = None
+    timeout: float | None = None
+    ordered: bool = True
+
+    def __post_init__(self) -> None:
+        check_int("workers", self.workers, least=1)
+        check_choice("ordered", self.ordered, (True, False))
+        check_arguments(prefetch=self.prefetch, memory=self.memory, timeout=self.timeout)
+
+    @property
+    def global_generators(self) -> bool:
+        return False
+
+    def start(self) -> RunExecutor:
+        return RunExecutor(lambda plan, position, epoch: ThreadsRun(self, plan, position, epoch))
+
+
+Item: TypeAlias = Step | ShardEnd | BaseException
+
+
+class ThreadsRun:
+    """Runs a plan from `position` on; `Merge` puts the elements in order."""
+
+    def __init__(self, service: Threads, plan: Plan, position: Position, epoch: int) -> None:
+        self._threads: list[Thread] = []
+        self._service = service
+        self._plan = plan
+        self._epoch = epoch
+        self._merge = Merge(plan, position, service.workers)
+        memory = element_memory(service.memory)
+        self._changed = Condition()
+        self._inboxes = [_Inbox(service.prefetch, memory // service.workers) for _ in range(service.workers)]
+        self._resources = ProcessResources()
+        self._rotation = deque(range(service.workers))
+        self._stopped = False
+        self._process = os.getpid()
+
+    def items(self) -> Generator[Step | ShardEnd]:
+        """The elements; in the order of the plan, or as they come."""
+        try:
+            self._start(range(self._service.workers))
+            yield from self._merge.run(self, ordered=self._service.ordered)
+        finally:
+            with self._changed:
+                self._stopped = True
+                self._changed.notify_all()
+            self._resources.close()
+
+    def close(self) -> None:
+        for thread in self._threads:
+            thread.join()
+
+    def receive(self, worker: int) -> Step | ShardEnd:
+        """The next item of a thread; waits for it."""
+        inbox = self._inboxes[worker]
+        with self._changed:
+            self._wait(lambda: bool(inbox.items))
+            item = inbox.take()
+            self._changed.notify_all()
+        if isinstance(item, BaseException):
+            raise item
+        return item
+
+    def wait_for_any(self) -> int:
+        """The thread of the next item; threads that have items take turns."""
+        with self._changed:
+            self._wait(lambda: any(inbox.items for inbox in self._inboxes))
+        while not self._inboxes[self._rotation[0]].items:
+            self._rotation.rotate(-1)
+        worker = self._rotation[0]
+        self._rotation.rotate(-1)
+        return worker
+
+    def start_tail(self) -> None:
+        """Thread 0 runs the tail."""
+        self._start(range(1))
+
+    def _start(self, workers: range) -> None:
+        # The consumer binds the parts: a plan is not for several threads at a time.
+        parts = [self._merge.assignment(worker).parts(self._plan, self._merge.leftovers) for worker in workers]
+        shards = tuple(part.shard for own in parts for part in own)
+        for worker, own in zip(workers, parts, strict=True):
+            if own:
+                name = f"feedpipe-worker-{worker}"
+                self._threads.append(Thread(target=self._produce, args=(worker, own, shards), name=name, daemon=True))
+                self._threads[-1].start()
+
+    def _produce(self, worker: int, parts: list[ShardRun], shards: tuple[int, ...]) -> None:
+        items = run_shards(self._plan, parts, self._epoch, DEFAULT, self._resources, shards)
+        try:
+            for item in items:
+                if not self._put(worker, item):
+                    return
+                del item  # the consumer has it
+        except BaseException as error:
+            self._put(worker, error)
+        finally:
+            items.close()
+
+    def _put(self, worker: int, item: Item) -> bool:
+        """Hands an item over as soon as there is room for it; returns whether anybody wants another one."""
+        inbox = self._inboxes[worker]
+        size = nbytes([item.element]) if isinstance(item, Step) else 0
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopped or inbox.has_room(size))
+            inbox.put(item, size)
+            self._changed.notify_all()
+            return not self._stopped
+
+    def _wait(self, ready: Callable[[], bool]) -> None:
+        if ready():
+            return
+        if os.getpid() != self._process:
+            raise LoaderError(
+                "the threads of `Threads` belong to the process that started them; begin a new iterator here"
+            )
+        if not self._changed.wait_for(ready, self._service.timeout):
+            raise self._timeout_error()
+
+    def _timeout_error(self) -> WorkerError:
+        frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]
+        stacks = [
+            f"{thread.name}:\n{''.join(traceback.format_stack(frames[thread.ident]))}"
+            for thread in self._threads
+            if thread.ident in frames
+        ]
+        self._threads.clear()  # nobody waits for those that never end
+        return WorkerError(
+            f"no element has come for {self._service.timeout:g} seconds, which is the `timeout`\n" + "\n".join(stacks)
+        )
+
+
+class _Inbox:
+    """Items of one thread that the consumer has not taken yet.
+
+    Args:
+        prefetch: how many elements; None adapts the number.
+        memory: how many bytes they may hold.
+    """
+
+    def __init__(self, prefetch: int | None, memory: int) -> None:
+        self.items: deque[Item] = deque()
+        self._sizes: deque[int] = deque()
+        self._limit = PrefetchLimit(prefetch)
+        self._room = memory
+
+    def has_room(self, size: int) -> bool:
+        """Whether an element of that size may be added."""
+        return not self.items or (size <= self._room and not self._limit.is_full())
+
+    def put(self, item: Item, size: int) -> None:
+        self.items.append(item)
+        self._sizes.append(size)
+        self._room -= size
+        self._limit.add(size)
+
+    def take(self) -> Item:
+        self._room += self._sizes.popleft()
+        self._limit.remove(1)
+        return self.items.popleft()

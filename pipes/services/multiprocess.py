@@ -7,12 +7,10 @@ from dataclasses import KW_ONLY, dataclass
 from itertools import count
 from typing import Literal, TypeAlias, get_args
 
-from ..core.checks import check_choice, check_int
-from ..core.memory import element_memory
-from ..core.wrong_arguments import methods_explain_wrong_arguments
+from ..core.checks import check_choice, check_int, methods_explain_wrong_arguments
+from ..core.process import element_memory
 from ..plan.plan import Plan, Position
-from .arguments import check_arguments
-from .executor import PlanRun, RunExecutor
+from .base import PlanRun, RunExecutor, check_arguments
 
 StartMethod: TypeAlias = Literal["forkserver", "spawn", "fork"]
 
@@ -76,8 +74,7 @@ class MultiProcess:
 
     def start(self) -> RunExecutor:
         from .processes.pool import Pool, PoolSettings
-        from .processes.remote_run import ProcessRemoteRun
-        from .processes.run import ProcessRun
+        from .processes.runs import ProcessRemoteRun, ProcessRun
 
         settings = PoolSettings(
             workers=self.workers,

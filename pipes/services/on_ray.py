@@ -8,16 +8,14 @@ from dataclasses import KW_ONLY, dataclass
 from itertools import count
 from typing import TYPE_CHECKING
 
-from ..core.checks import check_int
-from ..core.memory import element_memory
-from ..core.wrong_arguments import methods_explain_wrong_arguments
+from ..core.checks import check_int, methods_explain_wrong_arguments
+from ..core.process import element_memory
 from ..errors import ArgumentError, ArgumentTypeError, WorkerError, with_call_site
 from ..plan.plan import Plan, Position
-from .arguments import check_arguments
-from .executor import PlanRun, RunExecutor
+from .base import PlanRun, RunExecutor, check_arguments
 
 if TYPE_CHECKING:
-    from .actors.actor_pool import ActorPool
+    from .actors.pool import ActorPool
 
 
 @methods_explain_wrong_arguments
@@ -91,8 +89,7 @@ class Ray:
 
     def start(self) -> RunExecutor:
         pool, numbers = actor_pool(self), count(1)
-        from .actors.actor_remote_run import ActorRemoteRun
-        from .actors.actor_run import ActorRun
+        from .actors.runs import ActorRemoteRun, ActorRun
 
         def make_run(plan: Plan, position: Position, epoch: int) -> PlanRun:
             if plan.has_remote:
@@ -112,7 +109,7 @@ def actor_pool(service: Ray) -> ActorPool:
         importlib.import_module("ray")
     except ImportError as error:
         raise WorkerError("`Ray` needs the package ray; install it with `pip install 'feedpipe[ray]'`") from error
-    from .actors.actor_pool import ActorPool, ActorSettings
+    from .actors.pool import ActorPool, ActorSettings
 
     return ActorPool(
         ActorSettings(

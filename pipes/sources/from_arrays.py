@@ -2,58 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import mmap
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, Union, cast
 
 import numpy as np
+import numpy.typing as npt
 
-from ..core.column import Array, read_only
 from ..core.context import Context
 from ..core.cursor import Json
 from ..core.operator import Columns, Operator, StageView
-from ..core.rows import BlockRows, Indices, Row
-from ..errors import ArgumentError, ArgumentTypeError, Origin, with_call_site
+from ..core.rows import Array, BlockRows, Indices, Row, Rows, read_only, take
+from ..errors import ArgumentError, ArgumentTypeError, CallSite, DataError, Origin, SourceError, with_call_site
 from ..pipe import Pipe
-from ._arrays import PickledArray, arrays_schema, describe_columns, pickled_array, rows_at, unpickled_arrays
-from ._right_source import check_right_source
-from ._write_guard import WriteGuard
+from .from_sequence import check_right_source
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import torch
-
-
-@dataclass(frozen=True, eq=False)
-class FromArrays(Operator):
-    kind: ClassVar[str] = "from_arrays"
-    columns: ClassVar[Columns] = Columns.MAKES
-
-    arrays: Mapping[str, Array]
-
-    def length(self, stage: StageView) -> int:
-        return len(next(iter(self.arrays.values())))
-
-    def schema(self, stage: StageView) -> pa.Schema:
-        return arrays_schema({name: (array.dtype, array.shape) for name, array in self.arrays.items()})
-
-    def origin(self, stage: StageView, index: int, context: Context) -> Origin:
-        return Origin("from_arrays", index + 1)
-
-    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
-        guard = stage.memo("guard", lambda: WriteGuard(self.arrays.values()))
-        guard.check(indices, stage.call_site)
-        return rows_at(self.arrays, self.length(stage), indices)
-
-    def identity(self) -> Json:
-        return describe_columns(self.arrays)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return _restored, ({name: pickled_array(array) for name, array in self.arrays.items()},)
-
-
-def _restored(parts: dict[str, PickledArray]) -> FromArrays:
-    return FromArrays(unpickled_arrays(parts))
 
 
 def from_arrays(arrays: Mapping[str, np.ndarray[Any, Any] | torch.Tensor]) -> Pipe[Row]:
@@ -101,6 +69,38 @@ def from_arrays(arrays: Mapping[str, np.ndarray[Any, Any] | torch.Tensor]) -> Pi
                 )
             )
     return cast("Pipe[Row]", Pipe.source(FromArrays(columns)))
+
+
+@dataclass(frozen=True, eq=False)
+class FromArrays(Operator):
+    kind: ClassVar[str] = "from_arrays"
+    columns: ClassVar[Columns] = Columns.MAKES
+
+    arrays: Mapping[str, Array]
+
+    def length(self, stage: StageView) -> int:
+        return len(next(iter(self.arrays.values())))
+
+    def schema(self, stage: StageView) -> pa.Schema:
+        return arrays_schema({name: (array.dtype, array.shape) for name, array in self.arrays.items()})
+
+    def origin(self, stage: StageView, index: int, context: Context) -> Origin:
+        return Origin("from_arrays", index + 1)
+
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        guard = stage.memo("guard", lambda: WriteGuard(self.arrays.values()))
+        guard.check(indices, stage.call_site)
+        return rows_at(self.arrays, self.length(stage), indices)
+
+    def identity(self) -> Json:
+        return describe_columns(self.arrays)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _restored, ({name: pickled_array(array) for name, array in self.arrays.items()},)
+
+
+def _restored(parts: dict[str, PickledArray]) -> FromArrays:
+    return FromArrays(unpickled_arrays(parts))
 
 
 def _name(name: object) -> str:
@@ -160,3 +160,122 @@ def _tensor_memory(name: str, tensor: torch.Tensor) -> Array:
                 f"`{name}` is a tensor of {tensor.dtype} and {tensor.layout}, which NumPy cannot read; {repair}"
             )
         ) from error
+
+
+# Arrays as the columns of a source: their rows, their description in a state, and their way to another process.
+
+
+def rows_at(columns: Mapping[str, Array], length: int, indices: Indices) -> Rows:
+    """The rows at `indices`: views if these are evenly spaced, else gathered when they are read."""
+    if isinstance(indices, range):
+        rows = take(Rows(columns, length), indices)
+    else:
+        rows = Rows.selected(columns, indices)
+    assert isinstance(rows, Rows)
+    if all(column.dtype.isnative for column in columns.values()):
+        return rows
+    # Neither torch nor Arrow reads a foreign byte order.
+    return Rows({name: _native(column) for name, column in rows.columns.items()}, len(rows))
+
+
+def describe_columns(columns: Mapping[str, Array]) -> Json:
+    """The names, dtypes and shapes, as plain JSON."""
+    return {name: [str(column.dtype), list(column.shape)] for name, column in columns.items()}
+
+
+def arrays_schema(heads: Mapping[str, tuple[np.dtype[np.generic], tuple[int, ...]]]) -> pa.Schema:
+    """Names and types of the columns of arrays, given the dtype and the shape of each."""
+    columns = {name: np.empty((0, *shape[1:]), dtype.newbyteorder("=")) for name, (dtype, shape) in heads.items()}
+    return Rows(columns, 0).arrow.schema
+
+
+class MappedArray(NamedTuple):
+    """An array in a memory-mapped file, which another process maps as well."""
+
+    path: str
+    offset: int
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    def array(self) -> Array:
+        try:
+            whole = np.memmap(self.path, np.uint8, "r")
+            return read_only(np.ndarray(self.shape, self.dtype, whole, self.offset, self.strides))
+        except (OSError, ValueError, TypeError) as error:
+            raise SourceError(
+                f"{self.path} cannot be mapped in this process as in the one that made the pipe: {error}"
+            ) from error
+
+
+PickledArray: TypeAlias = Union["MappedArray", "Array"]
+
+
+def pickled_array(array: Array) -> PickledArray:
+    """Prepares an array for pickling: a mapped file travels as its path, not as its content."""
+    root: object = array
+    while isinstance(root, np.ndarray) and not (isinstance(root, np.memmap) and isinstance(root.base, mmap.mmap)):
+        root = root.base
+    # Changes to a copy-on-write map are in no file. Structured dtypes do not come back from their name.
+    if not isinstance(root, np.memmap) or root.filename is None or root.mode == "c" or min(array.strides) < 0:
+        # pickle copies other arrays for each process.
+        return array if array.flags.forc else np.ascontiguousarray(array)
+    offset = root.offset + array.__array_interface__["data"][0] - root.__array_interface__["data"][0]
+    return MappedArray(str(root.filename), offset, array.dtype.str, array.shape, array.strides)
+
+
+def unpickled_arrays(parts: Mapping[str, PickledArray]) -> dict[str, Array]:
+    return {name: part.array() if isinstance(part, MappedArray) else read_only(part) for name, part in parts.items()}
+
+
+def _native(column: object) -> Array:
+    array = np.asarray(column)
+    return read_only(array.astype(array.dtype.newbyteorder("=")))
+
+
+# Notices that somebody wrote into arrays whose rows a source gave out as views.
+
+
+SAMPLED_VALUES = 8
+"""Values of a row that are compared, in each array."""
+
+
+class WriteGuard:
+    """Keeps a few values of the rows given out last, and compares them before the next rows are given out.
+
+    Rows are read-only, but `torch.from_numpy` makes a tensor of any array, and writes through it reach the source.
+    Giving out copies would double the cost of small images; this costs about a microsecond for each block and array.
+    """
+
+    def __init__(self, arrays: Iterable[Array]) -> None:
+        self._arrays = [(array, _places(array)) for array in arrays]
+        self._last: tuple[int, list[bytes]] | None = None
+
+    def check(self, indices: Indices, call_site: CallSite | None) -> None:
+        """Compares the last sample with the arrays, and takes one of the rows at `indices` if these will be views.
+
+        Raises:
+            DataError: the values differ.
+        """
+        last = self._last
+        if last is not None and self._sample(last[0]) != last[1]:
+            raise DataError(
+                with_call_site(
+                    f"the arrays of `from_arrays` have changed while the pipe reads them: row {last[0] + 1} has other "
+                    "values than before. A tensor that `torch.from_numpy` makes of a row shares the memory of the "
+                    'array; make a copy with `torch.tensor(row["x"])` before you write into it, and make a new pipe '
+                    "if you change the arrays yourself",
+                    call_site,
+                )
+            )
+        views = isinstance(indices, range) and len(indices) > 0
+        self._last = (int(indices[0]), self._sample(int(indices[0]))) if views else None
+
+    def _sample(self, row: int) -> list[bytes]:
+        return [array[row : row + 1].take(places).tobytes() for array, places in self._arrays]
+
+
+def _places(array: Array) -> npt.NDArray[np.int64]:
+    """Some of the values of one row, spread over it."""
+    size = math.prod(array.shape[1:])
+    return np.unique(np.linspace(0, size - 1, SAMPLED_VALUES, dtype=np.int64)) if size else np.empty(0, np.int64)

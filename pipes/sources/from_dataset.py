@@ -16,13 +16,70 @@ from ..core.context import Context
 from ..core.cursor import START, Cursor, Json
 from ..core.operator import Operator, StageView
 from ..core.rows import BlockRows, Indices
-from ..engine.apply import extend_until_error, map_until_error
+from ..engine.calls import extend_until_error, map_until_error
 from ..errors import ArgumentTypeError, Origin, PlanWarning, StateError, warn, with_call_site
 from ..pipe import Pipe
-from ._right_source import check_right_source
+from .from_sequence import check_right_source
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
+
+
+@overload
+def from_dataset(dataset: MapStyleDataset[T]) -> Pipe[T]: ...
+@overload
+def from_dataset(dataset: Iterable[T]) -> Pipe[T]: ...
+def from_dataset(dataset: MapStyleDataset[Any] | Iterable[Any]) -> Pipe[Any]:
+    """Begin a pipe with the items of a dataset of torch or of Hugging Face.
+
+    Element: an item of the dataset. Order: the dataset's.
+
+    A map-style dataset is indexed. Length: the dataset's. State: a position. Its `__getitems__` is called if it has
+    one.
+
+    An iterable dataset is streamed. Length: unknown. State: the dataset's own `state_dict` if it has one, as those of
+    Hugging Face do. Without one, or if a shuffle buffer makes it inexact, the state is a position: a resume iterates
+    from the start and leaves out the items before it. `set_epoch` is called if the dataset has it. A dataset with a
+    `state_dict` or a `set_epoch` is copied for each run. An iterable dataset cannot be cut: every process that needs a
+    part of it reads all of it. Give it whole: a dataset that was split by node gives a warning.
+
+    In the dataset's code, `torch.utils.data.get_worker_info()` is None: feedpipe shards the items, not the dataset.
+    Random draws of a dataset are not keyed, so they neither repeat nor resume: move them into
+    `map(function, rng="global")`. `from_table` reads tables, and keeps their columns.
+
+    Args:
+        dataset: an object with `__getitem__` and `__len__`, or an iterable one. If its `state_dict` is used, that must
+            be plain JSON.
+
+    Raises:
+        ArgumentTypeError: `dataset` is neither, or a dict of splits.
+        RowError: the dataset failed on an item. The error names its number, and comes after the items before it.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> import torch
+        >>> data = torch.utils.data.TensorDataset(torch.arange(3), torch.arange(3) * 10)
+        >>> fp.from_dataset(data)[2]
+        (tensor(2), tensor(20))
+    """
+    value: object = dataset
+    check_right_source("from_dataset", value)
+    if isinstance(value, (Mapping, type)):
+        repair = 'choose a split, such as `dataset["train"]`' if isinstance(value, Mapping) else "call it"
+        raise ArgumentTypeError(with_call_site(f"`dataset` must be one dataset but got: {value!r:.80}; {repair}"))
+    # torch's iterable datasets inherit a `__getitem__` that only raises, and may have a length.
+    streamed = any(kind.__name__ == "IterableDataset" for kind in type(dataset).__mro__)
+    if not streamed and hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
+        return Pipe.source(FromDataset(dataset))
+    if isinstance(value, Iterable) and not isinstance(value, Iterator):
+        _warn_if_split(dataset)
+        return Pipe.source(FromStream(dataset))
+    raise ArgumentTypeError(
+        with_call_site(
+            "`dataset` must have `__getitem__` and `__len__`, or be iterable again and again, but got: "
+            f"{type(dataset).__name__}"
+        )
+    )
 
 
 class MapStyleDataset(Protocol[T_co]):
@@ -127,63 +184,6 @@ class FromStream(Operator):
                 raise stage.failed_on(failure, _origin(self.dataset, row))
             if len(rows) < count:
                 return
-
-
-@overload
-def from_dataset(dataset: MapStyleDataset[T]) -> Pipe[T]: ...
-@overload
-def from_dataset(dataset: Iterable[T]) -> Pipe[T]: ...
-def from_dataset(dataset: MapStyleDataset[Any] | Iterable[Any]) -> Pipe[Any]:
-    """Begin a pipe with the items of a dataset of torch or of Hugging Face.
-
-    Element: an item of the dataset. Order: the dataset's.
-
-    A map-style dataset is indexed. Length: the dataset's. State: a position. Its `__getitems__` is called if it has
-    one.
-
-    An iterable dataset is streamed. Length: unknown. State: the dataset's own `state_dict` if it has one, as those of
-    Hugging Face do. Without one, or if a shuffle buffer makes it inexact, the state is a position: a resume iterates
-    from the start and leaves out the items before it. `set_epoch` is called if the dataset has it. A dataset with a
-    `state_dict` or a `set_epoch` is copied for each run. An iterable dataset cannot be cut: every process that needs a
-    part of it reads all of it. Give it whole: a dataset that was split by node gives a warning.
-
-    In the dataset's code, `torch.utils.data.get_worker_info()` is None: feedpipe shards the items, not the dataset.
-    Random draws of a dataset are not keyed, so they neither repeat nor resume: move them into
-    `map(function, rng="global")`. `from_table` reads tables, and keeps their columns.
-
-    Args:
-        dataset: an object with `__getitem__` and `__len__`, or an iterable one. If its `state_dict` is used, that must
-            be plain JSON.
-
-    Raises:
-        ArgumentTypeError: `dataset` is neither, or a dict of splits.
-        RowError: the dataset failed on an item. The error names its number, and comes after the items before it.
-
-    Example:
-        >>> import feedpipe as fp
-        >>> import torch
-        >>> data = torch.utils.data.TensorDataset(torch.arange(3), torch.arange(3) * 10)
-        >>> fp.from_dataset(data)[2]
-        (tensor(2), tensor(20))
-    """
-    value: object = dataset
-    check_right_source("from_dataset", value)
-    if isinstance(value, (Mapping, type)):
-        repair = 'choose a split, such as `dataset["train"]`' if isinstance(value, Mapping) else "call it"
-        raise ArgumentTypeError(with_call_site(f"`dataset` must be one dataset but got: {value!r:.80}; {repair}"))
-    # torch's iterable datasets inherit a `__getitem__` that only raises, and may have a length.
-    streamed = any(kind.__name__ == "IterableDataset" for kind in type(dataset).__mro__)
-    if not streamed and hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
-        return Pipe.source(FromDataset(dataset))
-    if isinstance(value, Iterable) and not isinstance(value, Iterator):
-        _warn_if_split(dataset)
-        return Pipe.source(FromStream(dataset))
-    raise ArgumentTypeError(
-        with_call_site(
-            "`dataset` must have `__getitem__` and `__len__`, or be iterable again and again, but got: "
-            f"{type(dataset).__name__}"
-        )
-    )
 
 
 def _warn_if_split(dataset: object) -> None:

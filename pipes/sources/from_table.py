@@ -8,19 +8,63 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
 import numpy as np
 
+from ..core.checks import SAMPLE_VALUE_BYTES, digest, sample_positions
 from ..core.context import Context
 from ..core.cursor import Json
 from ..core.operator import Columns, Operator, StageView
-from ..core.plain_values import SAMPLE_VALUE_BYTES, digest, sample_positions
 from ..core.rows import BlockRows, Indices, Row
 from ..errors import ArgumentTypeError, DataError, FeedpipeError, Origin, SourceError, with_call_site
 from ..pipe import Pipe
-from ._right_source import check_right_source
+from .from_sequence import check_right_source
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ..formats.tables.chunked import ChunkedTable
+    from ..formats.chunked import ChunkedTable
+
+
+def from_table(table: ArrowStream) -> Pipe[Row]:
+    """Begin a pipe with the rows of a table in memory.
+
+    Element: a dict of Python scalars; a batch of them is `Rows`, which keeps the columns as they are. Order: the
+    table's. Length: the table's; indexed; columns. State: a position. The table is not copied, and its chunks are not
+    joined; only text that Arrow stores as views, as polars does, is copied once. A query, or a stream that can be read
+    only once, is read into memory once. A pandas index without a name is left out.
+
+    Args:
+        table: any object with Arrow's stream protocol (`__arrow_c_stream__`): frames of pandas and polars, DuckDB
+            relations, pyarrow's tables, batches and readers. Or a Hugging Face `Dataset`, whose Arrow table is read as
+            it is stored: images and sounds are bytes and a path, which `from_dataset` would decode.
+
+    Raises:
+        ArgumentTypeError: `table` is none of these.
+        SourceError: the table cannot be read. The first look at the pipe raises it, and a `DataError` too.
+        DataError: two columns have the same name.
+
+    Example:
+        >>> import feedpipe as fp, pyarrow as pa
+        >>> pipe = fp.from_table(pa.table({"x": [1, 2, 3], "y": ["a", "b", "c"]}))
+        >>> pipe[1]
+        {'x': 2, 'y': 'b'}
+        >>> pipe.batch(2).collate()[0]
+        {'x': tensor([1, 2]), 'y': ['a', 'b']}
+    """
+    check_right_source("from_table", table)
+    if _is_hugging_face(table):
+        if getattr(table, "_format_type", None) == "custom":
+            raise ArgumentTypeError(
+                with_call_site(
+                    "`table` has a transform, which its Arrow table does not have; `from_dataset` applies it"
+                )
+            )
+    elif not hasattr(table, "__arrow_c_stream__") or isinstance(table, type):
+        raise ArgumentTypeError(
+            with_call_site(
+                "`table` must be a data frame, an Arrow table, or anything else with `__arrow_c_stream__` but got: "
+                f"{type(table).__name__}; `from_arrays` takes arrays, and `from_sequence` a list of dicts"
+            )
+        )
+    return cast("Pipe[Row]", Pipe.source(FromTable(table)))
 
 
 class ArrowStream(Protocol):
@@ -104,7 +148,7 @@ class FromTable(Operator):
         loaded = self.loaded
         with loaded.lock:
             if loaded.chunks is None:
-                from ..formats.tables.chunked import ChunkedTable
+                from ..formats.chunked import ChunkedTable
 
                 where = stage.call_site if stage else None
                 try:
@@ -148,50 +192,6 @@ def _restored(data: pa.Buffer) -> FromTable:
     import pyarrow as pa
 
     return FromTable(pa.ipc.open_stream(data).read_all())
-
-
-def from_table(table: ArrowStream) -> Pipe[Row]:
-    """Begin a pipe with the rows of a table in memory.
-
-    Element: a dict of Python scalars; a batch of them is `Rows`, which keeps the columns as they are. Order: the
-    table's. Length: the table's; indexed; columns. State: a position. The table is not copied, and its chunks are not
-    joined; only text that Arrow stores as views, as polars does, is copied once. A query, or a stream that can be read
-    only once, is read into memory once. A pandas index without a name is left out.
-
-    Args:
-        table: any object with Arrow's stream protocol (`__arrow_c_stream__`): frames of pandas and polars, DuckDB
-            relations, pyarrow's tables, batches and readers. Or a Hugging Face `Dataset`, whose Arrow table is read as
-            it is stored: images and sounds are bytes and a path, which `from_dataset` would decode.
-
-    Raises:
-        ArgumentTypeError: `table` is none of these.
-        SourceError: the table cannot be read. The first look at the pipe raises it, and a `DataError` too.
-        DataError: two columns have the same name.
-
-    Example:
-        >>> import feedpipe as fp, pyarrow as pa
-        >>> pipe = fp.from_table(pa.table({"x": [1, 2, 3], "y": ["a", "b", "c"]}))
-        >>> pipe[1]
-        {'x': 2, 'y': 'b'}
-        >>> pipe.batch(2).collate()[0]
-        {'x': tensor([1, 2]), 'y': ['a', 'b']}
-    """
-    check_right_source("from_table", table)
-    if _is_hugging_face(table):
-        if getattr(table, "_format_type", None) == "custom":
-            raise ArgumentTypeError(
-                with_call_site(
-                    "`table` has a transform, which its Arrow table does not have; `from_dataset` applies it"
-                )
-            )
-    elif not hasattr(table, "__arrow_c_stream__") or isinstance(table, type):
-        raise ArgumentTypeError(
-            with_call_site(
-                "`table` must be a data frame, an Arrow table, or anything else with `__arrow_c_stream__` but got: "
-                f"{type(table).__name__}; `from_arrays` takes arrays, and `from_sequence` a list of dicts"
-            )
-        )
-    return cast("Pipe[Row]", Pipe.source(FromTable(table)))
 
 
 def _loaded_chunks(loaded: _LoadedTable) -> ChunkedTable:

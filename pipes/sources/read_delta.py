@@ -3,17 +3,36 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+from urllib.parse import parse_qsl, unquote, urlsplit
 
-from ..core.checks import check_int
-from ..core.rows import Row
-from ..errors import ArgumentTypeError, with_call_site
+import numpy as np
+
+from ..core.checks import Package, check_int
+from ..core.code import value_code
+from ..core.context import Context
+from ..core.cursor import Json
+from ..core.operator import Columns, Operator, StageView, Weights
+from ..core.process import PerProcess
+from ..core.rows import BlockRows, Indices, Row, index_array
+from ..errors import ArgumentTypeError, DataError, Origin, SourceError, redacted, text_of, with_call_site
+from ..files.open_files import at_call_site
+from ..files.parquet import ParseParquet, RowGroups
+from ..files.parquet_file import ColumnBounds, Parquet, may_match
+from ..files.units import FileContents, FileUnits
+from ..formats.columns import FlatHead, TableHead, decoded_type
+from ..formats.table_format import DeclaredSchema
 from ..pipe import Pipe
-from ._delta_files import DeltaFiles, DeltaFormat, DeltaRowGroups, DeltaRows
-from ._delta_log import PACKAGE
+from ..storage.file import File, TableFile
+from ..storage.filesystem import split_options, with_retries
+from ..storage.manifest import join_path
+from ..storage.tasks import in_threads
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     import pyarrow.compute as pc
 
 
@@ -75,3 +94,388 @@ def read_delta(
     files = DeltaFiles(str(os.fspath(uri)), form, number)
     units = DeltaRowGroups(form, has_fixed_order=True)
     return Pipe[Row].source(files).then(units).then(DeltaRows(form))
+
+
+# `open_delta`: a version of a Delta table as its log has it, by the package deltalake.
+
+
+PACKAGE = Package("deltalake", "deltalake", "delta", "Delta tables are read")
+
+_FEATURES = frozenset({"columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
+"""Features of the protocol that change nothing for a reader of the data files, or are looked for below."""
+_ABSOLUTE = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:)?/")
+_STYLE = re.compile(r"\x1b\[[0-9;]*m")
+_BACKTRACE = re.compile(r"\s+0: <unknown>.*", re.DOTALL)
+
+
+@dataclass(frozen=True, eq=False)
+class DeltaVersion:
+    """A version of a table.
+
+    Attributes:
+        number: of the version.
+        schema: names and types of the columns.
+        paths: of the data files, sorted.
+        sizes: their bytes.
+        values: for each file, the values of the columns that the table is partitioned by; a column each.
+        statistics: of the other columns in each file, only in the process that read the log.
+    """
+
+    number: int
+    schema: pa.Schema
+    paths: pa.LargeStringArray
+    sizes: pa.Int64Array
+    values: pa.Table
+    statistics: PerProcess[FileStatistics]
+
+
+def open_delta(uri: str, version: int | None) -> DeltaVersion:
+    """Reads the log of a table; None stands for its newest version.
+
+    Raises:
+        SourceError: there is no such table or version, or the log cannot be read.
+        DataError: the table uses a feature of the protocol that would need another reader of its data files.
+    """
+    table = _open(uri, version)
+    name = redacted(uri)
+    _check_features(table, name)
+    return _version(table, uri, name)
+
+
+def _open(uri: str, version: int | None) -> Any:
+    name = redacted(uri)
+    try:
+        return _table(uri, version)
+    except SourceError as error:
+        if version is not None:
+            try:
+                newest = _table(uri, None).version()
+            except SourceError:
+                pass
+            else:
+                which = "does not go back so far any more" if version < newest else f"ends with version {newest}"
+                raise SourceError(f"{name} has no version {version}: its log {which}") from error
+        raise SourceError(f"{name} cannot be opened as a Delta table: {error}") from error
+
+
+def _table(uri: str, version: int | None) -> Any:
+    deltalake = PACKAGE.load()
+    path, options = _storage(uri)
+
+    def load() -> Any:
+        try:
+            return deltalake.DeltaTable(path, version=version, storage_options=options)
+        except OSError as error:
+            # deltalake repeats requests, but not those whose answers are cut off.
+            raise ConnectionError(_reason(error)) if "HTTP error" in str(error) else error from error
+
+    try:
+        return with_retries(load, uri)
+    except Exception as error:
+        raise SourceError(_reason(error)) from error
+    except BaseException as error:
+        if type(error).__name__ == "PanicException":  # of Rust
+            raise SourceError(
+                "deltalake ran before this process was forked, and its threads do not survive that; look at the pipe "
+                "before the fork, as `len(pipe)` does"
+            ) from error
+        raise
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(_BACKTRACE.sub("", _STYLE.sub("", text_of(error))).replace("↳", "").split())
+
+
+def _storage(uri: str) -> tuple[str, dict[str, str]]:
+    """The place of a table as deltalake takes it: without the options and the password of a URL, which stand apart."""
+    plain, text = split_options(uri)
+    if "://" not in plain:
+        return os.path.expanduser(plain), {}
+    url = urlsplit(plain)
+    if url.scheme != "s3":
+        return plain, {}
+    given = dict(parse_qsl(text.removeprefix("?")))
+    endpoint = given.get("endpoint_override", "")
+    if endpoint and "://" not in endpoint:
+        endpoint = f"{given.get('scheme', 'https')}://{endpoint}"
+    options = {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_REGION": given.get("region", ""),
+        "AWS_ACCESS_KEY_ID": unquote(url.username or ""),
+        "AWS_SECRET_ACCESS_KEY": unquote(url.password or ""),
+    }
+    endpoint = endpoint or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL", "")
+    if endpoint.startswith("http:"):
+        options["AWS_ALLOW_HTTP"] = "true"
+    bucket = url.netloc.rpartition("@")[2]
+    return f"s3://{bucket}{url.path}", {name: value for name, value in options.items() if value}
+
+
+def _check_features(table: Any, name: str) -> None:
+    features = table.protocol().reader_features or ()
+    if unknown := sorted({*features} - _FEATURES):
+        raise DataError(
+            f"{name} needs a reader with the feature {unknown[0]!r} of the Delta protocol, which is missing"
+        )
+    mode = table.metadata().configuration.get("delta.columnMapping.mode", "none")
+    if mode != "none":
+        raise DataError(
+            f"{name} has column mapping by {mode}, so its files have other names of columns, which are not translated; "
+            "write the table anew with `delta.columnMapping.mode` 'none'"
+        )
+    if "deletionVectors" in features and _has_deletion_vectors(table, name):
+        raise DataError(
+            f"{name} has deletion vectors, which are not applied, so deleted rows would come; "
+            "`REORG TABLE ... APPLY (PURGE)` writes those files anew"
+        )
+
+
+def _has_deletion_vectors(table: Any, name: str) -> bool:
+    import pyarrow as pa
+
+    try:
+        return any(batch.num_rows for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors()))
+    except Exception as error:  # of deltalake, and of Arrow if the vectors come later
+        raise DataError(f"{name} may have deletion vectors, and they cannot be read: {_reason(error)}") from error
+
+
+def _version(table: Any, uri: str, name: str) -> DeltaVersion:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    schema = pa.schema(table.schema().to_arrow())
+    schema = pa.schema([(field.name, decoded_type(field.type)) for field in schema])
+    partitions = table.metadata().partition_columns
+    for column in partitions:
+        if pa.types.is_binary(schema.field(column).type):
+            raise DataError(
+                f"{name} is partitioned by {column!r}, whose values are bytes; these have no one form as text"
+            )
+    files: Any = pa.table(table.get_add_actions(flatten=True))
+    paths = [
+        path if _ABSOLUTE.match(path) else join_path(uri, path) for path in map(unquote, files["path"].to_pylist())
+    ]
+    listed: Any = pa.array(paths, pa.large_string())
+    order = pc.sort_indices(listed)
+    files = files.take(order).combine_chunks()
+    columns = {column: files[f"partition.{column}"].cast(schema.field(column).type) for column in partitions}
+    statistics = PerProcess[FileStatistics]()
+    statistics.get(lambda: FileStatistics(files))
+    sizes = files["size_bytes"].combine_chunks()
+    return DeltaVersion(table.version(), schema, listed.take(order), sizes, pa.table(columns), statistics)
+
+
+# `DeclaredParquet`: the options of Parquet files of a table whose log declares names and types of columns.
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class DeclaredParquet(Parquet):
+    """The columns are those of the log, in its order."""
+
+    arguments: ClassVar[tuple[str, ...]] = ("columns", "filter")
+    int96_unit: ClassVar[str | None] = "us"  # nanoseconds reach no further than 2262
+
+    def fix(self, heads: Iterable[TableHead | None], paths: Iterable[str]) -> DeclaredParquet:
+        fixed = super().fix(heads, paths)
+        schema = fixed.require_fixed_schema(self.kind)
+        return replace(fixed, fixed_schema=DeclaredSchema.of(schema))  # type: ignore[return-value]
+
+    def folder_types(self, first: str, paths: Iterable[str], taken: Sequence[str]) -> dict[str, pa.DataType]:
+        return {}
+
+    def may_match(self, values: Mapping[str, Any], bounds: Mapping[str, ColumnBounds]) -> bool:
+        """Whether a file may have rows for all filters, as far as the values and bounds tell that the log has of it."""
+        return all(
+            may_match(expression, types, values, {name: bound for name, bound in bounds.items() if name in types})
+            for expression, types in self.filters()
+        )
+
+
+# `DeltaFiles` and what follows it, the operators of `read_delta`: data files, their row groups, and their rows.
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class DeltaFormat(DeclaredParquet):
+    """The arguments of `read_delta` that say what to read of the files."""
+
+    kind: ClassVar[str] = "read_delta"
+
+
+@dataclass(frozen=True, eq=False)
+class DeltaFiles(Operator):
+    """A handle for each data file. `resolve` reads the log of the table, and fixes the version."""
+
+    kind: ClassVar[str] = "read_delta"
+    columns: ClassVar[Columns] = Columns.LOSES
+
+    # The table may be in another place tomorrow; `saved` has the version.
+    uri: str = field(repr=False)
+    format: DeltaFormat = field(repr=False)
+    version: int | None = field(default=None, repr=False)
+    saved_version: int | None = field(default=None, repr=False)
+    """That of a state."""
+    resolved: DeltaVersion | None = field(default=None, repr=False)
+
+    def call(self) -> str:
+        arguments = [value_code(redacted(self.uri))]
+        arguments += filter(None, [self.format.call().removeprefix("read_delta(").removesuffix(")")])
+        arguments += [f"version={self.version}"] if self.version is not None else []
+        return f"read_delta({', '.join(arguments)})"
+
+    def one_view_repair(self) -> str | None:
+        return "give all ranks the same `version`" if self.version is None else None
+
+    def resolve(self, stage: StageView) -> Operator:
+        if self.resolved is not None:
+            return self
+        version = self.saved_version if self.version is None else self.version
+        try:
+            return replace(self, resolved=open_delta(self.uri, version))
+        except (SourceError, DataError) as error:
+            raise at_call_site(error, stage) from error.__cause__
+
+    def length(self, stage: StageView) -> int:
+        return len(self._resolved_version().paths)
+
+    def weights(self, stage: StageView, context: Context) -> Weights:
+        return Weights(self._resolved_version().sizes.to_numpy())
+
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        version = self._resolved_version()
+        return [self._file(version, place) for place in index_array(indices).tolist()]
+
+    def origin(self, stage: StageView, index: int, context: Context) -> Origin:
+        return Origin(redacted(str(self._resolved_version().paths[index])), index + 1, "file")
+
+    def identity(self) -> Json:
+        version = self.resolved
+        return {} if version is None else {"version": version.number, "files": len(version.paths)}
+
+    def saved(self) -> str | None:
+        return None if self.resolved is None else str(self.resolved.number)
+
+    def restored(self, saved: str) -> Operator:
+        return replace(self, saved_version=int(saved), resolved=None)
+
+    def head(self) -> FlatHead:
+        """Names and types of the columns."""
+        return FlatHead(self._name(), self._resolved_version().schema)
+
+    def bounds(self, types: Mapping[str, pa.DataType]) -> Iterator[Mapping[str, ColumnBounds]]:
+        """What the log says about the values of columns, for each file."""
+        version = self._resolved_version()
+        return version.statistics.get(lambda: FileStatistics.unknown(len(version.paths))).bounds(types)
+
+    def _file(self, version: DeltaVersion, place: int) -> TableFile:
+        values = {name: version.values[name][place] for name in version.values.column_names}
+        return TableFile(str(version.paths[place]), compression=None, values=values, table=self._name())
+
+    def _name(self) -> str:
+        return f"version {self._resolved_version().number} of {redacted(self.uri)}"
+
+    def _resolved_version(self) -> DeltaVersion:
+        assert self.resolved is not None, "a run begins with `resolve`"
+        return self.resolved
+
+
+@dataclass(frozen=True, eq=False)
+class DeltaRowGroups(RowGroups):
+    """Their row groups. A file is not opened if it has no row for the filters, as far as the log says."""
+
+    def with_fixed_format(self, stage: StageView) -> DeltaRowGroups:
+        head = cast("DeltaFiles", stage.input.op).head()
+        return replace(self, format=self.format.fix([head], ()))
+
+    def with_fixed_units(self, stage: StageView) -> DeltaRowGroups:
+        op = self.with_fixed_format(stage)
+        types = dict(item for _, columns in op.format.filters() for item in columns.items())
+        files = zip(self._files(stage), cast("DeltaFiles", stage.input.op).bounds(types), strict=True)
+        contents = in_threads(lambda item: op._contents(*item), files)
+        return replace(op, table=FileUnits.of(contents).unit_table(self.fields))
+
+    def _contents(self, file: File, bounds: Mapping[str, ColumnBounds]) -> FileContents:
+        import pyarrow as pa
+
+        if cast("DeltaFormat", self.format).may_match(cast("TableFile", file).values, bounds):
+            return self.contents(file)
+        return FileContents(pa.schema([]), 0, [], [])
+
+
+@dataclass(frozen=True, eq=False)
+class DeltaRows(ParseParquet):
+    """The rows of the row groups."""
+
+    kind: ClassVar[str] = "delta_rows"
+
+    def call(self) -> None:
+        return None
+
+
+# `FileStatistics`: between which values those of a column lie in each data file, as the log of a table has it.
+
+
+# pyarrow's stubs do not say which types a function of `compute` takes, hence `Any`.
+@dataclass(frozen=True, eq=False)
+class FileStatistics:
+    """The statistics of all data files.
+
+    Attributes:
+        actions: the log as deltalake gives it: a row for each file, with columns such as `min.x` and `null_count.x`.
+    """
+
+    actions: pa.Table
+
+    @staticmethod
+    def unknown(files: int) -> FileStatistics:
+        """The statistics of files whose log has none."""
+        import pyarrow as pa
+
+        return FileStatistics(pa.table({"size_bytes": pa.nulls(files)}))
+
+    def bounds(self, types: Mapping[str, pa.DataType]) -> Iterator[dict[str, ColumnBounds]]:
+        """For each file, the bounds of these columns, as far as the log has any."""
+        columns = {name: column for name, kind in types.items() if (column := self._column(name, kind)) is not None}
+        for place in range(self.actions.num_rows):
+            file = {name: column[place] for name, column in columns.items()}
+            yield {name: bounds for name, bounds in file.items() if bounds is not None}
+
+    def _column(self, name: str, kind: pa.DataType) -> list[ColumnBounds | None] | None:
+        """The bounds of a column in each file; None if the log has none, or none that can be trusted."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        # A dot leads into a struct, or belongs to the name. Decimals have gone through binary floats.
+        types: Any = pa.types
+        kinds = (
+            types.is_integer,
+            types.is_floating,
+            types.is_date32,
+            types.is_timestamp,
+            types.is_string,
+            types.is_large_string,
+        )
+        if "." in name or f"min.{name}" not in self.actions.schema.names or not any(is_kind(kind) for is_kind in kinds):
+            return None
+        try:
+            low, high = (cast("Any", self.actions[f"{end}.{name}"].cast(kind)) for end in ("min", "max"))
+            if pa.types.is_timestamp(kind):  # the protocol cuts both ends down to milliseconds
+                high = pc.add_checked(high, pa.scalar(1, pa.duration("ms")))
+        except pa.ArrowInvalid:
+            return None
+        if pa.types.is_floating(kind):  # the log has decimal digits, which may be read as the number beside
+            low, high = _next_float(low, -np.inf), _next_float(high, np.inf)
+        nulls, rows = self.actions[f"null_count.{name}"].to_pylist(), self.actions["num_records"].to_pylist()
+        return [_bounds(*file) for file in zip(low, high, nulls, rows, strict=True)]
+
+
+def _bounds(low: Any, high: Any, nulls: int | None, rows: int | None) -> ColumnBounds | None:
+    if nulls and nulls == rows:
+        return ColumnBounds(None, None, True)
+    return ColumnBounds(low, high, nulls != 0) if low.is_valid and high.is_valid else None
+
+
+def _next_float(values: Any, toward: float) -> Any:
+    import pyarrow as pa
+
+    numbers = values.to_numpy(zero_copy_only=False)
+    return pa.array(np.nextafter(numbers, numbers.dtype.type(toward)), values.type, mask=np.isnan(numbers))

@@ -11,25 +11,62 @@ from typing import TYPE_CHECKING, ClassVar, cast
 import numpy as np
 
 from ..core.code import value_code
-from ..core.column import Array, read_only
 from ..core.context import Context
 from ..core.cursor import Json
 from ..core.operator import Columns, Operator, StageView
-from ..core.per_process import PerProcess
-from ..core.rows import BlockRows, Indices, Row
+from ..core.process import PerProcess
+from ..core.rows import Array, BlockRows, Indices, Row, read_only
 from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, SourceError, with_call_site
 from ..formats.npy import ArrayHeader
 from ..pipe import Pipe
 from ..storage.file import File
 from ..storage.filesystem import locate
-from ._arrays import arrays_schema, rows_at
-from ._npy_files import NpyFile
+from .from_arrays import arrays_schema, rows_at
+from .read_numpy import NpyFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _DTYPES = {0x08: "|u1", 0x09: "|i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 _GZIP_MAGIC = b"\x1f\x8b"
+
+
+def read_idx(files: Mapping[str, str | os.PathLike[str]]) -> Pipe[Row]:
+    r"""Begin a pipe with the rows of IDX files, the format of MNIST: row i holds item i of each.
+
+    Element: a dict with a value for each name: a NumPy array, or a Python scalar if the file has one axis. Order: that
+    of the files. Length: theirs; indexed; columns. State: a position. Plain local files are memory-mapped. Remote files
+    and files compressed with gzip are read into memory, once in each process. Rows are read-only.
+
+    Args:
+        files: paths or URLs by name; all files must have the same number of rows.
+
+    Raises:
+        SourceError: a file is missing or cannot be read.
+        DataError: a file is no IDX file, is truncated, or has another length than the first. The first look at the pipe
+            raises both; damage inside a gzip file may only be seen at the first row.
+
+    Source: Yann LeCun, "The MNIST database of handwritten digits", section "File formats".
+
+    Example:
+        >>> import feedpipe as fp, pathlib, tempfile
+        >>> path = pathlib.Path(tempfile.mkdtemp(), "labels-idx1-ubyte")
+        >>> _ = path.write_bytes(b"\0\0\x08\1" + b"\0\0\0\3" + b"\5\0\4")
+        >>> list(fp.read_idx({"label": path}))
+        [{'label': 5}, {'label': 0}, {'label': 4}]
+    """
+    if not isinstance(files, Mapping):
+        raise ArgumentTypeError(
+            with_call_site(
+                f'`files` must be a dict of paths, such as {{"image": path}}, but got: {type(files).__name__}'
+            )
+        )
+    if not files:
+        raise ArgumentError(with_call_site("`files` must hold at least one path but got: {}"))
+    for name, path in cast("Mapping[object, object]", files).items():
+        if not isinstance(name, str) or not isinstance(path, (str, os.PathLike)):
+            raise ArgumentTypeError(with_call_site(f"`files` must hold paths by name but got: {name!r}: {path!r}"))
+    return cast("Pipe[Row]", Pipe.source(ReadIdx({name: os.fspath(path) for name, path in files.items()})))
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,44 +112,6 @@ class ReadIdx(Operator):
 
     def call(self) -> str:
         return f"{self.kind}({value_code(self.paths)})"
-
-
-def read_idx(files: Mapping[str, str | os.PathLike[str]]) -> Pipe[Row]:
-    r"""Begin a pipe with the rows of IDX files, the format of MNIST: row i holds item i of each.
-
-    Element: a dict with a value for each name: a NumPy array, or a Python scalar if the file has one axis. Order: that
-    of the files. Length: theirs; indexed; columns. State: a position. Plain local files are memory-mapped. Remote files
-    and files compressed with gzip are read into memory, once in each process. Rows are read-only.
-
-    Args:
-        files: paths or URLs by name; all files must have the same number of rows.
-
-    Raises:
-        SourceError: a file is missing or cannot be read.
-        DataError: a file is no IDX file, is truncated, or has another length than the first. The first look at the pipe
-            raises both; damage inside a gzip file may only be seen at the first row.
-
-    Source: Yann LeCun, "The MNIST database of handwritten digits", section "File formats".
-
-    Example:
-        >>> import feedpipe as fp, pathlib, tempfile
-        >>> path = pathlib.Path(tempfile.mkdtemp(), "labels-idx1-ubyte")
-        >>> _ = path.write_bytes(b"\0\0\x08\1" + b"\0\0\0\3" + b"\5\0\4")
-        >>> list(fp.read_idx({"label": path}))
-        [{'label': 5}, {'label': 0}, {'label': 4}]
-    """
-    if not isinstance(files, Mapping):
-        raise ArgumentTypeError(
-            with_call_site(
-                f'`files` must be a dict of paths, such as {{"image": path}}, but got: {type(files).__name__}'
-            )
-        )
-    if not files:
-        raise ArgumentError(with_call_site("`files` must hold at least one path but got: {}"))
-    for name, path in cast("Mapping[object, object]", files).items():
-        if not isinstance(name, str) or not isinstance(path, (str, os.PathLike)):
-            raise ArgumentTypeError(with_call_site(f"`files` must hold paths by name but got: {name!r}: {path!r}"))
-    return cast("Pipe[Row]", Pipe.source(ReadIdx({name: os.fspath(path) for name, path in files.items()})))
 
 
 def _read_head(path: str) -> NpyFile:

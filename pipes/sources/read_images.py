@@ -14,14 +14,14 @@ from ..core.code import call_code
 from ..core.context import Context
 from ..core.cursor import Json
 from ..core.operator import Columns, Operator, StageView
-from ..core.policy import OnError, check_on_error
 from ..core.rows import BlockRows, Indices, Row, index_array
-from ..engine.call_pool import CALLS_AHEAD, BegunCall, CallPool, begun_calls
-from ..engine.shared_call_pool import shared_call_pool
+from ..core.skips import OnError, check_on_error
+from ..engine.calls import CALLS_AHEAD, BegunCall, CallPool, begun_calls
+from ..engine.retrying import shared_call_pool
 from ..errors import ArgumentTypeError, DataError, Origin, SourceError, redacted, with_call_site
-from ..formats import images
-from ..formats.decoders import Mode
-from ..ops.parsing._open_files import OpenTask, at_call_site, listed_files, read_whole_files
+from ..files.open_files import OpenTask, at_call_site, listed_files, read_whole_files
+from ..ops import decode as images
+from ..ops.decode import Mode
 from ..pipe import Pipe
 from ..storage.file import File
 from ..storage.file_cache import FileCache, check_file_cache
@@ -32,6 +32,58 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _EXTENSIONS = ("jpg", "jpeg", "png", "ppm", "bmp", "pgm", "tif", "tiff", "webp")  # those of torchvision's ImageFolder
+
+
+def read_images(
+    root: str | os.PathLike[str],
+    *,
+    label: Literal["folder"] | None = "folder",
+    mode: Mode = "RGB",
+    filesystem: object = None,
+    cache: FileCache | None = None,
+    concurrency: int = 1,
+    on_error: OnError | None = None,
+) -> Pipe[Row]:
+    """Begin a pipe with the images in the folders of `root`, which are their classes, as in torchvision's ImageFolder.
+
+    Element: `{"image": array, "label": int, "label_name": str, "path": str}`. The image is a uint8 array of height x
+    width x channels; the label is the number of `label_name` among all classes in sorted order. Order: sorted by path.
+    Length: the number of images; indexed. State: a position; it is refused if the files have changed.
+
+    Each folder in `root` is a class; its images may be in subfolders. Images are files that end in .jpg, .jpeg, .png,
+    .ppm, .bmp, .pgm, .tif, .tiff or .webp, in upper or lower case. Other files are left out, and so are names that
+    begin with `.` or `_`. The orientation that EXIF asks for is not applied. `read_bytes` and `decode` read images in
+    any other layout.
+
+    Args:
+        root: a folder: a local path or a URL.
+        label: "folder"; None leaves out `label` and `label_name`, and then `root` needs no folders.
+        mode: converts images to "RGB", "L" (grey, one channel) or "RGBA".
+        filesystem: a pyarrow or fsspec file system for `root`; without it, `root` is a local path or a URL.
+        cache: keeps what is read of remote files on a local disk; see `FileCache`.
+        concurrency: how many images are decoded at the same time in each process, in threads; see `map`.
+        on_error: what happens to an image that cannot be decoded; see `map`.
+
+    Raises:
+        SourceError: `root` is missing or holds no image; an image is in `root` itself; a file cannot be read; or a
+            folder in `root` holds files but no image, so it may be a class or not. A folder without files is no class:
+            object stores have no such folders.
+        RowError: an image is damaged or truncated, or has more pixels than `PIL.Image.MAX_IMAGE_PIXELS` or more than 8
+            bits per channel. The error names the file and its number among all images.
+
+    Example:
+        >>> import feedpipe as fp, pathlib, PIL.Image
+        >>> for name in ("cat", "dog"):
+        ...     pathlib.Path("pets", name).mkdir(parents=True)
+        ...     PIL.Image.new("RGB", (4, 3)).save(f"pets/{name}/1.png")
+        >>> row = fp.read_images("pets")[1]
+        >>> row["image"].shape, row["label"], row["label_name"], row["path"]
+        ((3, 4, 3), 1, 'dog', 'pets/dog/1.png')
+    """
+    if not isinstance(root, (str, os.PathLike)):
+        raise ArgumentTypeError(with_call_site(f"`root` must be the path of a folder but got: {root!r}"))
+    op = ReadImages(os.fspath(root), label, mode, filesystem, concurrency=concurrency, cache=cache, on_error=on_error)
+    return cast("Pipe[Row]", Pipe.source(op))
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,55 +244,3 @@ class ReadImages(Operator):
     def _resolved_listing(self) -> Listing:
         assert self.listing is not None, "a run begins with `resolve`"
         return self.listing
-
-
-def read_images(
-    root: str | os.PathLike[str],
-    *,
-    label: Literal["folder"] | None = "folder",
-    mode: Mode = "RGB",
-    filesystem: object = None,
-    cache: FileCache | None = None,
-    concurrency: int = 1,
-    on_error: OnError | None = None,
-) -> Pipe[Row]:
-    """Begin a pipe with the images in the folders of `root`, which are their classes, as in torchvision's ImageFolder.
-
-    Element: `{"image": array, "label": int, "label_name": str, "path": str}`. The image is a uint8 array of height x
-    width x channels; the label is the number of `label_name` among all classes in sorted order. Order: sorted by path.
-    Length: the number of images; indexed. State: a position; it is refused if the files have changed.
-
-    Each folder in `root` is a class; its images may be in subfolders. Images are files that end in .jpg, .jpeg, .png,
-    .ppm, .bmp, .pgm, .tif, .tiff or .webp, in upper or lower case. Other files are left out, and so are names that
-    begin with `.` or `_`. The orientation that EXIF asks for is not applied. `read_bytes` and `decode` read images in
-    any other layout.
-
-    Args:
-        root: a folder: a local path or a URL.
-        label: "folder"; None leaves out `label` and `label_name`, and then `root` needs no folders.
-        mode: converts images to "RGB", "L" (grey, one channel) or "RGBA".
-        filesystem: a pyarrow or fsspec file system for `root`; without it, `root` is a local path or a URL.
-        cache: keeps what is read of remote files on a local disk; see `FileCache`.
-        concurrency: how many images are decoded at the same time in each process, in threads; see `map`.
-        on_error: what happens to an image that cannot be decoded; see `map`.
-
-    Raises:
-        SourceError: `root` is missing or holds no image; an image is in `root` itself; a file cannot be read; or a
-            folder in `root` holds files but no image, so it may be a class or not. A folder without files is no class:
-            object stores have no such folders.
-        RowError: an image is damaged or truncated, or has more pixels than `PIL.Image.MAX_IMAGE_PIXELS` or more than 8
-            bits per channel. The error names the file and its number among all images.
-
-    Example:
-        >>> import feedpipe as fp, pathlib, PIL.Image
-        >>> for name in ("cat", "dog"):
-        ...     pathlib.Path("pets", name).mkdir(parents=True)
-        ...     PIL.Image.new("RGB", (4, 3)).save(f"pets/{name}/1.png")
-        >>> row = fp.read_images("pets")[1]
-        >>> row["image"].shape, row["label"], row["label_name"], row["path"]
-        ((3, 4, 3), 1, 'dog', 'pets/dog/1.png')
-    """
-    if not isinstance(root, (str, os.PathLike)):
-        raise ArgumentTypeError(with_call_site(f"`root` must be the path of a folder but got: {root!r}"))
-    op = ReadImages(os.fspath(root), label, mode, filesystem, concurrency=concurrency, cache=cache, on_error=on_error)
-    return cast("Pipe[Row]", Pipe.source(op))

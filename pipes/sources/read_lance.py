@@ -7,24 +7,58 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from ..core.checks import check_int
+from ..core.checks import Package, check_int
 from ..core.code import value_code
 from ..core.context import Context
 from ..core.cursor import Json
 from ..core.operator import Columns, Operator, StageView
-from ..core.packages import Package
-from ..core.per_process import PerProcess
+from ..core.process import PerProcess
 from ..core.rows import BlockRows, Indices, Row, index_array
 from ..errors import ArgumentTypeError, DataError, FeedpipeError, Origin, SourceError, redacted, with_call_site
-from ..formats.tables.arrow import to_rows
-from ..formats.tables.columns import check_names, plain_types, suggest_name
-from ..ops.parsing._open_files import at_call_site
+from ..files.open_files import at_call_site
+from ..formats.columns import check_names, plain_types, suggest_name, to_rows
 from ..pipe import Pipe
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _PACKAGE = Package("lance", "pylance", "lance", "Lance datasets are read")
+
+
+def read_lance(
+    uri: str | os.PathLike[str], *, columns: Sequence[str] | None = None, version: int | None = None
+) -> Pipe[Row]:
+    """Begin a pipe with the rows of a Lance dataset, which can be read in any order.
+
+    Element: a dict of Python scalars; a batch of them is `Rows`, which keeps columns. Order: the dataset's. Length:
+    that of the version; indexed. State: a position. The version is fixed at the first look at the pipe; a state belongs
+    to its version. Each process opens the dataset for itself, and reads the rows of a block in one call. Lance reads
+    local paths and the URLs of S3, Google and Azure with its own storage, so there is no `filesystem=`.
+    `pip install 'feedpipe[lance]'` installs it.
+
+    Args:
+        uri: the path or URL of the dataset.
+        columns: reads only these, in this order.
+        version: of the dataset; without it, the newest one.
+
+    Raises:
+        ArgumentError: Lance is not installed.
+        SourceError: there is no such dataset or version, or rows cannot be read.
+        DataError: the dataset lacks a column that `columns` names.
+
+    Example:
+        >>> import feedpipe as fp, lance, pyarrow as pa
+        >>> _ = lance.write_dataset(pa.table({"x": [1, 2, 3], "y": ["a", "b", "c"]}), "a.lance")
+        >>> pipe = fp.read_lance("a.lance", columns=["y"])
+        >>> len(pipe), pipe[-1]
+        (3, {'y': 'c'})
+    """
+    _PACKAGE.check()
+    if not isinstance(uri, (str, os.PathLike)):
+        raise ArgumentTypeError(with_call_site(f"`uri` must be a path or URL but got: {uri!r}"))
+    names = check_names("columns", columns)
+    number = None if version is None else check_int("version", version, least=0)
+    return cast("Pipe[Row]", Pipe.source(ReadLance(str(os.fspath(uri)), names, number)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +111,7 @@ class ReadLance(Operator):
         return Origin(redacted(self.uri), index + 1)
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
-        from ..formats.tables.takeable_types import with_takeable_types
+        from ..formats.chunked import with_takeable_types
 
         schema = self.names_and_types
         assert schema is not None, "a run begins with `resolve`"
@@ -123,39 +157,3 @@ def _selected(schema: Any, columns: Sequence[str] | None, name: str) -> pa.Schem
 
 def _reason(error: Exception) -> str:
     return " ".join(str(error).split()).partition(", /")[0]
-
-
-def read_lance(
-    uri: str | os.PathLike[str], *, columns: Sequence[str] | None = None, version: int | None = None
-) -> Pipe[Row]:
-    """Begin a pipe with the rows of a Lance dataset, which can be read in any order.
-
-    Element: a dict of Python scalars; a batch of them is `Rows`, which keeps columns. Order: the dataset's. Length:
-    that of the version; indexed. State: a position. The version is fixed at the first look at the pipe; a state belongs
-    to its version. Each process opens the dataset for itself, and reads the rows of a block in one call. Lance reads
-    local paths and the URLs of S3, Google and Azure with its own storage, so there is no `filesystem=`.
-    `pip install 'feedpipe[lance]'` installs it.
-
-    Args:
-        uri: the path or URL of the dataset.
-        columns: reads only these, in this order.
-        version: of the dataset; without it, the newest one.
-
-    Raises:
-        ArgumentError: Lance is not installed.
-        SourceError: there is no such dataset or version, or rows cannot be read.
-        DataError: the dataset lacks a column that `columns` names.
-
-    Example:
-        >>> import feedpipe as fp, lance, pyarrow as pa
-        >>> _ = lance.write_dataset(pa.table({"x": [1, 2, 3], "y": ["a", "b", "c"]}), "a.lance")
-        >>> pipe = fp.read_lance("a.lance", columns=["y"])
-        >>> len(pipe), pipe[-1]
-        (3, {'y': 'c'})
-    """
-    _PACKAGE.check()
-    if not isinstance(uri, (str, os.PathLike)):
-        raise ArgumentTypeError(with_call_site(f"`uri` must be a path or URL but got: {uri!r}"))
-    names = check_names("columns", columns)
-    number = None if version is None else check_int("version", version, least=0)
-    return cast("Pipe[Row]", Pipe.source(ReadLance(str(os.fspath(uri)), names, number)))

@@ -2,9 +2,9 @@
 
 from .distinct_values import counts as counts
 from .distinct_values import vocabulary as vocabulary
-from .number_statistics import mean_std as mean_std
-from .number_statistics import min_max as min_max
-from .number_statistics import missing as missing
-from .quantile_statistics import quantiles as quantiles
+from .statistics import mean_std as mean_std
+from .statistics import min_max as min_max
+from .statistics import missing as missing
+from .statistics import quantiles as quantiles
 
 __all__ = ["counts", "mean_std", "min_max", "missing", "quantiles", "vocabulary"]

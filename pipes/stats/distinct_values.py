@@ -9,9 +9,9 @@ from typing import Any, ClassVar, cast, overload
 import numpy as np
 
 from ..core.checks import check_int
-from ..core.column import Column, to_arrow
+from ..core.rows import Column, to_arrow
 from ..errors import UnfitError
-from .statistic import Fitted, Statistic, Summary
+from .statistics import Fitted, Statistic, Summary
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,7 @@ from typing import Any
 
 from ..errors import ArgumentError, ArgumentTypeError, DataError, MissingError, with_call_site
 from .distinct_values import Counts, Vocabulary
-from .number_statistics import MeanStd, MinMax, Missing
-from .quantile_statistics import Quantiles
-from .statistic import Fitted
+from .statistics import Fitted, MeanStd, MinMax, Missing, Quantiles
 
 VERSION = 1
 FITTED: dict[str, type[Fitted]] = {

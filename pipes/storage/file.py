@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from ..core.checks import check_choice
 from ..errors import MissingError, SourceError, redacted
-from .cached_file import CachedFile
-from .error_messages import describe
-from .file_cache import FileCache
-from .filesystem import Location, file_infos, is_local, locate, split_options
-from .local_entries import check_readable
+from .file_cache import CachedFile, FileCache
+from .filesystem import Location, describe, file_infos, is_local, locate, split_options, with_retries
+from .listing import check_readable
 from .remote import RemoteFile, RemoteStream
-from .retry import with_retries
 
 if TYPE_CHECKING:
     from pyarrow import NativeFile
@@ -181,3 +178,27 @@ class File:
             return MissingError(f"{self.name} is not there: it has vanished since it was listed, or never was")
         reason = "it is a folder" if isinstance(error, IsADirectoryError) else describe(error)
         return SourceError(f"{self.name} cannot be opened: {reason}")
+
+
+# `TableFile`: a handle on a file of a table whose log knows more of it than its path says.
+
+
+@dataclass(frozen=True, repr=False)
+class TableFile(File):
+    """A file that a version of a table consists of. Its folders say nothing: the log has the values of their columns.
+
+    Attributes:
+        values: the values of columns that the file does not hold, as Arrow scalars.
+        table: the version of the table, for errors.
+    """
+
+    values: Mapping[str, Any] = field(default_factory=dict)
+    table: str = ""
+
+    def _open_error(self, error: OSError) -> SourceError:
+        if isinstance(error, FileNotFoundError):
+            return MissingError(
+                f"{self.name} is not there: {self.table} lists it, so a vacuum has removed it since then; read a newer "
+                "version"
+            )
+        return super()._open_error(error)

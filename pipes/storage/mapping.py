@@ -1,22 +1,24 @@
-"""Local files mapped into memory: one mapping a file, and not more of them than a process may have."""
+"""What a process keeps of files: mappings into memory, and values such as footers."""
 
 from __future__ import annotations
 
 import errno
 import os
+import threading
 import weakref
+from collections import OrderedDict
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import SourceError
-from .error_messages import describe
-from .file import File
-from .filesystem import locate
-from .tasks import Budget
+from .file import File, Stream
+from .filesystem import describe, file_infos, is_local, locate
+from .tasks import Budget, Task
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -98,3 +100,109 @@ def _reset() -> None:
 _room: Budget
 _reset()
 os.register_at_fork(after_in_child=_reset)
+
+# `FileValues`: what was read from files, such as their footers, kept until they change or others need the room.
+
+
+T = TypeVar("T")
+
+
+class FileValues(Generic[T]):
+    """A value for each file. The values used last are kept, as many as the budget has room for.
+
+    Args:
+        budget: the bytes that the values take together; the newest value is kept whatever its size.
+        size: how many bytes a value takes.
+    """
+
+    def __init__(self, budget: int, size: Callable[[T], int]) -> None:
+        self._budget = budget
+        self._size = size
+        self.clear()
+
+    def clear(self) -> None:
+        """Drops all values. A forked process does so, because another thread may hold the lock of its parent."""
+        self._lock = threading.Lock()
+        self._entries: OrderedDict[tuple[int, str], _Entry[T]] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, file: File, version: object, read: Callable[[], T]) -> T:
+        """The value of a file of this version: the one that is kept, else what `read()` returns.
+
+        If several threads ask for it at the same time, one of them reads it.
+        """
+        key = id(file.filesystem), file.path
+        while True:
+            with self._lock:
+                entry = self._entries.get(key)
+                ours = entry is None or entry.version != version
+                if entry is None or ours:
+                    self._remove(key)
+                    entry = self._entries[key] = _Entry(file.filesystem, version, Task(read))
+                self._entries.move_to_end(key)
+            try:
+                value = entry.value.result()
+            except BaseException:
+                with self._lock:
+                    if self._entries.get(key) is entry:
+                        self._remove(key)
+                if ours:
+                    raise
+                continue  # the stream of another thread failed; this one may not
+            if ours:
+                self._count(key, entry, self._size(value))
+            return value
+
+    def _count(self, key: tuple[int, str], entry: _Entry[T], size: int) -> None:
+        with self._lock:
+            if self._entries.get(key) is not entry:  # another version has taken its place
+                return
+            entry.size = size
+            self._bytes += size
+            while self._bytes > self._budget and len(self._entries) > 1:
+                self._remove(next(iter(self._entries)))
+
+    def _remove(self, key: tuple[int, str]) -> None:
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self._bytes -= entry.size
+
+
+class _Entry(Generic[T]):
+    """A value, the version of its file, and how many bytes it takes; it keeps the file system, whose `id` is a key."""
+
+    __slots__ = ("filesystem", "size", "value", "version")
+
+    def __init__(self, filesystem: object, version: object, value: Task[T]) -> None:
+        self.filesystem = filesystem
+        self.version = version
+        self.value = value
+        self.size = 0
+
+
+def open_version(file: File) -> tuple[Stream, object]:
+    """Opens a file as it is, and says which version of it this is: another value if the file has been replaced.
+
+    A version has the size, and where storage gives more, the time of the last change, the ETag on S3, and the inode of
+    a local file.
+    """
+    before = _local_version(file)
+    stream = file.open(None)
+    if stream.remote is not None:
+        return stream, stream.remote.file.version
+    # A file that is replaced just now has no version that another one could have.
+    return stream, before if before is not None and before == _local_version(file) else object()
+
+
+def _local_version(file: File) -> object:
+    location = locate(file.path, file.filesystem)
+    try:
+        if location.filesystem.type_name == "local":
+            status = os.stat(location.path)
+            return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+        if not is_local(location.filesystem):
+            return None
+        (info,) = file_infos(location.filesystem, [location.path])
+    except OSError:
+        return None
+    return info.size, info.mtime_ns

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import SourceError
 from . import tasks
-from .error_messages import describe
-from .retry import Cancellation, with_other_retries, with_retries
+from .filesystem import Cancellation, describe, with_other_retries, with_retries
 from .tasks import Task
 
 if TYPE_CHECKING:

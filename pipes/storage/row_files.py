@@ -1,16 +1,21 @@
-"""Files of a cache of rows: a head in JSON and plain memory, each with a checksum, written whole or not at all."""
+"""Files of a cache of rows, and the folder that they are in."""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import logging
 import os
 import secrets
+import shutil
 import struct
+import tempfile
 import time
+import weakref
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -18,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import SourceError
-from .error_messages import describe
+from .filesystem import describe
 from .mapping import map_file, room_for_mappings
 
 Memory: TypeAlias = npt.NDArray[np.uint8]
@@ -226,3 +231,54 @@ def _checksum(memory: Memory) -> int:
     whole = len(memory) // 8 * 8
     rest = int.from_bytes(memory[whole:].tobytes(), "little")
     return (int(np.add.reduce(memory[:whole].view(np.uint64), initial=np.uint64(0))) + rest + len(memory)) % 2**64
+
+
+# The folder of one cache: below the user's, or a temporary one in shared memory.
+
+
+_SHARED_MEMORY = Path("/dev/shm")
+_PLACE_PREFIX = "feedpipe-cache-"
+_LOCK = "lock"
+
+
+class TemporaryFolder:
+    """A folder in shared memory that is removed with this object, at the latest when the process ends.
+
+    A lock says that its owner lives. So folders that a killed process has left are removed by the next one.
+    """
+
+    def __init__(self) -> None:
+        base = _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else Path(tempfile.gettempdir())
+        _remove_abandoned(base)
+        self.path = Path(tempfile.mkdtemp(prefix=_PLACE_PREFIX, dir=base))
+        descriptor = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        weakref.finalize(self, _remove, self.path, descriptor, os.getpid())
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(None), ()  # only its owner removes it
+
+
+def other_caches(folder: Path, key: str) -> int:
+    """How many other caches are in the user's folder."""
+    try:
+        return sum(1 for entry in os.scandir(folder) if entry.is_dir() and entry.name != key)
+    except OSError:
+        return 0
+
+
+def _remove(path: Path, descriptor: int, owner: int) -> None:
+    if os.getpid() == owner:  # and not a fork of it
+        shutil.rmtree(path, ignore_errors=True)
+        os.close(descriptor)
+
+
+def _remove_abandoned(base: Path) -> None:
+    for path in base.glob(f"{_PLACE_PREFIX}*"):
+        with suppress(OSError):
+            descriptor = os.open(path / _LOCK, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path, ignore_errors=True)
+            finally:
+                os.close(descriptor)

@@ -1,8 +1,8 @@
 """For authors of operators and reading services: checks that they keep their contracts. Only tests import this."""
 
-from .elements import same as same
 from .operators import Trace as Trace
 from .operators import check_operator as check_operator
 from .operators import random_blocks as random_blocks
+from .operators import same as same
 from .operators import trace as trace
 from .services import check_service as check_service

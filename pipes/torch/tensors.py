@@ -1,4 +1,4 @@
-"""Tensors that cross from one process to another: as bytes, dtype and shape, without torch's own shared memory."""
+"""Tensors that cross from one process to another, and the steps of collation that only torch can do."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any, cast
 
 import numpy as np
 import torch
+from torch.utils.data import default_collate
 
-from ..core.column import Array
+from ..core.rows import Array, Stack
 
 _NUMPY_DTYPES = frozenset(
     getattr(torch, name)
@@ -86,3 +87,21 @@ def _reduce_unusual(tensor: torch.Tensor, place: Callable[[Array], tuple[object,
 def _reduce_by_torch(tensor: torch.Tensor) -> tuple[object, ...]:
     reduced: tuple[object, ...] = cast("Any", tensor).__reduce_ex__(5)
     return reduced
+
+
+# The steps of collation that only torch can do.
+
+
+def from_array(array: Array | Stack) -> torch.Tensor:
+    """A tensor over the memory of `array`, or over the array that a `Stack` makes."""
+    return torch.from_numpy(np.asarray(array))
+
+
+def collate_by_default(values: Sequence[object]) -> object:
+    """The result of torch's own function, or its error."""
+    return default_collate(list(values))
+
+
+def stack_promoted(arrays: Sequence[object]) -> torch.Tensor:
+    """Arrays of several dtypes as one tensor of the dtype that torch promotes them to."""
+    return torch.stack([torch.as_tensor(np.array(array)) for array in arrays])

@@ -8,22 +8,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ..errors import ArgumentTypeError, DataError, FeedpipeError, SourceError, with_call_site
-from ..storage.error_messages import describe
 from ..storage.file import File
-from ..storage.filesystem import check_filesystem
+from ..storage.filesystem import check_filesystem, describe
 from ..storage.manifest import Manifest, read_manifest
 from ..storage.tasks import in_threads
 
 _BATCH_FILES = 2**14  # files that are Python objects at the same time
 _READ_BYTES = 2**20  # of one read
-
-
-class _ExpectedFile(NamedTuple):
-    """A file with the size and checksum that the manifest has for it."""
-
-    file: File
-    bytes: int | None
-    sha256: str | None
 
 
 def verify(manifest: str | os.PathLike[str], *, filesystem: object = None) -> None:
@@ -67,6 +58,14 @@ def verify(manifest: str | os.PathLike[str], *, filesystem: object = None) -> No
     if first is not None:
         kind = SourceError if isinstance(first, SourceError) else DataError
         raise kind(with_call_site(f"{count} of {len(expected.files)} files are not as {path} says: {first}")) from first
+
+
+class _ExpectedFile(NamedTuple):
+    """A file with the size and checksum that the manifest has for it."""
+
+    file: File
+    bytes: int | None
+    sha256: str | None
 
 
 def _expected_files(manifest: Manifest, path: str, filesystem: object) -> Iterator[_ExpectedFile]:

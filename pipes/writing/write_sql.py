@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from contextlib import closing, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, cast
 
 from ..core.checks import check_choice, check_int
 from ..core.rows import Rows
-from ..databases.database import Database
-from ..databases.write_progress import NAME
-from ..errors import ArgumentError, ArgumentTypeError, StateError, with_call_site
-from ..formats.tables.columns import Schema, check_schema
-from ..loading.info import Info
+from ..databases.connection import TableConnection
+from ..databases.database import Connected, Database, LostConnectionError
+from ..errors import ArgumentError, ArgumentTypeError, DataError, SourceError, StateError, with_call_site
+from ..formats.columns import Schema, check_schema
+from ..loading.replay import Info
 from ..pipe import Pipe
-from ._columns import BatchBuilder
-from ._database_columns import database_table
 from ._dataset_writer import ChunkedRun, progress_bar
-from ._saved_run import SavedRun
-from ._table_writer import TableWriter
+from ._tables import BatchBuilder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -171,3 +172,290 @@ def _types_of(chunk: Sequence[object], writer: TableWriter) -> dict[str, pa.Data
     first = chunk[0] if not isinstance(chunk, Rows) else dict.fromkeys(chunk.arrow.schema.names)
     names = first if isinstance(first, Mapping) else ()
     return {name: kind for name, kind in writer.column_types().items() if name in names}
+
+
+# `TableWriter`: writes rows into a table of a database, each transaction with the progress that it makes.
+
+
+T = TypeVar("T")
+
+
+class TableWriter:
+    """Writes the rows of one run.
+
+    Args:
+        database: has the table.
+        table: its name.
+
+    Attributes:
+        has_table: whether there was a table before the run.
+        last: the progress of the last write into it; None if there is none.
+    """
+
+    def __init__(self, database: Database, table: str) -> None:
+        self._database = database
+        self._table = table
+        self._task = f"write the table {table!r}"
+        self._run = uuid.uuid4().hex
+        self._connected: Connected | None = None
+        self._written: WriteProgress | None = None  # by this run, or by those that it goes on with
+        self._drops = False
+        self.has_table = False
+        self.last: WriteProgress | None = None
+
+    @property
+    def rows(self) -> int:
+        """How many rows are written, with those of the runs before."""
+        return self._written.rows if self._written is not None else 0
+
+    @property
+    def creates(self) -> bool:
+        """Whether the first rows create the table."""
+        return self._drops or not self.has_table
+
+    def look(self) -> None:
+        """Looks at the table and at its progress."""
+        self._call(lambda connection: self._progress(connection).create())
+        self.has_table = self._call(lambda connection: connection.has_table(self._table))
+        if self.has_table:
+            self.last = self._call(lambda connection: self._progress(connection).read())
+
+    def column_types(self) -> Mapping[str, pa.DataType]:
+        """The types that values must have to become values of the table that was there."""
+        return {} if self.creates else self._call(lambda connection: connection.column_types(self._table))
+
+    def begin(self, *, replaces: bool) -> None:
+        """Begins a write. Nothing happens before the first rows come; `replaces` then drops a table that is there."""
+        self._drops = replaces and self.has_table
+
+    def go_on(self, last: WriteProgress) -> None:
+        """Goes on behind the rows of the last write, whose run can write nothing from now on."""
+        progress = last._replace(run=self._run)
+        self._transaction(lambda connection: self._update(connection, last.run, progress))
+        self._written = progress
+
+    def write(self, rows: pa.Table, state: str) -> None:
+        """Writes rows in one transaction, and `state` with them."""
+        self._persist(WriteProgress(self._run, self.rows + len(rows), False, state), rows)
+
+    def finish(self, schema: pa.Schema | None = None) -> None:
+        """Notes that all rows are written; if there are none, `schema` has the columns of a new table."""
+        if self._written is not None:
+            self._persist(self._written._replace(is_finished=True), None)
+        elif schema is not None:
+            self._persist(WriteProgress(self._run, 0, True, ""), schema.empty_table())
+
+    def close(self) -> None:
+        """Ends the connection. A transaction that has not ended has no effect."""
+        connected, self._connected = self._connected, None
+        if connected is not None:
+            connected.close()
+
+    def _persist(self, progress: WriteProgress, rows: pa.Table | None) -> None:
+        """Writes rows and their progress; over another connection, if one is lost."""
+        for is_last in [False] * len(self._database.addresses) + [True]:
+            try:
+                self._transaction(partial(self._advance, progress=progress, rows=rows))
+                break
+            except LostConnectionError:
+                self.close()
+                if is_last:
+                    raise
+                # The connection may have been lost before the transaction took effect, or after.
+                if self._call(lambda connection: self._progress(connection).read()) == progress:
+                    break
+        self._written = progress
+
+    def _advance(self, connection: TableConnection, progress: WriteProgress, rows: pa.Table | None) -> None:
+        if self._written is None:
+            assert rows is not None, "a run begins with rows"
+            table = self._progress(connection)
+            table.delete()
+            if self._drops and connection.has_table(self._table):
+                connection.drop_table(self._table)
+            if self.creates and not connection.has_table(self._table):  # MySQL keeps it if the transaction is lost
+                connection.create_table(self._table, rows.schema)
+            table.insert(progress)
+        else:
+            self._update(connection, self._run, progress)
+        if rows is not None:
+            connection.insert(self._table, rows)
+
+    def _update(self, connection: TableConnection, run: str, progress: WriteProgress) -> None:
+        if not self._progress(connection).update(run, progress):
+            raise SourceError(
+                f"another run has gone on with the write of the table {self._table!r}, or its progress in the table "
+                f"{NAME} was removed; this run ends, so that no row is written twice"
+            )
+
+    def _transaction(self, function: Callable[[TableConnection], None]) -> None:
+        self._call(lambda connection: connection.begin_writing())
+        try:
+            self._call(function)
+            self._call(lambda connection: connection.commit_writing())
+        except BaseException:
+            with suppress(SourceError):
+                self._call(lambda connection: connection.roll_back())
+            raise
+
+    def _progress(self, connection: TableConnection) -> ProgressTable:
+        return ProgressTable(connection, self._table)
+
+    def _call(self, function: Callable[[TableConnection], T]) -> T:
+        """What a function returns for the connection, which is made if there is none."""
+        if self._connected is None:
+            self._connected = self._database.connect_any(self._task)
+        return self._connected.call(partial(function, cast("TableConnection", self._connected.connection)))
+
+
+# Rows as databases take them: arrays of one axis as lists, and no column without a type.
+
+
+def database_table(batches: Sequence[pa.RecordBatch]) -> pa.Table:
+    """The rows of batches, with types that drivers know.
+
+    Raises:
+        DataError: a column has arrays of several axes, or a type that says nothing.
+    """
+    import pyarrow as pa
+
+    table = pa.Table.from_batches(batches)
+    for place, field in enumerate(table.schema):
+        kind = _database_type(field.name, field.type)
+        if kind != field.type:
+            table = table.set_column(place, pa.field(field.name, kind), _converted(table.column(place), kind))
+    return table
+
+
+def _database_type(name: str, kind: Any) -> Any:
+    import pyarrow as pa
+
+    if pa.types.is_null(kind):
+        raise DataError(f"column {name!r} has only None in the first rows, which have no type; `schema=` gives it one")
+    if isinstance(kind, pa.FixedShapeTensorType):
+        if len(kind.shape) > 1:
+            raise DataError(
+                f"column {name!r} has arrays of shape {tuple(kind.shape)}, and databases have lists of one axis; a "
+                "`.map` can flatten them"
+            )
+        return pa.list_(kind.value_type)
+    if pa.types.is_dictionary(kind):
+        return kind.value_type
+    return kind
+
+
+def _converted(column: pa.ChunkedArray[Any], kind: Any) -> Any:
+    import pyarrow as pa
+
+    chunks: Any = [getattr(chunk, "storage", chunk).cast(kind) for chunk in column.chunks]
+    return pa.chunked_array(chunks, kind)
+
+
+# `SavedRun`: what a database keeps of a run of `write_sql`.
+
+
+class SavedRun(NamedTuple):
+    """Where a run stands, for another run of the same pipe.
+
+    Attributes:
+        loader: the state of its loader.
+        chunk: how many rows the loader gives at a time.
+        schema: names and types of the rows.
+    """
+
+    loader: Mapping[str, object]
+    chunk: int
+    schema: pa.Schema
+
+    def text(self) -> str:
+        schema = base64.b64encode(self.schema.serialize().to_pybytes()).decode()
+        return json.dumps([self.loader, self.chunk, schema], separators=(",", ":"))
+
+    @staticmethod
+    def of_text(text: str) -> SavedRun:
+        """The run that `text` was made of.
+
+        Raises:
+            StateError: it is no such text.
+        """
+        import pyarrow as pa
+
+        try:
+            loader, chunk, schema = json.loads(text)
+            return SavedRun(loader, chunk, pa.ipc.read_schema(pa.py_buffer(base64.b64decode(schema))))
+        except (ValueError, TypeError, OSError, pa.ArrowException) as error:
+            raise StateError("the saved progress is damaged") from error
+
+
+# `ProgressTable`: how far writes into tables have come, in a table beside them.
+
+
+NAME = "feedpipe_writes"
+
+
+class WriteProgress(NamedTuple):
+    """How far the last write into a table has come.
+
+    Attributes:
+        run: the run that may go on with it.
+        rows: how many rows are written.
+        is_finished: whether these are all.
+        state: what another run needs to go on.
+    """
+
+    run: str
+    rows: int
+    is_finished: bool
+    state: str
+
+
+class ProgressTable:
+    """The progress of the writes into one table, as a connection sees it."""
+
+    def __init__(self, connection: TableConnection, table: str) -> None:
+        self._connection = connection
+        self._dialect = connection.dialect
+        self._where = f"WHERE table_name = {connection.dialect.literal(table)}"
+        self._table = table
+
+    def create(self) -> None:
+        """Creates the table, if it is missing."""
+        if self._connection.has_table(NAME):
+            return
+        text = self._dialect.types.get("text", "VARCHAR(4000)")
+        self._connection.begin_writing()
+        self._connection.run(
+            f"CREATE TABLE {NAME} (table_name VARCHAR(255) PRIMARY KEY, run VARCHAR(32) NOT NULL, "
+            f"written_rows BIGINT NOT NULL, is_finished SMALLINT NOT NULL, state {text} NOT NULL)"
+        )
+        self._connection.commit_writing()
+
+    def read(self) -> WriteProgress | None:
+        """The progress; None if nothing was written."""
+        statement = f"SELECT run, written_rows, is_finished, state FROM {NAME} {self._where}"
+        rows = [row for batch in self._connection.execute(statement) for row in batch.to_pylist()]
+        if not rows:
+            return None
+        run, count, is_finished, state = rows[0].values()
+        return WriteProgress(cast("str", run), int(cast("int", count)), bool(is_finished), cast("str", state))
+
+    def insert(self, progress: WriteProgress) -> None:
+        """Begins a write, for which there is no progress yet."""
+        literal = self._dialect.literal
+        self._connection.run(
+            f"INSERT INTO {NAME} (table_name, run, written_rows, is_finished, state) VALUES ({literal(self._table)}, "
+            f"{literal(progress.run)}, {progress.rows}, {int(progress.is_finished)}, {literal(progress.state)})"
+        )
+
+    def update(self, run: str, progress: WriteProgress) -> bool:
+        """Replaces the progress of a run. Returns whether there was some: no other run has gone on with the write."""
+        literal = self._dialect.literal
+        self._connection.run(
+            f"UPDATE {NAME} SET run = {literal(progress.run)}, written_rows = {progress.rows}, "
+            f"is_finished = {int(progress.is_finished)}, state = {literal(progress.state)} "
+            f"{self._where} AND run = {literal(run)}"
+        )
+        return self.read() == progress
+
+    def delete(self) -> None:
+        self._connection.run(f"DELETE FROM {NAME} {self._where}")

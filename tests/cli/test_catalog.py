@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import feedpipe as fp
-from feedpipe.cli.catalog import FAMILIES, describe_function, list_functions
-from feedpipe.cli.command_error import CommandError
-from feedpipe.ops._methods import OperatorMethods
+
+from ..support.cli import FAMILIES, CommandError, describe_function, list_functions
+from ..support.operators import OperatorMethods
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference.md"
 PACKAGE = '''

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import feedpipe as fp
-from feedpipe.cli.main import main
+
+from ..support.cli import main
 
 TRAIN = """
 import feedpipe as fp

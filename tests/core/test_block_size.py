@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from feedpipe.core.block_size import AdaptiveBlockSize, Clock
-from feedpipe.core.rows import Rows
+from feedpipe.extensions import Rows
+
+from ..support.core import AdaptiveBlockSize, Clock
 
 
 class Time(Clock):

@@ -10,11 +10,7 @@ import numpy as np
 import pytest
 
 import feedpipe as fp
-from feedpipe.core.block import Block
-from feedpipe.core.context import Context
-from feedpipe.core.cursor import START, Cursor
-from feedpipe.core.operator import Operator, Order, StageView
-from feedpipe.core.rows import BlockRows, Indices
+from feedpipe.extensions import START, Block, BlockRows, Context, Cursor, Indices, Operator, Order, StageView
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from feedpipe.core.block_size import AdaptiveBlockSize, Clock, OneRow
-from feedpipe.core.context import Context, ProcessContext, RowShare, RowsRequest, Tracing
+from feedpipe.extensions import Context
+
+from ..support.core import AdaptiveBlockSize, Clock, OneRow, ProcessContext, RowShare, RowsRequest, Tracing
 
 
 def key(context: Context, name: str = "map-1", *, seed: int | None = None) -> bytes:

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from feedpipe.core.cursor import START, Cursor, Json, checked_cursor
+from feedpipe.extensions import START, Cursor, Json
+
+from ..support.core import checked_cursor
 
 LARGEST = 2**63 - 1
 counts = st.integers(0, LARGEST)

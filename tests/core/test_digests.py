@@ -14,9 +14,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedpipe.core.digests import digest_of, digests_of_column, digests_of_records, digests_of_values
-from feedpipe.core.rows import Rows
 from feedpipe.errors import UnfitError
+from feedpipe.extensions import Rows
+
+from ..support.operators import digest_of, digests_of_column, digests_of_records, digests_of_values
 
 numbers = st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.booleans()
 scalars = st.none() | numbers | st.text() | st.binary()

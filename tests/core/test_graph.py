@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import feedpipe as fp
-from feedpipe.core.graph import names, walk
 from feedpipe.errors import ArgumentTypeError, SourceError, UnknownLengthError
+
+from ..support.core import names, walk
 
 
 def diamond(levels: int) -> fp.Pipe[object]:

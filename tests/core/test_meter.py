@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from feedpipe.core.meter import Meter
+from ..support.core import Meter
 
 
 def test_a_mark_moves_on_by_round_segment_and_places() -> None:

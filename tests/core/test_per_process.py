@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from feedpipe.core.per_process import PerProcess
+from ..support.core import PerProcess
 
 
 def never() -> object:

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.core.row_bytes import nbytes
-from feedpipe.core.rows import Rows, concat, pick, select_columns, signature, take
-from feedpipe.core.take_joined import take_joined
 from feedpipe.errors import ArgumentTypeError
+from feedpipe.extensions import Rows
 from feedpipe.testing import same
+
+from ..support.core import concat, nbytes, pick, select_columns, signature, take, take_joined
 
 
 def as_list(rows: Any) -> list[Any]:

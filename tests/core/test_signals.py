@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from feedpipe.core.signals import raised_by_signal_handler
+from ..support.core import raised_by_signal_handler
 
 
 def handle(number: int, frame: object) -> None:

@@ -11,11 +11,21 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from feedpipe.core.row_bytes import nbytes
-from feedpipe.core.rows import SKIPPED, BlockRows, Rows, column_names, concat, select_columns, take
-from feedpipe.core.skipped import Skipped, SkippedRow
-from feedpipe.core.skipped_rows import has_skipped, parted
-from feedpipe.core.take_joined import take_joined
+from feedpipe.extensions import BlockRows, Rows
+
+from ..support.core import (
+    SKIPPED,
+    Skipped,
+    SkippedRow,
+    column_names,
+    concat,
+    has_skipped,
+    nbytes,
+    parted,
+    select_columns,
+    take,
+    take_joined,
+)
 
 MARKS = ["row", "skipped", "skipped before"]
 

@@ -14,9 +14,9 @@ import pytest
 
 import feedpipe as fp
 from feedpipe.databases.adbc import AdbcConnection
+from feedpipe.databases.connection import default_count
 from feedpipe.databases.database import Database
 from feedpipe.databases.driver import SqlQuery
-from feedpipe.databases.key_ranges import default_count
 from feedpipe.errors import DataError
 
 from ..servers.postgres import Postgres
@@ -54,8 +54,8 @@ def ranges(uri: str, query: SqlQuery, count: int | None) -> list[Any]:
 def test_walking_and_numbering_find_the_same_ranges(
     uri: str, count: int | None, step: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("feedpipe.databases.key_ranges.ROWS_OF_STEP", step)
-    monkeypatch.setattr("feedpipe.databases.key_ranges.STEPS_OF_STATEMENT", 3)
+    monkeypatch.setattr("feedpipe.databases.connection.ROWS_OF_STEP", step)
+    monkeypatch.setattr("feedpipe.databases.connection.STEPS_OF_STATEMENT", 3)
     found: list[list[Any]] = []
     for walks in (True, False):
         monkeypatch.setattr(AdbcConnection, "has_order", lambda *_, walks=walks: walks)
@@ -88,7 +88,7 @@ def test_a_database_says_whether_it_sorts(uri: str) -> None:
 
 def test_columns_with_the_names_of_the_statement(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(AdbcConnection, "has_order", lambda *_: True)
-    monkeypatch.setattr("feedpipe.databases.key_ranges.ROWS_OF_STEP", 100)
+    monkeypatch.setattr("feedpipe.databases.connection.ROWS_OF_STEP", 100)
     query = SqlQuery("SELECT n AS row_key, k AS step FROM skewed WHERE k > 9 -- a comment", "step")
     assert ranges(uri, query, 2) == [(16, 251_001, 498), (252_004, 998_001, 498)]
 

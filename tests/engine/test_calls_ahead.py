@@ -10,15 +10,12 @@ from typing import Any
 import pytest
 
 import feedpipe as fp
-from feedpipe.core.block import Block
-from feedpipe.core.block_size import Clock
-from feedpipe.core.context import Context, Pacing
-from feedpipe.core.cursor import START
-from feedpipe.core.rows import BlockRows
-from feedpipe.engine.call_pool import ThreadPool, done
-from feedpipe.engine.stage import bind, resolve
 from feedpipe.errors import RowError
+from feedpipe.extensions import START, Block, BlockRows, Context
 from feedpipe.testing import check_operator
+
+from ..support.core import Clock, Pacing
+from ..support.engine import ThreadPool, bind, done, resolve
 
 SIZE = 100
 

@@ -24,9 +24,7 @@ def run(code: str, folder: Path, *, fake: bool = True) -> None:
         (folder / "torch").mkdir()
         (folder / "torch" / "__init__.py").write_text(FAKE, encoding="utf-8")
         (folder / "torch" / "nn.py").write_text("", encoding="utf-8")
-    head = (
-        "import importlib, os, random, sys\nimport numpy as np\nfrom feedpipe.engine.global_seeds import seed_process\n"
-    )
+    head = "import importlib, os, random, sys\nimport numpy as np\nfrom feedpipe.engine.seeds import seed_process\n"
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", head + code],
         cwd=folder,

@@ -8,9 +8,9 @@ from functools import partial
 
 import pytest
 
-from feedpipe.engine import readahead
-from feedpipe.engine.readahead import FIRST_ITEMS_AHEAD, MAX_ITEMS_AHEAD, read_ahead
-from feedpipe.storage.tasks import Task
+from ..support.engine import FIRST_ITEMS_AHEAD, MAX_ITEMS_AHEAD, read_ahead
+from ..support.engine import ahead as readahead
+from ..support.storage import Task
 
 
 @pytest.fixture(autouse=True)

@@ -19,18 +19,16 @@ import pyarrow.parquet as pq
 import pytest
 
 import feedpipe as fp
-from feedpipe.core.block_size import OneRow
-from feedpipe.core.context import Context, Pacing, ProcessContext
-from feedpipe.core.cursor import START
-from feedpipe.engine import readahead
-from feedpipe.engine.readahead import FIRST_ITEMS_AHEAD
-from feedpipe.engine.stage import bind, resolve
 from feedpipe.errors import MissingError, RowError, SourceError
-from feedpipe.ops.parsing import _byte_ranges
-from feedpipe.storage import remote, tasks
+from feedpipe.extensions import START, Context
 from feedpipe.testing import check_operator, same
 
 from ..storage.remote_store import RemoteStore
+from ..support.core import OneRow, Pacing, ProcessContext
+from ..support.engine import FIRST_ITEMS_AHEAD, bind, resolve
+from ..support.engine import ahead as readahead
+from ..support.files import ranges as _byte_ranges
+from ..support.storage import remote, tasks
 
 COUNT = 40
 TOGETHER = 16

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 import feedpipe as fp
-from feedpipe.core.block import Block
-from feedpipe.engine.run import _ElementsOfBlocks
 from feedpipe.errors import LoaderError, RowError
+from feedpipe.extensions import Block
+
+from ..support.engine import _ElementsOfBlocks
 
 
 def test_an_end_stays_an_end() -> None:

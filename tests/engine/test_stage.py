@@ -12,14 +12,11 @@ import numpy as np
 import pytest
 
 import feedpipe as fp
-from feedpipe.core.block import Block
-from feedpipe.core.context import Context, Pacing, ProcessContext, Tracing
-from feedpipe.core.cursor import START, Cursor
-from feedpipe.core.graph import Node, names, node_code, walk
-from feedpipe.core.operator import Input, Operator, Order, StageView
-from feedpipe.core.rows import BlockRows, Indices
-from feedpipe.engine.stage import MAX_MEMOS, Stage, bind, resolve
 from feedpipe.errors import CallSite, Origin
+from feedpipe.extensions import START, Block, BlockRows, Context, Cursor, Indices, Input, Operator, Order, StageView
+
+from ..support.core import Node, Pacing, ProcessContext, Tracing, names, node_code, walk
+from ..support.engine import MAX_MEMOS, Stage, bind, resolve
 
 
 @dataclass(frozen=True)

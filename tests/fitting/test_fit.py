@@ -25,9 +25,10 @@ from feedpipe.errors import (
     RowError,
     StateError,
 )
-from feedpipe.fitting import column_summaries
-from feedpipe.fitting import fit as fitting
-from feedpipe.fitting.column_summaries import ColumnSummaries, SummarizeRows
+
+from ..support.fitting import ColumnSummaries, SummarizeRows
+from ..support.fitting import fit as column_summaries
+from ..support.fitting import fit as fitting
 
 EVERYTHING = {
     "x": fp.stats.mean_std(),

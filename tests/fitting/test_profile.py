@@ -13,7 +13,8 @@ import pytest
 
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, PlanError, RowError
-from feedpipe.fitting import profile as profiling
+
+from ..support.fitting import profile as profiling
 
 
 def dirty(rows: int = 400) -> pa.Table:
@@ -91,7 +92,7 @@ def test_rows_that_lack_columns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_many_distinct_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("feedpipe.stats.column_outline.MAX_DISTINCT", 50)
+    monkeypatch.setattr("feedpipe.fitting.profile.MAX_DISTINCT", 50)
     monkeypatch.setattr(profiling, "CHUNK_ROWS", 10)
     entry = fp.profile(fp.from_table(dirty()))["id"]
     assert entry.distinct is None and entry.frequent == [] and entry.max == 396

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from feedpipe.errors import DataError
-from feedpipe.formats.text.chunks import ChunkReader, TextFormat
-from feedpipe.formats.window import ChunkSize
+
+from ..support.formats import ChunkReader, ChunkSize, TextFormat
 
 
 class Always(ChunkSize):

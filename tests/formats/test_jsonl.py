@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feedpipe.errors import ArgumentError, DataError
-from feedpipe.formats.jsonl import MAX_DEPTH, Jsonl
 
+from ..support.files import MAX_DEPTH, Jsonl
 from .reading import fix, read_all
 
 

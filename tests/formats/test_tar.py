@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feedpipe.errors import DataError, SourceError
-from feedpipe.formats.tar import TarGroup, TarReader
+
+from ..support.files import TarGroup, TarReader
 
 
 def pack(members: list[tuple[str, bytes]], kind: int = tarfile.GNU_FORMAT) -> bytes:

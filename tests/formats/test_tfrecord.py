@@ -13,12 +13,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedpipe.formats.protobuf import write_field, write_varint
-from feedpipe.formats.tfrecord.columns import Entries, UnusualError, collect_values, parse_one_by_one, to_arrow
-from feedpipe.formats.tfrecord.crc import crcs_of_lengths, masked, unmasked
-from feedpipe.formats.tfrecord.message import BYTES, FLOATS, INTS, parse_example, write_example, write_feature
-from feedpipe.formats.tfrecord.records import RecordReader
-from feedpipe.formats.window import ChunkSize
+from ..support.files import (
+    BYTES,
+    FLOATS,
+    INTS,
+    Entries,
+    RecordReader,
+    UnusualError,
+    collect_values,
+    crcs_of_lengths,
+    masked,
+    parse_example,
+    parse_one_by_one,
+    to_arrow,
+    unmasked,
+    write_example,
+    write_feature,
+)
+from ..support.formats import ChunkSize, write_field, write_varint
 
 NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.integers(-2, 300)
 FEATURES = {

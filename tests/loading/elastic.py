@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import feedpipe as fp
-from feedpipe.loading.state import State
+
+from ..support.loading import State
 
 Chain = fp.Pipe[Any]
 

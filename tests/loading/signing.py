@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from feedpipe.loading.state_schema import checksum, signature_checksum
+from ..support.loading import checksum, signature_checksum
 
 
 def signed(state: dict[str, Any]) -> dict[str, Any]:

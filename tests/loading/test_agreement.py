@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feedpipe.errors import PlanError, PlanWarning, RankError
-from feedpipe.loading import agreement
-from feedpipe.loading.agreement import PADDING, AgreedItems
-from feedpipe.loading.job import Job
-from feedpipe.services.base import ShardEnd, Step
+from feedpipe.extensions import ShardEnd, Step
+
+from ..support.loading import PADDING, AgreedItems, Job
+from ..support.loading import schedule as agreement
 
 pytestmark = pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
 

@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 
 import feedpipe as fp
-from feedpipe.core.operator import Operator
 from feedpipe.errors import StateError
-from feedpipe.extensions import Block, Cursor, Order
+from feedpipe.extensions import Block, Cursor, Operator, Order
 
 from .signing import signed
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 import feedpipe as fp
 from feedpipe.errors import StateError
-from feedpipe.loading.job_state import gathered
 
 from ..soak import SOAK
+from ..support.loading import gathered
 from .elastic import Chain, FailingSources, Job, Sources, count, random_chain
 
 pytestmark = [

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 import feedpipe as fp
 from feedpipe.errors import PlanError, StateError
-from feedpipe.plan.item_lengths import ItemLengths
 
 from ..plan.test_lengths import Counts, Expand
 from ..soak import SOAK
+from ..support.plan import ItemLengths
 from .elastic import Chain, Job, Sources, count
 
 pytestmark = pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import feedpipe as fp
-from feedpipe.testing.samples import samples
+
+from ..support.testing import samples
 
 
 @contextmanager

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import feedpipe as fp
 from feedpipe.errors import StateError
-from feedpipe.loading.job_state import gathered
-from feedpipe.loading.state import State
+
+from ..support.loading import State, gathered
 
 INDEXED = fp.from_sequence(range(120)).shuffle()
 STREAMED = fp.from_sequence(range(200)).filter(lambda n: n % 3 != 1).shuffle(window=10).batch(3)

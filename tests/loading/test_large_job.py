@@ -11,17 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 import feedpipe as fp
-from feedpipe.core.context import Context
-from feedpipe.core.cursor import Json
-from feedpipe.engine.stage import resolve
-from feedpipe.loading.resume import StreamedJob
-from feedpipe.loading.state_schema import SavedState, StreamedPosition
-from feedpipe.plan.items import Cut, Item
-from feedpipe.plan.parts import Line
-from feedpipe.plan.plan import Plan, Position
+from feedpipe.extensions import Context, Json, Plan, Position
 
 from ..plan.test_lengths import Counts, Expand
 from ..soak import SOAK
+from ..support.engine import resolve
+from ..support.loading import SavedState, StreamedJob, StreamedPosition
+from ..support.plan import Cut, Item, Line
 
 RANKS, UNITS = (64, 6_250) if SOAK == 1 else (1024, 100_000)
 SHARDS = 8 * RANKS

@@ -10,14 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.core.cursor import Json
-from feedpipe.engine.stage import resolve
 from feedpipe.errors import StateError, StateWarning
-from feedpipe.loading.state import Progress, Signature, compare, restore, resumed_shards, save
-from feedpipe.loading.state_schema import StreamedPosition, validated
-from feedpipe.plan.plan import Plan, Position, ShardState
+from feedpipe.extensions import Json, Plan, Position
 
 from ..soak.state_mutations import main as mutate_states
+from ..support.engine import resolve
+from ..support.loading import Progress, Signature, StreamedPosition, compare, restore, resumed_shards, save, validated
+from ..support.plan import ShardState
 from .signing import signed
 
 INDEXED = fp.from_sequence(range(12))

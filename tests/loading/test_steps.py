@@ -10,7 +10,8 @@ import pytest
 
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, LoaderError
-from feedpipe.loader import at_end, state_before
+
+from ..support.loader import at_end, state_before
 
 INDEXED = fp.from_sequence(range(10)).shuffle().batch(2)
 STREAMED = fp.from_sequence(range(10)).flat_map(lambda x: [x] * (x % 3)).batch(2)

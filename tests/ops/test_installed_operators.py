@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 
 import feedpipe as fp
-from feedpipe.core.graph import walk
+
+from ..support.core import walk
 
 Install = Callable[[str, str, str], None]
 

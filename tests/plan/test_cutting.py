@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.plan.items import Cut, Item
 
 from ..loading.elastic import Chain, Job, count
 from ..loading.signing import signed
 from ..soak import SOAK
+from ..support.plan import Cut, Item
 
 pytestmark = pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
 

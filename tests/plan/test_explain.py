@@ -12,11 +12,12 @@ import pytest
 from pyarrow import parquet
 
 import feedpipe as fp
-from feedpipe.core import memory
-from feedpipe.core.operator import Operator, Order
-from feedpipe.engine.stage import resolve
-from feedpipe.ops.placement._pass_through import PassThrough
-from feedpipe.plan.explain import explained
+from feedpipe.extensions import Operator, Order
+
+from ..support.core import process as memory
+from ..support.engine import resolve
+from ..support.operators import PassThrough
+from ..support.plan import explained
 
 
 def lines(pipe: fp.Pipe[object], *, world_size: int = 1, workers: int = 0, shards: int | None = None) -> list[str]:

@@ -18,8 +18,9 @@ import pyarrow.fs
 import pytest
 
 import feedpipe as fp
-from feedpipe.engine.stage import resolve
-from feedpipe.plan.fingerprint import MAX_FACTS, Fingerprint, code_differences, differences
+
+from ..support.engine import resolve
+from ..support.plan import MAX_FACTS, Fingerprint, code_differences, differences
 
 SOURCE = fp.from_sequence(range(3))
 

@@ -7,9 +7,9 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedpipe.core.cursor import Cursor, Json
-from feedpipe.plan.items import Cut, Item, items_ended, items_left
-from feedpipe.plan.parts import Part, Segment
+from feedpipe.extensions import Cursor, Json
+
+from ..support.plan import Cut, Item, Part, Segment, items_ended, items_left
 
 counts = st.integers(0, 50)
 cursors = st.none() | st.builds(lambda *values: Cursor(*values).plain, counts, counts, counts)

@@ -15,13 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.core.block import Block
-from feedpipe.core.operator import Weights
-from feedpipe.engine.stage import resolve
 from feedpipe.errors import PlanError
-from feedpipe.extensions import Context, Cursor, Operator, Order
-from feedpipe.plan import lengths as lengths_module
-from feedpipe.plan.plan import Plan
+from feedpipe.extensions import Block, Context, Cursor, Operator, Order, Plan, Weights
+
+from ..support.engine import resolve
+from ..support.plan import lengths as lengths_module
 
 pytestmark = pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
 

@@ -14,9 +14,9 @@ import pytest
 
 import feedpipe as fp
 from feedpipe.errors import PlanError
-from feedpipe.loading.schedule import MAX_DROPPED
 
 from ..soak import SOAK
+from ..support.loading import MAX_DROPPED
 
 pytestmark = pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
 

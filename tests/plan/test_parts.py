@@ -10,16 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedpipe.core.cursor import Cursor
-from feedpipe.plan.parts import (
-    Line,
-    Part,
-    Segment,
-    default_segments,
-    divide_rest,
-    first_places,
-    places_after,
-)
+from feedpipe.extensions import Cursor
+
+from ..support.plan import Line, Part, Segment, default_segments, divide_rest, first_places, places_after
 
 END = 200
 """A stream without a known end is looked at up to here."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 import feedpipe as fp
-from feedpipe.core.context import Context
-from feedpipe.core.cursor import START, Cursor
-from feedpipe.engine.stage import Stage, resolve
 from feedpipe.errors import PlanError
-from feedpipe.plan.plan import Plan, Position, ShardState
+from feedpipe.extensions import START, Context, Cursor, Plan, Position
+
+from ..support.engine import Stage, resolve
+from ..support.plan import ShardState
 
 
 def make_plan(

@@ -8,9 +8,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.core.context import Context
-from feedpipe.engine.stage import Stage, bind, resolve
-from feedpipe.plan.shard_operators import (
+from feedpipe.extensions import Context
+
+from ..support.engine import Stage, bind, resolve
+from ..support.plan import (
     IndexedShard,
     NeighboursShard,
     PermutedShard,

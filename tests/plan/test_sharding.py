@@ -15,13 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.core.context import Context, ProcessContext
-from feedpipe.core.cursor import START
-from feedpipe.engine.stage import resolve
 from feedpipe.errors import PlanWarning
-from feedpipe.plan.plan import Plan
-from feedpipe.plan.shard_operators import NeighboursShard, PermutedShard, StreamedShard
+from feedpipe.extensions import START, Context, Plan
 from feedpipe.testing import check_operator
+
+from ..support.core import ProcessContext
+from ..support.engine import resolve
+from ..support.plan import NeighboursShard, PermutedShard, StreamedShard
 
 
 def plan(pipe: fp.Pipe[object], *, shards: int | None = None, world_size: int = 1, workers: int = 0) -> Plan:

@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 import feedpipe as fp
-from feedpipe.engine import readahead
 from feedpipe.errors import PlanWarning
-from feedpipe.ops.parsing import _byte_ranges
-from feedpipe.storage import remote
 from feedpipe.testing import same
 
+from ..support.engine import ahead as readahead
+from ..support.files import ranges as _byte_ranges
+from ..support.storage import remote
 from .cases import CASES
 
 READERS = pytest.mark.parametrize("name", CASES)

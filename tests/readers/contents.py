@@ -22,7 +22,7 @@ import PIL.Image
 import pyarrow as pa
 from pyarrow import feather, orc, parquet
 
-from feedpipe.formats.tfrecord.writing import write_records
+from ..support.files import write_records
 
 UNIT_ROWS = 32
 """Rows of a row group and of a record batch."""

@@ -8,10 +8,10 @@ import fsspec
 import pytest
 
 import feedpipe as fp
-from feedpipe.core.graph import walk
 
 from ..servers.s3 import S3
 from ..storage.remote_store import RemoteStore
+from ..support.core import walk
 from .cases import CASES
 from .checks import READERS, Place, all_files, check_resume, check_rows, check_shuffled, check_workers
 

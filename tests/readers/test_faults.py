@@ -13,11 +13,11 @@ import pytest
 from pyarrow import fs
 
 from feedpipe.errors import DataError, MissingError, SourceError
-from feedpipe.storage import retry
 from feedpipe.testing import same
 
 from ..servers.proxy import Fault, Proxy, Request
 from ..servers.s3 import S3
+from ..support.storage import filesystem as retry
 from .cases import CASES
 from .checks import READERS, Place, alike, all_files, small_requests
 

@@ -61,7 +61,7 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
 @pytest.fixture
 def s3(s3_server: S3, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3]:
     """An S3 server, to which plain `s3://` URLs lead while the test runs."""
-    from feedpipe.storage.filesystem import _connect
+    from ..support.storage import _connect
 
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)

@@ -12,9 +12,10 @@ import pytest
 
 import feedpipe as fp
 from feedpipe.errors import RowError
-from feedpipe.services.base import Step
+from feedpipe.extensions import Step
 from feedpipe.testing import check_service
-from feedpipe.testing.services import check_part
+
+from ..support.testing import check_part
 
 Items = Iterator[Any]
 
@@ -165,7 +166,7 @@ def test_faults_are_found(change, part, words):
 
 @pytest.mark.slow
 def test_a_thread_that_stays_is_found(monkeypatch):
-    monkeypatch.setattr("feedpipe.testing.footprint.MAX_WAIT_SECONDS", 0.001)
+    monkeypatch.setattr("feedpipe.testing.services.MAX_WAIT_SECONDS", 0.001)
     with pytest.raises(AssertionError, match="thread"):
         check_part("epochs", Broken(with_a_thread))
     stop.set()

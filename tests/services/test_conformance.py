@@ -9,7 +9,8 @@ import pytest
 
 import feedpipe as fp
 from feedpipe.errors import LoaderError, PlanError
-from feedpipe.testing.services import PARTS, check_part
+
+from ..support.testing import PARTS, check_part
 
 
 # `test_check_service.py` checks `InProcess`.

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import pytest
 
 import feedpipe as fp
-from feedpipe.core.context import ProcessResources
-from feedpipe.plan.plan import Plan, Position, ShardRun
-from feedpipe.services.base import ShardEnd, Step
-from feedpipe.services.merge import Merge
-from feedpipe.services.round_robin import DEFAULT, run_shards
-from feedpipe.testing.services import PARTS, check_part
+from feedpipe.extensions import Plan, Position, ShardEnd, Step
+
+from ..support.core import ProcessResources
+from ..support.plan import ShardRun
+from ..support.services import DEFAULT, Merge, run_shards
+from ..support.testing import PARTS, check_part
 
 Item = Step | ShardEnd
 INBOX_ITEMS = 3

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from feedpipe.services.prefetch_limit import PrefetchLimit
+from ..support.services import PrefetchLimit
 
 
 def fill(limit: PrefetchLimit, nbytes: int = 1) -> int:

@@ -12,8 +12,8 @@ import pytest
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, LoaderError, PlanError, WorkerError
 from feedpipe.testing import check_service
-from feedpipe.testing.footprint import nothing_left
-from feedpipe.testing.services import PARTS, check_part
+
+from ..support.testing import PARTS, check_part, nothing_left
 
 
 @pytest.mark.slow

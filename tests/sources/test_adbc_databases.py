@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 
-from feedpipe.databases.adbc_databases import AdbcDatabases
+from ..support.databases import AdbcDatabases
 
 
 class Driver:
@@ -70,7 +70,7 @@ def test_nobody_waits_for_a_connection_that_takes_long() -> None:
     close: list[Callable[[], None]] = []
 
     def slow(database: Handle) -> str:
-        with patch("feedpipe.databases.adbc_databases.PATIENCE", 0):
+        with patch("feedpipe.databases.adbc.PATIENCE", 0):
             close.append(driver.connect(databases))
         return "connection"
 

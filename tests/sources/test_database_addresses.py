@@ -14,7 +14,7 @@ def test_a_path_is_no_uri() -> None:
 
 
 def test_sqlite_needs_no_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("feedpipe.core.packages.find_spec", lambda name: None)
+    monkeypatch.setattr("feedpipe.core.checks.find_spec", lambda name: None)
     with pytest.raises(ArgumentError, match='^without `driver="dbapi"`, SQLite is read with the package adbc-driver-'):
         fp.read_sql("SELECT 1", "sqlite://points.db")
     with pytest.raises(

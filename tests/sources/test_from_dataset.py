@@ -12,11 +12,11 @@ from datasets.distributed import split_dataset_by_node
 from torch.utils.data import Dataset, IterableDataset, TensorDataset, get_worker_info
 
 import feedpipe as fp
-from feedpipe.core.context import Context
-from feedpipe.core.cursor import START
 from feedpipe.errors import ArgumentTypeError, PlanWarning, RowError, StateError
-from feedpipe.sources.from_dataset import FromStream, _keeps_state
+from feedpipe.extensions import START, Context
 from feedpipe.testing import check_operator
+
+from ..support.sources import FromStream, _keeps_state
 
 
 class Squares(Dataset[int]):

@@ -17,9 +17,8 @@ import pyarrow as pa
 import pytest
 
 import feedpipe as fp
-from feedpipe.core.context import Context
-from feedpipe.core.rows import Rows
 from feedpipe.errors import ArgumentTypeError, DataError, SourceError
+from feedpipe.extensions import Context, Rows
 from feedpipe.testing import check_operator
 
 COLUMNS = {

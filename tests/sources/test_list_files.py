@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 import feedpipe as fp
-from feedpipe.core.context import Context
-from feedpipe.engine.stage import bind, resolve
 from feedpipe.errors import ArgumentError, ArgumentTypeError, RowError, SourceError, StateError
+from feedpipe.extensions import Context
 from feedpipe.testing import check_operator
+
+from ..support.engine import bind, resolve
 
 
 @pytest.fixture

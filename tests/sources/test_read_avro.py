@@ -6,8 +6,9 @@ import pytest
 
 import feedpipe as fp
 from feedpipe.errors import SourceError
-from feedpipe.ops.parsing import _byte_ranges
 from feedpipe.testing import check_operator
+
+from ..support.files import ranges as _byte_ranges
 
 SCHEMA = {"type": "record", "name": "row", "fields": [{"name": "x", "type": "int"}]}
 

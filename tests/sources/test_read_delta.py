@@ -18,13 +18,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.core.graph import walk
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, MissingError, PlanError, SourceError
-from feedpipe.formats.parquet.filter import ColumnBounds, may_match
-from feedpipe.sources import _delta_log
 from feedpipe.testing import check_operator
 
 from ..servers.s3 import S3
+from ..support.core import walk
+from ..support.files import ColumnBounds, may_match
+from ..support.sources import read_delta as _delta_log
 
 WORDS = ["007", "a b/c%20d", None, "é=1"]
 VALUES: dict[str, st.SearchStrategy[Any]] = {
@@ -373,7 +373,7 @@ def test_bad_input(uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("deltalake.DeltaTable", panic)
     with pytest.raises(SourceError, match=r"before this process was forked.*as `len\(pipe\)` does"):
         len(fp.read_delta(uri))
-    monkeypatch.setattr("feedpipe.core.packages.find_spec", lambda name: None)
+    monkeypatch.setattr("feedpipe.core.checks.find_spec", lambda name: None)
     with pytest.raises(ArgumentError, match=r"package deltalake, which is not installed; .*'feedpipe\[delta\]'"):
         fp.read_delta(uri)
     assert _delta_log.PACKAGE.extra == "delta"

@@ -14,8 +14,9 @@ import pytest
 
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, SourceError
-from feedpipe.sources.read_idx import ReadIdx
 from feedpipe.testing import check_operator
+
+from ..support.sources import ReadIdx
 
 CODES = {"|u1": 0x08, "|i1": 0x09, ">i2": 0x0B, ">i4": 0x0C, ">f4": 0x0D, ">f8": 0x0E}
 

@@ -87,7 +87,7 @@ def test_bad_input(uri, tmp_path, monkeypatch):
         fp.read_lance(3)
     with pytest.raises(ArgumentError, match="`version` must be >= 0 but got: -1"):
         fp.read_lance(uri, version=-1)
-    monkeypatch.setattr("feedpipe.core.packages.find_spec", lambda name: None)
+    monkeypatch.setattr("feedpipe.core.checks.find_spec", lambda name: None)
     with pytest.raises(
         ArgumentError, match=r"package pylance, which is not installed; `pip install 'feedpipe\[lance\]'"
     ):

@@ -4,8 +4,9 @@ import pytest
 
 import feedpipe as fp
 from feedpipe.errors import SourceError
-from feedpipe.ops.parsing import _byte_ranges
 from feedpipe.testing import check_operator
+
+from ..support.files import ranges as _byte_ranges
 
 
 @pytest.fixture

@@ -17,10 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.databases.dbapi import DbApiConnection
 from feedpipe.errors import DataError
 from feedpipe.extensions import SqlQuery
 
+from ..support.databases import DbApiConnection
 from .sql_files import read_sqlite, write_sqlite
 
 
@@ -67,7 +67,7 @@ def test_walking_and_numbering_find_the_same_ranges(
 ) -> None:
     query = SqlQuery("SELECT * FROM points", "id")
     constants = {"ROWS_OF_STEP": step, "STEPS_OF_STATEMENT": steps}
-    with patch.multiple("feedpipe.databases.key_ranges", **constants):
+    with patch.multiple("feedpipe.databases.connection", **constants):
         walked, numbered = [
             SqliteThatSaysWhetherItSorts(keys, sorts=sorts).ranges(query, partitions) for sorts in (False, True)
         ]
@@ -81,7 +81,7 @@ def test_walking_and_numbering_find_the_same_ranges(
 )
 def test_walking_refuses_keys_that_do_not_identify_rows(keys: list[int | None], words: str, step: int) -> None:
     query = SqlQuery("SELECT * FROM points", "id")
-    with patch("feedpipe.databases.key_ranges.ROWS_OF_STEP", step), pytest.raises(DataError, match=words):
+    with patch("feedpipe.databases.connection.ROWS_OF_STEP", step), pytest.raises(DataError, match=words):
         SqliteThatSaysWhetherItSorts(keys, sorts=False).ranges(query, 2)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedpipe.stats.number_statistics import Moments
+from ..support.stats import Moments
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 NUMBERS = st.lists(st.floats(-1e6, 1e6) | FINITE | st.sampled_from([0.1, 1e9, 1e9 + 1, 2.0**-1074]), min_size=1)

@@ -7,7 +7,8 @@ import pytest
 
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, ArgumentTypeError
-from feedpipe.stats.quantile_statistics import MAX_POINTS, QuantileSketch
+
+from ..support.stats import MAX_POINTS, QuantileSketch
 
 SHARES = [0.0, 0.001, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999, 1.0]
 

@@ -8,7 +8,8 @@ import pytest
 
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, MissingError
-from feedpipe.storage.braces import expand_braces
+
+from ..support.storage import expand_braces
 
 
 @pytest.mark.parametrize(

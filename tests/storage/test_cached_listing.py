@@ -10,10 +10,11 @@ import fsspec
 import pytest
 
 import feedpipe as fp
-from feedpipe.core.graph import walk
-from feedpipe.engine.stage import resolve
 from feedpipe.errors import ArgumentError, DataError, SourceError
-from feedpipe.storage.manifest import Manifest, manifest_schema, write_manifest
+
+from ..support.core import walk
+from ..support.engine import resolve
+from ..support.storage import Manifest, manifest_schema, write_manifest
 
 
 @pytest.fixture
@@ -130,8 +131,8 @@ def test_the_manifest_of_a_writer(here: Path) -> None:
 
 
 def test_digests_of_many_files_agree(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("file_names", "listing", "cached_listing"):
-        monkeypatch.setattr(f"feedpipe.storage.{module}.BATCH_FILES", 4)
+    for module in ("storage.listing", "sources.list_files"):
+        monkeypatch.setattr(f"feedpipe.{module}.BATCH_FILES", 4)
     manifest = fp.write_parquet(fp.from_sequence(range(10)).map(lambda i: {"id": i}), "out", rows_per_file=1)
     assert identity(fp.list_files("out", manifest=manifest)) == identity(fp.list_files("out"))
 

@@ -8,7 +8,8 @@ import socket
 import pytest
 
 from feedpipe.errors import redacted
-from feedpipe.storage.error_messages import HDFS_UNKNOWN, describe, is_transient
+
+from ..support.storage import HDFS_UNKNOWN, describe, is_transient
 
 HEAD = "When reading information for key 'a.csv' in bucket 'data': AWS Error"
 GET = "AWS Error"

@@ -12,10 +12,11 @@ from pyarrow import fs, parquet
 
 import feedpipe as fp
 from feedpipe.errors import DataError, MissingError, SourceError
-from feedpipe.storage import remote, retry
 
 from ..servers.proxy import Fault, Proxy
 from ..servers.s3 import S3
+from ..support.storage import filesystem as retry
+from ..support.storage import remote
 
 pytestmark = pytest.mark.slow
 

@@ -20,10 +20,11 @@ from hypothesis import strategies as st
 
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, ArgumentTypeError, SourceError
-from feedpipe.storage import cache_folder, cached_file
-from feedpipe.storage.cached_file import BLOCK_BYTES
 
 from ..servers.s3 import S3
+from ..support.storage import BLOCK_BYTES
+from ..support.storage import file_cache as cache_folder
+from ..support.storage import file_cache as cached_file
 from .remote_store import RemoteStore
 
 RANDOM = np.random.default_rng(0)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import feedpipe as fp
-from feedpipe.storage.file_values import FileValues, open_version
 
+from ..support.storage import FileValues, open_version
 from .remote_store import RemoteStore
 
 

@@ -10,7 +10,8 @@ from pyarrow import fs
 
 import feedpipe as fp
 from feedpipe.errors import ArgumentTypeError, MissingError, SourceError
-from feedpipe.storage.filesystem import as_paths, check_filesystem, locate, split_options
+
+from ..support.storage import as_paths, check_filesystem, locate, split_options
 
 
 @pytest.mark.parametrize(

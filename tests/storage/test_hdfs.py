@@ -12,10 +12,10 @@ import pytest
 
 import feedpipe as fp
 from feedpipe.errors import MissingError, SourceError
-from feedpipe.storage import retry
 
 from ..servers.client import Client
 from ..servers.hdfs import Hdfs, write
+from ..support.storage import filesystem as retry
 from .naming import FILES, Place, check_names, check_workers
 
 pytestmark = pytest.mark.hdfs

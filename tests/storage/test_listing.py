@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from pyarrow import fs
 
 from feedpipe.errors import SourceError
-from feedpipe.storage.listing import Listing, Selection
+
+from ..support.storage import Listing, Selection
 
 TREE = [
     "a.csv", "b.csv", "c.txt", ".hidden.csv", "_SUCCESS", "x[1].csv",
@@ -241,7 +242,7 @@ def test_many_files_are_columns(tmp_path: Path) -> None:
 def test_any_glob_is_a_pattern(glob: str) -> None:
     import re
 
-    from feedpipe.storage.listing import _part_regex
+    from ..support.storage import _part_regex
 
     pattern = re.compile(_part_regex(glob, last=True))
     if not any(char in glob for char in "[]*?"):

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feedpipe.errors import DataError, MissingError, SourceError
-from feedpipe.storage.manifest import Manifest, manifest_schema, read_manifest, write_manifest
+
+from ..support.storage import Manifest, manifest_schema, read_manifest, write_manifest
 
 FILES = [
     {"path": "part-00000.parquet", "bytes": 12, "rows": 3, "sha256": "ab"},

@@ -15,10 +15,8 @@ import pytest
 
 import feedpipe as fp
 from feedpipe.errors import SourceError
-from feedpipe.storage import mapping
-from feedpipe.storage.mapping import map_file, mapping_limit, room_for_mappings
-from feedpipe.storage.tasks import Budget
 
+from ..support.storage import Budget, map_file, mapping, mapping_limit, room_for_mappings
 from .remote_store import RemoteStore
 
 FILES = 12

@@ -11,7 +11,8 @@ import pytest
 
 import feedpipe as fp
 from feedpipe.errors import SourceError
-from feedpipe.storage.output import Output, folder_of, join_path, open_output
+
+from ..support.storage import Output, folder_of, join_path, open_output
 
 
 def test_a_file_appears_when_it_is_complete(tmp_path: Path) -> None:

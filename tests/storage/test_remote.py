@@ -19,9 +19,9 @@ from pyarrow import parquet
 
 import feedpipe as fp
 from feedpipe.errors import DataError, MissingError, SourceError
-from feedpipe.storage import remote, retry, tasks
-from feedpipe.storage.remote import REQUESTS_AHEAD, RemoteFile, RemoteRanges, RemoteStream
 
+from ..support.storage import REQUESTS_AHEAD, RemoteFile, RemoteRanges, RemoteStream, remote, tasks
+from ..support.storage import filesystem as retry
 from .remote_store import RemoteStore
 
 DATA = random.Random(1).randbytes(3_000_000)
@@ -313,7 +313,7 @@ def test_the_columns_of_a_row_group_are_fetched_at_once_and_no_others() -> None:
 
 
 def test_large_row_groups_are_read_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    from feedpipe.formats.parquet import file as parquet_file
+    from ..support.files import parquet_file
 
     monkeypatch.setattr(parquet_file, "MAX_FETCH_BYTES", 2**16)
     sink = io.BytesIO()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from feedpipe.storage.retry import RetryPolicy
+from ..support.storage import RetryPolicy
 
 
 class Time:

@@ -15,9 +15,8 @@ import pytest
 from pyarrow import fs
 
 import feedpipe as fp
-from feedpipe.storage import tasks
-from feedpipe.storage.tasks import MAX_THREADS, Budget, Task
 
+from ..support.storage import MAX_THREADS, Budget, Task, tasks
 from .remote_store import RemoteStore
 
 

@@ -10,11 +10,7 @@ import numpy as np
 import pytest
 
 import feedpipe as fp
-from feedpipe.core.block import Block
-from feedpipe.core.context import Context
-from feedpipe.core.cursor import Cursor
-from feedpipe.core.operator import Operator, Order, StageView
-from feedpipe.core.rows import Indices, Rows
+from feedpipe.extensions import Block, Context, Cursor, Indices, Operator, Order, Rows, StageView
 from feedpipe.testing import check_operator
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from feedpipe.testing.runs import agree_errors
+from ..support.testing import agree_errors
 
 
 def test_errors_whose_causes_form_a_circle_are_compared() -> None:

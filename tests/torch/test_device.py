@@ -13,7 +13,8 @@ import torch
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, PlanWarning, RowError
 from feedpipe.torch import device as module
-from feedpipe.torch.device import map_tensors, on_device
+
+from ..support.torch import map_tensors, on_device
 
 
 class Recorder:

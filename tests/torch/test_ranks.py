@@ -9,7 +9,8 @@ import pytest
 from torch import distributed
 
 from feedpipe.errors import RankError
-from feedpipe.torch.ranks import SideGroup
+
+from ..support.torch import SideGroup
 
 
 class LateExchange:

@@ -9,8 +9,8 @@ from typing import Any
 import duckdb
 
 import feedpipe as fp
-from feedpipe.databases.dbapi import DbApiConnection
-from feedpipe.databases.duckdb import DuckDBConnection
+
+from ..support.databases import DbApiConnection, DuckDBConnection
 
 
 def square(number: int) -> dict[str, Any]:

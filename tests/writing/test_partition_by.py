@@ -20,7 +20,9 @@ from hypothesis import strategies as st
 
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError
-from feedpipe.writing import _folder_files, _table_files
+
+from ..support.writing import _tables as _folder_files
+from ..support.writing import _tables as _table_files
 
 WORDS = ["a", "", "ü b/c%20=d", None, "\u2028", ".."]
 
@@ -136,7 +138,7 @@ def test_a_run_that_fails_leaves_complete_files_only(tmp_path: Path, monkeypatch
 KILLED = """
 import os, sys
 import feedpipe as fp
-from feedpipe.writing import _table_files
+from feedpipe.writing import _tables as _table_files
 
 _table_files._SPLIT_ROWS = 500
 

@@ -35,8 +35,8 @@ def check(folder: str, filesystem: object = None) -> None:
 
 def check_manifest(paths: str, manifest: str, filesystem: object = None) -> None:
     """Checks that the first listing writes a manifest, the next one reads it, and a concurrent one writes the same."""
-    from feedpipe.storage.cached_listing import _list_and_write
-    from feedpipe.storage.listing import Selection
+    from ..support.sources import _list_and_write
+    from ..support.storage import Selection
 
     first = list(fp.list_files(paths, manifest=manifest, filesystem=filesystem))
     _list_and_write(Selection(paths, filesystem=filesystem, manifest=manifest), manifest)

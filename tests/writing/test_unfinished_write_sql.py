@@ -16,10 +16,9 @@ import pyarrow as pa
 import pytest
 
 import feedpipe as fp
-from feedpipe.databases.database import LostConnectionError
-from feedpipe.databases.dbapi import DbApiConnection
 from feedpipe.errors import ArgumentError, DataError, RowError, SourceError
 
+from ..support.databases import DbApiConnection, LostConnectionError
 from .sql_store import Store, square, squares
 
 

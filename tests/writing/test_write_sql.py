@@ -124,7 +124,7 @@ class TestBadInput:
 
     @pytest.mark.parametrize("uri", ["mysql://ann:secret@host/shop", "grpc://ann:secret@host:1"])
     def test_a_driver_that_only_reads(self, uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        for module in ("adbc", "connectorx"):
+        for module in ("adbc", "duckdb"):
             monkeypatch.setattr(f"feedpipe.databases.{module}.require", lambda *_: None)
         with pytest.raises(ArgumentError, match="sqlite:// or duckdb:// to write, or a function.*DB-API") as caught:
             fp.write_sql(squares(1), "t", uri)

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...core.cursor import Json
+from ..transport.memory import ALIGNMENT
 from ..transport.packing import PackedElement
-from ..transport.region import ALIGNMENT
 
 MAX_BURST_BYTES = 1 << 20
 MAX_BURST_ELEMENTS = 1024

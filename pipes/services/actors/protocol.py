@@ -1,6 +1,6 @@
-"""The calls between actors and their owner. An actor runs them one after the other.
+"""The calls between actors and their owner, and the stacks of their processes.
 
-    hello() -> ActorPlace                        once
+hello() -> ActorPlace                        once
     start(graph) -> ActorFailure | None          once
     begin(request)                               each run
     next_burst(run) -> Burst                     as often as the owner has room
@@ -16,8 +16,12 @@ Some calls of `next_burst` always wait in an actor: they are its credits. An act
 
 from __future__ import annotations
 
+import contextlib
+import faulthandler
 import os
 import platform
+import signal
+import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
@@ -25,13 +29,12 @@ import numpy as np
 import numpy.typing as npt
 import ray  # type: ignore[import-not-found]  # pyright: ignore[reportMissingImports]
 
-from ..merge import Assignment
-from ..plan_arguments import PlanArguments
-from ..transport.class_registry import adopt
+from ..transport.channel import RemoteFailure, pack_error
 from ..transport.graph_file import read_graph_file
-from ..transport.packing import Packer, unpack
-from ..transport.remote_error import RemoteFailure, pack_error
-from ..transport.shared_memory import create_shared_file
+from ..transport.memory import create_shared_file
+from ..transport.packing import Packer, adopt, unpack
+from ..turns import Assignment
+from ..workers import PlanArguments
 
 LOST: tuple[type[Exception], ...] = (
     ray.exceptions.RayActorError,
@@ -132,3 +135,37 @@ def read_graph(graph: npt.NDArray[np.uint8]) -> tuple[object, dict[type, int]]:
         os.close(fd)
     adopt(classes)
     return content, classes
+
+
+# The stacks of a process that gives nothing: Python writes them on a signal, also while other code is running.
+
+
+_WRITE_SECONDS = 2.0
+_CHECK_SECONDS = 0.05
+
+
+def write_stacks_on_signal() -> int:
+    """Has this process write its stacks to a file when it gets a signal; returns the descriptor of the file."""
+    fd = create_shared_file()
+    faulthandler.register(signal.SIGUSR1, fd)
+    return fd
+
+
+def stacks_of(process: int, fd: int) -> str:
+    """The stacks of another process of this machine; empty if they cannot be had.
+
+    Args:
+        process: its number.
+        fd: what `write_stacks_on_signal` has returned there.
+    """
+    text = b""
+    with contextlib.suppress(OSError):  # the process has ended, or there is no `/proc`
+        os.kill(process, signal.SIGUSR1)
+        deadline = time.monotonic() + _WRITE_SECONDS
+        while time.monotonic() < deadline:
+            time.sleep(_CHECK_SECONDS)
+            with open(f"/proc/{process}/fd/{fd}", "rb") as file:
+                before, text = text, file.read()
+            if text and text == before:
+                break
+    return text.decode(errors="replace").rstrip()

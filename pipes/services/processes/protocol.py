@@ -29,11 +29,10 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, TypeAlias, cast
 
 from ...core.cursor import Json
-from ..merge import Assignment
-from ..plan_arguments import PlanArguments
-from ..transport.channel import Message
+from ..transport.channel import Message, RemoteFailure
 from ..transport.packing import unpack, unpack_body
-from ..transport.remote_error import RemoteFailure
+from ..turns import Assignment
+from ..workers import PlanArguments
 
 ArenaPlace: TypeAlias = tuple[int, int]
 """A region of the arena: offset and bytes."""

@@ -1,4 +1,4 @@
-"""`Channel`: messages between two processes, over a socket.
+"""`Channel`: messages between two processes, how to wait for one, and errors that travel.
 
 A message has a head, a small tuple of plain values, and a body, bytes that are sent as they are. On the wire it is the
 lengths of both, the pickle of the head, and the body. Both processes are ours, so unpickling is safe.
@@ -6,13 +6,57 @@ lengths of both, the pickle of the head, and the body. Both processes are ours, 
 
 from __future__ import annotations
 
+import os
 import pickle
 import socket
 import struct
-from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import NamedTuple, TypeAlias, TypeVar
 
-from .spin_wait import SpinWait
+from ...errors import shown_traceback, text_of
+from .packing import PackedElement, Packer, unpack
+
+T = TypeVar("T")
+
+MAX_SPIN_SECONDS = 0.0002
+"""Checking again and again pays for so long: to be woken by the system costs a third of that."""
+
+
+def enough_cores(processes: int) -> bool:
+    """Whether so many processes of each rank of this machine have a core each; else one that spins delays another."""
+    ranks = max(1, int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return processes * ranks <= cores
+
+
+class SpinWait:
+    """Waits for answers. While they come fast, it checks again and again before it sleeps.
+
+    Attributes:
+        allowed: whether it may check again and again; else it sleeps at once.
+    """
+
+    def __init__(self) -> None:
+        self.allowed = True
+        self._fast = False
+
+    def wait(self, check: Callable[[], T | None], sleep: Callable[[], T]) -> T:
+        """What `check` returns once that is not None, or what `sleep` returns, which waits for the answer."""
+        begin = perf_counter()
+        while self._fast and self.allowed and perf_counter() - begin < MAX_SPIN_SECONDS:
+            if (answer := check()) is not None:
+                return answer
+            os.sched_yield()
+        answer = sleep()
+        self._fast = perf_counter() - begin < MAX_SPIN_SECONDS * (2 if self._fast else 1)
+        return answer
+
+
+# `Channel`: messages between two processes, over a socket.
+
 
 _LENGTHS = struct.Struct("<IQ")
 _READ_BYTES = 2**16
@@ -146,3 +190,80 @@ def _prefix(head: Head, body: Sequence[bytes | memoryview]) -> tuple[bytes, byte
     """What goes before the body: the lengths, and the pickle of the head."""
     pickled = pickle.dumps(head, 5)
     return _LENGTHS.pack(len(pickled), sum(memoryview(part).nbytes for part in body)), pickled
+
+
+# Errors that travel to another process. They keep their type and their causes, and show the worker's traceback.
+
+
+class RemoteError(Exception):
+    """The traceback of an error in the process that raised it. It is the last cause of the error here."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
+
+
+@dataclass(frozen=True)
+class _ErrorParts:
+    """The parts of an exception, to make it again without its `__init__`."""
+
+    cls: type[BaseException]
+    args: tuple[object, ...]
+    state: dict[str, object]
+
+    def to_exception(self) -> BaseException:
+        error = self.cls.__new__(self.cls, *self.args)
+        error.args = self.args
+        error.__dict__.update(self.state)
+        return error
+
+
+@dataclass(frozen=True)
+class RemoteFailure:
+    """An error and its causes, and the traceback of all of them."""
+
+    errors: list[BaseException | _ErrorParts]
+    traceback: str
+
+    def to_exception(self) -> BaseException:
+        """The error with its causes; the last cause is a `RemoteError`."""
+        cause: BaseException = RemoteError(self.traceback)
+        for link in reversed(self.errors):
+            error = link.to_exception() if isinstance(link, _ErrorParts) else link
+            error.__cause__, cause = cause, error
+        return cause
+
+
+def pack_error(error: BaseException, process: str, packer: Packer) -> PackedElement:
+    """As much of `error` as can be packed; `process` says where it was raised."""
+    text = "".join(traceback.format_exception(type(error), error, shown_traceback(error))).rstrip()
+    return packer.pack(RemoteFailure([_packable(link, packer) for link in _causes(error)], f"in {process}:\n{text}"))
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__
+
+
+def _packable(error: BaseException, packer: Packer) -> BaseException | _ErrorParts:
+    """`error`, or what of it can be packed: its parts, its class with its text, or a base class with its text."""
+    if _survives(error, type(error), packer):
+        return error
+    text = (text_of(error),)
+    parts = [_ErrorParts(type(error), error.args, vars(error))]
+    parts += [_ErrorParts(cls, text, {}) for cls in type(error).__mro__ if issubclass(cls, BaseException)]
+    return next(candidate for candidate in parts if _survives(candidate, _ErrorParts, packer))
+
+
+def _survives(value: object, cls: type, packer: Packer) -> bool:
+    """Whether `value` can be packed, and unpacked as a `cls`."""
+    try:
+        stream, *memories = packer.pack(value).body()
+        copy = unpack(stream, map(bytearray, memories))
+        return type(copy) is cls and (
+            not isinstance(copy, _ErrorParts) or isinstance(copy.to_exception(), BaseException)
+        )
+    except Exception:  # a user's class may do anything here
+        return False

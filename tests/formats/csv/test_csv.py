@@ -11,9 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError
-from feedpipe.formats.csv.options import Csv
-from feedpipe.formats.csv.quotes import last_record_end, record_ends
 
+from ...support.files import Csv, last_record_end, record_ends
 from ..reading import fix, read_all
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)

@@ -9,7 +9,8 @@ import pytest
 
 import feedpipe as fp
 from feedpipe.errors import DataError
-from feedpipe.formats.csv.odd_values import odd_value
+
+from ...support.files import odd_value
 
 NULLS = ("", "NA")
 

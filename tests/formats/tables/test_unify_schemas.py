@@ -9,11 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.engine.stage import bind, resolve
 from feedpipe.errors import ArgumentError, DataError
-from feedpipe.formats.parquet.footer import read_parquet_footer
-from feedpipe.formats.tables.arrow_types import common_type
 from feedpipe.testing import check_operator
+
+from ...support.engine import bind, resolve
+from ...support.files import read_parquet_footer
+from ...support.formats import common_type
 
 VALUES = {
     pa.int8(): 1,

@@ -12,7 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import feedpipe as fp
-from feedpipe.core.rows import Rows, concat, signature, take
+from feedpipe.extensions import Rows
+
+from ...support.core import concat, signature, take
 
 
 def comparisons(columns: int, folder: Path) -> int:

@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feedpipe.errors import DataError, SourceError
-from feedpipe.formats.text import chunks as chunks_module
-from feedpipe.formats.text.chunks import TO_END, Chunk, ChunkReader, TextPlace
-from feedpipe.formats.window import ChunkSize
 
+from ...support.formats import TO_END, Chunk, ChunkReader, ChunkSize, TextPlace
+from ...support.formats import text as chunks_module
 from ..reading import Always
 
 

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feedpipe.errors import ArgumentError, DataError
-from feedpipe.formats.text.lines import Lines
 
+from ...support.files import Lines
 from ..reading import read_all
 
 

@@ -10,14 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feedpipe.formats import jsonl
-from feedpipe.formats.csv import dialect, faults
-from feedpipe.formats.csv.options import Csv
-from feedpipe.formats.jsonl import Jsonl
-from feedpipe.formats.text import records
-from feedpipe.formats.text.chunks import TextFormat
-from feedpipe.formats.text.lines import Lines
-
+from ...support.files import Csv, Jsonl, Lines, jsonl
+from ...support.files import csv_parser as dialect
+from ...support.files import csv_parser as faults
+from ...support.formats import TextFormat
+from ...support.formats import text as records
 from ..reading import Always, fix, open_reader
 
 VALUES = st.sampled_from(["1", "-20", " 3", "1.5", "300", "", "NA", "x", "é", '"7"', '"a,b"', '"c\nd"', '5"', '"open'])

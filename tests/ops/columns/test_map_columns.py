@@ -13,8 +13,8 @@ import pytest
 import torch
 
 import feedpipe as fp
-from feedpipe.core.rows import Rows
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, RowError
+from feedpipe.extensions import Rows
 from feedpipe.testing import check_operator, same
 
 DAY = datetime.datetime(2024, 1, 1, tzinfo=datetime.timezone.utc)

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import feedpipe as fp
-from feedpipe.core.rows import Rows
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, PlanError
+from feedpipe.extensions import Rows
 from feedpipe.testing import check_operator
 
 from ..tables import TABLE, variants

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import feedpipe as fp
-from feedpipe.core.rows import Rows
 from feedpipe.errors import DataError
+from feedpipe.extensions import Rows
 from feedpipe.testing import check_operator
 
 TABLE = pa.table({"n": [1, None, 3, 4, 5], "t": list("abcde"), "l": [[1], [], None, [4], [5, 6]]})

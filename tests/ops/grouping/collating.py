@@ -13,10 +13,9 @@ import pytest
 import torch
 
 import feedpipe as fp
-from feedpipe.core.graph import sent
-from feedpipe.core.tensor_data import TensorData
-from feedpipe.engine.run import elements
-from feedpipe.engine.stage import bind, resolve
+
+from ...support.core import TensorData, sent
+from ...support.engine import bind, elements, resolve
 
 
 @dataclasses.dataclass

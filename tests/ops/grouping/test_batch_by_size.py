@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.core.rows import Rows
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError
+from feedpipe.extensions import Rows
 from feedpipe.testing import check_operator
 
 from ..groups import numbers, pipes, places

@@ -15,10 +15,10 @@ import torch
 from torch.utils.data import default_collate
 
 import feedpipe as fp
-from feedpipe.core.graph import chain_code, names, sent
-from feedpipe.core.rows import Rows
+from feedpipe.extensions import Rows
 from feedpipe.testing import check_operator
 
+from ...support.core import chain_code, names, sent
 from .collating import Plain, Runs, collated, here_and_sent, table
 
 Point = namedtuple("Point", ["x", "y"])
@@ -212,7 +212,7 @@ import feedpipe as fp
 from feedpipe.core.graph import sent
 from feedpipe.engine.run import elements
 from feedpipe.engine.stage import bind, resolve
-from feedpipe.core.tensor_data import TensorData
+from feedpipe.core.rows import TensorData
 
 numbers = {"int": 1, "float": 1.5, "bool": True, "text": "a", "list": [1, 2.5], "NumPy": np.float32(1)}
 rows = [{"array": np.ones((2, 3)), **numbers}, {"array": np.zeros((2, 3)), **numbers}]

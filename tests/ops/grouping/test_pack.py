@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.core.rows import Rows
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError
-from feedpipe.ops.grouping._packs import best_fit
+from feedpipe.extensions import Rows
 from feedpipe.testing import check_operator
+
+from ...support.operators import best_fit
 
 lengths = st.lists(st.integers(0, 25), max_size=25)
 sizes = st.integers(1, 12)

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import feedpipe as fp
-from feedpipe.core.rows import Rows
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError
+from feedpipe.extensions import Rows
 from feedpipe.testing import check_operator
 
 LISTS = [[1, 2, 3], [], [4], [5, 6]]

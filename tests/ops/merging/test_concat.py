@@ -3,10 +3,11 @@ from __future__ import annotations
 import pytest
 
 import feedpipe as fp
-from feedpipe.core.context import Context
-from feedpipe.engine.stage import Stage, bind, resolve
 from feedpipe.errors import ArgumentTypeError
+from feedpipe.extensions import Context
 from feedpipe.testing import check_operator
+
+from ...support.engine import Stage, bind, resolve
 
 
 def test_law():

@@ -171,6 +171,6 @@ class TestErrors:
             list(pipe.join({1: 2}, on="id"))
 
     def test_limit(self, monkeypatch):
-        monkeypatch.setattr("feedpipe.ops.merging._other_side.MAX_BYTES", 16)
+        monkeypatch.setattr("feedpipe.ops.join.MAX_BYTES", 16)
         with pytest.raises(LimitError, match="the other side of `join`: the other side takes more than 1 GiB"):
             list(fp.from_table(TABLE).join(fp.from_table(OTHER), on="id"))

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, PlanError, PlanWarning, RowError
-from feedpipe.ops.merging._turns import EqualTurns, WeightedTurns, whole_weights
 from feedpipe.testing import check_operator
+
+from ...support.operators import EqualTurns, WeightedTurns, whole_weights
 
 A, B, C = fp.from_sequence(range(30)), fp.from_sequence(range(100, 112)), fp.from_sequence(range(200, 205))
 weight = st.one_of(st.integers(1, 9), st.floats(1e-4, 1.0))

@@ -17,12 +17,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.engine.stage import bind, resolve
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError
-from feedpipe.formats.arrow.file import ArrowFile
-from feedpipe.ops.parsing import _arrow_rows
 from feedpipe.testing import check_operator
 
+from ...support.engine import bind, resolve
+from ...support.files import ArrowFile
+from ...support.files import arrow_rows as _arrow_rows
 from .arrow_files import FILE, STREAM, WAYS, counted, encoded, listed, parsed, write
 
 

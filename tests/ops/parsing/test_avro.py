@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, DataError, FeedpipeError
-from feedpipe.formats.avro import _read_head, _read_long, _write_long
-from feedpipe.formats.window import StreamWindow
-from feedpipe.ops.parsing import _byte_ranges
 from feedpipe.testing import check_operator
+
+from ...support.files import _read_head, _read_long, _write_long
+from ...support.files import ranges as _byte_ranges
+from ...support.formats import StreamWindow
 
 MARKER = bytes(range(100, 116))
 
@@ -165,7 +166,7 @@ def test_no_avro_and_no_package(tmp_path, monkeypatch):
         (tmp_path / "a.avro").write_bytes(content)
         with pytest.raises(DataError, match=r"a\.avro is no Avro file(.|\n)*test_avro\.py"):
             list(parsed(tmp_path / "a.avro"))
-    monkeypatch.setattr("feedpipe.core.packages.find_spec", lambda name: None)
+    monkeypatch.setattr("feedpipe.core.checks.find_spec", lambda name: None)
     with pytest.raises(
         ArgumentError, match=r"package fastavro, which is not installed; `pip install 'feedpipe\[avro\]"
     ):

@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 from pyarrow.fs import FileInfo, FileType
 
 import feedpipe as fp
-from feedpipe.core.context import Context, Tracing
-from feedpipe.core.cursor import START, Cursor
-from feedpipe.engine.stage import bind, resolve
 from feedpipe.errors import DataError, SourceError
-from feedpipe.formats.text import chunks
-from feedpipe.formats.text.chunks import LAST_RECORD_BYTES, TO_END
-from feedpipe.formats.text.lines import Lines
-from feedpipe.ops.parsing import _byte_ranges
-from feedpipe.storage.remote import FIRST_REQUEST_BYTES
+from feedpipe.extensions import START, Context, Cursor
 from feedpipe.testing import check_operator
 
 from ...storage.remote_store import RemoteStore
+from ...support.core import Tracing
+from ...support.engine import bind, resolve
+from ...support.files import Lines
+from ...support.files import ranges as _byte_ranges
+from ...support.formats import LAST_RECORD_BYTES, TO_END
+from ...support.formats import text as chunks
+from ...support.storage import FIRST_REQUEST_BYTES
 
 QUIET = [HealthCheck.function_scoped_fixture]
 SIZES = st.integers(1, 40)

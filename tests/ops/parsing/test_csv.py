@@ -10,12 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.core.context import Context
-from feedpipe.core.cursor import START
-from feedpipe.core.rows import Rows
-from feedpipe.engine.stage import bind, resolve
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError
+from feedpipe.extensions import START, Context, Rows
 from feedpipe.testing import check_operator
+
+from ...support.engine import bind, resolve
 
 
 def parsed(files, **options):

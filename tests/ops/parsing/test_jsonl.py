@@ -8,10 +8,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.core.rows import Rows
-from feedpipe.engine.stage import resolve
 from feedpipe.errors import ArgumentError, DataError
+from feedpipe.extensions import Rows
 from feedpipe.testing import check_operator
+
+from ...support.engine import resolve
 
 
 def parsed(files, **options):

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, DataError
-from feedpipe.formats.tfrecord.message import BYTES, FLOATS, INTS, write_example, write_feature
-from feedpipe.ops.parsing import _byte_ranges
 from feedpipe.testing import check_operator
 
 from ...readers.contents import mds
+from ...support.files import BYTES, FLOATS, INTS, write_example, write_feature
+from ...support.files import ranges as _byte_ranges
 from .test_tfrecord import framed
 
 pytestmark = pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 import feedpipe as fp
 from feedpipe.errors import DataError, FeedpipeError, SourceError
-from feedpipe.formats.orc import OrcFile
 from feedpipe.testing import check_operator
+
+from ...support.files import OrcFile
 
 
 def encoded(rows, batch=8, compression="uncompressed"):

@@ -9,12 +9,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.core.rows import Rows
-from feedpipe.engine.stage import resolve
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError
-from feedpipe.formats.parquet import file as parquet_file
+from feedpipe.extensions import Rows
 from feedpipe.testing import check_operator
 
+from ...support.engine import resolve
+from ...support.files import parquet_file
 from .parquet_files import column, counted, listed, parsed, write
 
 

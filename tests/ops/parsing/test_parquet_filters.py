@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from feedpipe.engine.stage import resolve
 from feedpipe.testing import check_operator
 
+from ...support.engine import resolve
 from .parquet_files import column, counted, listed, parsed, write
 
 

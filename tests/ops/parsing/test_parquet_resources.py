@@ -13,13 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import feedpipe as fp
-from feedpipe.core.context import Context
-from feedpipe.core.cursor import START
-from feedpipe.engine.stage import bind, resolve
-from feedpipe.formats.parquet import file as parquet_file
-from feedpipe.ops.parsing import _footers, _open_files
+from feedpipe.extensions import START, Context
 
 from ...storage.remote_store import RemoteStore
+from ...support.engine import bind, resolve
+from ...support.files import open_files as _open_files
+from ...support.files import parquet_file
+from ...support.files import parquet_file as _footers
 from .parquet_files import counted, parsed, write
 
 

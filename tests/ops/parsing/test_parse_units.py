@@ -9,15 +9,14 @@ from typing import Any, ClassVar
 import pytest
 
 import feedpipe as fp
-from feedpipe.core.block import Block
-from feedpipe.core.block_size import BlockSize
-from feedpipe.core.context import Context
-from feedpipe.core.cursor import START, Cursor
-from feedpipe.engine.stage import bind
 from feedpipe.errors import DataError, Origin
-from feedpipe.ops.parsing._parse_units import Malformed, ParseUnits, Piece, Place, UnitReader
-from feedpipe.storage.tasks import Task
+from feedpipe.extensions import START, Block, Context, Cursor
 from feedpipe.testing import check_operator
+
+from ...support.core import BlockSize
+from ...support.engine import bind
+from ...support.files import Malformed, ParseUnits, Piece, Place, UnitReader
+from ...support.storage import Task
 
 PIECE_ROWS = 3
 

@@ -13,11 +13,10 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 
 import feedpipe as fp
-from feedpipe.storage.remote import RemoteFile
-from feedpipe.storage.retry import Cancellation
 from feedpipe.testing import check_operator
 
 from ...storage.remote_store import RemoteStore
+from ...support.storage import Cancellation, RemoteFile
 from .arrow_files import FILE, STREAM, WAYS, counted, encoded, listed
 
 

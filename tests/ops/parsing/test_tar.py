@@ -10,9 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.core.context import Context
-from feedpipe.core.cursor import START
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, MissingError, SourceError
+from feedpipe.extensions import START, Context
 from feedpipe.testing import check_operator
 
 

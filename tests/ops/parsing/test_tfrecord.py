@@ -13,10 +13,10 @@ from tfrecord.tools.tfrecord2idx import create_index
 
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, MissingError, StateError
-from feedpipe.formats.tfrecord.crc import masked
-from feedpipe.formats.tfrecord.message import BYTES, INTS, write_example, write_feature
-from feedpipe.ops.parsing import _byte_ranges
 from feedpipe.testing import check_operator
+
+from ...support.files import BYTES, INTS, masked, write_example, write_feature
+from ...support.files import ranges as _byte_ranges
 
 
 def framed(content: bytes) -> bytes:
@@ -303,7 +303,7 @@ def test_bad_arguments(monkeypatch):
         parsed(features="id")
     with pytest.raises(ArgumentError, match=r"`features` must give column 'id' a type of Arrow"):
         parsed(features={"id": "int65"})
-    monkeypatch.setattr("feedpipe.core.packages.find_spec", lambda name: None)
+    monkeypatch.setattr("feedpipe.core.checks.find_spec", lambda name: None)
     with pytest.raises(
         ArgumentError, match=r"google-crc32c, which is not installed; `pip install 'feedpipe\[tfrecord\]"
     ):

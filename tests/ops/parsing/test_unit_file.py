@@ -17,16 +17,15 @@ import pyarrow.parquet as pq
 import pytest
 
 import feedpipe as fp
-from feedpipe.core.context import Context
-from feedpipe.core.graph import walk
-from feedpipe.engine.stage import bind, resolve
 from feedpipe.errors import DataError, SourceError
-from feedpipe.ops.parsing import _footers
-from feedpipe.ops.parsing._file_units import FileContents, FileUnits
-from feedpipe.ops.parsing._row_groups import RowGroup
-from feedpipe.storage.file_values import open_version
+from feedpipe.extensions import Context
 
 from ...storage.remote_store import RemoteStore
+from ...support.core import walk
+from ...support.engine import bind, resolve
+from ...support.files import FileContents, FileUnits, RowGroup
+from ...support.files import parquet_file as _footers
+from ...support.storage import open_version
 
 LOG = "feedpipe"
 

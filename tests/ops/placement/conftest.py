@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from feedpipe.ops.placement import _cache_operator, _cached_rows
-
+from ...support.operators import _cached_rows
+from ...support.operators import cache as _cache_operator
 from .cached_pipes import Counted
 
 

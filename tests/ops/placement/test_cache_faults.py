@@ -18,9 +18,9 @@ import pytest
 
 import feedpipe as fp
 from feedpipe.errors import SourceError
-from feedpipe.storage import row_files
 
 from ...soak import SOAK
+from ...support.storage import row_files
 from .cached_pipes import KINDS, Kind, files, same, shown
 
 pytestmark = pytest.mark.usefixtures("small_files")

@@ -13,9 +13,11 @@ import pytest
 
 import feedpipe as fp
 from feedpipe.errors import DataError, PlanError, RowError
-from feedpipe.ops.placement import _cache_operator, _cached_rows
-from feedpipe.storage.row_files import RowFile, RowFiles
 from feedpipe.testing import check_operator
+
+from ...support.operators import _cached_rows
+from ...support.operators import cache as _cache_operator
+from ...support.storage import RowFile, RowFiles
 
 FILES, ROWS = 4, 75
 Policy = Any

@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.core.rows import Rows
 from feedpipe.errors import DataError
-from feedpipe.formats.row_buffers import Buffers, StoredRows
+from feedpipe.extensions import Rows
 
+from ...support.formats import Buffers, StoredRows
 from .cached_pipes import Counted, same
 
 pytestmark = pytest.mark.usefixtures("small_files")

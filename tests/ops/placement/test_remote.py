@@ -13,15 +13,13 @@ import pyarrow as pa
 import pytest
 
 import feedpipe as fp
-from feedpipe.core.graph import walk
 from feedpipe.errors import ArgumentTypeError, PlanError, RowError, WorkerError, WorkerWarning
-from feedpipe.plan.plan import Plan, Position
-from feedpipe.plan.worker_graph import remote_stages, worker_graph
+from feedpipe.extensions import Plan, Position
 from feedpipe.testing import check_operator, same
-from feedpipe.testing.footprint import nothing_left
-from feedpipe.testing.runs import Case
-from feedpipe.testing.samples import Sample, drawn, few, most, odd, picky
-from feedpipe.testing.services import _check_failure, _check_sample
+
+from ...support.core import walk
+from ...support.plan import remote_stages, worker_graph
+from ...support.testing import Case, Sample, _check_failure, _check_sample, drawn, few, most, nothing_left, odd, picky
 
 MAIN = os.getpid()
 NUMBERS = fp.from_sequence(range(24))

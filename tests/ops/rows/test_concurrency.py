@@ -12,10 +12,11 @@ import pytest
 from PIL import Image
 
 import feedpipe as fp
-from feedpipe.engine.call_pool import CALLS_AHEAD
 from feedpipe.errors import ArgumentError, ArgumentTypeError, LoaderError
 from feedpipe.testing import check_operator
-from feedpipe.testing.footprint import nothing_left
+
+from ...support.engine import CALLS_AHEAD
+from ...support.testing import nothing_left
 
 
 def streamed(n: int) -> fp.Pipe[int]:

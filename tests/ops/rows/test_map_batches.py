@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 import pytest
 
 import feedpipe as fp
-from feedpipe.core.rows import Rows
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, RowError
+from feedpipe.extensions import Rows
 from feedpipe.testing import check_operator, same
 
 from ..tables import TABLE, variants

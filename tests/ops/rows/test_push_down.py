@@ -14,10 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.core.graph import walk
-from feedpipe.engine.stage import bind, resolve
 from feedpipe.errors import PlanError
 from feedpipe.testing import check_operator
+
+from ...support.core import walk
+from ...support.engine import bind, resolve
 
 ROWS = 40
 TABLE = pa.table(

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.core.rows import Rows
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, PlanError
+from feedpipe.extensions import Rows
 from feedpipe.testing import check_operator
 
 from ..tables import TABLE, variants

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.core.context import Context
-from feedpipe.core.randomness import uniforms
 from feedpipe.errors import ArgumentError, ArgumentTypeError, PlanError
+from feedpipe.extensions import Context
 from feedpipe.testing import check_operator
 
+from ...support.core import uniforms
 from ..tables import TABLE
 
 

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.core import memory
-from feedpipe.core.context import Context, Pacing
-from feedpipe.core.cursor import START
-from feedpipe.engine.permutation import Permutation
-from feedpipe.engine.stage import bind, resolve
 from feedpipe.errors import ArgumentError, ArgumentTypeError, PlanError, PlanWarning
+from feedpipe.extensions import START, Context
 from feedpipe.testing import check_operator
+
+from ...support.core import Pacing
+from ...support.core import process as memory
+from ...support.engine import Permutation, bind, resolve
 
 
 @given(st.integers(0, 60), st.integers(1, 70))

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedpipe.ops.splitting._row_set import RowSet
+from ...support.operators import RowSet
 
 
 @given(st.integers(0, 400), st.sampled_from([0.0, 0.02, 0.5, 0.98, 1.0]), st.integers(0, 9), st.data())

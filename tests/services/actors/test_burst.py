@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feedpipe.services.actors.burst import MAX_BURST_BYTES, BurstWriter, burst_items
-from feedpipe.services.transport.packing import Packer, unpack
 from feedpipe.testing import same
+
+from ...support.services import MAX_BURST_BYTES, BurstWriter, Packer, burst_items, unpack
 
 ELEMENTS = st.lists(
     st.one_of(

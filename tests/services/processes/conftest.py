@@ -17,9 +17,9 @@ from typing import NamedTuple
 import pytest
 
 from feedpipe.errors import WorkerWarning
-from feedpipe.services.processes.server_handle import kept_server
 
 from ...servers.process import await_end
+from ...support.services import kept_server
 
 HANG_SECONDS = 300.0
 """A process that takes longer hangs. The limit is generous, because a busy machine must not fail a test."""

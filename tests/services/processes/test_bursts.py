@@ -11,14 +11,18 @@ import numpy as np
 import pytest
 
 import feedpipe as fp
-from feedpipe.services.prefetch_limit import PrefetchLimit
-from feedpipe.services.processes import outbox
-from feedpipe.services.processes.outbox import Outbox
-from feedpipe.services.processes.protocol import MAX_COPIED_BYTES, received_items
-from feedpipe.services.transport.arena import Arena
-from feedpipe.services.transport.channel import Channel
-from feedpipe.services.transport.packing import Packer
-from feedpipe.services.transport.shared_memory import create_shared_memory
+
+from ...support.services import (
+    MAX_COPIED_BYTES,
+    Arena,
+    Channel,
+    Outbox,
+    Packer,
+    PrefetchLimit,
+    create_shared_memory,
+    received_items,
+)
+from ...support.services import worker as outbox
 
 COUNT = 300
 SMALL = MAX_COPIED_BYTES // 16

@@ -11,7 +11,8 @@ import pytest
 
 import feedpipe as fp
 from feedpipe.errors import WorkerError
-from feedpipe.services.processes.worker_handle import WorkerHandle
+
+from ...support.services import WorkerHandle
 
 DEADLY = 137
 

@@ -6,14 +6,11 @@ import pickle
 import socket
 
 import feedpipe as fp
-from feedpipe.core.context import RowShare, RowsRequest
-from feedpipe.engine.stage import resolve
-from feedpipe.plan.plan import Plan
-from feedpipe.services.plan_arguments import PlanArguments
-from feedpipe.services.processes.dispatch_server import Dispatcher
-from feedpipe.services.processes.protocol import DispatchRequest
-from feedpipe.services.transport.channel import Channel
-from feedpipe.services.transport.packing import Packer
+from feedpipe.extensions import Plan
+
+from ...support.core import RowShare, RowsRequest
+from ...support.engine import resolve
+from ...support.services import Channel, Dispatcher, DispatchRequest, Packer, PlanArguments
 
 
 def test_a_worker_may_learn_of_a_run_first():

@@ -192,7 +192,7 @@ def test_interrupted_in_the_middle(start_method, rows, program, processes):
 )
 def test_interrupted_at_the_start(start_method, moment, program, processes):
     source = f"""
-from feedpipe.services.processes.start_methods import STARTERS
+from feedpipe.services.processes.start import STARTERS
 starter, moment = STARTERS["{start_method}"], {moment}
 once = starter.start
 def start(*arguments):
@@ -236,7 +236,7 @@ def test_after_an_interrupt_the_loader_continues(tmp_path):
 
 
 def test_an_interrupt_before_the_workers_are_all_there(monkeypatch):
-    from feedpipe.services.processes.start_methods import ForkServer
+    from ...support.services import ForkServer
 
     once, count = ForkServer.start, []
 

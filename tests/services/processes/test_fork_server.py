@@ -14,8 +14,8 @@ import pytest
 
 import feedpipe as fp
 from feedpipe.errors import WorkerError
-from feedpipe.services.processes.fork_server import _Server
-from feedpipe.services.processes.start_methods import ForkServer
+
+from ...support.services import ForkServer, _Server
 
 SERVICE = fp.MultiProcess(1)
 
@@ -170,7 +170,7 @@ class RootOfThread:
 def starters(monkeypatch):
     """Makes starters of two pools, which a server in a thread serves."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    monkeypatch.setattr("feedpipe.services.processes.start_methods.shared_server", lambda *_: RootOfThread(ours))
+    monkeypatch.setattr("feedpipe.services.processes.start.shared_server", lambda *_: RootOfThread(ours))
     thread = threading.Thread(target=_Server(theirs).run)
     thread.start()
     with theirs:
@@ -195,7 +195,7 @@ def test_a_process_that_cannot_be_started_is_an_error_of_its_loader(starters, mo
 def test_it_imports_what_workers_need_before_the_first_one_starts(starters, monkeypatch, tmp_path):
     (tmp_path / "needed_by_workers.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
-    preloaded = "feedpipe.services.processes.start_methods._PRELOADED"
+    preloaded = "feedpipe.services.processes.start._PRELOADED"
     monkeypatch.setattr(preloaded, {"sys": ["needed_by_workers"], "not_imported_here": ["antigravity"]})
     starter = ForkServer(1, 1)
     assert starter.end(-1).code is None  # the answer comes after the import

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import feedpipe as fp
-from feedpipe.engine.stage import resolve
 from feedpipe.extensions import Plan, Position, Step
 
 from ...soak import SOAK
+from ...support.engine import resolve
 
 PIPES = {
     "indexed": lambda: numbers(60).map(square),

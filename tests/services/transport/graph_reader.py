@@ -9,7 +9,8 @@ import textwrap
 from typing import Any
 
 import feedpipe as fp
-from feedpipe.services.transport.graph_file import write_graph_file
+
+from ...support.services import write_graph_file
 
 READ = """
 import sys

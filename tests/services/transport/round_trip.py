@@ -9,7 +9,7 @@ import sys
 import textwrap
 from typing import Any
 
-from feedpipe.services.transport.packing import PackedElement, Packer, unpack
+from ...support.services import PackedElement, Packer, unpack
 
 
 def region(size: int) -> Any:

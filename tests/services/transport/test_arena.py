@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedpipe.services.transport.arena import NOTE_BYTES, PAGE_BYTES, Arena, rounded_bytes
-from feedpipe.services.transport.shared_memory import create_shared_memory
+from ...support.services import NOTE_BYTES, PAGE_BYTES, Arena, create_shared_memory, rounded_bytes
 
 PAGES = 64
 SIZE = NOTE_BYTES + PAGES * PAGE_BYTES

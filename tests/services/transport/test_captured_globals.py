@@ -9,7 +9,8 @@ import pytest
 
 import feedpipe as fp
 from feedpipe.errors import WorkerWarning
-from feedpipe.services.transport.captured_globals import CapturedGlobals
+
+from ...support.services import CapturedGlobals
 
 SCRIPT = """
 import functools, math, types

@@ -18,14 +18,11 @@ import numpy as np
 import pytest
 
 import feedpipe as fp
-from feedpipe.core.context import Context
-from feedpipe.core.contract import MAX_DEPTH
 from feedpipe.errors import ArgumentTypeError
-from feedpipe.plan.plan import Plan
-from feedpipe.services.plan_arguments import PlanArguments
-from feedpipe.services.transport.class_registry import class_of
-from feedpipe.services.transport.graph_file import read_graph_file, write_graph_file
+from feedpipe.extensions import Context, Plan
 
+from ...support.core import MAX_DEPTH
+from ...support.services import PlanArguments, class_of, read_graph_file, write_graph_file
 from .graph_reader import READ, other_process
 
 

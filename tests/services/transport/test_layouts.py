@@ -12,10 +12,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedpipe.core.tensor_data import Stack, TensorData
-from feedpipe.services.transport import layouts
-from feedpipe.services.transport.layouts import MAX_LAYOUTS, LayoutCache
-from feedpipe.services.transport.packing import Packer, unpack
+from ...support.core import Stack, TensorData
+from ...support.services import MAX_LAYOUTS, LayoutCache, Packer, unpack
+from ...support.services import packing as layouts
 
 
 def sent(packer: Packer, element: Any) -> tuple[Any, bytes]:

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from feedpipe.core.tensor_data import Stack, TensorData
 from feedpipe.errors import DataError
-from feedpipe.services.transport.region import ALIGNMENT
 
+from ...support.core import Stack, TensorData
+from ...support.services import ALIGNMENT
 from .round_trip import round_trip
 
 LAYOUTS = {

@@ -7,9 +7,8 @@ import textwrap
 import pytest
 
 from feedpipe.errors import LoaderError
-from feedpipe.services.transport.class_registry import class_of, number_of
-from feedpipe.services.transport.packing import Packer, unpack
 
+from ...support.services import Packer, class_of, number_of, unpack
 from .round_trip import python
 
 WORKER = """
@@ -36,7 +35,7 @@ MAIN = """
     import cloudpickle
     import numpy as np
     import torch
-    from feedpipe.services.transport.class_registry import class_of, number_of
+    from feedpipe.services.transport.packing import class_of, number_of
     from feedpipe.services.transport.packing import unpack_body
 
     @dataclasses.dataclass

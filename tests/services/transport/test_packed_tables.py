@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from feedpipe.core.rows import Rows
-from feedpipe.services.transport.packing import Packer, unpack
+from feedpipe.extensions import Rows
 
+from ...support.services import Packer, unpack
 from .round_trip import nbytes, round_trip, write_regions
 
 NUMBERS = pa.array(range(100_000))

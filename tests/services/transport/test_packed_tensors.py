@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from feedpipe.errors import DataError
-from feedpipe.services.transport.packing import unpack
 
+from ...support.services import unpack
 from .round_trip import python, round_trip
 
 TENSORS = [
@@ -106,7 +106,7 @@ def test_a_worker_without_torch() -> None:
     code = """
         import pickle, sys
         import numpy as np
-        from feedpipe.core.tensor_data import TensorData
+        from feedpipe.core.rows import TensorData
         from feedpipe.services.transport.packing import Packer
 
         imported = {"torch", "pyarrow"} & set(sys.modules)

@@ -20,8 +20,8 @@ import torch
 from PIL import Image
 
 from feedpipe.errors import CallSite, DataError
-from feedpipe.services.transport.packing import MIN_OWN_REGION_BYTES, Packer, unpack, unpack_body
 
+from ...support.services import MIN_OWN_REGION_BYTES, Packer, unpack, unpack_body
 from .round_trip import nbytes, round_trip, write_regions
 
 

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from feedpipe.core.rows import Rows
-from feedpipe.core.tensor_data import TensorData
-from feedpipe.services.transport.packing import MIN_OWN_REGION_BYTES, Packer, unpack
+from feedpipe.extensions import Rows
 
+from ...support.core import TensorData
+from ...support.services import MIN_OWN_REGION_BYTES, Packer, unpack
 from .round_trip import round_trip, write_regions
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 import feedpipe as fp
-from feedpipe.services.transport.graph_file import write_graph_file
 
+from ...support.services import write_graph_file
 from .graph_reader import in_child
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import feedpipe as fp
-from feedpipe.services.transport.graph_file import write_graph_file
 
+from ...support.services import write_graph_file
 from .graph_reader import READ, in_child, other_process
 
 SMAPS = """

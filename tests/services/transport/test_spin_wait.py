@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from feedpipe.services.transport.spin_wait import SpinWait, enough_cores
+from ...support.services import SpinWait, enough_cores
 
 
 class Answers:
@@ -25,7 +25,7 @@ class Answers:
 @pytest.mark.parametrize("allowed", [True, False])
 def test_it_spins_only_if_it_may(monkeypatch: pytest.MonkeyPatch, allowed: bool) -> None:
     clock = iter(x * 0.00005 for x in range(100))
-    monkeypatch.setattr("feedpipe.services.transport.spin_wait.perf_counter", lambda: next(clock))
+    monkeypatch.setattr("feedpipe.services.transport.channel.perf_counter", lambda: next(clock))
     wait, answers = SpinWait(), Answers()
     wait.allowed = allowed
     assert wait.wait(answers.check, answers.sleep) and answers.checks == 0  # the first answer came fast

@@ -11,7 +11,8 @@ import pytest
 
 import feedpipe as fp
 from feedpipe.errors import ArgumentTypeError
-from feedpipe.services.transport.graph_file import write_graph_file
+
+from ...support.services import write_graph_file
 
 
 class Reader:

@@ -1,0 +1,114 @@
+"""What belongs to a process or a rank: its memory budget, values made once, signals, ranks in words."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Generic, TypeVar
+
+from .checks import check_bytes
+
+_LIMITS = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+def memory_budget() -> int:
+    """The memory of the machine, or of the control group of this process, divided by `LOCAL_WORLD_SIZE`."""
+    available = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for path in _LIMITS:
+        try:
+            available = min(available, int(path.read_text()))
+        except (OSError, ValueError):  # there is no such control group, or it has no limit ("max")
+            continue
+    return available // max(1, int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
+
+
+def element_memory(memory: int | str | None) -> int:
+    """Bytes that the elements of a service may hold: its argument `memory`, or a quarter of what a rank may use."""
+    return memory_budget() // 4 if memory is None else check_bytes("memory", memory)
+
+
+def large_windows(size: int) -> str | None:
+    """What to say if the windows of a rank hold `size` bytes; None unless that is over a quarter of its memory."""
+    budget = memory_budget()
+    if size <= budget // 4:
+        return None
+    return (
+        f"this is more than a quarter of the {bytes_text(budget)} that a rank may use; give a smaller window or fewer "
+        "shards, or shuffle before the operator that makes rows large"
+    )
+
+
+def bytes_text(size: float) -> str:
+    """`size` bytes in the unit that suits it, such as `1.5 GiB`."""
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.3g} {unit}"
+        size /= 1024
+    return f"{size:.3g} TiB"
+
+
+# `PerProcess`: a value that an operator makes once in each process and never sends to another.
+
+
+T = TypeVar("T")
+
+
+class PerProcess(Generic[T]):
+    """Holds what an operator keeps open or in memory.
+
+    A copy or pickle of it is empty, so another process makes its own value.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._values: list[T] = []  # none or one; any value may be held, None too
+
+    def get(self, make: Callable[[], T]) -> T:
+        """The value. The first caller makes it while others wait; if `make` raises, the next caller tries again."""
+        if not self._values:
+            with self._lock:
+                if not self._values:
+                    self._values.append(make())
+        return self._values[0]
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return PerProcess, ()
+
+
+# Tells exceptions of signal handlers, which may come at any line, from those of the line itself.
+
+
+def raised_by_signal_handler(error: BaseException) -> bool:
+    """Whether a Python signal handler raised `error`: it was called with the frame that the signal interrupted."""
+    interrupted: FrameType | None = None
+    trace = error.__traceback__
+    while trace is not None:
+        frame = trace.tb_frame
+        if interrupted is not None and any(_is_or_holds(value, interrupted) for value in frame.f_locals.values()):
+            return True
+        interrupted, trace = frame, trace.tb_next
+    return False
+
+
+def _is_or_holds(value: object, frame: FrameType) -> bool:
+    return value is frame or (isinstance(value, tuple) and any(item is frame for item in value))  # a handler's `*args`
+
+
+# Ranks in the words of messages: `ranks_in_words`, `differences_in_words`.
+
+
+def ranks_in_words(ranks: Sequence[int]) -> str:
+    """`rank 3`, `ranks 0, 2`; of many, the first ones."""
+    shown = ", ".join(map(str, ranks[:8])) + (", ..." if len(ranks) > 8 else "")
+    return f"rank {shown}" if len(ranks) == 1 else f"ranks {shown}"
+
+
+def differences_in_words(texts: Sequence[str]) -> str:
+    """What each rank says, those that say the same together: `ranks 0, 2: epoch 1; rank 1: epoch 0`."""
+    by_text: dict[str, list[int]] = {}
+    for rank, text in enumerate(texts):
+        by_text.setdefault(text, []).append(rank)
+    return "; ".join(f"{ranks_in_words(ranks)}: {text}" for text, ranks in by_text.items())

@@ -1,0 +1,489 @@
+"""Rows that were skipped: kept away from operators that do not know of them, noted, and counted."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import secrets
+import socket
+import tempfile
+import traceback
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, cast
+
+import numpy as np
+
+from ..core.block import Block, Parted, has_skipped, parted
+from ..core.code import step_code
+from ..core.context import Context
+from ..core.cursor import Cursor, Json
+from ..core.graph import Node, node_code, walk
+from ..core.operator import Input, StageView
+from ..core.rows import BlockRows, Indices, index_array, take
+from ..core.skips import Quarantine, Skipped, SkippedRow, skips
+from ..errors import CallSite, DataError, Origin, PlanError, SourceError, redacted, text_of, with_call_site
+
+
+class _Around(Input, StageView, Protocol):
+    """A stage, as far as its operator can be kept from skipped rows."""
+
+    @property
+    def one_for_one(self) -> bool: ...
+    @property
+    def node(self) -> Node: ...
+
+
+class _MetSkippedError(Exception):
+    """An operator that does not know of skipped rows has asked for rows, and some of them were skipped."""
+
+    def __init__(self, rows: BlockRows) -> None:
+        super().__init__("some rows were skipped")
+        self.rows = rows
+
+
+def rows_around(stage: _Around, indices: Indices, context: Context) -> BlockRows:
+    """`rows` of an operator that does not know of skipped rows: it gets the others, and these keep their places.
+
+    Raises:
+        PlanError: the operator makes a row of several rows of its input, some of which were skipped.
+    """
+    try:
+        return stage.op.rows(
+            _View(stage, cast("list[Input]", [_GuardedRows(source) for source in stage.inputs])), indices, context
+        )
+    except _MetSkippedError as met:
+        rows = met.rows
+    if not stage.one_for_one or len(rows) != len(indices):
+        raise PlanError(
+            with_call_site(
+                f"`{node_code(stage.node)}` makes a row of several rows, and some of them were skipped, so it has no "
+                "row at their place; put it before the operator that skips rows, or regroup them with `batch` first",
+                stage.call_site,
+            )
+        )
+    parts = parted(rows)
+    places = index_array(indices)[np.array(parts.places, np.int64)]
+    if not len(places):
+        return parts.merged([])
+    return parts.merged(
+        stage.op.rows(_View(stage, [cast("Input", _RowsAtHand(stage.input, places, parts))]), places, context)
+    )
+
+
+def blocks_around(stage: _Around, at: Cursor, context: Context) -> Iterator[Block]:
+    """`blocks` of an operator that does not know of skipped rows.
+
+    If it gives one row for each row, these keep their places. Else they end here, and count before the row that the
+    operator gives next.
+    """
+    if stage.one_for_one:
+        return _one_for_one(stage, at, context)
+    return _left_out(stage, at, context)
+
+
+def _one_for_one(stage: _Around, at: Cursor, context: Context) -> Iterator[Block]:
+    waiting: deque[Block] = deque()  # of one `Skipped` each
+    source = _GuardedBlocks(stage.input, waiting.append)
+    for block in stage.op.blocks(_View(stage, [cast("Input", source)]), at, context):
+        while waiting and waiting[0].at.position < block.end.position:
+            first = waiting.popleft()
+            skipped = cast("Skipped", cast("list[object]", first.rows)[0])
+            before = first.at.position - block.at.position
+            if before > 0:
+                yield block.slice(0, before)
+                block = block.slice(before, len(block))
+            if skipped.is_row:
+                yield first
+                continue
+            row = block.slice(0, 1)
+            yield Block([skipped.before(next(iter(row.rows)))], row.at, row.end, row.origins)
+            if len(block) == 1:
+                break
+            block = block.slice(1, len(block))
+        else:
+            yield block
+    yield from waiting
+
+
+def _left_out(stage: _Around, at: Cursor, context: Context) -> Iterator[Block]:
+    skips: list[SkippedRow] = []
+
+    def leave_out(block: Block) -> None:
+        skips.extend(cast("Skipped", cast("list[object]", block.rows)[0]).skips)
+
+    # One row at a time: a resume then runs no row again whose function may fail this time, or not fail any more.
+    inputs = [_GuardedBlocks(source, leave_out, one_by_one=True) for source in stage.inputs]
+    end = at
+    for block in stage.op.blocks(_View(stage, cast("list[Input]", inputs)), at, context):
+        begin, end = end, block.end
+        if not skips:
+            yield block
+            continue
+        skipped = Skipped(tuple(skips), is_row=False)
+        skips.clear()
+        row = block.slice(0, 1)
+        # A resume at its cursor comes to the skipped rows again, which stand before it.
+        yield Block([skipped.before(next(iter(row.rows)))], begin, row.end, row.origins)
+        if len(block) > 1:
+            yield block.slice(1, len(block))
+    if not skips:
+        return
+    skipped = Skipped(tuple(skips))
+    if (leftover := context.leftovers.get(stage.name)) is not None:
+        context.leftovers[stage.name] = Block([*leftover.rows, skipped], leftover.at, leftover.end)
+    else:
+        yield Block([skipped], end, end.advance(1))
+
+
+class _View:
+    """A stage with other inputs, for one run of its operator."""
+
+    def __init__(self, stage: _Around, inputs: Sequence[Input]) -> None:
+        self._stage = stage
+        self.inputs = inputs
+        self.memo = stage.memo
+        self.failed = stage.failed
+        self.failed_at = stage.failed_at
+        self.failed_on = stage.failed_on
+        self.skip = stage.skip
+        self.name = stage.name
+        self.call_site = stage.call_site
+
+    @property
+    def input(self) -> Input:
+        return self.inputs[0] if len(self.inputs) == 1 else self._stage.input
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stage, name)
+
+
+class _Guarded:
+    """An input without the rows that were skipped."""
+
+    def __init__(self, source: Input) -> None:
+        self._source = source
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+
+class _GuardedRows(_Guarded):
+    def rows(self, indices: Indices, context: Context) -> BlockRows:
+        rows = self._source.rows(indices, context)
+        if has_skipped(rows):
+            raise _MetSkippedError(rows)
+        return rows
+
+
+class _RowsAtHand(_GuardedRows):
+    """Gives the rows that remain at some positions, without reading them again."""
+
+    def __init__(self, source: Input, places: np.ndarray[Any, np.dtype[np.int64]], parts: Parted) -> None:
+        super().__init__(source)
+        self._places = places
+        self._parts = parts
+
+    def rows(self, indices: Indices, context: Context) -> BlockRows:
+        at = index_array(indices)
+        if len(at) == len(self._places) and (at == self._places).all():
+            return self._parts.values
+        if len(at) and np.isin(at, self._places).all():
+            order = np.argsort(self._places)
+            return take(self._parts.values, order[np.searchsorted(self._places[order], at)])
+        return super().rows(indices, context)
+
+
+class _GuardedBlocks(_Guarded):
+    """Gives the rows that remain, and hands each `Skipped` to a function, in a block of its own."""
+
+    def __init__(self, source: Input, skipped: Any, *, one_by_one: bool = False) -> None:
+        super().__init__(source)
+        self._skipped = skipped
+        self._one_by_one = one_by_one
+
+    def blocks(self, at: Cursor, context: Context) -> Iterator[Block]:
+        for block in self._source.blocks(at, context):
+            if has_skipped(block.rows):
+                yield from self._remaining(block)
+            elif self._one_by_one and isinstance(block.rows, list):
+                for place in range(len(block)):
+                    yield block.slice(place, place + 1)
+            else:
+                yield block
+
+    def _remaining(self, block: Block) -> Iterator[Block]:
+        parts = parted(block.rows)
+        rows = dict(zip(parts.places, range(len(parts.places)), strict=True))
+        cuts = {0, parts.total, *parts.skipped, *(place + 1 for place in parts.skipped)}
+        if self._one_by_one and isinstance(block.rows, list):
+            cuts.update(range(parts.total))
+        bounds = sorted(cuts)
+        for start, stop in pairwise(bounds):
+            piece = block.slice(start, stop)
+            if start in parts.skipped:
+                self._skipped(Block([parts.skipped[start]], piece.at, piece.end, piece.origins))
+            if start in rows:
+                first = rows[start]
+                yield Block(take(parts.values, range(first, first + stop - start)), piece.at, piece.end, piece.origins)
+
+
+def remaining_blocks(blocks: Iterator[Block]) -> Iterator[Block]:
+    """The rows of a run that were not skipped, for a consumer that needs no cursors."""
+    for block in blocks:
+        parts = parted(block.rows)
+        if not parts.skipped:
+            yield block
+        elif parts.places:
+            yield Block(parts.values, block.at, block.end)
+
+
+# `skip_of`: what is noted of a row that failed and is left out.
+
+
+MAX_REPR = 200
+"""So much of a row is recorded."""
+MAX_TRACEBACK = 4000
+"""Of a longer traceback the end is recorded."""
+
+
+def skip_of(
+    policy: Quarantine | str | None,
+    code: str,
+    name: str,
+    error: Exception,
+    place: Cursor | int,
+    row: object,
+    context: Context,
+    find_origin: Callable[[], Origin | None],
+) -> Skipped:
+    """The mark of a row that failed; what a `Quarantine` records is found out only for one.
+
+    `code` is the call of the operator, `name` its name.
+    """
+    text = redacted(f"{type(error).__name__}: {text_of(error)}")
+    if not isinstance(policy, Quarantine):
+        return Skipped((SkippedRow(code, text, name=name),))
+    try:
+        origin = find_origin()
+    except Exception:  # the row cannot be read again
+        origin = None
+    trace = "".join(traceback.format_exception(error))
+    record: dict[str, Json] = {
+        "operator": code,
+        "name": name,
+        "file": None if origin is None else redacted(origin.source),
+        "row": None if origin is None else origin.row,
+        "unit": None if origin is None else origin.unit,
+        "epoch": context.epoch,
+        "rounds": list(context.rounds),
+        "shard": context.shard,
+        "position": place.position if isinstance(place, Cursor) else place,
+        "cursor": None,  # the consumer knows it
+        "error": text,
+        "traceback": redacted(trace[-MAX_TRACEBACK:]),
+        "repr": redacted(_repr(row)),
+    }
+    return Skipped((SkippedRow(code, text, policy, record, name),))
+
+
+def code_without_policy(node: Node) -> str:
+    """The call of an operator, without what it says of errors: `.map(parse)`."""
+    op = cast("Any", node.op)
+    defaults = {field.name: field.default for field in fields(op) if field.name in ("on_error", "retry")}
+    return step_code(replace(op, **defaults) if defaults else op, source=not node.inputs)
+
+
+def _repr(row: object) -> str:
+    """How a row begins; the class may be a user's."""
+    try:
+        text = row if isinstance(row, str) else repr(row)
+    except Exception as failure:
+        return f"<{type(row).__name__}, whose `repr` raises {type(failure).__name__}>"
+    return text if len(text) <= MAX_REPR else f"{text[: MAX_REPR - 3]}..."
+
+
+# `SkipLog`: counts the rows that were skipped, in the order in which the consumer comes to them, and records them.
+
+
+log = logging.getLogger("feedpipe")
+
+MIN_ROWS_OF_RATE = 1000
+"""A `rate` is looked at from so many rows on."""
+
+_IDENTITY = ("name", "epoch", "rounds", "shard", "part", "position")
+"""What identifies a record: two cursors may mean one position, and two operators may have one call.
+
+Before a `cache` of parsed files, positions begin anew in each part of a file.
+"""
+
+
+class SkipCounts(NamedTuple):
+    """How many rows an epoch has so far. It is replaced, never changed, so that states of earlier steps may keep it.
+
+    Attributes:
+        skipped: those that were skipped, by operator.
+        rows: those that came out; they are counted only if a policy has a `rate`.
+    """
+
+    skipped: Mapping[str, int] = {}  # a `MappingProxyType` could not be pickled
+    rows: int = 0
+
+    @property
+    def plain(self) -> Json:
+        return [dict(self.skipped), self.rows]
+
+
+NO_SKIPS = SkipCounts()
+
+
+def share_of_skips(counts: Iterable[SkipCounts], rank: int, world_size: int) -> SkipCounts:
+    """The part of a rank, if all ranks share equally what was counted before: their parts add up to it."""
+    skipped: Counter[str] = Counter()
+    rows = 0
+    for one in counts:
+        skipped.update(one.skipped)
+        rows += one.rows
+    parts = {operator: len(range(rank, count, world_size)) for operator, count in skipped.items()}
+    return SkipCounts({operator: part for operator, part in parts.items() if part}, len(range(rank, rows, world_size)))
+
+
+class SkipLog:
+    """The policies of a graph, with the files that a process writes for them.
+
+    Attributes:
+        counts_rows: whether a policy needs the number of rows that come out.
+    """
+
+    def __init__(self, root: Node) -> None:
+        self._policies: dict[str, Quarantine] = {}
+        self._call_sites: dict[str, CallSite | None] = {}
+        for node in walk(root):
+            policy = node.op.on_error
+            if isinstance(policy, Quarantine):
+                self._policies[code_without_policy(node)] = policy
+                self._call_sites[code_without_policy(node)] = node.call_site
+        self.counts_rows = any(policy.rate is not None for policy in self._policies.values())
+        self._files: dict[str, _RecordFile] = {}
+
+    @staticmethod
+    def of(root: Node) -> SkipLog | None:
+        """The log of a graph; None if none of its operators skips rows."""
+        return SkipLog(root) if any(skips(node.op.on_error) for node in walk(root)) else None
+
+    def open(self) -> None:
+        """Looks at the folders of all policies.
+
+        Raises:
+            SourceError: one of them cannot be written.
+        """
+        for code, policy in self._policies.items():
+            folder = str(policy.folder)
+            if folder not in self._files:
+                try:
+                    self._files[folder] = _RecordFile(folder)
+                except OSError as error:
+                    raise SourceError(with_call_site(_unwritable(folder, error), self._call_sites[code])) from error
+
+    def add(
+        self, new: Iterable[SkippedRow], counts: SkipCounts, cursor: Callable[[], dict[str, Json]] | None = None
+    ) -> SkipCounts:
+        """Counts and records rows that were skipped.
+
+        Args:
+            new: the rows.
+            counts: what was counted before.
+            cursor: gives the cursor of the element that they are a part of, or stand before.
+
+        Raises:
+            DataError: they are more than a policy allows.
+            SourceError: a record cannot be written.
+        """
+        totals = dict(counts.skipped)
+        for skip in new:
+            totals[skip.operator] = totals.get(skip.operator, 0) + 1
+            if skip.quarantine is not None and skip.record is not None:
+                folder = str(skip.quarantine.folder)
+                record = dict(skip.record)
+                if cursor is not None:
+                    place = cursor()
+                    place["skipped"] = [record["name"], record["position"]]
+                    record["cursor"] = place
+                try:
+                    self._files[folder].write(record)
+                except OSError as error:
+                    raise SourceError(_unwritable(folder, error)) from error
+                self._check(skip, totals, counts.rows)
+        return SkipCounts(totals, counts.rows)
+
+    def report(self, counts: SkipCounts, what: str) -> None:
+        """Says in a line how many rows an epoch has skipped, if any."""
+        if counts.skipped:
+            operators = ", ".join(f"{count} by `{code}`" for code, count in counts.skipped.items())
+            log.warning("%s: rows that failed were skipped: %s", what, operators)
+
+    def _check(self, skip: SkippedRow, totals: dict[str, int], rows: int) -> None:
+        policy = cast("Quarantine", skip.quarantine)
+        skipped = sum(count for code, count in totals.items() if self._policies.get(code) == policy)
+        where = f"the records are in {policy.folder}, and the last error is {skip.error}"
+        call_site = self._call_sites.get(skip.operator)
+        if policy.budget is not None and skipped > policy.budget:
+            message = f"{skipped} rows failed in an epoch, and `budget` allows {policy.budget}; {where}"
+            raise DataError(with_call_site(message, call_site))
+        total = rows + skipped
+        if policy.rate is not None and total >= MIN_ROWS_OF_RATE and skipped > policy.rate * total:
+            message = f"{skipped} of {total} rows failed in an epoch, and `rate` allows {policy.rate:g}; {where}"
+            raise DataError(with_call_site(message, call_site))
+
+
+class _RecordFile:
+    """The file in which this process records rows, beside those of others. It appears with its first record.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+
+    def __init__(self, folder: str) -> None:
+        os.makedirs(folder, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+        self._path = Path(folder, f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}.jsonl")
+        self._written = {_identity(record) for record in _records(folder)}
+
+    def write(self, record: dict[str, Json]) -> None:
+        """Appends a record, unless it is there already: a resume comes to some rows again."""
+        identity = _identity(record)
+        if identity in self._written:
+            return
+        with open(self._path, "ab", buffering=0) as file:  # few rows fail, so no file stays open
+            line = memoryview(json.dumps(record).encode() + b"\n")
+            while line:
+                line = line[file.write(line) :]
+        self._written.add(identity)
+
+
+def _identity(record: dict[str, Json]) -> str:
+    return json.dumps([record.get(name) for name in _IDENTITY])
+
+
+def _records(folder: str) -> Iterator[dict[str, Json]]:
+    """The records in a folder. A line that a killed process has left incomplete is none."""
+    for path in sorted(Path(folder).glob("*.jsonl")):
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            try:
+                record = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(record, dict):
+                yield cast("dict[str, Json]", record)
+
+
+def _unwritable(folder: str, error: OSError) -> str:
+    return (
+        f"the folder {folder} of a `Quarantine` cannot be written ({error.strerror or text_of(error)}); give one that "
+        "every rank can write, or make room"
+    )

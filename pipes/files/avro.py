@@ -1,0 +1,450 @@
+"""`parse_avro`: the records of Avro files.
+
+A file begins with its schema and a marker of 16 random bytes, which ends each block, too. So a range of a file finds
+its first block behind the first marker that begins in it. fastavro decodes the records.
+"""
+
+from __future__ import annotations
+
+import bz2
+import io
+import json
+import lzma
+import zlib
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import accumulate, islice, takewhile
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, NamedTuple, cast
+
+from ..core.checks import Package
+from ..core.code import value_code
+from ..core.cursor import Json
+from ..core.operator import Columns
+from ..core.skips import OnError
+from ..errors import ArgumentTypeError, DataError, FeedpipeError, redacted, with_call_site
+from ..formats.streams import ChunkSize, MalformedRecord, Place, RangePart, StreamWindow, read_varint, write_varint
+from .open_files import has_fixed_order
+from .ranges import ByteRanges, ParseRecords
+
+if TYPE_CHECKING:
+    from ..pipe import Pipe
+    from ..storage.file import File
+
+
+def parse_avro(
+    pipe: Pipe[File], /, *, path_column: str | None = None, on_error: OnError | None = None
+) -> Pipe[dict[str, object]]:
+    """Give the records of each Avro file.
+
+    Element: a dict, with the values that fastavro makes: Python scalars, dates, decimals, lists, dicts. Records of all
+    files have the schema of the first file (the first of `for x in pipe`): Avro's rules turn those of other schemas
+    into it, where a field may be missing if it has a default. Order: that of the files, and within each that of its
+    records. Length: unknown, streamed. State: the byte at which a block of records begins. A resume seeks to it, and
+    decodes at most 1 MiB again.
+
+    Shards divide ranges of files, so a single file serves many workers: about 1,024 ranges of all files, of 256 KiB to
+    32 MiB each. A `shuffle` behind this shuffles the order of the ranges as well. Blocks may be compressed by deflate,
+    snappy, zstandard, bzip2 or xz. Memory: 1 MiB of blocks, or one block. The format is that of Apache's specification
+    of Avro. `pip install 'feedpipe[avro]'` installs fastavro.
+
+    Args:
+        path_column: the name of an added key with the path of the file, without a password.
+        on_error: what happens to a record that cannot be read; see `map`. Only reading tells where a record ends, so
+            the rest of its block is left out with it, and both count as one row.
+
+    Raises:
+        ArgumentError: fastavro is not installed.
+        SourceError: a file is missing, cannot be read, or ends before the place to resume from.
+        DataError: names file and byte of a block that is damaged or cut short, or of a record that does not fit the
+            schema; a file that is not Avro. The rows before the error come first.
+
+    Example:
+        >>> import feedpipe as fp, fastavro
+        >>> schema = {"type": "record", "name": "row", "fields": [{"name": "id", "type": "int"}]}
+        >>> with open("a.avro", "wb") as file:
+        ...     fastavro.writer(file, schema, [{"id": 1}, {"id": 2}])
+        >>> list(fp.list_files("a.avro").open_files().parse_avro())
+        [{'id': 1}, {'id': 2}]
+    """
+    options = Avro(path_column)
+    return pipe.then(ByteRanges(options, has_fixed_order(pipe))).then(ParseAvro(options, on_error=on_error))
+
+
+@dataclass(frozen=True, eq=False)
+class ParseAvro(ParseRecords):
+    kind: ClassVar[str] = "parse_avro"
+    columns: ClassVar[Columns] = Columns.LOSES
+
+
+# Avro's container files: their options, and how their blocks are found and decoded.
+
+
+PACKAGE = Package("fastavro", "fastavro", "avro", "Avro files are read")
+
+_MAGIC = b"Obj\x01"
+_MARKER_BYTES = 16
+_MAX_HEAD_BYTES, _MAX_BLOCK_BYTES = 2**26, 2**31
+_NUMBER_BYTES = 20  # at most, of the two numbers that begin a block
+
+
+class AvroHead(NamedTuple):
+    """What a file begins with.
+
+    Attributes:
+        schema: of its records, as JSON.
+        codec: how its blocks are compressed.
+        marker: ends each block.
+        size: how many bytes the head has.
+    """
+
+    schema: str
+    codec: str
+    marker: bytes
+    size: int
+
+
+class _Block(NamedTuple):
+    """A block of records.
+
+    Attributes:
+        records: how many it has.
+        data: their bytes.
+        at, end: where in the file it begins and ends.
+        error: why it cannot be decompressed.
+    """
+
+    records: int
+    data: bytes
+    at: int
+    end: int
+    error: DataError | None = None
+
+
+@dataclass(frozen=True)
+class Avro:
+    """The arguments of `parse_avro`.
+
+    Attributes:
+        path_column: the name of an added key with the path of the file.
+        schema: of the first file, which the records of all files are given in.
+        source: the first file.
+    """
+
+    kind: ClassVar[str] = "parse_avro"
+
+    path_column: str | None = None
+    schema: str | None = None
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        PACKAGE.check()
+        if self.path_column is not None and not isinstance(self.path_column, str):
+            raise ArgumentTypeError(
+                with_call_site(f"`path_column` must be the name of a key but got: {self.path_column!r}")
+            )
+
+    @property
+    def unify_schemas(self) -> bool:
+        return False
+
+    def call(self) -> str:
+        return f"{self.kind}({'' if self.path_column is None else f'path_column={value_code(self.path_column)}'})"
+
+    def identity(self) -> dict[str, Json]:
+        return {"call": self.call(), "schema": self.schema}
+
+    def head(self, stream: BinaryIO, path: str) -> tuple[str, str]:
+        return _read_head(StreamWindow(stream, path), path).schema, path
+
+    def fix(self, heads: Iterable[tuple[str, str]], paths: Iterable[str]) -> Avro:
+        first = next(iter(heads), None)
+        return self if first is None else replace(self, schema=first[0], source=first[1])
+
+    def why_not_split(self) -> None:
+        return None
+
+    def parts(
+        self, stream: BinaryIO, path: str, unit: range, place: Place, chunk_size: ChunkSize
+    ) -> Iterator[RangePart]:
+        """The rows of the blocks that begin in a range of a file, from a place on: [byte, rows before it]."""
+        offset, before = place
+        window = StreamWindow(stream, path)
+        blocks = _BlockReader(window, path, unit.stop)
+        decode = _Decoder(self, blocks.head, path)
+        at = offset if offset > unit.start else blocks.first(unit.start)
+        if at is None:
+            return
+        for group, error in blocks.groups(at, chunk_size):
+            while group:
+                rows, offsets, malformed, rest = decode.rows(group)
+                begin, at = (at, before), rest[0].at if rest else group[-1].end
+                before += len(rows) + (malformed is not None)
+                is_last = blocks.ended and not rest
+                yield RangePart(rows, begin, None if is_last else (at, before), offsets, malformed)
+                group = rest
+            if error is not None:
+                yield RangePart([], (at, before), (at, before), [], None, error)
+
+
+class _BlockReader:
+    """Reads the blocks of a file whose marker before them begins in a range."""
+
+    def __init__(self, window: StreamWindow, path: str, stop: int) -> None:
+        self.head = _read_head(window, path)
+        self.ended = False
+        self._window = window
+        self._path = path
+        self._stop = stop
+
+    def first(self, start: int) -> int | None:
+        """Find the byte at which the first block of the range begins; None if none does."""
+        if start <= self.head.size - _MARKER_BYTES:
+            return self.head.size if self.head.size - _MARKER_BYTES < self._stop else None
+        at, window = start, self._window
+        while at < self._stop:
+            window.advance(at)
+            window.fill(ChunkSize.FIRST_BYTES)
+            place = window.data.find(self.head.marker)
+            if place >= 0:
+                return at + place + _MARKER_BYTES if at + place < self._stop else None
+            if window.error is not None:
+                raise window.error
+            if window.ended:
+                return None
+            at += len(window.data) - _MARKER_BYTES + 1
+        return None
+
+    def groups(self, at: int, size: ChunkSize) -> Iterator[tuple[list[_Block], FeedpipeError | None]]:
+        """Blocks that follow each other, about as many bytes as a chunk has; then why the next one is not found."""
+        while not self.ended:
+            group: list[_Block] = []
+            room = at + size.next()
+            error: FeedpipeError | None = None
+            while at < room:
+                block, error = self._block(at)
+                if block is None:
+                    break
+                group.append(block)
+                at = block.end
+            if group or error is not None:
+                yield group, error
+            if error is not None:
+                return
+
+    def _block(self, at: int) -> tuple[_Block | None, FeedpipeError | None]:
+        """The block at a byte; None at the end of the range, or if its end cannot be found."""
+        window = self._window
+        if at - _MARKER_BYTES >= self._stop:
+            self.ended = True
+            return None, None
+        try:
+            window.advance(at)
+        except FeedpipeError as error:
+            return None, error
+        window.fill(_NUMBER_BYTES)
+        if not window.data and window.error is None:
+            self.ended = True
+            return None, None
+        try:
+            count, place = _read_long(window.data, 0)
+            size, place = _read_long(window.data, place)
+            if count < 0 or not 0 <= size <= _MAX_BLOCK_BYTES:
+                raise ValueError
+        except ValueError:
+            return None, window.error or _error(self._path, at, "no block of records begins here: the file is damaged")
+        window.fill(place + size + _MARKER_BYTES)
+        data, marker = window.data[place : place + size], window.data[place + size : place + size + _MARKER_BYTES]
+        if len(marker) < _MARKER_BYTES:
+            return None, window.error or _error(
+                self._path, at, "the file is cut short within the block that begins here"
+            )
+        if marker != self.head.marker:
+            return None, _error(self._path, at, "the block that begins here does not end with the marker of the file")
+        end = at + place + size + _MARKER_BYTES
+        problem: DataError | None = None
+        try:
+            data = _CODECS[self.head.codec](data)
+        except Exception as error:  # each codec has errors of its own
+            problem = _error(self._path, at, f"the block that begins here cannot be decompressed: {error}")
+        self._window.fill(end - at + 1)
+        self.ended = (window.ended and len(window.data) == end - at) or end - _MARKER_BYTES >= self._stop
+        return _Block(count, data, at, end, problem), None
+
+
+class _Decoder:
+    """Decodes the records of blocks of one file."""
+
+    def __init__(self, form: Avro, head: AvroHead, path: str) -> None:
+        self._read = PACKAGE.load().reader
+        self._path = path
+        self._further = {} if form.path_column is None else {form.path_column: redacted(path)}
+        # fastavro is given a file without compression.
+        metadata = {"avro.schema": head.schema.encode(), "avro.codec": b"null"}
+        entries = [_write_bytes(key.encode()) + _write_bytes(value) for key, value in metadata.items()]
+        self._head = b"".join([_MAGIC, _write_long(len(entries)), *entries, _write_long(0), head.marker])
+        self._marker = head.marker
+        other = form.schema is not None and form.schema != head.schema
+        self._schema: Any = json.loads(cast("str", form.schema)) if other else None
+        self._resolved = f", in the schema of {form.source}," if other else ""
+
+    def rows(self, group: list[_Block]) -> tuple[list[object], list[int], MalformedRecord | None, list[_Block]]:
+        """Decode blocks up to the first record that cannot be read.
+
+        Returns:
+            the rows; the byte of the block of each; that record; and the blocks behind its own. Only decoding tells
+            where a record of a block ends, so the rest of its block is lost with it.
+        """
+        sound = list(takewhile(lambda block: block.error is None, group))
+        bad: int | None = len(sound) if len(sound) < len(group) else None
+        problem = None if bad is None else group[bad].error
+        rows: list[object] = []
+        records = self._records(sound)
+        try:
+            for row in records:
+                if self._further:
+                    self._add_path(row)
+                rows.append(row)
+        except FeedpipeError:
+            raise
+        except Exception as error:  # fastavro raises many kinds for damaged bytes
+            bad = self._block_of(len(rows), sound)
+            problem = _error(self._path, sound[bad].at, f"a record of the block here{self._resolved} {_reason(error)}")
+        offsets = list(islice((block.at for block in sound for _ in range(block.records)), len(rows)))
+        if bad is None or problem is None:
+            return rows, offsets, None, []
+        return rows, offsets, MalformedRecord(problem, group[bad].at), group[bad + 1 :]
+
+    def _records(self, blocks: list[_Block]) -> Iterator[object]:
+        parts = [
+            part
+            for block in blocks
+            for part in (_write_long(block.records), _write_long(len(block.data)), block.data, self._marker)
+        ]
+        try:
+            records: Iterator[object] = self._read(io.BytesIO(b"".join([self._head, *parts])), self._schema)
+            return records
+        except Exception as error:
+            raise DataError(f"{self._path}: its schema{self._resolved} {_reason(error)}") from error
+
+    def _block_of(self, number: int, blocks: list[_Block]) -> int:
+        """The number of the block that has record `number` of all."""
+        ends = list(accumulate(block.records for block in blocks))
+        return min(bisect_right(ends, number), len(blocks) - 1)
+
+    def _add_path(self, row: object) -> None:
+        if not isinstance(row, dict):
+            raise DataError(f"{self._path}: its records are no dicts, so `path_column` has no place in them")
+        if not row.keys().isdisjoint(self._further):
+            raise DataError(
+                f"{self._path} has a field {next(iter(self._further))!r} already; `path_column` needs another"
+            )
+        row.update(self._further)
+
+
+def _read_head(window: StreamWindow, path: str) -> AvroHead:
+    """Read what a file begins with.
+
+    Raises:
+        SourceError: the file cannot be read.
+        DataError: it is no Avro file, is cut short, or has a codec that is not read.
+    """
+    size = ChunkSize.FIRST_BYTES
+    while True:
+        window.fill(size)
+        data = window.data
+        if not data.startswith(_MAGIC[: len(data)]) or (not data and window.ended):
+            raise DataError(f"{path} is no Avro file: it begins with {data[:8]!r} instead of {_MAGIC!r}")
+        try:
+            metadata, at = _read_map(data, len(_MAGIC))
+            if at + _MARKER_BYTES <= len(data):
+                break
+        except ValueError:
+            pass
+        if window.error is not None:
+            raise window.error
+        if window.ended or len(data) > _MAX_HEAD_BYTES:
+            raise DataError(f"{path} is cut short or damaged: its schema has no end")
+        size *= 4
+    codec = metadata.get("avro.codec", b"null").decode(errors="replace")
+    if codec not in _CODECS:
+        raise DataError(f"{path}: its blocks are compressed by {codec!r}, and those read are {', '.join(_CODECS)}")
+    try:
+        schema = metadata["avro.schema"].decode()
+        json.loads(schema)
+    except (KeyError, ValueError) as error:
+        raise DataError(f"{path} is damaged: its schema is no JSON") from error
+    return AvroHead(schema, codec, data[at : at + _MARKER_BYTES], at + _MARKER_BYTES)
+
+
+def _read_map(data: bytes, at: int) -> tuple[dict[str, bytes], int]:
+    entries: dict[str, bytes] = {}
+    while True:
+        count, at = _read_long(data, at)
+        if count == 0:
+            return entries, at
+        if count < 0:  # the size of the entries follows
+            count = -count
+            _, at = _read_long(data, at)
+        for _ in range(count):
+            key, at = _read_bytes(data, at)
+            entries[key.decode()], at = _read_bytes(data, at)
+
+
+def _read_bytes(data: bytes, at: int) -> tuple[bytes, int]:
+    size, at = _read_long(data, at)
+    if not 0 <= size <= len(data) - at:
+        raise ValueError("a value is longer than the data")
+    return data[at : at + size], at + size
+
+
+def _read_long(data: bytes, at: int) -> tuple[int, int]:
+    """A number as Avro writes it: the sign is its lowest bit."""
+    value, at = read_varint(data, at)
+    return (value >> 1) ^ -(value & 1), at
+
+
+def _write_long(value: int) -> bytes:
+    return write_varint(value << 1)
+
+
+def _write_bytes(value: bytes) -> bytes:
+    return _write_long(len(value)) + value
+
+
+def _reason(error: Exception) -> str:
+    return "cannot be read: " + " ".join(f"{type(error).__name__}: {error}".split())
+
+
+def _error(path: str, at: int, problem: str) -> DataError:
+    return DataError(f"{path}, byte {at}: {problem}")
+
+
+def _snappy(data: bytes) -> bytes:
+    import pyarrow as pa
+
+    body = data[:-4]  # a checksum follows
+    size, _ = read_varint(body, 0)
+    if size > _MAX_BLOCK_BYTES:
+        raise ValueError(f"it would have {size} bytes")
+    unpacked = pa.Codec("snappy").decompress(body, decompressed_size=size, asbytes=True)
+    if zlib.crc32(unpacked) != int.from_bytes(data[-4:], "big"):
+        raise ValueError("its checksum is wrong")
+    return unpacked
+
+
+def _zstandard(data: bytes) -> bytes:
+    import pyarrow as pa
+
+    with pa.input_stream(cast("Any", pa.BufferReader(data)), compression="zstd") as stream:
+        return stream.read()
+
+
+_CODECS: dict[str, Callable[[bytes], bytes]] = {
+    "null": lambda data: data,
+    "deflate": lambda data: zlib.decompress(data, -zlib.MAX_WBITS),
+    "snappy": _snappy,
+    "zstandard": _zstandard,
+    "bzip2": bz2.decompress,
+    "xz": lzma.decompress,
+}

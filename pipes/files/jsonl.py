@@ -1,0 +1,447 @@
+"""`parse_jsonl`: the options of JSON lines, and how Arrow reads them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Literal, TypeAlias, cast
+
+import numpy as np
+
+from ..core.rows import Row, Rows
+from ..core.skips import OnError
+from ..errors import ArgumentError, DataError
+from ..formats.columns import (
+    BLOCK_BYTES,
+    HEAD_BYTES,
+    Schema,
+    arrow_source,
+    check_schema,
+    suggest_name,
+    text_for,
+    to_rows,
+)
+from ..formats.table_format import FixedSchema, SampledHead, TextTable
+from ..formats.text import (
+    Chunk,
+    ChunkReader,
+    FoundErrors,
+    ParseChunk,
+    ParsedPart,
+    TextPlace,
+    all_failing,
+    first_failing,
+    last_line_end,
+    line_ends,
+    parse_parts,
+    shorten,
+)
+from .open_files import has_fixed_order
+from .ranges import ByteRanges, TextTableParser
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ..pipe import Pipe
+    from ..storage.file import File
+
+
+def parse_jsonl(
+    pipe: Pipe[File],
+    /,
+    *,
+    schema: Schema | None = None,
+    columns: Sequence[str] | None = None,
+    path_column: str | None = None,
+    row_column: str | None = None,
+    unify_schemas: bool = False,
+    on_error: OnError | None = None,
+) -> Pipe[Row]:
+    r"""Give the objects of each JSON Lines file, as a table: one object on each line.
+
+    Element: a dict with the same keys in each row, None if a line lacks the field; values may be nested lists and
+    dicts; grouped, a `Rows`, which holds columns. Names and types are fixed before the first row and hold for all
+    files: from `schema`, and for other fields from the first 1 MiB of the first file that has lines (the first of `for
+    x in pipe`, whatever is shuffled later). A field that appears only later is an error, so nothing is left out
+    silently. With `unify_schemas=True` the first 1 MiB of every file is read: the fields are those of all files, and
+    types are the narrowest for all values. Folders named as in `year=2024` give columns too, int64 if all values are
+    such integers, string otherwise, unless the files have a field of that name. Order: that of the files, and within
+    each that of its lines. Length: unknown, streamed. State: a place in a file. A resume seeks to it, or reads a
+    compressed file up to it, and parses at most 1 MiB again.
+
+    Shards divide ranges of files, so a single file serves many workers: about 1,024 ranges of all files, of 256 KiB to
+    32 MiB each. A `shuffle` behind this shuffles the order of the ranges as well. A file is not split if it is
+    compressed, if `row_column` is given, or if files come in a new order in each epoch, as with
+    `list_files(...).shuffle()`. An error in a range counts its line by reading the file up to there; beyond 256 MiB it
+    names the byte instead.
+
+    Empty lines are left out. The text is UTF-8. Strings stay strings, even if they look like dates. If the values of a
+    field have no common type, `.parse_lines().map(json.loads)` reads the lines as they are.
+
+    Args:
+        schema: types by name, as Arrow types or their names, such as {"id": "int32", "tags": pa.list_(pa.string())}, or
+            a pyarrow schema; the types of other fields are inferred.
+        columns: reads only these fields, in this order; columns of folders may be among them. All others are left out,
+            and so are fields of nested objects that are not in their type.
+        path_column: the name of an added column with the path of the file, without a password.
+        row_column: the name of an added column with the number of the row in its file, from 0.
+        unify_schemas: takes the fields of all files and folders together, from the first 1 MiB of each file.
+        on_error: what happens to a line that is no such object; see `map`. It keeps its number.
+
+    Raises:
+        SourceError: a file is missing, cannot be read, or ends before the place to resume from.
+        DataError: names file, line and field of a line that is no JSON object, or is nested more than 100 deep, a value
+            that does not fit its type, an unknown field; a file in other folders; damaged compressed bytes. The rows
+            before the error come first.
+
+    Example:
+        >>> import feedpipe as fp, pathlib
+        >>> _ = pathlib.Path("a.jsonl").write_text('{"id": 1, "tags": ["x"]}\n{"id": 2}\n')
+        >>> list(fp.list_files("a.jsonl").open_files().parse_jsonl())
+        [{'id': 1, 'tags': ['x']}, {'id': 2, 'tags': None}]
+    """
+    options = Jsonl(
+        schema=schema, columns=columns, path_column=path_column, row_column=row_column, unify_schemas=unify_schemas
+    )
+    return pipe.then(ByteRanges(options, has_fixed_order(pipe))).then(ParseJsonl(options, on_error=on_error))
+
+
+@dataclass(frozen=True, eq=False)
+class ParseJsonl(TextTableParser):
+    kind: ClassVar[str] = "parse_jsonl"
+
+
+# `Jsonl`: the options of JSON lines, and how Arrow reads them, a chunk at a time.
+
+
+MAX_DEPTH = 100
+"""How deep objects and lists may be nested: Arrow and Python parse them by recursion, which may overflow the stack."""
+
+_UnknownFields: TypeAlias = Literal["ignore", "error", "infer"]
+
+_LINES = 2**8
+"""So many lines are read together to find those that cannot be read."""
+_ROW = re.compile(r" in row (\d+)$")
+_PYTHON_TYPES: dict[str, tuple[type, ...]] = {
+    "int64": (int,),
+    "double": (int, float),
+    "string": (str,),
+    "bool": (bool,),
+}
+"""The types of values in Python that Arrow reads for its own types."""
+_MAX_EXACT = 2**53
+_MAX_SHAPES = 2**10
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+
+# A string up to its closing quote, or to the end of the line.
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Jsonl(TextTable):
+    """The arguments of `parse_jsonl`."""
+
+    kind: ClassVar[str] = "parse_jsonl"
+    arguments: ClassVar[tuple[str, ...]] = ("schema", "columns", "path_column", "row_column", "unify_schemas")
+
+    def head(self, stream: BinaryIO, path: str) -> SampledHead | None:
+        reader = ChunkReader(stream, path, self.last_record_end)
+        chunk = reader.peek(TextPlace(), HEAD_BYTES)
+        if chunk is None or not chunk.data.strip():
+            return None
+        return SampledHead(reader.name, _infer_types(chunk.data, check_schema(self.schema)), has_rows=True)
+
+    def missing_name_error(self, source: str, name: str, names: Sequence[str]) -> DataError:
+        origin = "all files" if self.unify_schemas else source
+        return DataError(
+            f"the first lines of {origin} have no field {name!r}, which `columns` names; {suggest_name(name, names)}; "
+            "if it comes later, `schema=` gives its type"
+        )
+
+    def require_fixed_schema(self, file: str) -> FixedSchema:
+        """Names and types to read `file` with; those of `schema` if no file had a line."""
+        if self.fixed_schema is not None:
+            return self.fixed_schema
+        types = check_schema(self.schema)
+        return FixedSchema(
+            file_types=types,
+            folder_types={},
+            names=tuple(types),
+            read_columns=None,
+            filter_columns=(),
+            all_columns=tuple(types),
+            source="no file",
+            unified=False,
+        )
+
+    def why_not_split(self) -> str | None:
+        return None if self.row_column is None else "`row_column` counts from the beginning of a file"
+
+    def last_record_end(self, data: bytes) -> int:
+        return last_line_end(data)
+
+    def start_reading(self, reader: ChunkReader) -> tuple[TextPlace, ParseChunk]:
+        fixed = self.require_fixed_schema(reader.name)
+        parser = _JsonlParser(self, fixed, reader)
+        return TextPlace(), self.with_extra_columns(parser.parse, reader.name, fixed.file_types, fixed)
+
+    def row_lines(self, chunk: Chunk) -> list[int]:
+        return [chunk.at.line + i for i, line in enumerate(chunk.data.split(b"\n")) if line.strip()]
+
+
+class _JsonlParser:
+    """Parses the chunks of one file."""
+
+    def __init__(self, form: Jsonl, fixed: FixedSchema, reader: ChunkReader) -> None:
+        import pyarrow as pa
+
+        self._fixed = fixed
+        self._form = form
+        self._schema = pa.schema(list(fixed.file_types.items()))
+        self._unknown: _UnknownFields = "ignore" if form.columns is not None else "error"
+        self._reader = reader
+        self._shapes: set[tuple[object, ...]] = set()  # names of fields, and types of their values, that look readable
+        kinds = {name: str(kind) for name, kind in fixed.file_types.items()}
+        self._python_types = {name: _PYTHON_TYPES[kind] for name, kind in kinds.items() if kind in _PYTHON_TYPES}
+
+    def parse(self, chunk: Chunk) -> Iterator[ParsedPart]:
+        """The parts of a chunk, those behind a malformed line too."""
+        return parse_parts(chunk, self._read, line_ends, self._find_errors, self._explain)
+
+    def _read(self, data: bytes) -> Rows:
+        return to_rows(_read_lines(data, self._schema, self._unknown))
+
+    def _find_errors(self, data: bytes, ends: list[int]) -> FoundErrors:
+        """The errors of all lines that cannot be read."""
+        lines = [data[start:end] for start, end in pairwise([0, *ends])]
+        rows = [number for number, line in enumerate(lines) if line.strip()]
+        suspects = [number for number in rows if not self._looks_readable(lines[number])]
+        errors: dict[int, Callable[[Chunk], DataError]] = {
+            number: self._explain for number in suspects if not self._can_read(lines[number])
+        }
+        remaining, failing = [number for number in rows if number not in errors], [0]
+        while failing:  # Arrow parses all lines before it converts the values of any
+            failing = []
+            for start in range(0, len(remaining), _LINES):
+                stop = min(start + _LINES, len(remaining))
+                failing += all_failing(start, stop, partial(self._read_some, lines, remaining), _named_row)
+            errors |= {remaining[place]: self._explain for place in failing}
+            remaining = [number for number in remaining if number not in errors]
+        return FoundErrors(rows, errors)
+
+    def _read_some(self, lines: list[bytes], numbers: list[int], start: int, stop: int) -> None:
+        self._read(b"".join(lines[number] for number in numbers[start:stop]))
+
+    def _looks_readable(self, line: bytes) -> bool:
+        """Whether nothing is wrong with a line at first sight, which takes a tenth of the time that Arrow takes."""
+        try:
+            value: object = json.loads(line)
+        except (ValueError, RecursionError):
+            return False
+        if not isinstance(value, dict):
+            return False
+        fields = cast("dict[str, object]", value)
+        shape = *fields, *map(type, fields.values())  # most lines have one of a few
+        if shape in self._shapes:
+            return True
+        looks_readable = self._have_types(fields)
+        if looks_readable and len(self._shapes) < _MAX_SHAPES:
+            self._shapes.add(shape)
+        return looks_readable
+
+    def _have_types(self, fields: dict[str, object]) -> bool:
+        """Whether the values are of types that Arrow may read for those of the columns, and no field is unknown."""
+        if self._unknown == "error" and not fields.keys() <= self._fixed.file_types.keys():
+            return False
+        return all(
+            item is None or name not in self._python_types or type(item) in self._python_types[name]
+            for name, item in fields.items()
+        )
+
+    def _can_read(self, data: bytes) -> bool:
+        try:
+            self._read(data)
+        except ValueError:
+            return False
+        return True
+
+    def _explain(self, chunk: Chunk) -> DataError:
+        """What is wrong with a line that cannot be read."""
+        line, place = chunk.data, self._reader.describe(chunk.at)
+        if _is_too_deep(line):
+            return DataError(
+                f"{place}: objects and lists are nested more than {MAX_DEPTH} deep: {shorten(line)}; `read_lines` "
+                "gives such lines as text"
+            )
+        try:
+            value: object = json.loads(line)
+        except json.JSONDecodeError as error:
+            return DataError(f"{place}: this is not JSON: {error.msg} at character {error.pos + 1}: {shorten(line)}")
+        except UnicodeDecodeError as error:
+            return DataError(f"{place}: byte 0x{line[error.start]:02x} is not UTF-8: {shorten(line)}")
+        except ValueError as error:
+            return DataError(f"{place}: {error}: {shorten(line)}")
+        if not isinstance(value, dict):
+            return DataError(f"{place}: each line must hold an object but this one holds: {shorten(line)}")
+        if (field := self._misfit(cast("dict[str, Any]", value))) is not None:
+            field_error = self._explain_field(*field, place)
+            if field_error is not None:
+                return field_error
+        try:
+            self._read(line)
+            reason = "cannot be read"
+        except ValueError as error:
+            reason = str(error)
+        return DataError(f"{place}: {reason}: {shorten(line)}")
+
+    def _misfit(self, value: dict[str, Any]) -> tuple[str, Any] | None:
+        """The first field of an object that cannot be read; None if all can."""
+        fields = [(name, item) for name, item in value.items() if not self._surely_fits(name, item)]
+
+        def read(count: int) -> None:
+            self._read_fields(dict(fields[:count]))
+
+        try:
+            read(len(fields))
+        except ValueError:
+            return fields[first_failing([*range(1, len(fields) + 1)], read)]
+        return None
+
+    def _surely_fits(self, name: str, value: object) -> bool:
+        """Whether a field can be read; Arrow need not be asked."""
+        if type(value) not in self._python_types.get(name, ()):
+            return False
+        return value.isascii() if isinstance(value, str) else abs(cast("float", value)) <= _MAX_EXACT
+
+    def _read_fields(self, value: dict[str, Any]) -> None:
+        """Read an object of some of the columns only: a table of many columns takes long, even if it has one row."""
+        import pyarrow as pa
+
+        schema = pa.schema([field for field in self._schema if field.name in value])
+        _read_lines(json.dumps(value).encode() + b"\n", schema, self._unknown)
+
+    def _explain_field(self, name: str, value: object, place: str) -> DataError | None:
+        """What is wrong with one field of an object, if anything is."""
+        if name not in self._fixed.file_types:
+            if self._form.columns is not None:
+                return None
+            repair = "" if self._form.unify_schemas else ", `unify_schemas=True` looks at those of all files"
+            return DataError(
+                f"{place}: there is a field {name!r}, and the first lines of {self._fixed.origin} have none; "
+                f"`schema={{{name!r}: ...}}` gives its type, `columns=` names those to read{repair}"
+            )
+        try:
+            self._read_fields({name: value})
+        except ValueError as error:
+            text = shorten(json.dumps(value, ensure_ascii=False))
+            return DataError(
+                f"{place}, field {name!r}: {text} is not {self._fixed.file_types[name]} ({error}); "
+                f"`schema={{{name!r}: ...}}` gives another type"
+            )
+        return None
+
+
+def _named_row(error: ValueError, start: int) -> int | None:
+    """The number of the line that an error of Arrow's parser names, if `start` is that of the first."""
+    row = _ROW.search(str(error))
+    return start + int(row.group(1)) if row else None
+
+
+def _infer_types(data: bytes, explicit: dict[str, pa.DataType]) -> dict[str, pa.DataType]:
+    """Infer names and types from the first lines of a file; `explicit` types stay.
+
+    Lines that are no objects do not count, whatever happens to them in a run. If the values of a field have no common
+    type, the lines before the one that does not fit count.
+    """
+    import pyarrow as pa
+
+    schema = pa.schema(list(explicit.items()))
+
+    try:
+        inferred = _read_lines(data, schema, "infer").schema
+    except (pa.ArrowInvalid, UnicodeDecodeError, _LineError):
+        ends = line_ends(data)
+        lines = (data[start:end] for start, end in pairwise([0, *ends]))
+        objects = b"".join(line for line in lines if _is_object(line))
+        if len(objects) < len(data):
+            return _infer_types(objects, explicit)
+        bad = first_failing(ends, lambda end: _read_lines(data[:end], schema, "infer"))
+        if not bad:
+            return explicit
+        inferred = _read_lines(data[: ends[bad - 1]], schema, "infer").schema
+    # Arrow takes text that looks like a date for one; JSON has no dates.
+    return {part.name: part.type if part.name in explicit else text_for("timestamp", part.type) for part in inferred}
+
+
+def _is_object(line: bytes) -> bool:
+    try:
+        return not _is_too_deep(line) and isinstance(json.loads(line), dict)
+    except ValueError:
+        return False
+
+
+class _LineError(ValueError):
+    """A line is not one object, or is nested too deeply for Arrow."""
+
+
+def _read_lines(data: bytes, schema: pa.Schema, unknown: _UnknownFields) -> pa.Table:
+    """The table of some lines, each of which must hold one object."""
+    import pyarrow as pa
+    from pyarrow.json import ParseOptions, ReadOptions, read_json
+
+    if not data.isascii():
+        data.decode()  # Arrow does not check that names and strings are UTF-8
+    count = _count_objects(data)
+    if count is None or _any_too_deep(data, count):
+        raise _LineError("each line must hold one object")
+    try:
+        table = read_json(
+            arrow_source(data),
+            read_options=ReadOptions(use_threads=False, block_size=BLOCK_BYTES),
+            parse_options=ParseOptions(explicit_schema=schema, unexpected_field_behavior=unknown),
+        )
+    except pa.ArrowNotImplementedError as error:
+        raise ArgumentError(f"`schema` gives a type that JSON cannot have: {error}") from None
+    if table.num_rows != count:
+        raise _LineError("each line must hold one object")
+    return table
+
+
+def _count_objects(data: bytes) -> int | None:
+    """The number of lines with text; None unless all of them begin with { and end with }.
+
+    If they do, no object reaches from one line to the next: between } and { there would have to be a comma.
+    """
+    if data.startswith(b"{") and data.endswith(b"}\n"):
+        bytes_ = np.frombuffer(data, np.uint8)
+        breaks = np.flatnonzero(bytes_ == ord("\n"))
+        if (bytes_[breaks[:-1] + 1] == ord("{")).all() and (bytes_[breaks - 1] == ord("}")).all():
+            return len(breaks)
+    lines = [line.strip() for line in data.split(b"\n")]
+    objects = [line for line in lines if line]
+    return len(objects) if all(line[:1] == b"{" and line[-1:] == b"}" for line in objects) else None
+
+
+def _any_too_deep(data: bytes, count: int) -> bool:
+    """Whether a line is nested too deeply, given `count` lines that each begin with { and end with }."""
+    bytes_ = np.frombuffer(data, np.uint8)
+    opened = np.count_nonzero(bytes_ == ord("{")) + np.count_nonzero(bytes_ == ord("["))
+    if opened - (count - 1) <= MAX_DEPTH:  # each other line opens at least one object
+        return False
+    starts = np.concatenate([[0], np.flatnonzero(bytes_[:-1] == ord("\n")) + 1])
+    lengths = np.diff(starts, append=len(data))
+    if lengths.max() <= MAX_DEPTH:
+        return False
+    opening = (bytes_ | 0x20) == ord("{")  # [ and { differ in this bit
+    counts = np.add.reduceat(opening.view(np.uint8), starts, dtype=np.int32)
+    return any(_is_too_deep(data[starts[k] : starts[k] + lengths[k]]) for k in np.flatnonzero(counts > MAX_DEPTH))
+
+
+def _is_too_deep(line: bytes) -> bool:
+    brackets = np.frombuffer(_STRING.sub(b"", line).translate(None, _NO_BRACKETS), np.uint8)
+    steps = (brackets & 2).astype(np.int32) - 1  # 1 for [ and {, which have this bit, and -1 for ] and }
+    return bool((np.cumsum(steps) > MAX_DEPTH).any())

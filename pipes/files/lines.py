@@ -1,0 +1,258 @@
+"""`parse_lines` and `parse_bytes`: the lines of text files, and whole files."""
+
+from __future__ import annotations
+
+import codecs
+from bisect import bisect_right
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, BinaryIO, ClassVar, TypeAlias, cast
+
+from ..core.block import Block
+from ..core.code import value_code
+from ..core.context import Context
+from ..core.cursor import Cursor, Json
+from ..core.operator import Columns, CursorOfInput, Order, StageView
+from ..core.rows import BlockRows, Indices
+from ..core.skips import OnError
+from ..engine.ahead import WorkGroup, read_ahead
+from ..engine.calls import extend_until_error, map_until_error
+from ..errors import ArgumentError, DataError, SourceError, with_call_site
+from ..formats.text import (
+    REPAIR,
+    Chunk,
+    ChunkReader,
+    FoundErrors,
+    ParseChunk,
+    ParsedPart,
+    TextPlace,
+    check_encoding,
+    last_line_end,
+    line_ends,
+    parse_parts,
+    shorten,
+)
+from ..storage.file import File
+from .open_files import OpenTask, at_call_site, check_file, has_fixed_order, read_whole_files
+from .ranges import ByteRanges, TextParser
+
+if TYPE_CHECKING:
+    from ..pipe import Pipe
+
+
+def parse_lines(pipe: Pipe[File], /, *, encoding: str = "utf-8", on_error: OnError | None = None) -> Pipe[str]:
+    r"""Give the lines of each file.
+
+    Element: a line, without its `\n` or `\r\n`; an empty line is an empty string. Order: that of the files, and within
+    each that of its lines. Length: unknown, streamed. State: a place in a file. A resume seeks to it, or reads a
+    compressed file up to it, and reads at most 1 MiB again.
+
+    Shards divide ranges of files, so a single file serves many workers: about 1,024 ranges of all files, of 256 KiB to
+    32 MiB each. A `shuffle` behind this shuffles the order of the ranges as well. A file is not split if it is
+    compressed, or if files come in a new order in each epoch, as with `list_files(...).shuffle()`.
+
+    Args:
+        encoding: of the text; a newline must be the byte 0x0A in it. A byte order mark of UTF-8 is left out.
+        on_error: what happens to a line that is not in that encoding; see `map`.
+
+    Raises:
+        SourceError: a file is missing, cannot be read, or ends before the place to resume from.
+        DataError: a line is not in that encoding, or compressed bytes are damaged; the lines before it come first.
+
+    Example:
+        >>> import feedpipe as fp, pathlib
+        >>> _ = pathlib.Path("a.txt").write_text("one\ntwo\n")
+        >>> list(fp.list_files("a.txt").open_files().parse_lines())
+        ['one', 'two']
+    """
+    options = Lines(encoding)
+    return pipe.then(ByteRanges(options, has_fixed_order(pipe))).then(ParseLines(options, on_error=on_error))
+
+
+@dataclass(frozen=True, eq=False)
+class ParseLines(TextParser):
+    kind: ClassVar[str] = "parse_lines"
+    columns: ClassVar[Columns] = Columns.LOSES
+
+
+# `Lines`: the options of plain text, and how it is split into lines.
+
+
+@dataclass(frozen=True)
+class Lines:
+    r"""The arguments of `parse_lines`. Lines end with `\n` or `\r\n`; the last may lack its end."""
+
+    kind: ClassVar[str] = "parse_lines"
+
+    encoding: str = "utf-8"
+
+    def __post_init__(self) -> None:
+        check_encoding(self.encoding)
+        if "\n".encode(self.encoding) != b"\n":
+            raise ArgumentError(
+                with_call_site(
+                    f"`encoding` must be one in which a newline is the byte 0x0A, such as 'utf-8' or 'latin-1', "
+                    f"but got: {self.encoding!r}"
+                )
+            )
+
+    @property
+    def unify_schemas(self) -> bool:
+        return False
+
+    def call(self) -> str:
+        return f"{self.kind}({'' if self.encoding == 'utf-8' else f'encoding={value_code(self.encoding)}'})"
+
+    def identity(self) -> dict[str, Json]:
+        return {"call": self.call(), "types": None}
+
+    def head(self, stream: BinaryIO, path: str) -> None:
+        return None
+
+    def fix(self, heads: Iterable[None], paths: Iterable[str]) -> Lines:
+        return self
+
+    def why_not_split(self) -> None:
+        return None
+
+    def last_record_end(self, data: bytes) -> int:
+        return last_line_end(data)
+
+    def start_reading(self, reader: ChunkReader) -> tuple[TextPlace, ParseChunk]:
+        def parse(chunk: Chunk, before: int) -> Iterator[ParsedPart]:
+            return parse_parts(
+                chunk,
+                self._split,
+                line_ends,
+                partial(self._find_errors, reader),
+                lambda line: self._explain(line, reader),
+            )
+
+        return TextPlace(), parse
+
+    def as_utf8(self, stream: BinaryIO, name: str) -> BinaryIO:
+        """The stream itself: lines are decoded when they are parsed."""
+        return stream
+
+    def row_lines(self, chunk: Chunk) -> list[int]:
+        return list(range(chunk.at.line, chunk.end.line + (not chunk.data.endswith(b"\n"))))
+
+    def _explain(self, line: Chunk, reader: ChunkReader) -> DataError:
+        place, data = reader.describe(line.at), line.data
+        try:
+            data.decode(self.encoding)
+            problem = "cannot be decoded"
+        except UnicodeDecodeError as error:
+            problem = f"byte 0x{data[error.start]:02x} is not {self.encoding}"
+        return DataError(f"{place}: {problem}: {shorten(data)}; {REPAIR}")
+
+    def _find_errors(self, reader: ChunkReader, data: bytes, ends: list[int]) -> FoundErrors:
+        """The errors of all lines that are not in the encoding."""
+        errors: dict[int, Callable[[Chunk], DataError]] = {}
+        view = memoryview(data)
+        start = 0
+        while start < len(data):
+            try:
+                codecs.decode(view[start:], self.encoding)
+                break
+            except UnicodeDecodeError as error:
+                number = bisect_right(ends, start + error.start)
+                errors[number] = lambda line: self._explain(line, reader)
+                start = ends[number]
+        return FoundErrors(range(len(ends)), errors)
+
+    def _split(self, data: bytes) -> list[object]:
+        text = data.decode(self.encoding)
+        rows: list[object] = []
+        rows.extend(text.split("\n"))
+        if text.endswith("\n") or not text:
+            rows.pop()
+        if "\r" in text:
+            rows = [row.removesuffix("\r") for row in rows]  # type: ignore[attr-defined]
+        return rows
+
+
+_Part: TypeAlias = tuple[Block, WorkGroup[int, OpenTask]]
+
+
+def parse_bytes(pipe: Pipe[File], /) -> Pipe[dict[str, object]]:
+    """Give each file whole: its path and its bytes.
+
+    Element: `{"path": str, "bytes": bytes}`; a compressed file is decompressed, see `open_files`. `.decode()` turns the
+    bytes into images, text and numbers. Order and length are the input's; indexed if the input is. State: none. Up to
+    16 remote files are fetched ahead, one by one; those of a batch are fetched together.
+
+    Raises:
+        SourceError: a file is missing or cannot be read.
+        DataError: its compression is damaged, or it is compressed and holds more than 1 GiB. Both errors name the file;
+            the files before it come first.
+
+    Example:
+        >>> import feedpipe as fp, pathlib
+        >>> _ = pathlib.Path("a.txt").write_text("hello")
+        >>> list(fp.list_files("a.txt").open_files().parse_bytes())
+        [{'path': 'a.txt', 'bytes': b'hello'}]
+    """
+    return pipe.then(ParseBytes())
+
+
+@dataclass(frozen=True, eq=False)
+class ParseBytes(CursorOfInput):
+    kind: ClassVar[str] = "parse_bytes"
+    order: ClassVar[Order] = Order.ROW_LOCAL
+    columns: ClassVar[Columns] = Columns.LOSES
+    seeks: ClassVar[bool] = True
+
+    def length(self, stage: StageView) -> int | None:
+        return stage.input.length
+
+    def start_reading(self, stage: StageView, index: int, context: Context) -> OpenTask | None:
+        (value,) = stage.input.rows(range(index, index + 1), context)
+        file = check_file(stage, self.kind, value)
+        return None if file.is_local() else OpenTask(file)
+
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        opened = cast("OpenTask | None", context.take_started(stage, int(indices[0])) if len(indices) == 1 else None)
+        values: Sequence[object] = stage.input.rows(indices, context) if opened is None else [opened.file]
+        return list[object](self._read(stage, values, opened, context))
+
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
+        block_size = context.block_size()
+        parts = self._parts(stage, stage.input.blocks(at, context), context)
+        with read_ahead(parts, lambda part, early: part[1], lambda part: bool(part[1])) as started:
+            for (block, _), works in started:
+                reading = self._read(stage, block.rows, works.get(0), context)
+                start = 0
+                while start < len(block):
+                    rows: list[object] = []
+                    error = extend_until_error(islice(reading, min(block_size.rows(), len(block) - start)), rows)
+                    block_size.produced(rows)
+                    if rows:
+                        yield block.slice(start, start + len(rows)).with_rows(rows)
+                    if error is not None:
+                        raise error
+                    start += len(rows)
+
+    def _parts(self, stage: StageView, blocks: Iterator[Block], context: Context) -> Generator[_Part, None, None]:
+        """The blocks of local files as they are, and those of remote files one file at a time, with its task."""
+        for block in blocks:
+            first = block.rows[0]
+            if not context.process.threads or not isinstance(first, File) or first.is_local():
+                yield block, WorkGroup()
+                continue
+            for index, value in enumerate(block.rows):
+                yield block.slice(index, index + 1), WorkGroup({0: OpenTask(check_file(stage, self.kind, value))})
+
+    def _read(
+        self, stage: StageView, values: Sequence[object], opened: OpenTask | None, context: Context
+    ) -> Iterator[dict[str, object]]:
+        files, failure = map_until_error(partial(check_file, stage, self.kind), values)
+        try:
+            for file, data in zip(files, read_whole_files(files, opened, threads=context.process.threads), strict=True):
+                yield {"path": file.path, "bytes": data}
+        except (SourceError, DataError) as error:
+            raise at_call_site(error, stage) from error.__cause__
+        if failure is not None:
+            raise failure

@@ -1,0 +1,530 @@
+"""`parse_mds`: the samples of MosaicML's shards, in order or by position.
+
+A shard begins with the number of samples, their offsets and a description in JSON. A sample has the sizes of its values
+of varying size, and then all values. Each number has four bytes. The layout is that of MosaicML Streaming, version 2.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from itertools import pairwise
+from typing import TYPE_CHECKING, BinaryIO, ClassVar, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from ..core.block import BlockSize
+from ..core.code import value_code
+from ..core.context import Context
+from ..core.cursor import Json
+from ..core.operator import Columns, Operator, StageView
+from ..core.process import PerProcess
+from ..core.skips import OnError, check_on_error
+from ..errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DataError,
+    FeedpipeError,
+    Origin,
+    SourceError,
+    redacted,
+    with_call_site,
+)
+from ..formats.streams import MAX_CONTENT_BYTES, STREAM_ERRORS, ChunkSize, StreamWindow
+from ..storage.file import WHOLE, File, Stream
+from ..storage.tasks import in_threads
+from .open_files import OpenTask, check_file, check_fixed_order
+from .records import IndexedRecords, Numbers, ParsedRecords, RecordBytes, RecordSource, RecordTable
+from .units import Malformed, ParseUnits, Piece, Place, UnitReader
+
+if TYPE_CHECKING:
+    from ..pipe import Pipe
+
+
+def parse_mds(
+    pipe: Pipe[File], /, *, path_column: str | None = None, indexed: bool = False, on_error: OnError | None = None
+) -> Pipe[dict[str, object]]:
+    """Give the samples of each of MosaicML's shards (MDS).
+
+    Element: a dict with a value for each column, by its encoding: numbers, strings, bytes, arrays, and what JSON holds;
+    raw images (`pil`) become arrays, `jpeg` and `png` stay encoded bytes, which `.rename({"image": "jpg"}).decode()`
+    decodes; lists of images become lists of these. Order: that of the files, and within each that of its samples.
+    Length: unknown, streamed; with `indexed=True` known, indexed. State: the number of a sample in its shard. A resume
+    seeks to it, or reads a compressed shard up to it.
+
+    Shards of a loader divide files; with `indexed=True` they divide samples, so a single file serves many workers. The
+    file `index.json` is not needed, because each shard describes itself. Memory: 1 MiB of samples, or one sample. The
+    layout is that of MosaicML Streaming, version 2.
+
+    Args:
+        path_column: the name of an added key with the path of the shard, without a password.
+        indexed: makes `len`, `pipe[i]` and a full `shuffle()` work. The heads of all files are read once per pipe, in
+            threads; a process reads that of a file again when it first opens it. Files must not be compressed, and come
+            in a fixed order. Each process keeps 8 bytes a sample.
+        on_error: what happens to a sample that is damaged; see `map`.
+
+    Raises:
+        ArgumentError: `indexed` is given, and a file is compressed, or files come in a new order in each epoch.
+        SourceError: a file is missing, cannot be read, has changed since its head was read, or ends before the place to
+            resume from.
+        DataError: names file and sample: a file that is no shard, or is damaged or cut short; or the column whose
+            encoding is not read, such as `pkl`, which would run code. The rows before the error come first.
+
+    Example:
+        >>> import feedpipe as fp, json, pathlib, struct
+        >>> columns = {"column_names": ["x"], "column_encodings": ["int"], "column_sizes": [8]}
+        >>> text = json.dumps({"format": "mds", "version": 2, **columns}).encode()
+        >>> begin = 16 + len(text)
+        >>> head = struct.pack("<4I", 2, begin, begin + 8, begin + 16)
+        >>> _ = pathlib.Path("shard.00000.mds").write_bytes(head + text + struct.pack("<2q", 5, 6))
+        >>> list(fp.list_files("shard.00000.mds").open_files().parse_mds())
+        [{'x': 5}, {'x': 6}]
+        >>> fp.list_files("shard.00000.mds").open_files().parse_mds(indexed=True)[-1]
+        {'x': 6}
+    """
+    if path_column is not None and not isinstance(path_column, str):
+        raise ArgumentTypeError(with_call_site(f"`path_column` must be the name of a key but got: {path_column!r}"))
+    if indexed:
+        check_fixed_order(pipe, "parse_mds")
+        return pipe.then(IndexedSamples(path_column=path_column, on_error=on_error))
+    return pipe.then(ParseMds(path_column, on_error=on_error))
+
+
+@dataclass(frozen=True, eq=False)
+class ParseMds(ParseUnits[File]):
+    kind: ClassVar[str] = "parse_mds"
+    columns: ClassVar[Columns] = Columns.LOSES
+
+    path_column: str | None = None
+    on_error: OnError | None = field(default=None, kw_only=True, compare=False)
+
+    def __post_init__(self) -> None:
+        check_on_error(self.on_error)
+
+    def check_unit(self, stage: StageView, value: object) -> File:
+        return check_file(stage, self.kind, value)
+
+    def reader(self, context: Context, block_size: BlockSize) -> _ShardFileReader:
+        return _ShardFileReader(self.path_column, origins=context.tracing.origins)
+
+
+class _ShardFileReader(UnitReader[File, OpenTask]):
+    """A place is [samples of the shard before it]."""
+
+    beginning: ClassVar[Place] = (0,)
+
+    def __init__(self, path_column: str | None, *, origins: bool) -> None:
+        self._path_column = path_column
+        self._origins = origins
+
+    def is_remote(self, unit: File) -> bool:
+        return not unit.is_local()
+
+    def start_reading(self, unit: File, early: bool) -> OpenTask:
+        return OpenTask(unit, WHOLE if early else None)  # a user may look at the first rows of a run only
+
+    def pieces(self, unit: File, opened: OpenTask, place: Place) -> Iterator[Piece]:
+        (number,) = place
+        extra = {} if self._path_column is None else {self._path_column: redacted(unit.path)}
+        with opened.result() as stream:
+            for rows, first, last, bad, content, error in MdsReader(stream, unit.path, extra).rows(number):
+                stop = first + len(rows)
+                origins: list[Origin | None] | None = None
+                if self._origins:
+                    origins = [Origin(unit.path, number + 1) for number in range(first, stop)]
+                malformed = None if bad is None else Malformed(bad, Origin(unit.path, stop + 1), content)
+                end = None if last else (stop + (bad is not None),)
+                yield Piece(rows, (first,), end, origins, malformed, error)
+
+
+# `parse_mds(indexed=True)`: samples by their position in all shards, by the heads of these.
+
+
+def _none() -> Numbers:
+    return np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class IndexedSamples(IndexedRecords):
+    kind: ClassVar[str] = "parse_mds"
+    columns: ClassVar[Columns] = Columns.LOSES
+
+    path_column: str | None = None
+    descriptions: Sequence[bytes] = field(default=(), repr=False)
+    """Those of the columns of all files, each once."""
+    description_numbers: Numbers = field(default_factory=_none, repr=False)
+    """Which of these each file has."""
+    seals: Numbers = field(default_factory=_none, repr=False)
+    """That of the head of each file."""
+    parsers: PerProcess[list[MdsParser]] = field(default_factory=PerProcess, repr=False)
+    """One for each description."""
+
+    def call(self) -> str:
+        arguments = {"path_column": self.path_column, "indexed": True, "on_error": self.on_error}
+        code = (f"{name}={value_code(value)}" for name, value in arguments.items() if value is not None)
+        return f"parse_mds({', '.join(code)})"
+
+    def identity(self) -> Json:
+        return {"samples": None if self.table is None else self.table.digest()}
+
+    def with_table(self, stage: StageView) -> Operator:
+        descriptions: dict[bytes, int] = {}
+        numbers, seals, offsets = list[int](), list[int](), list[Numbers]()
+        for name, head in in_threads(_indexed_samples_read_head, self.input_files(stage)):
+            if head.description not in descriptions:
+                MdsParser(head.description, name, self._extra_keys())  # raises an error that names the file
+            numbers.append(descriptions.setdefault(head.description, len(descriptions)))
+            seals.append(head.seal)
+            offsets.append(head.offsets)
+        return replace(
+            self,
+            table=RecordTable.of(offsets),
+            descriptions=tuple(descriptions),
+            description_numbers=np.array(numbers, np.int64),
+            seals=np.array(seals, np.int64),
+            source=PerProcess(),
+            parsers=PerProcess(),
+        )
+
+    def open_source(self) -> RecordSource:
+        return RecordSource(self._check_head)
+
+    def origin_of(self, file: File, number: int, begin: int) -> Origin:
+        return Origin(file.path, number + 1)
+
+    def parse(self, records: RecordBytes) -> ParsedRecords:
+        parsers = self.parsers.get(self._make_parsers)
+        numbers = self.description_numbers[records.places.files]
+        paths = [{key: redacted(file.path) for key in self._extra_keys()} for file in records.files]
+        rows, sound, malformed = list[object](), list[int](), dict[int, Malformed]()
+        owners, starts, ends = (column.tolist() for column in (records.places.owners, records.starts, records.ends))
+        for place, (owner, start, end) in enumerate(zip(owners, starts, ends, strict=True)):
+            sample = records.data[start:end]
+            try:
+                rows.append(parsers[numbers[owner]].row(sample, paths[owner]))
+                sound.append(place)
+            except ValueError as error:
+                number = int(records.places.numbers[place])
+                problem = sample_error(records.files[owner].name, number, str(error))
+                malformed[place] = self.malformed(records, place, problem, sample)
+        return ParsedRecords(rows, sound, malformed)
+
+    def _extra_keys(self) -> list[str]:
+        return [] if self.path_column is None else [self.path_column]
+
+    def _make_parsers(self) -> list[MdsParser]:
+        return [MdsParser(description, "a shard", self._extra_keys()) for description in self.descriptions]
+
+    def _check_head(self, number: int, file: File, stream: Stream) -> None:
+        if read_mds_head(stream, file.name).seal != self.seals[number]:
+            raise SourceError(
+                f"{file.name} has changed since its head was read; a pipe reads heads once, so make it anew"
+            )
+
+
+def _indexed_samples_read_head(file: File) -> tuple[str, MdsHead]:
+    """The name of a shard, and its head.
+
+    Raises:
+        ArgumentError: the file is compressed.
+        DataError: it is no shard, or is cut short.
+    """
+    if file.is_compressed():
+        raise ArgumentError(f"`indexed` must be left out here: {file.name} is compressed, so no sample can be sought")
+    with file.open() as stream:
+        head = read_mds_head(stream, file.name)
+    size, end = file.size() if file.listed is None else file.listed, int(head.offsets[-1])
+    if size < end:
+        raise DataError(f"{file.name} is cut short: it has {size} bytes, and its samples end at byte {end}")
+    return file.name, head
+
+
+# MosaicML's shards (MDS): a head with the offset of each sample and the encoding of each column, then the samples.
+
+
+Decode: TypeAlias = Callable[[bytes], object]
+Offsets: TypeAlias = npt.NDArray[np.int64]
+
+_MAX_SAMPLES = 2**28
+_NUMBER_BYTES = 4
+_DTYPES = {8: "u1", 9: "i1", 16: "u2", 17: "i2", 18: "f2", 32: "u4", 33: "i4", 34: "f4", 64: "u8", 65: "i8", 66: "f8"}
+"""The types of arrays, by the number that stands for each in a value."""
+_SCALARS = ("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "float32", "float64")
+_CHANNELS = {"L": (), "RGB": (3,), "RGBA": (4,)}
+
+
+class MdsRows(NamedTuple):
+    """Samples of a shard that follow each other.
+
+    Attributes:
+        rows: the samples.
+        first: the number of the first one, from 0.
+        last: whether the shard ends behind them.
+        malformed: what is wrong with the next one, if those behind it can be read.
+        content: the first bytes of that one.
+        error: why nothing behind these samples can be read.
+    """
+
+    rows: list[object]
+    first: int
+    last: bool
+    malformed: DataError | None = None
+    content: bytes | None = None
+    error: FeedpipeError | None = None
+
+
+class _ShardColumn(NamedTuple):
+    """A column: its name, the size of its values if all have one, and what decodes them."""
+
+    name: str
+    size: int | None
+    decode: Decode
+
+
+class MdsHead(NamedTuple):
+    """What the head of a shard says.
+
+    Attributes:
+        offsets: the byte at which each sample begins, and that behind the last one.
+        description: of the columns, in JSON.
+        seal: a number that changes if the head does.
+    """
+
+    offsets: Offsets
+    description: bytes
+    seal: int
+
+
+class MdsReader:
+    """Reads the samples of a shard in order.
+
+    Args:
+        stream: the shard, not compressed.
+        name: of the file, for errors.
+        extra: keys that each row has beside its columns.
+
+    Raises:
+        SourceError: the stream cannot be read.
+        DataError: it is no shard, or has a column whose encoding is not read.
+    """
+
+    def __init__(self, stream: BinaryIO, name: str, extra: Mapping[str, object]) -> None:
+        self._name = name
+        self._extra = extra
+        self._window = StreamWindow(stream, name)
+        self._offsets, description, _ = _read_head(self._window, name)
+        self._parser = MdsParser(description, name, extra)
+        self._window.advance(int(self._offsets[0]))
+
+    def rows(self, first: int) -> Iterator[MdsRows]:
+        """The samples from number `first` on. If the shard fails, the samples before come first."""
+        count, size = len(self._offsets) - 1, ChunkSize()
+        while first < count:
+            begin = int(self._offsets[first])
+            stop = int(np.searchsorted(self._offsets, begin + size.next(), "right")) - 1
+            stop = min(max(stop, first + 1), count)
+            self._window.advance(begin)
+            self._window.fill(int(self._offsets[stop]) - begin)
+            some = self._decode(first, stop, begin)
+            yield some
+            if some.error is not None:
+                return
+            first += len(some.rows) + (some.malformed is not None)
+
+    def _decode(self, first: int, stop: int, begin: int) -> MdsRows:
+        """The samples from number `first` up to `stop`, or up to the first that is malformed."""
+        count = len(self._offsets) - 1
+        data, rows = self._window.data, list[object]()
+        bounds = (self._offsets[first : stop + 1] - begin).tolist()
+        for number in range(stop - first):
+            start, end = bounds[number], bounds[number + 1]
+            if end > len(data):
+                cut = sample_error(self._name, first + number, "it is cut short: the file ends within it")
+                return MdsRows(rows, first, last=False, error=self._window.error or cut)
+            try:
+                rows.append(self._parser.row(data[start:end], self._extra))
+            except ValueError as error:
+                malformed = sample_error(self._name, first + number, str(error))
+                content = data[start:end][:MAX_CONTENT_BYTES]
+                return MdsRows(rows, first, first + number + 1 == count, malformed, content)
+        return MdsRows(rows, first, stop == count)
+
+
+class MdsParser:
+    """Makes rows of the samples of shards with the same description.
+
+    Args:
+        description: of the columns, in JSON.
+        name: of a file that has it, for errors.
+        extra: the names of keys that rows have beside their columns.
+
+    Raises:
+        DataError: it is no description, or that of a column whose encoding is not read or whose name is in `extra`.
+    """
+
+    def __init__(self, description: bytes, name: str, extra: Collection[str]) -> None:
+        try:
+            config = json.loads(description)
+            names, encodings, sizes = (config[f"column_{key}"] for key in ("names", "encodings", "sizes"))
+            form = config["format"], config["version"]
+            columns = list(zip(names, encodings, sizes, strict=True))
+        except (ValueError, KeyError, TypeError) as error:
+            raise _no_shard(name, "its head has no description of columns") from error
+        if form != ("mds", 2):
+            raise _no_shard(name, f"it is of format {form[0]!r}, version {form[1]!r}, and 'mds', version 2, is read")
+        for key in extra:
+            if key in names:
+                raise DataError(f"{name} has a column {key!r} already; `path_column` needs another name")
+        self._columns = [_ShardColumn(key, size, _decoder(key, encoding, name)) for key, encoding, size in columns]
+        self._varying = sum(column.size is None for column in self._columns)
+
+    def row(self, sample: bytes, extra: Mapping[str, object]) -> dict[str, object]:
+        """The row of a sample, with `extra` behind its columns.
+
+        Raises:
+            ValueError: the sample is damaged.
+        """
+        try:
+            return {**self._values(sample), **extra}
+        except _DECODING_ERRORS as error:
+            raise ValueError(f"it is damaged: {error}") from error
+
+    def _values(self, sample: bytes) -> dict[str, object]:
+        row: dict[str, object] = {}
+        sizes = iter(np.frombuffer(sample, "<u4", self._varying).tolist())
+        at = _NUMBER_BYTES * self._varying
+        for name, size, decode in self._columns:
+            end = at + (next(sizes) if size is None else size)
+            if end > len(sample):
+                raise ValueError(f"the value of {name!r} is longer than the sample")
+            row[name] = decode(sample[at:end])
+            at = end
+        if at != len(sample):
+            raise ValueError("it is longer than its values")
+        return row
+
+
+def read_mds_head(stream: BinaryIO, name: str) -> MdsHead:
+    """Reads the head of a shard from its beginning; `name` is that of the file, for errors.
+
+    Raises:
+        SourceError: the stream cannot be read.
+        DataError: it is no shard.
+    """
+    return _read_head(StreamWindow(stream, name), name)
+
+
+def sample_error(name: str, number: int, problem: str) -> DataError:
+    """The error of a sample with this number, from 0, in a file."""
+    return DataError(f"{name}, sample {number + 1}: {problem}")
+
+
+def _read_head(window: StreamWindow, name: str) -> MdsHead:
+    (count,) = _numbers(_first_bytes(window, _NUMBER_BYTES, name))
+    if count > _MAX_SAMPLES:
+        raise _no_shard(name, f"it would have {count} samples")
+    size = _NUMBER_BYTES * (int(count) + 2)
+    offsets = _numbers(_first_bytes(window, size, name)[_NUMBER_BYTES:])
+    begin = int(offsets[0])
+    if begin < size or (np.diff(offsets) < 0).any():
+        raise _no_shard(name, "the offsets of its samples do not rise")
+    head = _first_bytes(window, begin, name)
+    return MdsHead(offsets, head[size:], zlib.crc32(head))
+
+
+def _first_bytes(window: StreamWindow, size: int, name: str) -> bytes:
+    window.fill(size)
+    if len(window.data) < size:
+        raise window.error or _no_shard(name, f"it ends after {len(window.data)} bytes, within its head")
+    return window.data[:size]
+
+
+def _numbers(data: bytes) -> Offsets:
+    return np.frombuffer(data, "<u4").astype(np.int64)
+
+
+def _no_shard(name: str, problem: str) -> DataError:
+    return DataError(f"{name} is no shard of MosaicML, is damaged, or is compressed in another way: {problem}")
+
+
+def _decoder(column: str, encoding: str, name: str) -> Decode:
+    kind, _, options = encoding.partition(":")
+    if kind == "ndarray":
+        dtype, _, shape = options.partition(":")
+        return _array_decoder(dtype, tuple(map(int, shape.split(","))) if shape else None)
+    if kind in _SCALARS:
+        return lambda data: np.frombuffer(data, np.dtype(kind).newbyteorder("<"))[0]
+    if kind in _DECODERS:
+        return _DECODERS[kind]
+    reason = "loading pickles runs code" if kind == "pkl" else f"those read are {', '.join(sorted(_DECODERS))}, ndarray"
+    raise DataError(f"{name}, column {column!r}: its encoding {encoding!r} is not read; {reason}")
+
+
+_DECODING_ERRORS = (*STREAM_ERRORS, KeyError, IndexError, TypeError, ArithmeticError)
+
+
+def _array_decoder(dtype: str, shape: tuple[int, ...] | None) -> Decode:
+    """Decodes arrays; a value begins with its type and its shape, if not all values have the same."""
+
+    def decode(data: bytes) -> object:
+        at = 0
+        kind = np.dtype(dtype) if dtype else np.dtype(_DTYPES[data[0]])
+        at += not dtype
+        sizes = shape
+        if sizes is None:
+            axes, width = data[at] >> 2, 1 << (data[at] & 3)
+            sizes = tuple(np.frombuffer(data, f"<u{width}", axes, at + 1).tolist())
+            at += 1 + axes * width
+        return np.frombuffer(data, kind.newbyteorder("<"), offset=at).reshape(sizes)
+
+    return decode
+
+
+def _pixels(data: bytes) -> object:
+    """A raw image: width, height and mode, then the pixels."""
+    width, height, length = np.frombuffer(data, "<u4", 3).tolist()
+    mode = data[12 : 12 + length].decode()
+    if mode not in _CHANNELS:
+        raise ValueError(f"its image has the mode {mode!r}, and those read are {', '.join(_CHANNELS)}")
+    return np.frombuffer(data, np.uint8, offset=12 + length).reshape(height, width, *_CHANNELS[mode])
+
+
+def _list_decoder(decode: Decode, begin: int) -> Decode:
+    """Decodes lists: from byte `begin` on, the number of values, their sizes, and the values."""
+
+    def decode_list(data: bytes) -> object:
+        (count,) = np.frombuffer(data, "<u4", 1, begin).tolist()
+        ends = begin + _NUMBER_BYTES * (count + 1) + np.frombuffer(data, "<u4", count, begin + _NUMBER_BYTES).cumsum()
+        bounds = [begin + _NUMBER_BYTES * (count + 1), *ends.tolist()]
+        if bounds[-1] != len(data):
+            raise ValueError(f"a list of {count} values ends at byte {bounds[-1]} of {len(data)}")
+        return [decode(data[start:end]) for start, end in pairwise(bounds)]
+
+    return decode_list
+
+
+def _encoded_image(data: bytes) -> object:
+    return data
+
+
+_DECODERS: dict[str, Decode] = {
+    "bytes": lambda data: data,
+    "int": lambda data: int.from_bytes(data, "little", signed=True),
+    "jpeg": _encoded_image,
+    "jpeg_array": _list_decoder(_encoded_image, 0),
+    "jpegarray": _list_decoder(_encoded_image, 0),
+    "json": json.loads,
+    "list[jpeg]": _list_decoder(_encoded_image, _NUMBER_BYTES),
+    "list[pil]": _list_decoder(_pixels, _NUMBER_BYTES),
+    "list[png]": _list_decoder(_encoded_image, _NUMBER_BYTES),
+    "pil": _pixels,
+    "png": _encoded_image,
+    "str": bytes.decode,
+    "str_decimal": lambda data: Decimal(data.decode()),
+    "str_float": lambda data: float(data.decode()),
+    "str_int": lambda data: int(data.decode()),
+}

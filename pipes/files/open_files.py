@@ -1,0 +1,317 @@
+"""`open_files`, and how operators read files: early, kept open, or whole."""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar, cast
+
+from ..core.block import Block
+from ..core.checks import check_choice
+from ..core.code import call_code, value_code
+from ..core.context import Context
+from ..core.cursor import Cursor
+from ..core.graph import walk
+from ..core.operator import Boundary, Columns, CursorOfInput, Operator, Order, StageView
+from ..core.rows import BlockRows, Indices
+from ..engine.ahead import MAX_ITEMS_AHEAD
+from ..engine.calls import map_until_error
+from ..errors import ArgumentError, ArgumentTypeError, DataError, FeedpipeError, with_call_site
+from ..formats.streams import STREAM_ERRORS, stream_error
+from ..storage.file import COMPRESSIONS, WHOLE, File, Stream
+from ..storage.file_cache import FileCache, check_file_cache
+from ..storage.filesystem import check_filesystem
+from ..storage.listing import ListedPath, Listing
+from ..storage.manifest import FromManifest, ManifestPlace
+from ..storage.tasks import Task, in_threads, in_turn
+
+if TYPE_CHECKING:
+    from ..pipe import Pipe
+
+
+def open_files(
+    pipe: Pipe[str] | Pipe[os.PathLike[str]],
+    /,
+    *,
+    compression: str | None = "infer",
+    filesystem: object = None,
+    cache: FileCache | None = None,
+) -> Pipe[File]:
+    """Give a `File` for each path: a handle that is opened when it is read.
+
+    Element: a `File`, with `open()`, `size()` and `path`; small and picklable, so that files can be shuffled, divided
+    among shards and sent to other processes. Order and length are the input's; indexed if the input is. State: none.
+
+    Args:
+        compression: "gzip", "bz2", "zstd", "lz4", "brotli" or None for all files; "infer" decides by the end of each
+            name: .gz, .tgz, .bz2, .zst, .lz4, .br.
+        filesystem: a pyarrow or fsspec file system that the paths are on; without it they are local paths or URLs.
+        cache: keeps what is read of remote files on a local disk; see `FileCache`.
+
+    Raises:
+        ArgumentTypeError: an element is not a path.
+
+    Example:
+        >>> import feedpipe as fp, pathlib
+        >>> _ = pathlib.Path("a.txt").write_text("hello")
+        >>> list(fp.list_files("a.txt").open_files().map(lambda file: file.open().read()))
+        [b'hello']
+    """
+    return pipe.then(OpenFiles(compression, filesystem, cache=cache))
+
+
+@dataclass(frozen=True, eq=False)
+class OpenFiles(CursorOfInput):
+    kind: ClassVar[str] = "open_files"
+    order: ClassVar[Order] = Order.ROW_LOCAL
+    columns: ClassVar[Columns] = Columns.LOSES
+    seeks: ClassVar[bool] = True
+
+    compression: str | None = "infer"
+    # Not part of a state: the files stay the same on another storage, and with another manifest.
+    filesystem: object = field(default=None, repr=False)
+    listed_in: ManifestPlace | None = field(default=None, repr=False)
+    cache: FileCache | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        check_choice("compression", self.compression, COMPRESSIONS)
+        check_filesystem(self.filesystem)
+        check_file_cache(self.cache)
+
+    def call(self) -> str:
+        arguments = [call_code(self).removeprefix(f"{self.kind}(").removesuffix(")")]
+        if self.filesystem is not None:
+            arguments.append(f"filesystem={value_code(self.filesystem)}")
+        if self.cache is not None:
+            arguments.append(f"cache={self.cache!r}")
+        return f"{self.kind}({', '.join(filter(None, arguments))})"
+
+    def resolve(self, stage: StageView) -> Operator:
+        source = stage.input.op
+        listed_in = source.listed_in if isinstance(source, FromManifest) else None
+        if listed_in is None and self.cache is None:
+            return self
+        return replace(self, listed_in=listed_in, cache=self.cache and self.cache.renewed())
+
+    def length(self, stage: StageView) -> int | None:
+        return stage.input.length
+
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        files, error = map_until_error(self._handle, stage.input.rows(indices, context))
+        if error is not None:
+            raise self._refused(stage, error)
+        return list[object](files)
+
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
+        for block in stage.input.blocks(at, context):
+            files, error = map_until_error(self._handle, block.rows)
+            if files:
+                yield block.with_rows(list[object](files))
+            if error is not None:
+                raise self._refused(stage, error)
+
+    def _handle(self, path: object) -> File:
+        if not isinstance(path, (str, os.PathLike)):
+            raise ArgumentTypeError(f"`open_files` takes paths but got: {path!r}")
+        listed = path.size if isinstance(path, ListedPath) and path.size >= 0 else None
+        return File(
+            str(os.fspath(path)),
+            filesystem=self.filesystem,
+            compression=self.compression,
+            listed=listed,
+            cache=self.cache,
+        )
+
+    def _refused(self, stage: StageView, error: Exception) -> Exception:
+        return ArgumentTypeError(with_call_site(str(error), stage.call_site))
+
+
+# How operators read files: open them early, keep them open, read them whole; and what they check of their input.
+
+
+MAX_DECOMPRESSED_BYTES = 2**30
+"""Bytes that a compressed file may hold if it is read whole: a small file may hold any number of them."""
+_PIECE_BYTES = 2**20
+_MAX_OPEN_FILES = 8  # units in a random order come back to the same few files
+
+
+class OpenTask(Task[Stream]):
+    """Opens a file. `start` also requests the bytes of `part`, as soon as the budget has room for them."""
+
+    def __init__(self, file: File, part: range | None = WHOLE, compression: str | None = "infer") -> None:
+        super().__init__(partial(file.stream, compression, part))
+        self.file = file
+
+    def start(self) -> None:
+        stream = self.result_if_done
+        if stream is None:
+            super().start()
+        elif stream.remote is not None:
+            stream.remote.start_reading()
+
+
+class FileVersions:
+    """Notices that a remote file was replaced: each of its ranges opens the file anew."""
+
+    def __init__(self) -> None:
+        self._versions: dict[tuple[int, str], object] = {}
+
+    def check(self, file: File, stream: Stream) -> None:
+        """Raises a `SourceError` if an earlier `stream` was of another version of the file."""
+        if stream.remote is not None:
+            version = stream.remote.file.version
+            if self._versions.setdefault((id(file.filesystem), file.path), version) != version:
+                raise stream.remote.file.changed_error()
+
+
+class _InFile(Protocol):
+    """A unit of a file, such as a row group; `seal` identifies the version of the file."""
+
+    @property
+    def file(self) -> File: ...
+    @property
+    def seal(self) -> int: ...
+
+
+U = TypeVar("U", bound=_InFile)
+T = TypeVar("T")
+
+
+class OpenFileCache(Generic[U, T]):
+    """Opens the files of units and keeps the last few of them open.
+
+    Args:
+        open: opens the file of a unit.
+        close: closes what `open` returned.
+    """
+
+    def __init__(self, open: Callable[[U], T], close: Callable[[T], object]) -> None:
+        self._open = open
+        self._close = close
+        self._tasks: OrderedDict[tuple[int, str, int], Task[T]] = OrderedDict()
+
+    def file(self, unit: U) -> T:
+        """The open file of a unit."""
+        task = self.task(unit)
+        try:
+            return task.result()
+        except BaseException:
+            self._tasks.pop(_key(unit), None)  # the next call tries again
+            raise
+
+    def task(self, unit: U) -> Task[T]:
+        """The task that opens the file of a unit, for a thread to run."""
+        key = _key(unit)
+        if key not in self._tasks:
+            # Read-ahead opens further remote files.
+            room = _MAX_OPEN_FILES if unit.file.is_local() else _MAX_OPEN_FILES + MAX_ITEMS_AHEAD
+            while len(self._tasks) >= room:
+                self._close_oldest()
+            self._tasks[key] = Task(partial(self._open, unit))
+        self._tasks.move_to_end(key)
+        return self._tasks[key]
+
+    def close(self) -> None:
+        while self._tasks:
+            self._close_oldest()
+
+    def _close_oldest(self) -> None:
+        _, task = self._tasks.popitem(last=False)
+        task.cancel()
+        if task.result_if_done is not None:
+            self._close(task.result_if_done)
+
+
+def _key(unit: _InFile) -> tuple[int, str, int]:
+    return id(unit.file.filesystem), unit.file.path, unit.seal
+
+
+def read_whole(file: File, task: OpenTask | None = None) -> bytes:
+    """The bytes of a file, decompressed; read from the stream of `task` if that was started early.
+
+    Raises:
+        SourceError: the file cannot be opened or read.
+        DataError: its compression is damaged, or it holds more than `MAX_DECOMPRESSED_BYTES`.
+    """
+    with file.stream(part=WHOLE) if task is None else task.result() as stream:
+        try:
+            return _read_decompressed(stream, file.name) if file.is_compressed() else stream.read()
+        except FeedpipeError:
+            raise
+        except STREAM_ERRORS as error:
+            raise stream_error(error, file.name, stream, 0) from error
+
+
+def _read_decompressed(stream: Stream, name: str) -> bytes:
+    pieces: list[bytes] = []
+    size = 0
+    while piece := stream.read(_PIECE_BYTES):
+        pieces.append(piece)
+        size += len(piece)
+        if size > MAX_DECOMPRESSED_BYTES:
+            raise DataError(
+                f"{name} holds more than {MAX_DECOMPRESSED_BYTES >> 20} MiB, the most that is decompressed at once: is "
+                "it damaged, or made to fill the memory? `compression=None` reads it as it is"
+            )
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def read_whole_files(files: Sequence[File], task: OpenTask | None = None, *, threads: bool) -> Iterator[bytes]:
+    """The bytes of each file, in order; see `read_whole`.
+
+    Args:
+        files: to read. Remote ones are fetched several at a time.
+        task: was started early for a single file.
+        threads: whether other threads may fetch.
+    """
+    if task is not None:
+        return iter([read_whole(task.file, task)])
+    if threads and files and not files[0].is_local():
+        return in_threads(read_whole, files)
+    return in_turn(read_whole, files)
+
+
+def listed_files(listing: Listing, filesystem: object, cache: FileCache | None = None) -> list[File]:
+    """Handles on the files of a listing. They are read as they are, without decompression."""
+    paths, sizes = cast("list[str]", listing.paths.to_pylist()), cast("list[int]", listing.sizes.to_pylist())
+    return [
+        File(path, filesystem=filesystem, compression=None, listed=None if size < 0 else size, cache=cache)
+        for path, size in zip(paths, sizes, strict=True)
+    ]
+
+
+def has_fixed_order(pipe: Pipe[File]) -> bool:
+    """Whether files have positions, the same in each run."""
+    operators = [node.op for node in walk(pipe) if node.inputs]
+    drawn = any(op.order is Order.REORDERS or op.reshuffles() or op.boundary is Boundary.SHARD for op in operators)
+    return pipe.indexed and not drawn
+
+
+def check_fixed_order(pipe: Pipe[File], parser: str) -> None:
+    """Raises an `ArgumentError` if the rows of files have no positions: `parser` was called with `indexed=True`."""
+    if not has_fixed_order(pipe):
+        raise ArgumentError(
+            with_call_site(
+                "`indexed` must be left out here: rows have positions only if files come in a fixed order; "
+                f"put the `shuffle` behind `{parser}` instead"
+            )
+        )
+
+
+def check_file(stage: StageView, kind: str, value: object) -> File:
+    """`value`, which must be a file; `kind` names the parser in the error."""
+    if isinstance(value, File):
+        return value
+    message = f"`{kind}` reads files but got: {value!r}; put `.open_files()` before it"
+    raise ArgumentTypeError(with_call_site(message, stage.call_site))
+
+
+def at_call_site(error: FeedpipeError, stage: StageView) -> FeedpipeError:
+    """The error with the line of the user's code that made the operator.
+
+    Raise it from the cause of `error`, not from `error`: its message and its traceback would be printed twice.
+    """
+    return type(error)(with_call_site(str(error), stage.call_site))

@@ -1,0 +1,333 @@
+"""Records by their position in all files: where they are, and how they are read."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from abc import abstractmethod
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from ..core.block import Parted
+from ..core.context import Context
+from ..core.cursor import START
+from ..core.operator import Operator, Order, StageView
+from ..core.process import PerProcess
+from ..core.rows import BlockRows, Column, Indices, index_array, take
+from ..core.skips import OnError, Skipped, check_on_error
+from ..errors import ArgumentError, DataError, Origin, SourceError
+from ..formats.streams import MAX_CONTENT_BYTES
+from ..formats.table_format import TableFormat
+from ..storage.file import File, Stream
+from ..storage.filesystem import Cancellation
+from ..storage.remote import RemoteFile
+from ..storage.tasks import in_threads, in_turn
+from .open_files import FileVersions, at_call_site, check_file
+from .units import Malformed
+
+Numbers = npt.NDArray[np.int64]
+
+_MAX_GAP_BYTES = 2**12
+"""Two records with a smaller gap between them are read at once."""
+_MAX_OPEN_FILES = 64
+
+
+@dataclass(frozen=True, eq=False)
+class RecordTable:
+    """Where all records are.
+
+    Attributes:
+        firsts: the position of the first record of each file, and the number of all records.
+        bounds: of each file, the byte at which each record begins, and that behind the last one.
+    """
+
+    firsts: Numbers
+    bounds: Numbers
+
+    @staticmethod
+    def of(files: Iterable[Numbers]) -> RecordTable:
+        bounds = [*files]
+        firsts = np.cumsum([0, *(len(some) - 1 for some in bounds)], dtype=np.int64)
+        return RecordTable(firsts, np.concatenate([np.zeros(0, np.int64), *bounds]))
+
+    def __len__(self) -> int:
+        return int(self.firsts[-1])
+
+    def digest(self) -> str:
+        """A digest of all numbers, for states."""
+        return hashlib.blake2b(self.firsts.tobytes() + self.bounds.tobytes(), digest_size=16).hexdigest()
+
+    def at(self, positions: Numbers) -> RecordPlaces:
+        """Look up records."""
+        owners = np.searchsorted(self.firsts, positions, "right") - 1
+        places = positions + owners  # each file has one bound more than it has records
+        files, numbers = np.unique(owners, return_inverse=True)
+        begins, ends = self.bounds[places], self.bounds[places + 1]
+        return RecordPlaces(files, numbers, positions - self.firsts[owners], begins, ends)
+
+
+class RecordPlaces(NamedTuple):
+    """Where some records are.
+
+    Attributes:
+        files: the positions of their files in the input, each once.
+        owners: the place of the file of each record among these.
+        numbers: of each record in its file.
+        begins, ends: the byte of its file at which each record begins, and that behind it.
+    """
+
+    files: Numbers
+    owners: npt.NDArray[np.intp]
+    numbers: Numbers
+    begins: Numbers
+    ends: Numbers
+
+
+class RecordSource:
+    """Reads records by their places, and keeps the last few files open.
+
+    Args:
+        check: is called with the position of a file in the input, and its stream, when a process first opens it. It
+            raises an error if the file has other records by now.
+    """
+
+    def __init__(self, check: Callable[[int, File, Stream], None] | None = None) -> None:
+        self._check = check
+        self._checked: set[tuple[int, str]] = set()
+        self._opened: OrderedDict[tuple[int, str], Stream | RemoteFile] = OrderedDict()
+        self._versions = FileVersions()
+        self._lock = threading.Lock()
+
+    def read(self, files: Sequence[File], places: RecordPlaces) -> tuple[bytes, Numbers]:
+        """Read records.
+
+        Args:
+            files: those of `places.files`.
+            places: of the records; those of a file follow each other, and rise.
+
+        Returns:
+            bytes that hold the records, and where in them each one begins.
+        """
+        _, owners, _, begins, ends = places
+        if not len(begins):
+            return b"", begins
+        cuts = np.flatnonzero((owners[1:] != owners[:-1]) | (begins[1:] - ends[:-1] > _MAX_GAP_BYTES)) + 1
+        firsts, lasts = np.append(0, cuts), np.append(cuts, len(begins)) - 1
+        sizes = ends[lasts] - begins[firsts]
+        parts = zip(owners[firsts].tolist(), begins[firsts].tolist(), sizes.tolist(), strict=True)
+        run = in_turn if files[0].is_local() else in_threads
+        with self._lock:
+            opened = self._open_all(files, places.files.tolist())
+        data = b"".join(run(lambda part: _read_part(opened[part[0]], part[1], part[2]), parts))
+        # A file that was replaced may have other records at the same places.
+        for _ in in_threads(lambda file: file.check_unchanged(Cancellation()), _remote_files(opened)):
+            pass
+        shifts = np.cumsum(sizes) - sizes - begins[firsts]
+        return data, begins + np.repeat(shifts, lasts - firsts + 1)
+
+    def _open_all(self, files: Sequence[File], numbers: Sequence[int]) -> list[Stream | RemoteFile]:
+        keys = [_key(file) for file in files]
+        items = zip(files, numbers, strict=True)
+        closed = {key: item for key, item in zip(keys, items, strict=True) if key not in self._opened}
+        for key, opened in zip(closed, in_threads(self._open, closed.values()), strict=True):
+            self._opened[key] = opened
+            self._checked.add(key)
+        for key in keys:
+            self._opened.move_to_end(key)
+        streams = [self._opened[key] for key in keys]
+        while len(self._opened) > _MAX_OPEN_FILES:
+            self._opened.popitem(last=False)  # the last holder closes it
+        return streams
+
+    def _open(self, item: tuple[File, int]) -> Stream | RemoteFile:
+        file, number = item
+        stream = file.open()
+        self._versions.check(file, stream)
+        if self._check is not None and _key(file) not in self._checked:
+            self._check(number, file, stream)
+        return stream if stream.remote is None else stream.remote.file
+
+
+def _key(file: File) -> tuple[int, str]:
+    return id(file.filesystem), file.path
+
+
+def _read_part(file: Stream | RemoteFile, begin: int, size: int) -> bytes:
+    if isinstance(file, RemoteFile):
+        return file.read(begin, size, Cancellation())
+    return bytes(cast("Any", file.raw).read_at(size, begin))
+
+
+def _remote_files(files: Sequence[Stream | RemoteFile]) -> Iterator[RemoteFile]:
+    return (file for file in files if isinstance(file, RemoteFile))
+
+
+# `IndexedRecords`: the base of parsers that give records by their position in all files.
+
+
+class RecordBytes(NamedTuple):
+    """Records that were read and not parsed yet.
+
+    Attributes:
+        data: the bytes that hold them.
+        starts, ends: where in these bytes each record begins and ends.
+        places: where they are.
+        files: those of `places.files`.
+    """
+
+    data: bytes
+    starts: Numbers
+    ends: Numbers
+    places: RecordPlaces
+    files: list[File]
+
+    def file(self, place: int) -> File:
+        """The file of one of the records."""
+        return self.files[int(self.places.owners[place])]
+
+
+class ParsedRecords(NamedTuple):
+    """The rows of records.
+
+    Attributes:
+        rows: those of the sound records.
+        sound: the places of these among all records, in order.
+        malformed: what is wrong with each other one, by its place.
+    """
+
+    rows: BlockRows
+    sound: Sequence[int]
+    malformed: Mapping[int, Malformed]
+
+
+@dataclass(frozen=True, eq=False)
+class IndexedRecords(Operator):
+    """The base: a subclass finds the records of all files, and parses some of them."""
+
+    order: ClassVar[Order] = Order.ROW_LOCAL
+
+    on_error: OnError | None = field(default=None, kw_only=True, compare=False)
+    table: RecordTable | None = field(default=None, repr=False, kw_only=True)
+    """None before `resolve`."""
+    source: PerProcess[RecordSource] = field(default_factory=PerProcess, repr=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_on_error(self.on_error)
+
+    @abstractmethod
+    def with_table(self, stage: StageView) -> Operator:
+        """The operator with the table of all records, and with all that the files say about their columns."""
+
+    @abstractmethod
+    def parse(self, records: RecordBytes) -> ParsedRecords:
+        """The rows of records."""
+
+    @abstractmethod
+    def origin_of(self, file: File, number: int, begin: int) -> Origin:
+        """The source of the record with this number in a file, which begins at this byte."""
+
+    def open_source(self) -> RecordSource:
+        """What reads the records in a process."""
+        return RecordSource()
+
+    def resolve(self, stage: StageView) -> Operator:
+        if self.table is not None:
+            return self
+        try:
+            return self.with_table(stage)
+        except (SourceError, DataError, ArgumentError) as error:
+            raise at_call_site(error, stage) from error.__cause__
+
+    def length(self, stage: StageView) -> int:
+        return len(self.resolved_table)
+
+    def weights(self, stage: StageView, context: Context) -> None:
+        return None
+
+    def origin(self, stage: StageView, index: int, context: Context) -> Origin:
+        places = self.resolved_table.at(np.array([index]))
+        (file,) = self._files_at(stage, places.files)
+        return self._origin(file, places, 0)
+
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        positions, order = np.unique(index_array(indices), return_inverse=True)
+        places = self.resolved_table.at(positions)
+        files = self._files_at(stage, places.files)
+        try:
+            data, starts = self.source.get(self.open_source).read(files, places)
+            records = RecordBytes(data, starts, starts + (places.ends - places.begins), places, files)
+            rows = self._merge(stage, self.parse(records), records, positions, context)
+        except (SourceError, DataError) as error:
+            raise at_call_site(error, stage) from error.__cause__
+        return rows if isinstance(indices, range) and indices.step > 0 else take(rows, order)
+
+    def _merge(
+        self, stage: StageView, parsed: ParsedRecords, records: RecordBytes, positions: Numbers, context: Context
+    ) -> BlockRows:
+        """The rows, with marks in place of malformed records; an error if these are not skipped."""
+        if not parsed.malformed:
+            return parsed.rows
+        skipped: dict[int, Skipped] = {}
+        for place, (error, origin, content) in sorted(parsed.malformed.items()):
+            mark = stage.skip(error, int(positions[place]), content, context, origin)
+            if mark is None:
+                raise error
+            skipped[place] = mark
+        return Parted(parsed.rows, parsed.sound, skipped, len(positions)).merged(parsed.rows)
+
+    def malformed(self, records: RecordBytes, place: int, error: DataError, content: bytes) -> Malformed:
+        """A record that cannot be parsed."""
+        return Malformed(error, self._origin(records.file(place), records.places, place), content[:MAX_CONTENT_BYTES])
+
+    def input_files(self, stage: StageView) -> Iterator[File]:
+        """All files."""
+        for block in stage.input.blocks(START, Context()):
+            for value in block.rows:
+                yield check_file(stage, self.kind, value)
+
+    @property
+    def resolved_table(self) -> RecordTable:
+        assert self.table is not None, "a run begins with `resolve`"
+        return self.table
+
+    def _origin(self, file: File, places: RecordPlaces, place: int) -> Origin:
+        return self.origin_of(file, int(places.numbers[place]), int(places.begins[place]))
+
+    def _files_at(self, stage: StageView, numbers: Numbers) -> list[File]:
+        values = stage.input.rows(numbers, Context()) if len(numbers) else []
+        return [check_file(stage, self.kind, value) for value in values]
+
+
+# The columns that rows by position have beside those of their files.
+
+
+def extra_columns(
+    form: TableFormat, paths: Sequence[str], places: npt.NDArray[np.intp], numbers: npt.NDArray[np.int64]
+) -> dict[str, Column]:
+    """The columns of folders, and those with the path and the number of each row.
+
+    Args:
+        form: the format, with names and types fixed.
+        paths: of files.
+        places: the place among these of the file of each row.
+        numbers: of each row in its file.
+    """
+    import pyarrow as pa
+
+    fixed, lineage = form.require_fixed_schema(paths[0] if paths else ""), form.lineage
+    folders = [fixed.constants(path, fixed.file_types) for path in paths]
+    columns: dict[str, Column] = {}
+    for name, kind in fixed.folder_types.items():
+        values: Any = pa.array([values[name].as_py() for values in folders], kind)
+        columns[name] = values.take(places)
+    if lineage.path_column is not None:
+        listed: Any = pa.array(list(paths), pa.string())
+        columns[lineage.path_column] = listed.take(places)
+    if lineage.row_column is not None:
+        columns[lineage.row_column] = numbers
+    return columns

@@ -1,0 +1,447 @@
+"""`parse_tfrecord`: the Examples of TFRecord files, in order or by position."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, BinaryIO, ClassVar, TypeAlias
+
+import numpy as np
+
+from ..core.cursor import Json
+from ..core.operator import Columns, Operator, StageView
+from ..core.process import PerProcess
+from ..core.rows import BlockRows, Column, Row, Rows, concat
+from ..core.skips import OnError
+from ..errors import ArgumentError, DataError, FeedpipeError, MissingError, Origin
+from ..formats.columns import HEAD_BYTES, Schema, TableHead, check_names, check_schema, suggest_name, to_column
+from ..formats.streams import MAX_CONTENT_BYTES, ChunkSize, MalformedRecord, Place, RangePart
+from ..formats.table_format import SampledHead, SampledTable
+from ..storage.file import File
+from ..storage.filesystem import split_options
+from ..storage.tasks import in_threads, in_turn
+from .open_files import check_fixed_order, has_fixed_order
+from .ranges import ByteRanges, ParseRecords, call_with_policy
+from .records import IndexedRecords, Numbers, ParsedRecords, RecordBytes, RecordTable, extra_columns
+from .tfrecord_examples import (
+    BYTES,
+    FLOATS,
+    INTS,
+    Entries,
+    Feature,
+    UnusualError,
+    collect_values,
+    kinds_of,
+    parse_example,
+    parse_one_by_one,
+    to_arrow,
+)
+from .tfrecord_records import (
+    HEAD_BYTES as TFRECORD_RECORDS_HEAD_BYTES,
+)
+from .tfrecord_records import (
+    PACKAGE,
+    TAIL_BYTES,
+    Offsets,
+    RecordReader,
+    Records,
+    index_paths,
+    is_index,
+    read_bounds,
+    right_records,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ..pipe import Pipe
+
+
+def parse_tfrecord(
+    pipe: Pipe[File],
+    /,
+    *,
+    features: Features | None = None,
+    path_column: str | None = None,
+    row_column: str | None = None,
+    unify_schemas: bool = False,
+    indexed: bool = False,
+    on_error: OnError | None = None,
+) -> Pipe[Row]:
+    """Give the `tf.train.Example` messages of each TFRecord file, as a table; no TensorFlow is needed.
+
+    Element: a dict with a value for each feature, None if a record lacks it; grouped, a `Rows`, which holds columns.
+    Bytes, ints and floats become `binary`, `int64` and `float32`. Names and types are fixed before the first row, by
+    `features`, or by the first records of the first file that has any (the first of `for x in pipe`): up to 1,000 of
+    them, or 1 MiB. A feature that has one value in each of these is a single value, any other one a list; names are
+    sorted, for an Example has no order of features. Order: that of the files, and within each that of its records.
+    Length: unknown, streamed; with `indexed=True` known, indexed. State: the byte at which a record begins. A resume
+    seeks to it, or reads a compressed file up to it. Indexes that lie among the files are left out.
+
+    Shards divide ranges of files, so a single file serves many workers: about 1,024 ranges of all files, of 256 KiB to
+    32 MiB each. A range begins with the first place that has the checksum of a record, so no index is needed. A
+    `shuffle` behind this shuffles the order of the ranges as well. A file is not split if it is compressed, if
+    `row_column` is given, or if files come in a new order in each epoch, as with `list_files(...).shuffle()`.
+
+    Both checksums of each record are compared. The format is that of TensorFlow's guide to TFRecord and
+    `tf.train.Example`. `pip install 'feedpipe[tfrecord]'` installs what computes checksums.
+
+    Args:
+        features: reads only these, in this order: names, or types by name, as Arrow types or their names, such as
+            {"label": "int32", "name": "string", "image": pa.list_(pa.float32(), 784)}. A list of one length, as here,
+            and a type of `pa.fixed_shape_tensor` become arrays. Without it, a feature that the first records do not
+            have is an error.
+        path_column: the name of an added column with the path of the file, without a password.
+        row_column: the name of an added column with the number of the record in its file, from 0.
+        unify_schemas: takes the features of all files together, from the first records of each.
+        indexed: makes `len`, `pipe[i]` and a full `shuffle()` work, by an index beside each file: lines with the first
+            byte and the size of each record, as `write_tfrecord(index=True)`, DALI's `tfrecord2idx` and the package
+            `tfrecord` write them. That of `a.tfrecord` is `a.index` or `a.tfrecord.idx`. Files must not be compressed,
+            and come in a fixed order. Each process keeps 8 bytes a record.
+        on_error: what happens to a record whose data have a wrong checksum, that is no Example, or whose features do
+            not fit the columns; see `map`. It keeps its number.
+
+    Raises:
+        ArgumentError: the package for checksums is not installed; `indexed` is given, and a file has no index, is
+            compressed, or files come in a new order in each epoch.
+        SourceError: a file is missing, cannot be read, or ends before the place to resume from.
+        DataError: names file and byte of a record with a wrong checksum, one that is cut short, no Example, or that has
+            a feature of another type or an unknown one; damaged compressed bytes; an index of another file. The rows
+            before the error come first.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> pipe = fp.from_sequence(range(3)).map(lambda i: {"id": i, "name": f"n{i}", "xs": [i / 2] * i})
+        >>> _ = fp.write_tfrecord(pipe, "records")
+        >>> list(fp.list_files("records").open_files().parse_tfrecord(features={"name": "string", "id": "int64"}))
+        [{'name': 'n0', 'id': 0}, {'name': 'n1', 'id': 1}, {'name': 'n2', 'id': 2}]
+    """
+    options = TfRecord(
+        features=features,
+        path_column=path_column,
+        row_column=row_column,
+        unify_schemas=unify_schemas,
+        indexed=bool(indexed),
+    )
+    if indexed:
+        check_fixed_order(pipe, "parse_tfrecord")
+        return pipe.then(IndexedTfRecords(options, on_error=on_error))
+    return pipe.then(ByteRanges(options, has_fixed_order(pipe))).then(ParseTfRecord(options, on_error=on_error))
+
+
+@dataclass(frozen=True, eq=False)
+class ParseTfRecord(ParseRecords):
+    kind: ClassVar[str] = "parse_tfrecord"
+    columns: ClassVar[Columns] = Columns.MAKES
+
+    def schema(self, stage: StageView) -> pa.Schema | None:
+        form = self.format
+        return form.row_schema() if isinstance(form, TfRecord) else None
+
+
+# `TfRecord`: the options of TFRecord files, and how their records become columns.
+
+
+Features: TypeAlias = "Sequence[str] | Schema"
+"""Names of features, or their types by name."""
+
+_SAMPLED_RECORDS = 1000
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TfRecord(SampledTable):
+    """The arguments of `parse_tfrecord`."""
+
+    kind: ClassVar[str] = "parse_tfrecord"
+    arguments: ClassVar[tuple[str, ...]] = ("features", "path_column", "row_column", "unify_schemas", "indexed")
+    type_repair: ClassVar[str] = "`features=` gives it a type"
+
+    features: Features | None = None
+    indexed: bool = False
+
+    def __post_init__(self) -> None:
+        PACKAGE.check()
+        types = self.types()
+        names = list(types) if types else check_names("features", self.features)
+        object.__setattr__(self, "columns", names)
+        super().__post_init__()
+
+    def types(self) -> dict[str, pa.DataType]:
+        """The types that the user gives."""
+        is_names = isinstance(self.features, Sequence) or self.features is None
+        return {} if is_names else check_schema(self.features, "features")
+
+    def head(self, stream: BinaryIO, path: str) -> SampledHead | None:
+        """The features in the first records of a file; None if it has none."""
+        if is_index(path):
+            return None
+        types = self.types()
+        if types:
+            return SampledHead(path, types, has_rows=True)
+        sampled, problem = _sample_records(RecordReader(stream, path).first_records(HEAD_BYTES), path)
+        if not sampled and problem is not None:
+            raise problem
+        return SampledHead(path, _infer_types(sampled, path), has_rows=True) if sampled else None
+
+    def missing_name_error(self, source: str, name: str, names: Sequence[str]) -> DataError:
+        origin = "all files" if self.unify_schemas else source
+        return DataError(
+            f"the first records of {origin} have no feature {name!r}, which `features` names; "
+            f"{suggest_name(name, names)}; if it comes later, `features=` gives its type"
+        )
+
+    def why_not_split(self) -> str | None:
+        return None if self.row_column is None else "`row_column` counts from the beginning of a file"
+
+    def parts(
+        self, stream: BinaryIO, path: str, unit: range, place: Place, chunk_size: ChunkSize
+    ) -> Iterator[RangePart]:
+        """The rows of the records that begin in a range of a file, from a place on: [byte, rows before it]."""
+        reader = RecordReader(stream, path, unit.start, unit.stop)
+        offset, before = place
+        at = offset if offset > unit.start else reader.first_record()
+        if is_index(path):
+            return
+        parser: _RecordParser | None = None
+        for records in reader.records(at, chunk_size) if at is not None else ():
+            parser = parser or _RecordParser(self, path)
+            yield from parser.parts(records, before)
+            before += len(records.starts) + (records.malformed is not None)
+
+    def parse_columns(self, data: bytes, starts: Offsets, ends: Offsets) -> dict[str, Column]:
+        """The columns of Examples, whose bytes begin and end at these places of `data`.
+
+        Raises:
+            ValueError: one of them is malformed, or they hold a feature in several ways that do not fit together.
+        """
+        fixed = self.require_fixed_schema("")
+        names = fixed.file_types
+        try:
+            entries = Entries(data, starts, ends)
+            features = {name: entries.feature(name) for name in names}
+            unknown = entries.unknown_name()
+        except UnusualError:
+            parsed = parse_one_by_one(data, starts, ends)
+            features = {name: collect_values(parsed, name) for name in names}
+            unknown = next((name for record in parsed for name in record if name not in names), None)
+        if unknown is not None and self.features is None:
+            raise ValueError(
+                f"it has a feature {unknown!r}, and the first records of {fixed.origin} have none; `features=` "
+                "names those to read"
+            )
+        return {name: to_column(to_arrow(name, features[name], kind)) for name, kind in names.items()}
+
+
+def _sample_records(records: Iterable[Records], path: str) -> tuple[list[dict[str, Feature]], FeedpipeError | None]:
+    """The first records that are Examples, and what is wrong with the first one that is none."""
+    sampled: list[dict[str, Feature]] = []
+    problems: list[FeedpipeError | None] = []
+    for some in records:
+        for offset, start, end in zip(some.offsets(), some.starts.tolist(), some.ends.tolist(), strict=True):
+            if len(sampled) < _SAMPLED_RECORDS:
+                try:
+                    sampled.append(parse_example(some.data[start:end]))
+                except ValueError as error:
+                    problems.append(record_error(path, offset, str(error)))
+        problems += [some.malformed and some.malformed.error, some.error]
+    return sampled, next(filter(None, problems), None)
+
+
+def _infer_types(records: Sequence[Mapping[str, Feature]], path: str) -> dict[str, pa.DataType]:
+    import pyarrow as pa
+
+    kinds: dict[int, pa.DataType] = {BYTES: pa.binary(), FLOATS: pa.float32(), INTS: pa.int64()}
+    types: dict[str, pa.DataType] = {}
+    for name in sorted({name for record in records for name in record}):  # a map has no order
+        try:
+            kind, single = kinds_of(record[name] for record in records if name in record)
+        except ValueError as error:
+            raise DataError(
+                f"{path}, feature {name!r}: {error} in the first records, and a column has one type"
+            ) from error
+        inner = kinds.get(kind, pa.null())
+        types[name] = inner if single else pa.list_(inner)
+    return types
+
+
+class _RecordParser:
+    """Makes columns of the records of one file."""
+
+    def __init__(self, form: TfRecord, path: str) -> None:
+        fixed = form.require_fixed_schema(path)
+        self._form = form
+        self._path = path
+        self._names = fixed.names
+        self._constants = fixed.constants(path, fixed.file_types)
+
+    def parts(self, records: Records, before: int) -> Iterator[RangePart]:
+        """The rows of some records, all at once, or if that fails of fewer and fewer of them.
+
+        Args:
+            records: some records.
+            before: the records of the file or range that come before them.
+        """
+        whole = len(records.starts)
+        bounds = [*records.offsets(), records.end]
+        if records.malformed is not None:
+            bounds.insert(whole, records.malformed.offset)
+        total = len(bounds) - 1
+        spans = [span for span in (range(whole, total), range(whole)) if span]
+        while spans:
+            span = spans.pop()
+            rows: BlockRows = []
+            malformed = records.malformed
+            if span.start < whole:
+                try:
+                    rows, malformed = self._rows(records, span, before + span.start), None
+                except ValueError as error:
+                    if len(span) > 1:
+                        middle = len(span) // 2
+                        spans += [span[middle:], span[:middle]]
+                        continue
+                    malformed = self._malformed(records, span.start, bounds[span.start], error)
+            end = None if records.last and span.stop == total else (bounds[span.stop], before + span.stop)
+            offsets = bounds[span.start : span.stop]
+            yield RangePart(rows, (bounds[span.start], before + span.start), end, offsets, malformed)
+        if records.error is not None:
+            place = (records.end, before + total)
+            yield RangePart([], place, place, [], None, records.error)
+
+    def _malformed(self, records: Records, number: int, offset: int, error: ValueError) -> MalformedRecord:
+        start, end = int(records.starts[number]), int(records.ends[number])
+        content = records.data[start:end][:MAX_CONTENT_BYTES]
+        return MalformedRecord(record_error(self._path, offset, str(error)), offset, content)
+
+    def _rows(self, records: Records, span: range, before: int) -> Rows:
+        """The rows of the records with these numbers.
+
+        Raises:
+            ValueError: one of them is malformed, or they hold a feature in several ways that do not fit together.
+        """
+        import pyarrow as pa
+
+        starts, ends = records.starts[span.start : span.stop], records.ends[span.start : span.stop]
+        columns = self._form.parse_columns(records.data, starts, ends)
+        for name, value in self._constants.items():
+            columns[name] = pa.repeat(value, len(span))
+        columns = {name: columns[name] for name in self._names}
+        return Rows(
+            {**columns, **self._form.lineage.columns_for(self._path, range(before, before + len(span)))}, len(span)
+        )
+
+
+def record_error(path: str, at: int, problem: str) -> DataError:
+    """The error of a record, which names its byte."""
+    return DataError(f"{path}, the record at byte {at}: {problem}")
+
+
+# `parse_tfrecord(indexed=True)`: records by their position in all files, by the indexes beside these.
+
+
+@dataclass(frozen=True, eq=False)
+class IndexedTfRecords(IndexedRecords):
+    kind: ClassVar[str] = "parse_tfrecord"
+    columns: ClassVar[Columns] = Columns.MAKES
+
+    format: TfRecord = field(repr=False)
+
+    def call(self) -> str:
+        return call_with_policy(self.format, self.on_error)
+
+    def identity(self) -> Json:
+        digest = None if self.table is None else self.table.digest()
+        return {**self.format.identity(), "records": digest}
+
+    def with_table(self, stage: StageView) -> Operator:
+        table = RecordTable.of(in_threads(_read_index, self.input_files(stage)))
+        heads = (in_threads if self.format.unify_schemas else in_turn)(self._head, self.input_files(stage))
+        form = self.format.fix(heads, (file.path for file in self.input_files(stage)))
+        return replace(self, format=form, table=table, source=PerProcess())
+
+    def schema(self, stage: StageView) -> pa.Schema | None:
+        return self.format.row_schema()
+
+    def origin_of(self, file: File, number: int, begin: int) -> Origin:
+        return Origin(file.path, begin, "byte")
+
+    def parse(self, records: RecordBytes) -> ParsedRecords:
+        if self.format.fixed_schema is None:  # there is no record
+            return ParsedRecords(Rows({}, 0), [], {})
+        data, starts, ends, places, _ = records
+
+        def error_at(place: int, problem: str) -> DataError:
+            return record_error(records.file(place).name, int(places.begins[place]), problem)
+
+        right_heads, right_data = right_records(data, starts, ends)
+        for place in np.flatnonzero(~right_heads).tolist()[:1]:
+            raise error_at(place, "its length is not that of the index, or is damaged; make the index anew")
+        problems = dict.fromkeys(np.flatnonzero(~right_data).tolist(), "its data have a wrong checksum")
+        parsed: list[BlockRows] = []
+        sound: list[int] = []
+        spans = [np.flatnonzero(right_data)]
+        while spans:
+            span = spans.pop()
+            try:
+                columns = self.format.parse_columns(
+                    data, starts[span] + TFRECORD_RECORDS_HEAD_BYTES, ends[span] - TAIL_BYTES
+                )
+            except ValueError as error:
+                if len(span) > 1:
+                    spans += reversed(np.array_split(span, 2))
+                else:
+                    problems[int(span[0])] = str(error)
+            else:
+                parsed.append(Rows(columns, len(span)))
+                sound += span.tolist()
+        rows = self._with_extra_columns(concat(parsed), records, sound)
+        malformed = {
+            place: self.malformed(
+                records,
+                place,
+                error_at(place, problem),
+                data[starts[place] + TFRECORD_RECORDS_HEAD_BYTES : ends[place] - TAIL_BYTES],
+            )
+            for place, problem in problems.items()
+        }
+        return ParsedRecords(rows, sound, malformed)
+
+    def _with_extra_columns(self, rows: BlockRows, records: RecordBytes, sound: list[int]) -> BlockRows:
+        fixed = self.format.require_fixed_schema("")
+        if not isinstance(rows, Rows) or (not fixed.folder_types and self.format.lineage == (None, None)):
+            return rows
+        paths, places = [file.path for file in records.files], records.places
+        extra = extra_columns(self.format, paths, places.owners[sound], places.numbers[sound])
+        columns = {**rows.columns, **extra}
+        names = [*fixed.names, *(name for name in self.format.lineage if name is not None)]
+        return Rows({name: columns[name] for name in names}, len(rows))
+
+    def _head(self, file: File) -> TableHead | None:
+        with file.open() as stream:
+            return self.format.head(stream, file.path)
+
+
+def _read_index(file: File) -> Numbers:
+    """The byte at which each record of a file begins, and that behind the last one.
+
+    Raises:
+        ArgumentError: the file is compressed, or there is no index beside it.
+        DataError: the index belongs to another file.
+    """
+    if is_index(file.path):
+        return np.zeros(1, np.int64)  # it has no records
+    if file.is_compressed():
+        raise ArgumentError(f"`indexed` must be left out here: {file.name} is compressed, so no record can be sought")
+    path, options = (file.path, "") if file.filesystem is not None else split_options(file.path)
+    candidates = index_paths(path)
+    for candidate in candidates:
+        index = File(candidate + options, filesystem=file.filesystem, compression=None, cache=file.cache)
+        try:
+            with index.open() as stream:
+                data = stream.read()
+        except MissingError:
+            continue
+        return read_bounds(data, index.name, file.size() if file.listed is None else file.listed)
+    raise ArgumentError(
+        f"`indexed` needs an index beside {file.name}, and there is neither {candidates[0]} nor {candidates[1]}; "
+        "`write_tfrecord(index=True)` writes one, and so do DALI's `tfrecord2idx` and the package `tfrecord`"
+    )

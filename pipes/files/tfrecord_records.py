@@ -1,0 +1,362 @@
+"""Records of TFRecord files, with their checksums and the index beside a file.
+
+A record is its length in eight bytes, the checksum of these, its data, and the checksum of the data. Nothing else marks
+where a record begins. So a range of a file finds its first record by the checksum of its length, and one file serves
+many shards without an index.
+
+DALI's `tfrecord2idx` writes this format, and so does the package `tfrecord`.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..core.checks import Package
+from ..errors import DataError, FeedpipeError
+from ..formats.streams import MAX_CONTENT_BYTES, ChunkSize, MalformedRecord, StreamWindow
+from ..formats.text import TO_END
+
+PACKAGE = Package("google_crc32c", "google-crc32c", "tfrecord", "TFRecord files are read and written")
+
+Crcs = npt.NDArray[np.uint32]
+
+_POLYNOMIAL = 0x82F63B78
+_SHIFT = 0xA282EAD8
+_ALL_BITS = 0xFFFFFFFF
+
+
+def crc32c() -> Callable[[bytes], int]:
+    """The function that computes the CRC-32C of bytes."""
+    function: Callable[[bytes], int] = PACKAGE.load().value
+    return function
+
+
+def masked(crc: int) -> int:
+    """A checksum as files hold it."""
+    return ((crc >> 15 | crc << 17) + _SHIFT) & _ALL_BITS
+
+
+def unmasked(stored: Crcs) -> Crcs:
+    """The checksums that files hold as these numbers."""
+    rotated = stored - np.uint32(_SHIFT)
+    return rotated >> np.uint32(17) | rotated << np.uint32(15)
+
+
+def crcs_of_lengths(lengths: npt.NDArray[np.uint8]) -> Crcs:
+    """The CRC-32C of each row of eight bytes."""
+    crcs = np.full(len(lengths), _ALL_BITS, np.uint32)
+    for column in lengths.T:
+        crcs = _TABLE[(crcs ^ column) & 0xFF] ^ crcs >> np.uint32(8)
+    return crcs ^ np.uint32(_ALL_BITS)
+
+
+def gather(data: npt.NDArray[np.uint8], at: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.uint8]:
+    """The `size` bytes at each of some places, as rows."""
+    if not len(at):
+        return np.zeros((0, size), np.uint8)
+    return np.lib.stride_tricks.sliding_window_view(data, size)[at]
+
+
+def _table() -> Crcs:
+    """The CRC of each byte."""
+    table = np.arange(256, dtype=np.uint32)
+    for _ in range(8):
+        table = np.where(table & 1, table >> np.uint32(1) ^ np.uint32(_POLYNOMIAL), table >> np.uint32(1))
+    return table
+
+
+_TABLE = _table()
+
+# `RecordReader`: the records of a TFRecord file, or of a range of it, with both checksums compared.
+
+
+HEAD_BYTES, TAIL_BYTES = 12, 4
+"""The bytes of a record before and behind its data."""
+Offsets = npt.NDArray[np.int64]
+
+_HEAD = struct.Struct("<QI")
+
+
+class Records(NamedTuple):
+    """Some records that follow each other.
+
+    Attributes:
+        data: the bytes that hold them.
+        starts, ends: where in `data` the content of each begins and ends.
+        at: the byte of the file at which the first one begins.
+        end: the byte behind the last one, and behind a malformed one.
+        last: whether the range ends there.
+        malformed: the record that follows, if its data have a wrong checksum.
+        error: why nothing behind these records can be read.
+    """
+
+    data: bytes
+    starts: Offsets
+    ends: Offsets
+    at: int
+    end: int
+    last: bool
+    malformed: MalformedRecord | None
+    error: FeedpipeError | None
+
+    def offsets(self) -> list[int]:
+        """The byte of the file at which each record begins."""
+        offsets: list[int] = (self.starts + (self.at - HEAD_BYTES)).tolist()
+        return offsets
+
+
+class _Split(NamedTuple):
+    """The whole records of some bytes.
+
+    Attributes:
+        starts, ends: where the content of each begins and ends.
+        done: the bytes up to the end of the last one, and of a malformed one.
+        malformed: the record that follows, if its data have a wrong checksum.
+        error: what is wrong with the head of the next one.
+    """
+
+    starts: Offsets
+    ends: Offsets
+    done: int
+    malformed: MalformedRecord | None
+    error: DataError | None
+
+
+class RecordReader:
+    """Reads the records of a stream that begin in a range of it.
+
+    Args:
+        stream: of bytes. The reader seeks in it if it can, else it reads over what comes before.
+        name: the name of the file, for errors.
+        start, stop: bytes of the range. If it is not the whole file, the stream must be able to seek.
+    """
+
+    def __init__(self, stream: BinaryIO, name: str, start: int = 0, stop: int = TO_END) -> None:
+        self._name = name
+        self._start = start
+        self._stop = stop
+        self._window = StreamWindow(stream, name)
+        self._crc = crc32c()
+
+    def first_record(self) -> int | None:
+        """Find the byte at which the first record of the range begins; None if none does.
+
+        Raises:
+            SourceError: the stream cannot be read.
+        """
+        at, window = self._start, self._window
+        if not at:
+            return 0
+        while at < self._stop:
+            window.advance(at)
+            window.fill(ChunkSize.FIRST_BYTES)
+            data = np.frombuffer(window.data.ljust(HEAD_BYTES, b"\xff"), np.uint8)
+            heads = np.lib.stride_tricks.sliding_window_view(data, HEAD_BYTES)
+            for place in np.flatnonzero(_have_right_checksum(heads)).tolist():
+                if at + place < self._stop and self._wrong_head(place) is None:
+                    return at + place
+            if window.error is not None:
+                raise window.error
+            if window.ended:
+                break
+            at += len(heads)
+        return None
+
+    def _wrong_head(self, place: int) -> int | None:
+        """The byte of a head with a wrong checksum, out of the one at `place` and the one of the record behind it.
+
+        A record begins where both are right: a single one may be right by chance. A range that ends looks at the next
+        record, too, and the next range begins with it. So no damage hides a record from both.
+        """
+        for _ in range(2):
+            head = self._window.peek(place, HEAD_BYTES)
+            if len(head) < HEAD_BYTES:
+                break
+            if not _have_right_checksum(np.frombuffer(head, np.uint8)[None])[0]:
+                return self._window.offset + place
+            place += _record_bytes(head)
+        return None
+
+    def first_records(self, size: int) -> Iterator[Records]:
+        """About `size` bytes of records at the beginning of a file, at least one if there is one."""
+        at = 0
+        while (records := self._next(at, size - at)) is not None:
+            yield records
+            at = records.end
+            if records.malformed is None or records.last or at >= size:
+                return
+
+    def records(self, at: int, size: ChunkSize) -> Iterator[Records]:
+        """All records from byte `at` on, where one begins. If the stream fails, the records before come first."""
+        while (records := self._next(at, size.next())) is not None:
+            yield records
+            if records.last:
+                return
+            at = records.end
+
+    def _next(self, at: int, size: int) -> Records | None:
+        """About `size` bytes of records, at least one; None at the end."""
+        window, room = self._window, self._stop - at
+        window.advance(at)
+        error: FeedpipeError | None
+        while True:
+            window.fill(size)
+            starts, ends, done, malformed, error = self._split(window.data, room)
+            if done or room <= 0 or error is not None or window.ended or window.error is not None:
+                break
+            size = _record_bytes(window.data)
+        rest = len(window.data) - done
+        if error is None and done >= room:
+            wrong = self._wrong_head(done)
+            error = None if wrong is None else self._damaged_length(wrong)
+        elif error is None and malformed is None and window.error is not None:  # behind it there may be further records
+            error = window.error
+        elif error is None and malformed is None and window.ended and rest:
+            error = self._error(at + done, "the file is cut short within the record that begins here")
+        if not done and error is None:
+            return None
+        last = error is None and (done >= room or (window.ended and not rest))
+        return Records(window.data, starts, ends, at, at + done, last, malformed, error)
+
+    def _split(self, data: bytes, room: int) -> _Split:
+        """Find the whole records of some bytes, up to the first that is wrong.
+
+        Args:
+            data: bytes of the file, from the beginning of a record on.
+            room: records that begin behind so many bytes belong to the next range.
+        """
+        size, begin = len(data), self._window.offset
+        unpack = _HEAD.unpack_from
+        heads: list[int] = []
+        ends: list[int] = []
+        at = 0
+        while at < room and at + HEAD_BYTES <= size:
+            heads.append(at)
+            end = at + HEAD_BYTES + unpack(data, at)[0]
+            if end + TAIL_BYTES > size:
+                break
+            ends.append(end)
+            at = end + TAIL_BYTES
+        view = np.frombuffer(data, np.uint8)
+        # The head of a record that is not whole is compared too: it must not claim more bytes than it has.
+        wrong = np.flatnonzero(~_have_right_checksum(gather(view, np.array(heads, np.int64), HEAD_BYTES)))
+        error: DataError | None = None
+        if len(wrong):
+            heads, ends = heads[: wrong[0] + 1], ends[: wrong[0]]
+            error = self._damaged_length(begin + heads[-1])
+        crc = self._crc  # it takes no memoryview
+        crcs = [crc(data[head + HEAD_BYTES : end]) for head, end in zip(heads, ends, strict=False)]
+        stops = np.array(ends, np.int64)
+        stored = gather(view, stops, TAIL_BYTES).view("<u4").ravel()
+        wrong = np.flatnonzero(unmasked(stored) != np.array(crcs, np.uint32))
+        count = int(wrong[0]) if len(wrong) else len(ends)
+        starts = np.array(heads[:count], np.int64) + HEAD_BYTES
+        if not len(wrong):
+            return _Split(starts, stops, ends[-1] + TAIL_BYTES if ends else 0, None, error)
+        offset, end = begin + heads[count], ends[count]
+        problem = self._error(offset, "the data of the record that begins here have a wrong checksum")
+        content = data[heads[count] + HEAD_BYTES : end][:MAX_CONTENT_BYTES]
+        malformed = MalformedRecord(problem, offset, content)
+        return _Split(starts, stops[:count], end + TAIL_BYTES, malformed, None)
+
+    def _damaged_length(self, at: int) -> DataError:
+        return self._error(at, "the length of the record that begins here has a wrong checksum")
+
+    def _error(self, at: int, problem: str) -> DataError:
+        hint = "" if at else "; is this a TFRecord file, and is it compressed in another way?"
+        return DataError(f"{self._name}, byte {at}: {problem}{hint}")
+
+
+def right_records(data: bytes, begins: Offsets, ends: Offsets) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """Which records are undamaged, and begin and end where another source says.
+
+    Returns:
+        which have a head with this length, and which have data with the right checksum.
+    """
+    view, crc = np.frombuffer(data, np.uint8), crc32c()
+    heads = gather(view, begins, HEAD_BYTES)
+    lengths = np.ascontiguousarray(heads[:, :8]).view("<i8").ravel()
+    heads_right = _have_right_checksum(heads) & (lengths == ends - begins - HEAD_BYTES - TAIL_BYTES)
+    spans = zip((begins + HEAD_BYTES).tolist(), (ends - TAIL_BYTES).tolist(), strict=True)
+    crcs = np.array([crc(data[start:end]) for start, end in spans], np.uint32)
+    stored = gather(view, ends - TAIL_BYTES, TAIL_BYTES).view("<u4").ravel()
+    return heads_right, unmasked(stored) == crcs
+
+
+def _record_bytes(data: bytes) -> int:
+    """How many bytes the record that begins with `data` has; those of a head, if there are fewer."""
+    return HEAD_BYTES if len(data) < HEAD_BYTES else HEAD_BYTES + _HEAD.unpack_from(data)[0] + TAIL_BYTES
+
+
+def _have_right_checksum(heads: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+    """Which heads, given as rows, hold a length with its checksum."""
+    right: npt.NDArray[np.bool_] = (heads[:, 4:8] == 0).all(
+        axis=1
+    )  # no record has 4 GiB; this leaves few to compute with
+    places = np.flatnonzero(right)
+    chosen = np.ascontiguousarray(heads[places])
+    stored = np.ascontiguousarray(chosen[:, 8:12]).view("<u4").ravel()
+    right[places] = crcs_of_lengths(chosen[:, :8]) == unmasked(stored)
+    return right
+
+
+# The index beside a TFRecord file: a line for each record with its first byte and how many bytes it takes.
+
+
+_ENDINGS = ".index", ".idx"
+
+
+def is_index(path: str) -> bool:
+    """Whether a file that lies among TFRecord files is an index, by its name."""
+    return path.endswith(_ENDINGS)
+
+
+def index_paths(path: str) -> tuple[str, str]:
+    """Where the index of a file may be, as users of the package `tfrecord` and of DALI name it."""
+    return f"{path.removesuffix('.tfrecord')}{_ENDINGS[0]}", f"{path}{_ENDINGS[1]}"
+
+
+def index_line(begin: int, size: int) -> bytes:
+    """The line of a record."""
+    return b"%d %d\n" % (begin, size)
+
+
+def read_bounds(data: bytes, name: str, size: int) -> Offsets:
+    """The byte at which each record begins, and that behind the last one.
+
+    Args:
+        data: of the index.
+        name: of the index, for errors.
+        size: of the file that it belongs to.
+
+    Raises:
+        DataError: it is no index, or does not list all records of the file.
+    """
+    import pyarrow as pa
+    from pyarrow import csv
+
+    if not data:
+        table = pa.table({"begin": pa.array([], pa.int64()), "size": pa.array([], pa.int64())})
+    else:
+        form = csv.ReadOptions(column_names=["begin", "size"])
+        types: Any = {"begin": pa.int64(), "size": pa.int64()}
+        try:
+            table = csv.read_csv(
+                io.BytesIO(data), form, csv.ParseOptions(delimiter=" "), csv.ConvertOptions(column_types=types)
+            )
+        except pa.ArrowInvalid as error:
+            raise DataError(f"{name} is no index of TFRecord, which has two numbers in each line: {error}") from error
+    begins, sizes = (np.asarray(column.to_numpy(), np.int64) for column in table.columns)
+    bounds = np.append(begins, size)
+    if bounds[0] != 0 or (bounds[1:] - begins != sizes).any():
+        raise DataError(
+            f"{name} does not list the records of a file of {size} bytes, one behind the other; it belongs to another "
+            "file, so make it anew"
+        )
+    return bounds

@@ -1,1 +1,0 @@
-"""Arrow IPC: files and streams, and the FlatBuffers of their heads."""

@@ -1,1 +1,0 @@
-"""CSV: its options, its parser, and where its quotes let records end."""

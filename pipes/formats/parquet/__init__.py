@@ -1,1 +1,0 @@
-"""Parquet: its options, files and footers, and filters on their statistics."""

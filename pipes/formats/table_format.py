@@ -1,0 +1,650 @@
+"""`TableFormat`: how a format of tables fixes names and types for all files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, NamedTuple, TypeVar
+from urllib.parse import unquote
+
+import numpy as np
+import numpy.typing as npt
+
+from ..core.checks import check_choice
+from ..core.code import value_code
+from ..core.cursor import Json
+from ..core.rows import Column, Rows, column_names
+from ..errors import ArgumentError, ArgumentTypeError, DataError, redacted, with_call_site
+from .columns import (
+    FlatHead,
+    Schema,
+    TableHead,
+    UnifiedSchema,
+    check_names,
+    check_schema,
+    common_type,
+    decoded_type,
+    first_duplicate,
+    format_names,
+    missing_column_error,
+    plain_types,
+    suggest_name,
+    text_for,
+    to_column,
+    unexpected_column_error,
+    widens_to,
+)
+from .text import Chunk, ParseChunk, ParsedPart
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+NULL = "__HIVE_DEFAULT_PARTITION__"
+"""The name of the folder of null values."""
+_INTEGER = re.compile(r"-?[0-9]{1,19}")
+
+
+def parse_folders(path: str) -> dict[str, str | None]:
+    """The columns that the folders of `path` give, with their text; None for a missing value."""
+    values: dict[str, str | None] = {}
+    if "://" in path:
+        path = path.partition("?")[0]  # options follow, and their values may hold slashes
+    for folder in path.split("/")[:-1]:
+        name, equals, text = folder.partition("=")
+        if name and equals:
+            values[unquote(name)] = None if text == NULL else unquote(text)
+    return values
+
+
+def folder_types(
+    first: str, paths: Iterable[str], taken: Container[str], *, unify: bool = False
+) -> dict[str, pa.DataType]:
+    """The types of the columns that the folders of `first` give.
+
+    That is int64 if the values of all `paths` are such integers, else string.
+
+    Args:
+        first: the path of the first file.
+        paths: the paths of all files.
+        taken: names of columns that the files have; they win.
+        unify: whether the folders of any path give columns, not only those of `first`.
+    """
+    import pyarrow as pa
+
+    names = dict.fromkeys(parse_folders(first))
+    text_columns: set[str] = set()
+    seen: set[tuple[str, str | None]] = set()
+    previous = ""
+    for path in paths if names or unify else ():
+        folder = path.rpartition("/")[0]
+        if folder == previous:  # the files of one folder follow each other
+            continue
+        previous = folder
+        for name, text in parse_folders(path).items():
+            if (name, text) not in seen:
+                seen.add((name, text))
+                if unify:
+                    names.setdefault(name)
+                if text is not None and not _is_int64(text):
+                    text_columns.add(name)
+    return {name: pa.string() if name in text_columns else pa.int64() for name in names if name not in taken}
+
+
+def folder_values(path: str, types: Mapping[str, pa.DataType], first: str, *, unify: bool = False) -> dict[str, Any]:
+    """The values of the columns that the folders of `path` give, as Arrow scalars.
+
+    Args:
+        path: the path of a file.
+        types: of the columns to give.
+        first: the file that the columns come from, for errors.
+        unify: whether a missing folder stands for null.
+
+    Raises:
+        DataError: a folder is missing, or its value is not of that type.
+    """
+    texts = parse_folders(path) if types else {}
+    values: dict[str, Any] = {}
+    for name, kind in types.items():
+        if name not in texts and not unify:
+            raise DataError(
+                f"{path} is in no folder {name}=..., and {first} is; `unify_schemas=True` takes that for a null, or "
+                "`columns=` names columns that all files have"
+            )
+        text = texts.get(name)
+        try:
+            values[name] = _scalar(text, kind)
+        except (ValueError, NotImplementedError) as error:  # Arrow's errors are such
+            raise DataError(f"{path}: {text!r} in the name of its folder is no {kind}, as in {first}") from error
+    return values
+
+
+def _is_int64(text: str) -> bool:
+    return _INTEGER.fullmatch(text) is not None and -(2**63) <= int(text) < 2**63
+
+
+def _scalar(text: str | None, kind: Any) -> Any:
+    import pyarrow as pa
+
+    if text is not None and str(kind) == "int64" and not _is_int64(text):  # Arrow would take others, such as 0x7
+        raise ValueError(text)
+    return pa.scalar(None, kind) if text is None else pa.scalar(text).cast(kind)
+
+
+# `FixedSchema`: the names and types of columns that hold for all files of a pipe.
+
+
+@dataclass(frozen=True)
+class FixedSchema:
+    """Names and types, the same for all files.
+
+    Attributes:
+        file_types: types of the columns that are read from the files, those that only a filter needs included.
+        folder_types: types of the columns that the names of folders give, likewise.
+        names: the columns of the rows, in their order, without path and row number.
+        read_columns: the columns to read from files, as the reader is asked for them; None for all.
+        filter_columns: the columns in the filter.
+        all_columns: all columns of the files, read or not.
+        source: the file that names and types come from; the first one if they come from all.
+        unified: whether names and types come from all files, so that a file may lack some columns.
+    """
+
+    file_types: dict[str, pa.DataType]
+    folder_types: dict[str, pa.DataType]
+    names: tuple[str, ...]
+    read_columns: list[str] | None
+    filter_columns: tuple[str, ...]
+    all_columns: tuple[str, ...]
+    source: str
+    unified: bool
+
+    @property
+    def types(self) -> dict[str, pa.DataType]:
+        """Types of all columns, of files and folders."""
+        return {**self.file_types, **self.folder_types}
+
+    @property
+    def row_types(self) -> dict[str, pa.DataType]:
+        """Types of the columns of the rows, in their order, without path and row number."""
+        types = self.types
+        return {name: types[name] for name in self.names}
+
+    @property
+    def origin(self) -> str:
+        """Where names and types come from, for errors."""
+        return "all files" if self.unified else self.source
+
+    def columns_in(self, head: TableHead) -> list[str]:
+        """The columns that are read from a file.
+
+        Raises:
+            DataError: the file lacks a column, has an unexpected one, or its values may not fit the fixed type.
+        """
+        if head.name == self.source and not self.unified:
+            return [*self.file_types]
+        existing = None if self.read_columns is None else head.existing(self.read_columns)
+        types = {field.name: field.type for field in head.schema_of(existing)}
+        if not self.unified:
+            names = frozenset(types if existing is None else existing)
+            for name in self.file_types if self.read_columns is None else self.read_columns:
+                if name not in names:
+                    raise missing_column_error(head.name, name, head.schema.names, self.source)
+        for name, kind in types.items():
+            if name not in self.file_types:
+                raise unexpected_column_error(head.name, name, self.source, unified=self.unified)
+            fixed = self.file_types[name]
+            repair = "" if self.unified else "`unify_schemas=True` looks for a type that can, or "
+            if not (common_type(fixed, kind) == fixed if self.unified else widens_to(kind, fixed)):
+                raise DataError(
+                    f"{head.name}, column {name!r}: its type is {kind}, and {fixed} in {self.source}, "
+                    f"which cannot hold all such values; {repair}leave the column out with `columns=`"
+                )
+        return [*types]
+
+    def constants(self, path: str, columns: Iterable[str], values: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The values of columns that a file does not have, as Arrow scalars; null if nothing else says them.
+
+        Args:
+            path: the path of the file.
+            columns: the columns that the file has.
+            values: of other columns, from the log of a table; None if the names of folders say them.
+
+        Raises:
+            DataError: a folder is missing, or its value does not fit.
+        """
+        existing = frozenset(columns)
+        types = {name: kind for name, kind in self.types.items() if name not in existing}
+        if values is None:
+            return folder_values(path, types, self.source, unify=self.unified)
+        import pyarrow as pa
+
+        return {name: values.get(name, pa.scalar(None, kind)) for name, kind in types.items()}
+
+    def cast(self, array: Any, name: str, file: str) -> Any:
+        """Cast values of a column of a file to the fixed type."""
+        import pyarrow as pa
+
+        kind = self.file_types[name]
+        try:
+            return array if array.type == kind else array.cast(kind)
+        except pa.ArrowException as error:
+            raise DataError(
+                f"{file}, column {name!r}: values of type {array.type} cannot become {kind}, the type "
+                f"{'of all files together' if self.unified else f'in {self.source}'}: {error}"
+            ) from error
+
+    def cast_batch(self, batch: pa.RecordBatch, file: str) -> pa.RecordBatch:
+        """Cast all columns of a batch of a file to the fixed types."""
+        import pyarrow as pa
+
+        names = batch.schema.names
+        columns = [self.cast(column, name, file) for name, column in zip(names, batch.columns, strict=True)]
+        return pa.RecordBatch.from_arrays(columns, names) if names else batch
+
+
+# `Lineage`: the columns that say where a row comes from.
+
+
+class Lineage(NamedTuple):
+    """The names of the columns with the path of the file and the number of the row in it; None for no such column."""
+
+    path_column: str | None
+    row_column: str | None
+
+    def check(self) -> None:
+        """Check the user's arguments."""
+        for argument, name in self._asdict().items():
+            if name is not None and not isinstance(name, str):
+                raise ArgumentTypeError(with_call_site(f"`{argument}` must be the name of a column but got: {name!r}"))
+        if self.path_column is not None and self.path_column == self.row_column:
+            raise ArgumentError(
+                with_call_site(f"`path_column` and `row_column` must differ but got: {self.path_column!r} for both")
+            )
+
+    def check_free(self, names: Container[str], source: str) -> None:
+        """Raise a `DataError` if the rows of `source` already have a column with one of these names."""
+        for argument, name in self._asdict().items():
+            if name in names:
+                raise DataError(f"{source} has a column {name!r} already; `{argument}` needs another name")
+
+    def columns_for(self, path: str, numbers: npt.NDArray[np.int64] | range) -> dict[str, Column]:
+        """The columns for the rows with these numbers, counted from 0; the path without its password."""
+        import pyarrow as pa
+
+        columns: dict[str, Column] = {}
+        if self.path_column is not None:
+            columns[self.path_column] = pa.repeat(pa.scalar(redacted(path), pa.string()), len(numbers))
+        if self.row_column is not None:
+            if isinstance(numbers, range):
+                numbers = np.arange(numbers.start, numbers.stop, dtype=np.int64)
+            numbers.flags.writeable = False
+            columns[self.row_column] = numbers
+        return columns
+
+
+# `TableFormat`: the options of a format of tables, and how they fix names and types of columns for all files.
+
+
+T = TypeVar("T", bound="TableFormat")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TableFormat:
+    """The base: the options that all formats of tables share.
+
+    Before the first row, `fix` sets `fixed_schema` by the first file or, with `unify_schemas`, by all files.
+    """
+
+    kind: ClassVar[str]
+    """The name of the chain function."""
+    arguments: ClassVar[tuple[str, ...]]
+    """The names of the user's arguments, in the order in which `call` shows them."""
+    type_repair: ClassVar[str] = "leave the column out with `columns=`, or write one of the files anew"
+    """What the user can do if no type holds the values of a column in all files."""
+
+    columns: Sequence[str] | None = None
+    path_column: str | None = None
+    row_column: str | None = None
+    unify_schemas: bool = False
+    fixed_schema: FixedSchema | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", check_names("columns", self.columns))
+        check_choice("unify_schemas", self.unify_schemas, (False, True))
+        self.lineage.check()
+
+    @property
+    def lineage(self) -> Lineage:
+        return Lineage(self.path_column, self.row_column)
+
+    def call(self) -> str:
+        """The call of the chain function with these options, as code."""
+        arguments = ((name, self.argument_code(name)) for name in self.arguments)
+        return f"{self.kind}({', '.join(f'{name}={code}' for name, code in arguments if code is not None)})"
+
+    def argument_code(self, name: str) -> str | None:
+        """The value of an argument as code; None if it is the default."""
+        value = getattr(self, name)
+        return None if value == getattr(type(self), name) else value_code(value)
+
+    def identity(self) -> dict[str, Json]:
+        """What a state is checked against."""
+        fixed = self.fixed_schema
+        types = None if fixed is None else plain_types(fixed.row_types)
+        return {"call": self.call(), "types": types}
+
+    def row_schema(self) -> pa.Schema | None:
+        """Names and types of the columns of the rows; None before they are fixed."""
+        import pyarrow as pa
+
+        fixed = self.fixed_schema
+        if fixed is None:
+            return None
+        types = fixed.row_types
+        path, row = self.lineage
+        types |= {path: pa.string()} if path is not None else {}
+        types |= {row: pa.int64()} if row is not None else {}
+        return pa.schema(list(types.items()))
+
+    def require_fixed_schema(self, file: str) -> FixedSchema:
+        """Names and types to read `file` with.
+
+        Raises:
+            DataError: there was no file to fix them by.
+        """
+        if self.fixed_schema is None:
+            raise DataError(
+                f"{file}: names and types of columns are fixed before the first row, by the first file of seed 0 and "
+                "epoch 0, and there was no file with columns then; a pipe that draws its files at random needs one "
+                "there"
+            )
+        return self.fixed_schema
+
+    def to_rows(self, batch: pa.RecordBatch, path: str, numbers: range) -> Rows:
+        """The rows of a batch of a file, with the types that are fixed, and with the columns that files do not hold.
+
+        Args:
+            batch: has the columns that are read of this file.
+            path: the path of the file.
+            numbers: those of the rows in the file, counted from 0.
+
+        Raises:
+            DataError: values do not fit.
+        """
+        import pyarrow as pa
+
+        fixed = self.require_fixed_schema(path)
+        batch = fixed.cast_batch(batch, path)
+        columns = {name: to_column(batch.column(k)) for k, name in enumerate(batch.schema.names)}
+        for name, value in fixed.constants(path, columns).items():
+            columns[name] = pa.repeat(value, len(numbers))
+        columns = {name: columns[name] for name in fixed.names}
+        return Rows({**columns, **self.lineage.columns_for(path, numbers)}, len(numbers))
+
+    def fix(self: T, heads: Iterable[TableHead | None], paths: Iterable[str]) -> T:
+        """Fix names and types by the first file, or with `unify_schemas` by all; without a file, return `self`.
+
+        Args:
+            heads: of all files, read lazily; None for a file without columns. Without `unify_schemas`, heads after the
+                first are read only to find rows, or a type for a column that has only nulls in the first file.
+            paths: of all files, for the columns that the names of folders give.
+
+        Raises:
+            DataError: a named column does not exist, two columns have one name, types cannot be unified, or a filter
+                does not fit.
+        """
+        heads = iter(self.select_heads(heads) if self.fixed_schema is None else ())
+        first = next(heads, None)
+        if first is None:
+            return self
+        whole, selected, read = self._unify(chain([first], heads if self.unify_schemas else ()))
+        folders = self.folder_types(first.name, paths, [*whole])
+        names = self._row_columns(first.name, [*whole, *folders], selected, read)
+        self.check_names(first.name, [*whole])
+        types = {name: selected.type(name) for name in names if name not in folders}
+        filter_columns = tuple(self.filter_columns(first.name, types, whole, folders))
+        more = [name for name in filter_columns if name not in types and name not in folders]
+        types |= {name: whole.type(name) for name in more}
+        read = read if read is None else [*read, *more]
+        folders = {name: kind for name, kind in folders.items() if name in names or name in filter_columns}
+        self.lineage.check_free(names, "one of the files" if self.unify_schemas else first.name)
+        fixed = FixedSchema(
+            file_types=self.replace_nulls(types, read, heads),
+            folder_types=folders,
+            names=names,
+            read_columns=read,
+            filter_columns=filter_columns,
+            all_columns=tuple(whole),
+            source=first.name,
+            unified=self.unify_schemas,
+        )
+        return replace(self, fixed_schema=fixed)
+
+    def select_heads(self, heads: Iterable[TableHead | None]) -> Iterator[TableHead]:
+        """The heads that may fix names and types, the most important first."""
+        return (head for head in heads if head is not None)
+
+    def decode_types(self, schema: pa.Schema) -> dict[str, pa.DataType]:
+        """The types that columns of a file have once they are read."""
+        return {field.name: decoded_type(field.type) for field in schema}
+
+    def check_names(self, source: str, names: Sequence[str]) -> None:
+        """Raise a `DataError` if an argument other than `columns` names a column that files do not have."""
+
+    def missing_name_error(self, source: str, name: str, names: Sequence[str]) -> DataError:
+        """The error if `columns` names a column that neither files nor folders have."""
+        listed, hint = f"there are {format_names(names)}", suggest_name(name, names)
+        hint = listed if hint == listed else f"{listed}; {hint}"
+        missing = "no file has a" if self.unify_schemas else f"{source} has no"
+        return DataError(f"{missing} column {name!r}, which `columns` names; {hint}")
+
+    def folder_types(self, first: str, paths: Iterable[str], taken: Sequence[str]) -> dict[str, pa.DataType]:
+        """The types of the columns that the names of folders give, except those that are taken.
+
+        Args:
+            first: the path of the first file.
+            paths: of all files.
+            taken: the columns of the files.
+        """
+        return folder_types(first, chain([first], paths), taken, unify=self.unify_schemas)
+
+    def filter_columns(
+        self, source: str, types: Mapping[str, pa.DataType], whole: UnifiedSchema, folders: Mapping[str, pa.DataType]
+    ) -> Sequence[str]:
+        """The columns that a filter needs.
+
+        Args:
+            source: the first file.
+            types: of the columns of the rows that come from files.
+            whole: all columns of the files.
+            folders: types of the columns that folders give.
+        """
+        return ()
+
+    def replace_nulls(
+        self, types: Mapping[str, pa.DataType], read: Sequence[str] | None, later: Iterable[TableHead]
+    ) -> dict[str, pa.DataType]:
+        """`types`, where a column that has only nulls in the first file gets its type from a later file."""
+        import pyarrow as pa
+
+        types = dict(types)
+        untyped = {name for name, kind in types.items() if pa.types.is_null(kind)}
+        for head in later if untyped else ():
+            for name, kind in self.decode_types(head.schema_of(read)).items():
+                if name in untyped and not pa.types.is_null(kind):
+                    types[name] = kind
+                    untyped.discard(name)
+            if not untyped:
+                break
+        return types
+
+    def _unify(self, heads: Iterable[TableHead]) -> tuple[UnifiedSchema, UnifiedSchema, list[str] | None]:
+        """All columns of some files, the selected ones, and the names to ask the reader for."""
+        whole, selected = UnifiedSchema(self.type_repair), UnifiedSchema(self.type_repair)
+        existing: set[str] = set()
+        for head in heads:
+            if name := first_duplicate(head.schema.names):
+                raise DataError(f"{head.name}: two columns have the name {name!r}, and a row can hold only one of them")
+            whole.add(head.name, self.decode_types(head.schema))
+            if self.columns is not None:
+                names = head.existing(self.columns)
+                existing.update(names)
+                selected.add(head.name, self.decode_types(head.schema_of(names)))
+        if self.columns is None:
+            return whole, whole, None
+        return whole, selected, [name for name in self.columns if name in existing]
+
+    def _row_columns(
+        self, source: str, names: Sequence[str], selected: UnifiedSchema, read: Sequence[str] | None
+    ) -> tuple[str, ...]:
+        """The names of the columns of the rows, given all `names` of files and folders."""
+        if self.columns is None or read is None:
+            return tuple(names)
+        columns: dict[str, None] = {}
+        existing = {*read, *names}
+        for name in self.columns:
+            if name not in existing:
+                raise self.missing_name_error(source, name, names)
+            # A name with a dot may lead into a column of structs, which is then the column of the row.
+            top = name if name in selected else next((n for n in selected if name.startswith(f"{n}.")), name)
+            columns[top] = None
+        return tuple(columns)
+
+
+# `SampledTable`: the base of formats whose names and types are inferred from the first rows of a file.
+
+
+class SampledHead(FlatHead):
+    """What the first bytes of a file show.
+
+    Attributes:
+        has_rows: whether there is a row among them.
+    """
+
+    def __init__(self, name: str, types: Mapping[str, pa.DataType], *, has_rows: bool) -> None:
+        import pyarrow as pa
+
+        super().__init__(name, pa.schema(list(types.items())))
+        self.has_rows = has_rows
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SampledTable(TableFormat):
+    """The base of CSV, JSON lines and TFRecord."""
+
+    def select_heads(self, heads: Iterable[TableHead | None]) -> Iterator[TableHead]:
+        """All heads if columns are unified; else the first of a file that has rows, or the first of all."""
+        first: TableHead | None = None
+        for head in heads:
+            if head is None:
+                continue
+            if self.unify_schemas:
+                yield head
+            elif isinstance(head, SampledHead) and head.has_rows:
+                yield head
+                return
+            first = first or head
+        if first is not None and not self.unify_schemas:
+            yield first
+
+    def decode_types(self, schema: pa.Schema) -> dict[str, pa.DataType]:
+        return {field.name: field.type for field in schema}
+
+
+# `TextTable`: what the formats of tables in text share: types of the user, and columns that the text does not hold.
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TextTable(SampledTable):
+    """The base of CSV and JSON lines."""
+
+    type_repair: ClassVar[str] = "`schema=` gives it a type, `columns=` leaves it out"
+
+    schema: Schema | None = None
+
+    def __post_init__(self) -> None:
+        check_schema(self.schema)
+        super().__post_init__()
+
+    def as_utf8(self, stream: BinaryIO, name: str) -> BinaryIO:
+        """The stream itself: the text is UTF-8."""
+        return stream
+
+    def replace_nulls(
+        self, types: Mapping[str, pa.DataType], read: Sequence[str] | None, later: Iterable[TableHead]
+    ) -> dict[str, pa.DataType]:
+        """`types`, with text in place of what has only nulls in all heads."""
+        return {name: text_for("null", kind) for name, kind in types.items()}
+
+    def with_extra_columns(
+        self,
+        parse: Callable[[Chunk], Iterable[ParsedPart]],
+        path: str,
+        columns: Iterable[str],
+        fixed: FixedSchema,
+    ) -> ParseChunk:
+        """Extend `parse` for the file at `path` by the columns that the file does not hold.
+
+        Args:
+            parse: parses a chunk.
+            path: the path of the file.
+            columns: the columns that the file holds.
+            fixed: names and types for all files.
+        """
+        import pyarrow as pa
+
+        constants = fixed.constants(path, columns)
+        lineage = self.lineage
+        extends = bool(constants or lineage.path_column or lineage.row_column)
+
+        def parse_all(chunk: Chunk, before: int) -> Iterator[ParsedPart]:
+            for part in parse(chunk):
+                rows = part.rows
+                count = len(rows) if part.error is None else 1
+                if isinstance(rows, Rows) and (extends or column_names(rows) != list(fixed.names)):
+                    arrays = {**rows.columns, **{name: pa.repeat(value, count) for name, value in constants.items()}}
+                    arrays = {name: arrays[name] for name in fixed.names}
+                    rows = Rows({**arrays, **lineage.columns_for(path, range(before, before + count))}, count)
+                before += count
+                yield part._replace(rows=rows)
+
+        return parse_all
+
+
+# `DeclaredSchema`: names and types that the log of a table declares for all of its files.
+
+
+@dataclass(frozen=True)
+class DeclaredSchema(FixedSchema):
+    """A file may lack columns, which are null there, and have others, which are not read.
+
+    Writers store a declared type in several ways, such as timestamps in 96 bits. So types need not be the same, and
+    Arrow checks the values when it casts them.
+    """
+
+    @staticmethod
+    def of(schema: FixedSchema) -> DeclaredSchema:
+        values: dict[str, Any] = {field.name: getattr(schema, field.name) for field in fields(schema)}
+        values["read_columns"] = [*schema.file_types]
+        return DeclaredSchema(**values)
+
+    def columns_in(self, head: TableHead) -> list[str]:
+        stored = head.schema_of(head.existing(self.read_columns or ()))
+        for field in stored:
+            declared = self.file_types[field.name]
+            if not _stores(field.type, declared):
+                raise DataError(
+                    f"{head.name}, column {field.name!r}: its type is {field.type}, and {declared} in {self.source}, "
+                    "which cannot hold all such values; leave the column out with `columns=`"
+                )
+        return stored.names
+
+
+def _stores(kind: Any, declared: Any) -> bool:
+    """Whether a column of type `kind` may hold values of the declared type, which a cast checks one by one."""
+    import pyarrow as pa
+
+    types: Any = pa.types
+    families = (types.is_integer, types.is_timestamp, types.is_decimal, types.is_nested)
+    return widens_to(kind, declared) or any(is_kind(kind) and is_kind(declared) for is_kind in families)

@@ -1,0 +1,508 @@
+"""Text: chunks of a stream that end where a record ends, encodings, and malformed records."""
+
+from __future__ import annotations
+
+import codecs
+import io
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from ..core.rows import BlockRows, part_of
+from ..errors import ArgumentError, DataError, FeedpipeError, Origin, with_call_site
+from .streams import ChunkSize, RangedFormat, StreamWindow, stream_error
+
+_BLOCK_BYTES = 2**16
+_HANDLER = "feedpipe.undecodable"
+_FIRST = 0xDC00
+"""A byte that cannot be decoded becomes this code point plus its value. UTF-8 has no such code points."""
+
+
+def check_encoding(encoding: str) -> None:
+    """Checks an argument `encoding`.
+
+    Raises:
+        ArgumentError: Python has no such encoding of text.
+    """
+    try:
+        "\n".encode(encoding)
+        codecs.getincrementaldecoder(encoding)
+    except (LookupError, TypeError, ValueError):
+        raise ArgumentError(with_call_site(f"`encoding` must be a text encoding but got: {encoding!r}")) from None
+
+
+def is_utf8(encoding: str) -> bool:
+    """Whether an encoding is UTF-8, by any of its names."""
+    return codecs.lookup(encoding).name in ("utf-8", "utf-8-sig")
+
+
+class Utf8Stream(io.RawIOBase):
+    """The text of a stream as UTF-8. It cannot seek: a place in the UTF-8 says no place in the file.
+
+    What cannot be decoded is no UTF-8 either, so the parser finds it in its record; `shown` makes it readable.
+
+    Args:
+        stream: of bytes in `encoding`.
+        name: the name of the file, for errors.
+        encoding: the name of a codec.
+    """
+
+    def __init__(self, stream: BinaryIO, name: str, encoding: str) -> None:
+        super().__init__()
+        self._stream = stream
+        self._name = name
+        self._encoding = encoding
+        self._decoder = codecs.getincrementaldecoder(encoding)(_HANDLER)
+        self._text = memoryview(b"")  # decoded, but not read yet
+        self._ended = False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        while not self._text and not self._ended:
+            data = self._stream.read(_BLOCK_BYTES)
+            self._ended = not data
+            try:
+                text = self._decoder.decode(data, self._ended)
+            except UnicodeError as error:  # of the whole file, such as a missing byte order mark
+                raise DataError(f"{self._name} is not {self._encoding}: {error}; {REPAIR}") from error
+            self._text = memoryview(text.encode("utf-8", "surrogatepass"))
+        count = min(len(buffer), len(self._text))
+        buffer[:count] = self._text[:count]
+        self._text = self._text[count:]
+        return count
+
+
+REPAIR = "`encoding=` says how the file is written"
+
+
+def shown(data: bytes) -> str:
+    r"""Text of a `Utf8Stream` for people: bytes that could not be decoded stand there as `\xff`."""
+    try:
+        text = data.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:  # the file itself is meant to be UTF-8
+        return data.decode("utf-8", "backslashreplace")
+    if text.isascii():
+        return text
+    return "".join(f"\\x{ord(c) - _FIRST:02x}" if _FIRST <= ord(c) < _FIRST + 256 else c for c in text)
+
+
+def _mark(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    return "".join(chr(_FIRST + byte) for byte in error.object[error.start : error.end]), error.end
+
+
+codecs.register_error(_HANDLER, _mark)
+
+# `ChunkReader`: reads a stream of text in chunks that end where a record ends.
+
+
+_NEWLINE = 10
+BOM = b"\xef\xbb\xbf"
+MAX_RECORD_BYTES = 2**27
+"""The longest record; a file with a longer one is taken for something else."""
+MAX_COUNTED_BYTES = 2**28
+"""How far into a file errors count lines; lines before a range are counted by reading the file up to there."""
+TO_END = 2**63 - 1
+"""The end of a range that goes to the end of its file, wherever that is."""
+
+LAST_RECORD_BYTES = 2**14
+"""Most records are shorter: the rest of the last one of a range is read with those before it."""
+_COUNTED_BYTES = 2**20  # the lines in each such part of a file are counted once in a run
+
+
+class TextPlace(NamedTuple):
+    """A place in a file: the bytes before it (of the content, if the file is compressed), and its line.
+
+    Lines are counted from 1, and in a range from its beginning: only a `ChunkReader` knows the lines before.
+    """
+
+    offset: int = 0
+    line: int = 1
+
+
+class Chunk(NamedTuple):
+    """Whole records, as bytes."""
+
+    data: bytes
+    at: TextPlace
+    end: TextPlace
+    last: bool
+    """Whether the range ends here; only then may the last record lack its newline."""
+
+    def place(self, start: int) -> TextPlace:
+        """The place of byte `start` of the chunk in the file."""
+        return TextPlace(self.at.offset + start, self.at.line + self.data.count(b"\n", 0, start))
+
+    def cut(self, starts: Iterable[int]) -> list[Chunk]:
+        """The chunk in parts: each but the first begins at one of the bytes `starts`, where records begin."""
+        parts: list[Chunk] = []
+        at = self.at
+        for start, stop in pairwise([0, *starts, len(self.data)]):
+            data = self.data[start:stop]
+            is_end = stop == len(self.data)
+            end = self.end if is_end else TextPlace(at.offset + len(data), at.line + data.count(b"\n"))
+            parts.append(Chunk(data, at, end, self.last and is_end))
+            at = end
+        return parts
+
+
+class ParsedPart(NamedTuple):
+    """Whole records of a chunk that were parsed together, or one that is malformed.
+
+    Attributes:
+        rows: the rows of the records.
+        chunk: the bytes of the records.
+        error: of the malformed record.
+    """
+
+    rows: BlockRows
+    chunk: Chunk
+    error: DataError | None = None
+
+
+ParseChunk = Callable[[Chunk, int], Iterator[ParsedPart]]
+"""Parses a chunk, given the number of records of the file before it. Who does not want the records behind a malformed
+one does not ask for them."""
+
+F = TypeVar("F", covariant=True)
+
+
+class TextFormat(RangedFormat[F], Protocol[F]):
+    """A format of text, in which each line break ends a record if files are split."""
+
+    def as_utf8(self, stream: BinaryIO, name: str) -> BinaryIO:
+        """The stream of a file, decoded if a parser needs that."""
+        ...
+
+    def last_record_end(self, data: bytes) -> int:
+        """Where the last whole record of `data` ends; 0 if none does."""
+        ...
+
+    def start_reading(self, reader: ChunkReader) -> tuple[TextPlace, ParseChunk]:
+        """Where the records of a file begin, and the function that parses its chunks."""
+        ...
+
+    def row_lines(self, chunk: Chunk) -> list[int]:
+        """The line of each row of a chunk."""
+        ...
+
+
+def count_lines(data: bytes) -> int:
+    """The number of line breaks."""
+    # NumPy counts with vector instructions, `bytes.count` does not: that took 10 % of the time of parsing numbers.
+    return int(np.count_nonzero(np.frombuffer(data, np.uint8) == _NEWLINE))
+
+
+def last_line_end(data: bytes) -> int:
+    """Where the last whole line of `data` ends; 0 if none does."""
+    return data.rfind(b"\n") + 1
+
+
+def line_ends(data: bytes) -> list[int]:
+    """Where each line of `data` ends; the last one may lack its line break."""
+    ends = (np.flatnonzero(np.frombuffer(data, np.uint8) == _NEWLINE) + 1).tolist()
+    return ends if data.endswith(b"\n") else [*ends, len(data)]
+
+
+class ChunkReader:
+    """Reads chunks from a stream, or from a range of it: the records that begin in the range.
+
+    Args:
+        stream: of bytes. The reader seeks in it if it can, else it reads over what comes before.
+        name: the name of the file, for errors.
+        last_record_end: finds where the last whole record of some bytes ends; gives 0 if none does.
+        start, stop: bytes of the range. If it is not the whole file, each line break must end a record, and the stream
+            must be able to seek.
+        line_counts: the lines before each MiB of files, by name, as far as they were counted; it is filled.
+    """
+
+    def __init__(
+        self,
+        stream: BinaryIO,
+        name: str,
+        last_record_end: Callable[[bytes], int] = last_line_end,
+        start: int = 0,
+        stop: int = TO_END,
+        line_counts: dict[str, list[int]] | None = None,
+    ) -> None:
+        self.name = name
+        self._stream = stream
+        self._last_record_end = last_record_end
+        self._start = start
+        self._stop = stop
+        self._line_counts = {} if line_counts is None else line_counts
+        self._lines: int | None = None if start else 0  # before the range; None until they are counted
+        self._window = StreamWindow(stream, name)
+
+    def whole(self) -> ChunkReader:
+        """A reader of the whole file on the same stream; use it before this one."""
+        if not self._start and self._stop == TO_END:
+            return self
+        return ChunkReader(self._stream, self.name, self._last_record_end)
+
+    def first_record(self, begin: TextPlace) -> TextPlace:
+        """Find the first record that begins in the range, given where the records of the file begin.
+
+        It follows the first line break at or after the byte before the range.
+        """
+        if self._start <= begin.offset:
+            return TextPlace(begin.offset, begin.line - self._lines_before())
+        at = self._start - 1
+        self._window.seek(at)
+        while at < self._stop - 1:
+            self._window.advance(at)
+            self._window.fill(ChunkSize.FIRST_BYTES)
+            if length := self._window.data.find(b"\n") + 1:
+                return TextPlace(at + length, 1 if at + length == self._start else 2)
+            if self._window.error is not None:
+                raise self._window.error
+            if self._window.ended:
+                break
+            at += len(self._window.data)
+        return TextPlace(self._stop)
+
+    def chunks(self, at: TextPlace, size: ChunkSize) -> Iterator[Chunk]:
+        """All chunks from `at` on. If the stream fails, the whole records before come first, then the error."""
+        while at.offset < self._stop and (chunk := self.peek(at, size.next())) is not None:
+            yield chunk
+            at = chunk.end
+
+    def origins(self, chunk: Chunk, lines: Sequence[int]) -> list[Origin | None]:
+        """Where the rows come from that begin in these lines of a chunk: lines, or far into a file bytes."""
+        if self._start <= MAX_COUNTED_BYTES:
+            shift = self._lines_before()
+            return [Origin(self.name, shift + line, "line") for line in lines]
+        begins = [0, *(np.flatnonzero(np.frombuffer(chunk.data, np.uint8) == _NEWLINE) + 1).tolist()]
+        return [Origin(self.name, chunk.at.offset + begins[line - chunk.at.line], "byte") for line in lines]
+
+    def describe(self, place: TextPlace) -> str:
+        """File and line of a place, for an error."""
+        if self._start > MAX_COUNTED_BYTES:
+            limit = MAX_COUNTED_BYTES >> 20
+            return f"{self.name}, byte {place.offset} (lines are counted in the first {limit} MiB of a file)"
+        return f"{self.name}, line {self._lines_before() + place.line}"
+
+    def peek(self, at: TextPlace, size: int) -> Chunk | None:
+        """The chunk that begins at `at`: about `size` bytes, at least one record; None at the end."""
+        offset, line = at
+        left = self._stop - offset + LAST_RECORD_BYTES
+        if left < size + size // 2:  # a second chunk of a few records would cost as much as this one
+            size = left
+        self._window.advance(offset)
+        if offset == 0 and self._begins_with_bom():
+            offset = len(BOM)
+            self._window.advance(offset)
+        while True:
+            self._window.fill(size)
+            length = len(self._window.data)
+            end = self._records_end()
+            if end or self._window.ended or self._window.error is not None:
+                break
+            if length >= MAX_RECORD_BYTES:
+                raise DataError(
+                    f"{self.describe(at)}: no end of the record that begins here within {length >> 20} MiB; "
+                    "is it a text file, and is each quote closed?"
+                )
+            behind = offset + length - self._stop  # bytes that were read for the end of the last record
+            size = length + (behind if behind > 0 else length)
+        if not end:
+            if self._window.error is not None:
+                raise self._window.error
+            return None
+        data = self._window.data[:end]
+        after = TextPlace(offset + end, line + count_lines(data))
+        return Chunk(data, TextPlace(offset, line), after, self._window.ended or after.offset >= self._stop)
+
+    def _records_end(self) -> int:
+        """Where the last whole record that begins in the range ends in the window; 0 if none does."""
+        end = len(self._window.data) if self._window.ended else self._last_record_end(self._window.data)
+        if self._window.offset + end < self._stop:
+            return end
+        last = self._window.data.find(b"\n", max(0, self._stop - 1 - self._window.offset)) + 1
+        return last or (end if self._window.ended else 0)
+
+    def _lines_before(self) -> int:
+        """Count the line breaks before the range. This reads the file up to there, so only errors do it."""
+        if self._lines is None:
+            counts = self._line_counts.setdefault(self.name, [0])
+            number = min(self._start // _COUNTED_BYTES, len(counts) - 1)
+            lines, at = counts[number], number * _COUNTED_BYTES
+            try:
+                back = self._stream.tell()
+                self._stream.seek(at)
+                while at < self._start:
+                    data = self._stream.read(min(_COUNTED_BYTES - at % _COUNTED_BYTES, self._start - at))
+                    if not data:
+                        break
+                    lines += count_lines(data)
+                    at += len(data)
+                    if at == len(counts) * _COUNTED_BYTES:
+                        counts.append(lines)
+                self._stream.seek(back)
+            except FeedpipeError:
+                raise
+            except OSError as error:
+                raise stream_error(error, self.name, self._stream, at) from error
+            self._lines = lines
+        return self._lines
+
+    def _begins_with_bom(self) -> bool:
+        self._window.fill(len(BOM))
+        return self._window.data.startswith(BOM)
+
+
+def shorten(data: bytes | str, max_length: int = 60) -> str:
+    """A value as an error shows it."""
+    text = data if isinstance(data, str) else shown(data)
+    text = text.rstrip("\r\n")
+    return repr(text if len(text) <= max_length else text[: max_length - 3] + "...")
+
+
+# Parses the records around malformed ones, and finds those that are malformed.
+
+
+class FoundErrors(NamedTuple):
+    """The malformed ones of some records.
+
+    Attributes:
+        rows: the numbers of all records that are not empty lines.
+        errors: makes the error of a malformed record, by the number of the record.
+    """
+
+    rows: Sequence[int]
+    errors: Mapping[int, Callable[[Chunk], DataError]]
+
+
+def parse_parts(
+    chunk: Chunk,
+    read: Callable[[bytes], BlockRows],
+    ends: Callable[[bytes], list[int]],
+    find_errors: Callable[[bytes, list[int]], FoundErrors | None],
+    explain: Callable[[Chunk], DataError],
+) -> Iterator[ParsedPart]:
+    """Parse a chunk all at once, or if that fails in parts around malformed records.
+
+    Args:
+        chunk: of records that do not depend on each other.
+        read: makes the rows of some bytes; raises a `ValueError` if it cannot.
+        ends: finds where each record ends.
+        find_errors: finds the malformed records of some bytes, given where each record ends. If it gives None, or if
+            the other records cannot be read, the malformed ones are found by halving.
+        explain: the error of a record that cannot be read.
+    """
+    try:
+        rows = read(chunk.data)
+    except ValueError:  # Arrow's ArrowInvalid is one
+        bounds = ends(chunk.data)
+        found = find_errors(chunk.data, bounds) if len(bounds) > 1 else None
+        parts = None if found is None else _parse_around(chunk, read, bounds, found)
+        yield from _parse_halves(chunk, read, ends, explain) if parts is None else parts
+    else:
+        yield ParsedPart(rows, chunk)
+
+
+def _parse_around(
+    chunk: Chunk, read: Callable[[bytes], BlockRows], ends: list[int], found: FoundErrors
+) -> list[ParsedPart] | None:
+    """The parts between malformed records, which are read together; None if they cannot be read."""
+    records = [0]  # the number of the first record of each part
+    for number in sorted(found.errors):
+        records += [number, number + 1]
+    records = sorted({*records} - {len(ends)})
+    starts = [0, *ends]
+    parts = chunk.cut(starts[number] for number in records[1:])
+    well_formed = [part.data for number, part in zip(records, parts, strict=True) if number not in found.errors]
+    try:
+        rows = read(b"".join(well_formed)) if well_formed else []
+    except ValueError:
+        return None
+    if len(rows) != len(found.rows) - len(found.errors):
+        return None
+    parsed: list[ParsedPart] = []
+    first = 0
+    for (number, stop), part in zip(pairwise([*records, len(ends)]), parts, strict=True):
+        if (explain := found.errors.get(number)) is not None:
+            parsed.append(ParsedPart([], part, explain(part)))
+            continue
+        count = bisect_left(found.rows, stop) - bisect_left(found.rows, number)
+        parsed.append(ParsedPart(part_of(rows, range(first, first + count)), part))
+        first += count
+    return parsed
+
+
+def _parse_halves(
+    chunk: Chunk,
+    read: Callable[[bytes], BlockRows],
+    ends: Callable[[bytes], list[int]],
+    explain: Callable[[Chunk], DataError],
+) -> Iterator[ParsedPart]:
+    """Parse a chunk that cannot be read at once in smaller and smaller parts."""
+    parts = [chunk]
+    while parts:
+        part = parts.pop()
+        try:
+            rows = read(part.data)
+        except ValueError:
+            bounds = ends(part.data)
+            if len(bounds) == 1:
+                yield ParsedPart([], part, explain(part))
+            else:
+                parts += reversed(part.cut([bounds[len(bounds) // 2 - 1]]))
+        else:
+            yield ParsedPart(rows, part)
+
+
+def all_failing(
+    start: int,
+    stop: int,
+    read: Callable[[int, int], object],
+    named: Callable[[ValueError, int], int | None] = lambda error, start: None,
+) -> list[int]:
+    """Find all items that cannot be read. Whether one can be read must not depend on the others.
+
+    Args:
+        start, stop: the numbers of the items.
+        read: reads the items from one number up to another; raises a `ValueError` if it cannot.
+        named: the number of the item that such an error names, if it does; the items before it can then be read. Its
+            second argument is the number of the first item.
+    """
+    failing: list[int] = []
+    ranges = [(start, stop)] if stop > start else []
+    while ranges:
+        start, stop = ranges.pop()
+        try:
+            read(start, stop)
+        except ValueError as error:  # Arrow's ArrowInvalid is one
+            item = start if stop == start + 1 else named(error, start)
+            if item is None:
+                middle = (start + stop) // 2
+                ranges += [(middle, stop), (start, middle)]
+                continue
+            failing.append(item)
+            if item + 1 < stop:
+                ranges.append((item + 1, stop))
+    return failing
+
+
+def first_failing(ends: list[int], read: Callable[[int], object]) -> int:
+    """Find the first record that cannot be read, given that all together cannot.
+
+    Args:
+        ends: where each record ends.
+        read: reads the bytes up to an end; raises a `ValueError` if it cannot.
+    """
+    low, high = 0, len(ends) - 1
+    while low < high:
+        middle = (low + high) // 2
+        try:
+            read(ends[middle])
+            low = middle + 1
+        except ValueError:  # Arrow's ArrowInvalid is one
+            high = middle
+    return low

@@ -1,1 +1,0 @@
-"""Text: chunks of a stream, and the format of plain lines."""

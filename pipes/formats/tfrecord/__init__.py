@@ -1,1 +1,0 @@
-"""TFRecord: records with checksums, which hold `tf.train.Example` messages; read and written without TensorFlow."""

@@ -1,0 +1,124 @@
+"""The base of the filters, and the filter by an expression."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar, NamedTuple, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from ..core.block import Block
+from ..core.code import value_code
+from ..core.context import Context
+from ..core.cursor import Cursor, Json
+from ..core.operator import Operator, Order, StageView, TokenOfInput
+from ..core.rows import BlockRows, Rows
+from ..core.skips import OnError, check_on_error
+from ..errors import Origin, UnfitError
+from ..formats.expressions import check_expression, expression_code, expression_identity, filter_problem
+from ._column_operator import check_fit, values_of
+from ._shared import SameRows, convert_until_error, data_error, plan_error
+
+
+class FilterResult(NamedTuple):
+    """The rows of a block that pass a filter.
+
+    Attributes:
+        rows: those that pass.
+        origins: of these rows.
+        tested: how many rows were tested.
+        error: of the first row that could not be tested.
+    """
+
+    rows: BlockRows
+    origins: list[Origin | None] | None
+    tested: int
+    error: Exception | None
+
+
+class FilterRows(TokenOfInput, SameRows, ABC):
+    """Gives the rows that pass a test; each row is tested by itself."""
+
+    kind: ClassVar[str] = "filter"
+    order: ClassVar[Order] = Order.ROW_LOCAL
+
+    @abstractmethod
+    def select(self, stage: StageView, block: Block) -> FilterResult:
+        """Test the rows of a block, up to the first that cannot be tested."""
+
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
+        row = at.row
+        for block in stage.input.blocks(Cursor.of(at.token), context):
+            rest = [block]
+            del block
+            while rest:
+                block = rest.pop()
+                rows, origins, tested, error = self.select(stage, block)
+                start, end = block.at, block.end if tested == len(block) else block.at.advance(tested)
+                first, row = row, row + len(rows)
+                output = [Block(rows, Cursor(start.plain, 0, first), Cursor(end.plain, 0, row), origins)]
+                if error is not None:
+                    rest = [block.slice(tested, len(block))]
+                del block, rows  # only the consumer holds them now
+                if row > first:
+                    yield output.pop()
+                if error is None:
+                    continue
+                failed = rest.pop()
+                skipped = stage.skip(error, end, next(iter(failed.rows)), context)
+                if skipped is None:
+                    raise data_error(self, stage.failed(error, end, context))
+                single = failed.slice(0, 1)
+                yield Block([skipped], Cursor(end.plain, 0, row), Cursor(single.end.plain, 0, row + 1), single.origins)
+                row += 1
+                if len(failed) > 1:
+                    rest.append(failed.slice(1, len(failed)))
+
+
+@dataclass(frozen=True, eq=False)
+class ExpressionFilter(FilterRows):
+    """Tests whole blocks; the rows stay columns, and only the columns in the expression are looked at."""
+
+    expression: Any
+    on_error: OnError | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_on_error(self.on_error)
+        check_expression("predicate", self.expression)
+
+    def call(self) -> str:
+        policy = "" if self.on_error is None else f", on_error={value_code(self.on_error)}"
+        return f"filter({expression_code(self.expression)}{policy})"
+
+    def identity(self) -> Json:
+        return expression_identity(self.expression)
+
+    def resolve(self, stage: StageView) -> Operator:
+        schema = stage.input.schema
+        try:
+            if schema is not None:
+                check_fit([self.expression], schema, filter_problem)
+        except UnfitError as error:
+            raise plan_error(self, stage, error) from None
+        return self
+
+    def select(self, stage: StageView, block: Block) -> FilterResult:
+        rows = block.rows
+        if not isinstance(rows, Rows):
+            kind = type(rows[0]).__name__
+            error = UnfitError(f"an expression tests rows of a table, but one is of type {kind}; give a function")
+            return FilterResult([], None, 0, error)
+        matches, failure = convert_until_error(partial(self._matches, stage), rows)
+        if matches is None:
+            return FilterResult([], None, 0, failure)
+        if matches.all() and len(matches) == len(rows):
+            return FilterResult(rows, block.origins, len(rows), failure)
+        return FilterResult(*block.select(np.flatnonzero(matches)), len(matches), failure)
+
+    def _matches(self, stage: StageView, rows: Rows) -> npt.NDArray[np.bool_]:
+        (matches,) = values_of([self.expression], stage, rows, filter_problem)
+        return cast("npt.NDArray[np.bool_]", matches.fill_null(False).to_numpy(zero_copy_only=False))

@@ -1,0 +1,258 @@
+"""What operators share: columns of rows, errors that name a row, operators that pass rows on."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+
+import numpy as np
+
+from ..core.block import Block
+from ..core.code import step_code
+from ..core.context import Context
+from ..core.cursor import Cursor
+from ..core.operator import CursorOfInput, Input, Operator, StageView, Weights
+from ..core.rows import Array, BlockRows, Column, Indices, Rows, grid, index_array, is_grid, read_only
+from ..errors import ArgumentTypeError, DataError, PlanError, RowError, UnfitError, with_call_site
+from ..formats.columns import check_names, suggest_name
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def not_a_batch(element: object) -> UnfitError:
+    return UnfitError(
+        f"an element must be a batch of rows but is of type {type(element).__name__}; put `.batch(n)` before it"
+    )
+
+
+def as_rows(batch: object) -> Rows:
+    """A batch of rows as columns. For a list of dicts, types are inferred, and a name that a row lacks is a null."""
+    if isinstance(batch, Rows):
+        return batch
+    if not isinstance(batch, Sequence) or isinstance(batch, (str, bytes)):
+        raise not_a_batch(batch)
+    other = next((row for row in batch if not isinstance(row, Mapping)), None)
+    if other is not None:
+        raise UnfitError(
+            f"rows must be dicts, whose keys name the columns, but one is of type {type(other).__name__}; make dicts "
+            "with a `.map` before `.batch`"
+        )
+    names = dict.fromkeys(name for row in batch for name in row)
+    columns = {check_name(name): column_of_values([row.get(name) for row in batch], name) for name in names}
+    return Rows(columns, len(batch))
+
+
+def numpy_columns(rows: Rows) -> dict[str, Array]:
+    """The columns as read-only NumPy arrays; values that NumPy has no type for become Python objects."""
+    return {name: _numpy_column(column, name) for name, column in rows.columns.items()}
+
+
+def column_of_values(values: list[object], name: object) -> Column:
+    """Python values as a column: arrays of one shape as one array, other values in the type that Arrow infers."""
+    if values and isinstance(values[0], np.ndarray):
+        try:
+            return column_of_array(np.stack(cast("Any", values)), name)
+        except ValueError:  # the shapes differ: Arrow makes lists
+            pass
+    return _infer_column(values, name)
+
+
+def column_of_array(array: Array, name: object) -> Column:
+    """`array` itself if it has numbers; text, times and Python objects as an Arrow array."""
+    return read_only(array) if array.dtype.kind in "biufc" else _infer_column(array, name)
+
+
+def check_name(name: object) -> str:
+    if not isinstance(name, str):
+        raise UnfitError(f"the name of a column must be a string but got: {name!r}")
+    return name
+
+
+def _numpy_column(column: Column, name: str) -> Array:
+    import pyarrow as pa
+
+    if isinstance(column, np.ndarray):
+        return column
+    arrow_type: Any = column.type
+    if pa.types.is_dictionary(arrow_type):
+        return _numpy_column(cast("Any", column).dictionary_decode(), name)
+    if is_grid(column) and not column.null_count:
+        return read_only(grid(column))
+    if isinstance(arrow_type, pa.BaseExtensionType):
+        return _numpy_column(cast("Any", column).storage, name)
+    is_number = pa.types.is_integer(arrow_type) or pa.types.is_floating(arrow_type) or pa.types.is_boolean(arrow_type)
+    if is_number and column.null_count:
+        row = column.is_null().to_pylist().index(True)
+        raise UnfitError(
+            f"field `{name}`: null at row {row + 1} of the batch, and NumPy has no null for numbers; fill or drop it "
+            'before, or use `format="arrow"`, which has nulls'
+        )
+    return read_only(column.to_numpy(zero_copy_only=False))
+
+
+def _infer_column(values: object, name: object) -> Column:
+    import pyarrow as pa
+
+    try:
+        return cast("Column", pa.array(cast("Any", values)))
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+        raise UnfitError(f"field `{name}`: its values cannot form a column: {error}") from error
+
+
+# Checks of arguments that name columns.
+
+
+def existing_columns(names: Iterable[str], columns: Iterable[str]) -> dict[str, str]:
+    """Each of `names`, as `select_columns` takes them; all must be among the names of the `columns`.
+
+    Raises:
+        UnfitError: one is not; the error has a similar one.
+    """
+    existing = set(columns)
+    sources: dict[str, str] = {}
+    for name in names:
+        if name not in existing:
+            raise UnfitError(f"there is no column {name!r}; {suggest_name(name, columns)}")
+        sources[name] = name
+    return sources
+
+
+def check_columns(argument: str, value: tuple[object, ...]) -> tuple[str, ...]:
+    """Names as the user gave them: one by one, or as one list."""
+    (only,) = value if len(value) == 1 else (None,)
+    return tuple(check_names(argument, list(value) if only is None or isinstance(only, str) else only) or ())
+
+
+def check_renames(value: object) -> dict[str, str]:
+    """New names by old ones."""
+    names = dict(cast("Mapping[object, object]", value)) if isinstance(value, Mapping) else None
+    if not names or not all(isinstance(name, str) for pair in names.items() for name in pair):
+        raise ArgumentTypeError(with_call_site(f"`names` must map names of columns to new names but got: {value!r}"))
+    return cast("dict[str, str]", names)
+
+
+# `data_error`: the error of rows that do not fit, in place of a failure of a user's function.
+
+
+def data_error(op: Operator, error: Exception, what: str = "on") -> Exception:
+    """The `DataError` in place of `error`, a `RowError`, if the row was at fault; else `error` itself.
+
+    Args:
+        op: the operator that the error is about.
+        error: what `stage.failed` returned.
+        what: words that lead to the origin of the row.
+    """
+    if not isinstance(error, RowError) or not isinstance(error.__cause__, UnfitError):
+        return error
+    origin = f"\n  {what} {error.origin}" if error.origin else ""
+    line = f"\n  at {error.where.file}:{error.where.line}" if error.where else ""
+    unfit = DataError(f"`{step_code(op, source=False)}`: {error.__cause__}{origin}{line}")
+    unfit.__cause__ = error.__cause__
+    return unfit
+
+
+# Rows that do not fit an operator: the first of them is found, and the error names it.
+
+
+T = TypeVar("T")
+
+
+def convert_until_error(convert: Callable[[Rows], T], rows: Rows) -> tuple[T | None, Exception | None]:
+    """What `convert` makes of the rows before the first that fails, and the error of that row.
+
+    None if the first row fails. `convert` treats each row by itself.
+    """
+    try:
+        return convert(rows), None
+    except Exception as error:
+        if not rows:
+            return None, error
+        failing = bisect_left(range(len(rows)), True, key=lambda k: _error(convert, rows[: k + 1]) is not None)
+        if failing == len(rows):  # it does not fail again
+            return None, error
+        before = convert(rows[:failing]) if failing else None
+        return before, _error(convert, rows[failing : failing + 1]) or error
+
+
+def _error(convert: Callable[[Rows], object], rows: Rows) -> Exception | None:
+    try:
+        convert(rows)
+    except Exception as error:
+        return error
+    return None
+
+
+def plan_error(op: Operator, stage: StageView, error: UnfitError) -> PlanError:
+    """The error if `op` does not fit the columns of its input, which are known without a run."""
+    return PlanError(with_call_site(f"`{step_code(op, source=False)}`: {error}", stage.call_site))
+
+
+def as_mapping(row: object) -> Mapping[str, object]:
+    """`row`, which must be a dict.
+
+    Raises:
+        UnfitError: it is something else.
+    """
+    if isinstance(row, Mapping):
+        return cast("Mapping[str, object]", row)
+    repair = "put this before `.batch`" if isinstance(row, Rows) else "make dicts with a `.map`"
+    kind = type(row).__name__
+    raise UnfitError(f"rows must be dicts, whose keys name the columns, but one is of type {kind}; {repair}")
+
+
+# `SameRows`, `Rearranged`: the bases of operators that give rows of their input unchanged: `shuffle`, `take`.
+
+
+class SameRows(Operator):
+    """Gives rows of its only input as they are: some or all of them, in any order, perhaps repeatedly."""
+
+    def schema(self, stage: StageView) -> pa.Schema | None:
+        return stage.input.schema
+
+
+class Rearranged(SameRows, ABC):
+    """Of an indexed input, gives the rows at positions that can be computed."""
+
+    def moves_skipped(self) -> bool:
+        return True
+
+    @abstractmethod
+    def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
+        """The positions in the input of the rows at `indices`."""
+
+    def trace(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
+        yield stage.input, int(self.places(stage, range(index, index + 1), context)[0]), context
+
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        return stage.input.rows(self.places(stage, indices, context), context)
+
+    def weights(self, stage: StageView, context: Context) -> Weights | None:
+        weights = stage.input.weights(context)
+        if weights is None:
+            return None
+        places = self.places(stage, range(self.length(stage) or 0), context)
+        return Weights(weights.values[index_array(places)], weights.are_rows)
+
+
+# The base of the operators that pass rows on unchanged: `prefetch`, `shard_by_rank`.
+
+
+class PassThrough(CursorOfInput, SameRows):
+    """Gives the rows of its input, each at its position."""
+
+    seeks: ClassVar[bool] = True
+
+    def moves_skipped(self) -> bool:
+        return True
+
+    def length(self, stage: StageView) -> int | None:
+        return stage.input.length
+
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        return stage.input.rows(indices, context)
+
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
+        return stage.input.blocks(at, context)

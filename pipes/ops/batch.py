@@ -1,0 +1,399 @@
+"""`batch`, `unbatch` and `sliding`: groups of `size` rows, their rows, and windows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
+
+import numpy as np
+
+from ..core.block import Block, group_origins, has_skipped, join_blocks, join_origins, parted, split_block
+from ..core.checks import check_int
+from ..core.context import Context
+from ..core.cursor import Cursor
+from ..core.operator import Input, Order, StageView, TokenOfInput
+from ..core.rows import BlockRows, Indices, Rows, concat, index_array, take
+from ..core.skips import Skipped, Skips
+from ..errors import DataError, Origin, with_call_site
+
+if TYPE_CHECKING:
+    from ..pipe import Pipe
+
+T = TypeVar("T")
+
+
+def batch(pipe: Pipe[T], /, size: int, *, drop_last: bool = False) -> Pipe[Sequence[T]]:
+    """Group `size` rows into one element.
+
+        a b c d e   ->   [a b] [c d] [e]
+
+    Element: a list of rows; for rows of a table a `feedpipe.Rows`, a sequence of dicts that is stored as columns. Order
+    is the input's. Length: the input's over `size`. Indexed if the input is. State: the position of the first row of a
+    group.
+
+    Args:
+        size: rows in each group.
+        drop_last: leave out a last group of fewer rows. The shards of a rank together leave out only one such group.
+
+    Rows that `on_error` skips are in no group: groups of an indexed pipe keep their number and are shorter, those of a
+    streamed pipe are filled up.
+
+    Raises:
+        ArgumentError: `size` is below 1.
+        DataError: all rows of a group of an indexed pipe were skipped.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> list(fp.from_sequence(range(5)).batch(2))
+        [[0, 1], [2, 3], [4]]
+    """
+    return pipe.then(Batch(size, drop_last))
+
+
+@dataclass(frozen=True)
+class Batch(TokenOfInput):
+    kind: ClassVar[str] = "batch"
+    order: ClassVar[Order] = Order.REGROUPS
+    seeks: ClassVar[bool] = True
+
+    size: int
+    drop_last: bool = False
+
+    def moves_skipped(self) -> bool:
+        return True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", check_int("size", self.size, least=1))
+
+    def length(self, stage: StageView) -> int | None:
+        rows = stage.input.length
+        if rows is None:
+            return None
+        return rows // self.size if self.drop_last else -(-rows // self.size)
+
+    def lookback(self) -> int:
+        return self.size
+
+    def dropping(self) -> Batch:
+        return replace(self, drop_last=True)
+
+    def left_over(self, rows: int) -> int:
+        return rows % self.size
+
+    def trace(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
+        last = min((index + 1) * self.size, stage.input.length or 0)
+        return ((stage.input, row, context) for row in range(index * self.size, last))
+
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        total = stage.input.length
+        assert total is not None, "an indexed pipe knows its length"
+        if isinstance(indices, range) and indices.step == 1:
+            rows = stage.input.rows(range(indices.start * self.size, min(total, indices.stop * self.size)), context)
+            return _without_skipped(stage, _split(rows, self.size))
+        starts = index_array(indices) * self.size
+        places = np.minimum(starts[:, None] + np.arange(self.size), total)  # `total`: past the end, left out below
+        lengths = np.minimum(total - starts, self.size)
+        rows = stage.input.rows(places[places < total], context)
+        ends = np.cumsum(lengths).tolist()
+        batches = [take(rows, range(end - length, end)) for end, length in zip(ends, lengths.tolist(), strict=True)]
+        return _without_skipped(stage, batches)
+
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
+        if stage.input.may_skip:
+            yield from filled_batches(stage, self.size, at, context, drop_last=self.drop_last)
+            return
+        row = at.position
+        pending: list[Block] = []  # rows that do not fill a batch yet
+        count = 0
+        for block in stage.input.blocks(Cursor.of(at.token).advance(at.skip * self.size), context):
+            pending.append(block)
+            count += len(block)
+            if count < self.size:
+                continue
+            rest = count % self.size
+            full = [*pending[:-1], block.slice(0, len(block) - rest)] if rest else pending
+            remainder = [block.slice(len(block) - rest, len(block))] if rest else []
+            batches, origins = full_batches(full, self.size)
+            start, end = pending[0].at, remainder[0].at if remainder else block.end
+            first, row = row, row + len(batches)
+            output = [Block(batches, Cursor(start.plain, 0, first), Cursor(end.plain, 0, row), origins)]
+            pending, count = remainder, rest
+            del block, full, remainder, batches  # only the consumer holds them now
+            yield output.pop()
+        if not pending:
+            return
+        rows, origins = join_blocks(pending)
+        start, end = pending[0].at, pending[-1].end
+        if self.drop_last:
+            context.leftovers[stage.name] = Block(rows, start, end, origins)
+        else:
+            end = Cursor(end.plain, 0, row + 1)
+            yield Block([rows[:]], Cursor(start.plain, 0, row), end, group_origins(origins, [range(len(rows))]))
+
+
+def _without_skipped(stage: StageView, batches: list[BlockRows]) -> list[object]:
+    """The batches of an indexed input without the rows that were skipped: they keep their number, and are shorter."""
+    return [shorter_batch(stage, batch) for batch in batches] if stage.input.may_skip else cast("list[object]", batches)
+
+
+def _split(rows: BlockRows, size: int) -> list[BlockRows]:
+    return [rows[start : start + size] for start in range(0, len(rows), size)]
+
+
+def unbatch(pipe: Pipe[Iterable[T]], /) -> Pipe[T]:
+    """Give the rows of each group one by one, which undoes `batch`.
+
+        [a b] [c d] [e]   ->   a b c d e
+
+    Element: a row of the input's elements; the rows of a `feedpipe.Rows` stay columns. Order is the input's. Length:
+    unknown; streamed. State: a position in the input and in the group.
+
+    Raises:
+        RowError: an element is not iterable.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> list(fp.from_sequence([[1, 2], [3]]).unbatch())
+        [1, 2, 3]
+    """
+    return pipe.then(Unbatch())
+
+
+@dataclass(frozen=True)
+class Unbatch(TokenOfInput):
+    kind: ClassVar[str] = "unbatch"
+    order: ClassVar[Order] = Order.ROW_LOCAL
+    expands: ClassVar[bool] = True
+
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
+        row = at.row
+        block_size = context.block_size()
+        for block in stage.input.blocks(Cursor.of(at.token), context):
+            for index, group in enumerate(block.rows):
+                start = block.at.advance(index)
+                end = block.at.advance(index + 1) if index + 1 < len(block) else block.end
+                try:
+                    rows: BlockRows = group if isinstance(group, (list, Rows)) else list(group)  # type: ignore[call-overload]
+                except Exception as error:
+                    raise stage.failed(error, start, context) from error
+                if rows:
+                    first, row = row, row + len(rows)
+                    origins = block.origins and _origins(block.origins[index], len(rows))
+                    whole = Block(rows, Cursor(start.plain, 0, first), Cursor(end.plain, 0, row), origins)
+                    yield from split_block(whole, block_size)
+
+
+def _origins(group: Origin | None, count: int) -> list[Origin | None]:
+    """The origin of each of `count` rows of a group."""
+    rows: list[Origin | None] = [] if group is None else [*group.rows]
+    return rows if len(rows) == count else [group] * count
+
+
+def sliding(pipe: Pipe[T], /, size: int, step: int = 1) -> Pipe[Sequence[T]]:
+    """Give windows of `size` neighbouring rows, each `step` rows behind the one before it.
+
+        a b c d e   ->   sliding(3): [a b c] [b c d] [c d e]
+
+    Element: a list of rows; of a table a `feedpipe.Rows`. Order is the input's. Length: the number of full windows.
+    Indexed if the input is. State: a position; a resume reads one window again.
+
+    Args:
+        size: rows in each window.
+        step: how many rows further each window begins; `size` gives windows that do not overlap, and rows at the end
+            that do not fill a window are left out.
+
+    Raises:
+        ArgumentError: `size` or `step` is below 1.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> list(fp.from_sequence(range(5)).sliding(3))
+        [[0, 1, 2], [1, 2, 3], [2, 3, 4]]
+        >>> fp.from_sequence(range(100)).sliding(10, step=5)[2]
+        [10, 11, 12, 13, 14, 15, 16, 17, 18, 19]
+    """
+    return pipe.then(Sliding(size, step))
+
+
+@dataclass(frozen=True)
+class Sliding(TokenOfInput):
+    kind: ClassVar[str] = "sliding"
+    order: ClassVar[Order] = Order.GLOBAL
+    seeks: ClassVar[bool] = True
+
+    size: int
+    step: int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", check_int("size", self.size, least=1))
+        object.__setattr__(self, "step", check_int("step", self.step, least=1))
+
+    def length(self, stage: StageView) -> int | None:
+        rows = stage.input.length
+        return None if rows is None else self._count(rows)
+
+    def lookback(self) -> int:
+        return self.size
+
+    def trace(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
+        first = index * self.step
+        return ((stage.input, row, context) for row in range(first, first + self.size))
+
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        if isinstance(indices, range) and indices.step == 1 and self.step <= self.size and indices:
+            first = indices.start * self.step
+            rows = stage.input.rows(range(first, (indices.stop - 1) * self.step + self.size), context)
+            return [rows[start : start + self.size] for start in range(0, len(indices) * self.step, self.step)]
+        places = index_array(indices)[:, None] * self.step + np.arange(self.size)
+        rows = stage.input.rows(places.reshape(-1), context)
+        return [take(rows, range(start, start + self.size)) for start in range(0, places.size, self.size)]
+
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
+        # The token is the input's cursor at the first row of a window.
+        row = at.position
+        position = row * self.step  # in the input, of the first row of the next window
+        source = Cursor.of(at.token)
+        pending: list[Block] = []
+        for block in stage.input.blocks(source.advance(position - source.position), context):
+            pending.append(block)
+            _drop_before(pending, position)
+            count = self._count(sum(map(len, pending)))
+            if not count:
+                continue
+            start = Cursor(pending[0].at.plain, 0, row)
+            windows, origins = self._windows([part.rows for part in pending], count), join_origins(pending)
+            row += count
+            position += count * self.step
+            _drop_before(pending, position)
+            end = pending[0].at if pending else block.end.advance(position - block.end.position)
+            spans = (range(first, first + self.size) for first in range(0, count * self.step, self.step))
+            output = [Block(windows, start, Cursor(end.plain, 0, row), group_origins(origins, spans))]
+            del block, windows  # only the consumer holds them now
+            yield output.pop()
+
+    def _count(self, rows: int) -> int:
+        return max(0, (rows - self.size) // self.step + 1)
+
+    def _windows(self, parts: list[BlockRows], count: int) -> list[object]:
+        spans = [(start, start + self.size) for start in range(0, count * self.step, self.step)]
+        joined = concat(parts)
+        if isinstance(joined, Rows) or not any(isinstance(part, Rows) for part in parts):
+            return [joined[start:stop] for start, stop in spans]
+        # Whether a window has columns must not depend on its neighbours.
+        return [concat(_between(parts, start, stop)) for start, stop in spans]
+
+
+def _between(parts: list[BlockRows], start: int, stop: int) -> list[BlockRows]:
+    """Rows `start` to `stop` (exclusive) of all parts."""
+    pieces: list[BlockRows] = []
+    for part in parts:
+        piece = part[max(0, start) : max(0, stop)]
+        pieces += [piece] if len(piece) else []
+        start, stop = start - len(part), stop - len(part)
+    return pieces
+
+
+def _drop_before(blocks: list[Block], position: int) -> None:
+    """Removes the rows before row `position` of the input."""
+    while blocks and blocks[0].at.position + len(blocks[0]) <= position:
+        del blocks[0]
+    if blocks:
+        blocks[0] = blocks[0].slice(position - blocks[0].at.position, len(blocks[0]))
+
+
+# Makes batches of blocks whose rows may have been skipped.
+
+
+def full_batches(blocks: list[Block], size: int) -> tuple[list[object], list[Origin | None] | None]:
+    """The rows in full batches, and the origin of each batch.
+
+    Each batch is joined by itself: whether it has columns must not depend on its neighbours in a block.
+    """
+    batches: list[object] = []
+    parts: list[BlockRows] = []
+    missing = size
+    for block in blocks:
+        start = 0
+        while start < len(block):
+            stop = min(len(block), start + missing)
+            parts.append(block.rows[start:stop])  # a list is copied: its consumer may change an element
+            missing -= stop - start
+            start = stop
+            if not missing:
+                batches.append(concat(parts))
+                parts, missing = [], size
+    origins = join_origins(blocks)
+    spans = (range(start, start + size) for start in range(0, len(batches) * size, size))
+    return batches, group_origins(origins, spans)
+
+
+def shorter_batch(stage: StageView, rows: BlockRows) -> object:
+    """The rows of a batch that were not skipped.
+
+    Raises:
+        DataError: all of them were.
+    """
+    if not has_skipped(rows):
+        return rows
+    parts = parted(rows)
+    if not parts.skipped:  # those of the block are in other batches
+        return parts.values[:]
+    skips = _skips_of(parts.skipped.values())
+    if not parts.places:
+        raise DataError(
+            with_call_site(
+                f"all {parts.total} rows of a batch were skipped, the last one because of {skips[-1].error}; larger "
+                "batches hide fewer good rows, and if every row fails, the function is wrong",
+                stage.call_site,
+            )
+        )
+    return Skipped(skips, parts.values[:], is_row=False)
+
+
+def _skips_of(skipped: Iterable[Skipped]) -> Skips:
+    return tuple(skip for each in skipped for skip in each.skips)
+
+
+def filled_batches(stage: StageView, size: int, at: Cursor, context: Context, *, drop_last: bool) -> Iterator[Block]:
+    """The batches of a stream. Each has `size` rows that were not skipped, and is a block of its own.
+
+    So a resume begins right behind a batch, however many rows failed before it.
+    """
+    row = at.row
+    pieces: list[Block] = []
+    good = 0
+    for block in stage.input.blocks(Cursor.of(at.token), context):
+        rest: Block | None = block
+        while rest is not None:
+            places = parted(rest.rows).places
+            missing = size - good
+            stop = places[missing - 1] + 1 if len(places) >= missing else len(rest)
+            pieces.append(rest.slice(0, stop))
+            good += min(missing, len(places))
+            rest = rest.slice(stop, len(rest)) if stop < len(rest) else None
+            if good == size:
+                yield _batch(pieces, row)
+                pieces, good, row = [], 0, row + 1
+    if pieces and drop_last:
+        rows, origins = join_blocks(pieces)
+        context.leftovers[stage.name] = Block(rows, pieces[0].at, pieces[-1].end, origins)
+    elif pieces:
+        yield _batch(pieces, row)
+
+
+def _batch(pieces: list[Block], row: int) -> Block:
+    parts = [parted(piece.rows) for piece in pieces]
+    values = [part.values for part in parts if part.places]  # without marks, for which tables would need a column
+    batch: object = concat(values)[:]
+    if skips := _skips_of(mark for part in parts for mark in part.skipped.values()):
+        batch = Skipped(skips, batch, is_row=not values)
+    origins = [
+        piece.origins[place]
+        for piece, part in zip(pieces, parts, strict=True)
+        if piece.origins
+        for place in part.places
+    ]
+    groups = group_origins(origins or None, [range(len(origins))])
+    start, end = pieces[0].at, pieces[-1].end
+    return Block([batch], Cursor(start.plain, 0, row), Cursor(end.plain, 0, row + 1), groups)

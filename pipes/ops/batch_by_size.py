@@ -1,0 +1,409 @@
+"""`batch_by_size` and `bucket_by_length`: batches of rows of limited size, or equally long."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from ..core.block import Block, join_blocks, join_origins
+from ..core.checks import check_int
+from ..core.context import Context
+from ..core.cursor import Cursor, Json
+from ..core.operator import Operator, Order, StageView, TokenOfInput
+from ..core.rows import BlockRows, Column, Rows, concat, take
+from ..engine.calls import map_until_error
+from ..errors import ArgumentError, ArgumentTypeError, Origin, UnfitError, with_call_site
+from ._shared import data_error
+from .group_by import Groups, cut_apart, grouped, segment_blocks
+
+if TYPE_CHECKING:
+    from ..pipe import Pipe
+
+T = TypeVar("T")
+
+
+def batch_by_size(
+    pipe: Pipe[T],
+    /,
+    limit: int,
+    size_of: str | Callable[[T], float],
+    *,
+    max_rows: int | None = None,
+    padded: bool = False,
+    window: int | None = None,
+    drop_last: bool = False,
+) -> Pipe[Sequence[T]]:
+    """Group rows into batches of at most `limit` tokens, bytes, or whatever `size_of` counts.
+
+        aa b ccc d   ->   limit 3: [aa b] [ccc] [d]
+
+    Element: a list of rows; of a table a `feedpipe.Rows`. Order: the input's; with `window` as in `bucket_by_length`.
+    Length: unknown; streamed. State: a position in the input; with `window` a resume groups that many rows again.
+
+    Args:
+        limit: the largest size of a batch.
+        size_of: a column of numbers, or of lists, arrays or text, whose lengths count; or a function of a row that
+            returns a number.
+        max_rows: the most rows of a batch.
+        padded: the size of a batch is the number of rows times the largest of them, as after `pad_batch`; else the sum.
+        window: sorts the rows of each `window` by their size first, so that little of a batch is padding.
+        drop_last: leave out the last batch. The shards of a rank together leave out only one.
+
+    Raises:
+        DataError: a row alone is above `limit`, or a size is no number or below 0.
+        ArgumentError: `limit`, `max_rows` or `window` is below 1, or `drop_last` is given with `window`.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> list(fp.from_sequence(["aa", "b", "ccc", "d"]).batch_by_size(3, len))
+        [['aa', 'b'], ['ccc'], ['d']]
+        >>> list(fp.from_sequence(["aa", "b", "cc", "d"]).batch_by_size(4, len, padded=True, window=4))
+        [['aa', 'cc'], ['b', 'd']]
+    """
+    return pipe.then(BatchBySize(limit, size_of, max_rows, padded, window, drop_last))
+
+
+@dataclass(frozen=True)
+class BatchBySize(TokenOfInput):
+    kind: ClassVar[str] = "batch_by_size"
+    order: ClassVar[Order] = Order.REGROUPS
+
+    limit: int
+    size_of: Measure
+    max_rows: int | None = None
+    padded: bool = False
+    window: int | None = None
+    drop_last: bool = False
+    leaves_over: bool = field(default=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in ("limit", "max_rows", "window"):
+            value = getattr(self, name)
+            if value is not None or name == "limit":
+                object.__setattr__(self, name, check_int(name, value, least=1))
+        check_measure("size_of", self.size_of)
+        if self.drop_last and self.window is not None:
+            raise ArgumentError(
+                with_call_site(
+                    "`drop_last` must be left out with a `window`, whose batches are all as full as they can be"
+                )
+            )
+
+    def lookback(self) -> int:
+        return self.window or self.max_rows or 1
+
+    def dropping(self) -> BatchBySize:
+        return replace(self, leaves_over=True)
+
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
+        if self.window is None:
+            return self._in_order(stage, at, context)
+        groups = partial(self._of_segment, stage, context)
+        return segment_blocks(stage, at, context, self.window, groups, leaves_over=self.leaves_over)
+
+    def _of_segment(self, stage: StageView, context: Context, segment: list[Block]) -> Groups:
+        sizes = segment_sizes(self, stage, context, segment, self.size_of, "size_of", self.limit)
+        order = np.argsort(sizes, kind="stable")
+        first = np.zeros(len(sizes), np.int64)
+        first[SizeLimit(self.limit, self.max_rows, padded=self.padded).cuts(sizes[order].tolist())] = 1
+        labels = np.empty(len(sizes), np.int64)
+        labels[order] = np.cumsum(first)
+        return grouped(segment, labels)
+
+    def _in_order(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
+        limit = SizeLimit(self.limit, self.max_rows, padded=self.padded)
+        row = at.row
+        pending: list[Block] = []  # rows of the batch that is not complete
+        for block in stage.input.blocks(Cursor.of(at.token), context):
+            sizes, error = sizes_of(block.rows, self.size_of, "size_of", self.limit)
+            complete, start = list[list[Block]](), 0
+            for cut in limit.cuts(sizes.tolist()):
+                complete.append([*pending, *([block.slice(start, cut)] if start < cut else [])])
+                pending, start = [], cut
+            if start < len(sizes):
+                pending.append(block.slice(start, len(sizes)))
+            if complete:
+                first, row = row, row + len(complete)
+                yield _batches(complete, first, pending[0].at)
+            if error is not None:
+                raise data_error(self, stage.failed(error, block.at.advance(len(sizes)), context))
+        if pending and self.leaves_over:
+            rows, origins = join_blocks(pending)
+            context.leftovers[stage.name] = Block(rows, pending[0].at, pending[-1].end, origins)
+        elif pending and not self.drop_last:
+            yield _batches([pending], row, pending[-1].end)
+
+
+def _batches(batches: list[list[Block]], row: int, end: Cursor) -> Block:
+    """Complete batches; the first of them is row `row`. `end` is the input's cursor behind them."""
+    elements: list[object] = [concat([block.rows[:] for block in blocks]) for blocks in batches]
+    traced = batches[0][0].origins is not None
+    origins = [Origin.joined(join_origins(blocks) or ()) for blocks in batches] if traced else None
+    start = Cursor(batches[0][0].at.plain, 0, row)
+    return Block(elements, start, Cursor(end.plain, 0, row + len(elements)), origins)
+
+
+def bucket_by_length(
+    pipe: Pipe[T],
+    /,
+    size: int,
+    length: str | Callable[[T], float],
+    *,
+    boundaries: Sequence[float] | None = None,
+    window: int = 10_000,
+    drop_last: bool = False,
+) -> Pipe[Sequence[T]]:
+    """Group `size` rows of about one length, so that little of a batch is padding.
+
+        a ccc bb a bb ccc   ->   [a a] [ccc ccc] [bb bb]
+
+    Element: a list of rows; of a table a `feedpipe.Rows`. Order: batches come in the order of their first rows, and the
+    rows of a batch in the input's; put a `shuffle(window=...)` behind it to mix batches. Length: unknown; streamed.
+    State: a position in the input; a resume groups at most `window` rows again, and so many are kept in memory.
+
+    Args:
+        size: rows in each batch.
+        length: a column of numbers, or of lists, arrays or text, whose lengths count; or a function of a row that
+            returns a number.
+        boundaries: rows are in one batch only if no boundary lies between their lengths: a row of length 8 is above
+            the boundary 8. None sorts the rows of each window, and puts neighbours together.
+        window: the rows to choose from; each virtual shard has its own window. Incomplete batches end with it.
+        drop_last: leave out batches of fewer rows; each window may have one in each bucket.
+
+    Raises:
+        DataError: a length is no number, or below 0.
+        ArgumentError: `size` or `window` is below 1, or `boundaries` do not rise.
+
+    Source: `tf.data.Dataset.bucket_by_sequence_length`.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> words = fp.from_sequence(["a", "ccc", "bb", "d", "ee", "fff"])
+        >>> list(words.bucket_by_length(2, len))
+        [['a', 'd'], ['ccc', 'fff'], ['bb', 'ee']]
+        >>> list(words.bucket_by_length(2, len, boundaries=[3]))
+        [['a', 'bb'], ['ccc', 'fff'], ['d', 'ee']]
+    """
+    return pipe.then(BucketByLength(size, length, _rising(boundaries), window, drop_last))
+
+
+@dataclass(frozen=True)
+class BucketByLength(TokenOfInput):
+    kind: ClassVar[str] = "bucket_by_length"
+    order: ClassVar[Order] = Order.REGROUPS
+
+    size: int
+    measure: Measure  # the `length`, which is a method here
+    boundaries: tuple[float, ...] | None = None
+    window: int = 10_000
+    drop_last: bool = False
+    leaves_over: bool = field(default=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", check_int("size", self.size, least=1))
+        object.__setattr__(self, "window", check_int("window", self.window, least=1))
+        check_measure("length", self.measure)
+
+    def identity(self) -> Json:
+        return self.boundaries
+
+    def lookback(self) -> int:
+        return self.window
+
+    def dropping(self) -> BucketByLength:
+        return replace(self, leaves_over=True)
+
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
+        groups = partial(self._groups, stage, context)
+        return segment_blocks(stage, at, context, self.window, groups, leaves_over=self.leaves_over)
+
+    def _groups(self, stage: StageView, context: Context, segment: list[Block]) -> Groups:
+        lengths = segment_sizes(self, stage, context, segment, self.measure, "length")
+        if self.boundaries is None:
+            labels = np.empty(len(lengths), np.int64)
+            labels[np.argsort(lengths, kind="stable")] = np.arange(len(lengths)) // self.size
+        else:
+            labels = cut_apart(np.searchsorted(np.array(self.boundaries), lengths, "right"), self.size)
+        return grouped(segment, labels, self.size if self.drop_last else 1)
+
+
+def _rising(boundaries: Sequence[float] | None) -> tuple[float, ...] | None:
+    if boundaries is None:
+        return None
+    try:
+        values = np.array(boundaries, np.float64)
+    except (TypeError, ValueError):
+        values = np.zeros((0, 0))
+    if values.ndim != 1:
+        raise ArgumentTypeError(with_call_site(f"`boundaries` must be a list of numbers but got: {boundaries!r:.80}"))
+    if not (np.diff(values) > 0).all():
+        raise ArgumentError(with_call_site(f"`boundaries` must rise but got: {boundaries!r:.80}"))
+    return tuple(boundaries)
+
+
+# Sizes of rows: numbers in a column, lengths of its lists and texts, or what a function of the row returns.
+
+
+Measure: TypeAlias = "str | Callable[..., object]"
+Sizes: TypeAlias = "npt.NDArray[np.int64 | np.float64]"
+
+
+def check_measure(name: str, value: object) -> None:
+    if not isinstance(value, str) and not isinstance(value, Callable):  # type: ignore[arg-type]
+        raise ArgumentTypeError(
+            with_call_site(f"`{name}` must be the name of a column or a function of a row but got: {value!r}")
+        )
+
+
+def sizes_of(
+    rows: BlockRows, measure: Measure, argument: str, limit: float = math.inf
+) -> tuple[Sizes, Exception | None]:
+    """The sizes of the rows before the first that has none, and what is wrong with that row.
+
+    Args:
+        rows: the rows of a block or a segment.
+        measure: the name of a column, or a function.
+        argument: what the user calls `measure`.
+        limit: the largest size of a row.
+    """
+    error: Exception | None = None
+    if isinstance(rows, Rows) and isinstance(measure, str):
+        try:
+            sizes = _column_sizes(_column(rows, measure))
+        except UnfitError as unfit:
+            return np.zeros(0, np.int64), unfit
+    else:
+        function = partial(_item_size, measure) if isinstance(measure, str) else measure
+        values, error = map_until_error(function, rows)
+        sizes = np.array(values) if all(map(_is_number, values)) else np.array([_number(value) for value in values])
+    if not len(sizes):
+        return np.zeros(0, np.int64), error
+    bad = np.flatnonzero(~(sizes >= 0))
+    if len(bad):
+        sizes, error = sizes[: bad[0]], _no_size(rows, int(bad[0]), measure, argument)
+    above = np.flatnonzero(sizes > limit)
+    if len(above):
+        size = sizes[above[0]].item()
+        sizes, error = (
+            sizes[: above[0]],
+            UnfitError(
+                f"a row of size {size} is above the `limit` of {limit}; raise it, or leave the row out with `.filter`"
+            ),
+        )
+    return sizes, error
+
+
+def segment_sizes(
+    op: Operator,
+    stage: StageView,
+    context: Context,
+    segment: list[Block],
+    measure: Measure,
+    argument: str,
+    limit: float = math.inf,
+) -> Sizes:
+    """The sizes of the rows of a segment.
+
+    Raises:
+        DataError: a row has none.
+        RowError: the function failed on a row.
+    """
+    parts: list[Sizes] = []
+    for block in segment:
+        sizes, error = sizes_of(block.rows, measure, argument, limit)
+        if error is not None:
+            raise data_error(op, stage.failed(error, block.at.advance(len(sizes)), context))
+        parts.append(sizes)
+    return np.concatenate(parts)
+
+
+def _column(rows: Rows, name: str) -> Column:
+    try:
+        return rows[name]
+    except KeyError:
+        raise UnfitError(f"rows have no column {name!r}; their columns are {list(rows.columns)}") from None
+
+
+def _column_sizes(column: Column) -> Sizes:
+    """The sizes of the rows of a column; NaN for those that have none."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if isinstance(column, np.ndarray):
+        if column.ndim > 1:
+            return np.full(len(column), column.shape[1])
+        return cast("Sizes", column) if column.dtype.kind in "iuf" else np.full(len(column), np.nan)
+    values: Any = column
+    kind: Any = column.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        values = pc.utf8_length(values)
+    elif pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        values = pc.binary_length(values)
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        values = pc.list_value_length(values)
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        return np.full(len(column), np.nan)
+    return cast("Sizes", values.to_numpy(zero_copy_only=False))  # a null becomes NaN
+
+
+def _item_size(name: str, row: object) -> object:
+    if not isinstance(row, Mapping) or name not in row:
+        raise UnfitError(
+            f"rows must be dicts with {name!r}, or `.map` before must make them so, but one is: {row!r:.80}"
+        )
+    value: object = cast("Mapping[str, object]", row)[name]
+    return len(value) if isinstance(value, Sized) else value
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+
+
+def _number(value: object) -> float:
+    return float(cast("float", value)) if _is_number(value) else np.nan
+
+
+def _no_size(rows: BlockRows, index: int, measure: Measure, argument: str) -> UnfitError:
+    row = next(iter(take(rows, range(index, index + 1))))
+    value = cast("Any", row)[measure] if isinstance(measure, str) else measure(row)
+    repair = "" if callable(measure) else ", or an item that has a length"
+    return UnfitError(f"`{argument}` must give a number >= 0 for each row{repair} but gave: {value!r:.80}")
+
+
+# `SizeLimit`: where batches of a limited size end.
+
+
+class SizeLimit:
+    """Cuts rows, one after the other, into batches that are as large as the limit allows.
+
+    Attributes:
+        limit: the largest size of a batch: the sum over its rows or, if `padded`, rows times the largest of them.
+        max_rows: the most rows of a batch; None for any number.
+    """
+
+    def __init__(self, limit: int, max_rows: int | None, *, padded: bool) -> None:
+        self.limit = limit
+        self.max_rows = max_rows
+        self._padded = padded
+        self._count = 0  # of the batch that is not complete
+        self._size = 0.0  # its sum or, if `padded`, its largest row
+
+    def cuts(self, sizes: Sequence[float]) -> list[int]:
+        """The rows of the next `sizes` that begin a new batch. No row may be above the limit."""
+        cuts: list[int] = []
+        count, size = self._count, self._size
+        for place, row_size in enumerate(sizes):
+            grown = max(size, row_size) if self._padded else size + row_size
+            total = grown * (count + 1) if self._padded else grown
+            if count and (total > self.limit or count == self.max_rows):
+                cuts.append(place)
+                count, grown = 0, row_size
+            count, size = count + 1, grown
+        self._count, self._size = count, size
+        return cuts

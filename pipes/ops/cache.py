@@ -1,0 +1,463 @@
+"""`cache`: keeps rows in files, for later epochs and runs and other processes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar, cast
+
+from ..core.block import Block, nbytes, parted, split_block
+from ..core.checks import check_bool, check_bytes
+from ..core.context import Context
+from ..core.cursor import START, Cursor, Json, check_numbers
+from ..core.graph import Node, node_code, walk
+from ..core.operator import Boundary, Input, Operator, Order, StageView
+from ..core.process import PerProcess, bytes_text
+from ..core.rows import BlockRows, Indices
+from ..core.skips import Skipped
+from ..engine.stage import Stage
+from ..errors import ArgumentError, ArgumentTypeError, DataError, PlanError, SourceError, with_call_site
+from ..files.open_files import at_call_site
+from ..files.units import ParseUnits
+from ..formats.row_buffers import StoredRows
+from ..storage.row_files import TemporaryFolder, other_caches
+from ._cached_rows import (
+    FILE_BYTES,
+    Page,
+    RowsByPosition,
+    RowsByUnit,
+    SkippingStep,
+    UnfitRowsError,
+    find_renumbering,
+    skipped_in,
+    steps_before,
+)
+from ._shared import SameRows
+
+if TYPE_CHECKING:
+    from ..pipe import Pipe
+
+T = TypeVar("T")
+
+
+def cache(
+    pipe: Pipe[T],
+    /,
+    path: str | os.PathLike[str] | None = None,
+    *,
+    version: str = "",
+    limit: int | str = "10GiB",
+    freeze: bool = False,
+) -> Pipe[T]:
+    """Keep the rows in files, so that what is before runs once for each row, and not in each epoch.
+
+    Element, order and length are the input's; indexed if the input is. State: a position; it is the same whether the
+    cache is full, partial or gone. Rows are written as they are made, and read in any later epoch or run, by all
+    workers and ranks of the machine. A damaged file counts as missing. `explain()` says what the cache holds.
+
+    Rows that a policy skips are counted and recorded in each epoch. A cache of a streamed pipe skips the same rows each
+    time; before that of an indexed pipe they are tried again.
+
+    Each row is kept if it consists of numbers, text, bytes, dates, NumPy arrays and tensors, columns of tables, and
+    lists, tuples and dicts of these. Nothing that is read from a cache can run code.
+
+    The folder has a cache for each pipe: a fingerprint of the operators before it, their arguments, listed files and
+    functions' code. If these change, another cache begins beside the old one, with a warning. What the fingerprint does
+    not see belongs into `version`: global variables, and the content of files that keep their names and sizes.
+
+    Rows of files that are parsed (`parse_csv` and the like) are kept by parts of files, which shards divide among them.
+    Any other streamed input, such as a `filter` of an iterable, is read by each process from its beginning.
+
+    Args:
+        path: a local folder. Without it, the rows are in shared memory, and removed with the pipe, at the latest at the
+            end of the process; the workers of a loader share them.
+        version: any text; another version is another cache.
+        limit: the number of bytes that the rows may take, as an int or a string such as "500MB". Beyond it, or if the
+            disk is full, rows that are not kept are made in each epoch, after one warning.
+        freeze: allows random draws before it, and fixes them as they are with seed 0 in epoch 0.
+
+    Raises:
+        PlanError: operators before it draw at random, and `freeze` is not given; `shard_by_rank()` stands before it; or
+            an operator of a streamed pipe, such as `filter` or `batch`, follows a function with a policy for errors.
+        ArgumentError: `limit` is not a size in bytes, or `path` is empty or a URL.
+        SourceError: the folder cannot be written to. It is raised at the first row.
+        DataError: a row has a value that no file of a cache holds.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> pipe = fp.from_sequence(range(3)).map(lambda x: x * x).cache("squares")
+        >>> list(pipe), list(pipe)
+        ([0, 1, 4], [0, 1, 4])
+    """
+    if path is not None and not isinstance(path, (str, os.PathLike)):
+        raise ArgumentTypeError(with_call_site(f"`path` must be the path of a folder but got: {path!r}"))
+    folder = None if path is None else os.fspath(path)
+    if folder is not None and (not folder or "://" in folder):
+        raise ArgumentError(with_call_site(f"`path` must be the path of a local folder but got: {folder!r}"))
+    if not isinstance(version, str):
+        raise ArgumentTypeError(with_call_site(f"`version` must be a str but got: {version!r}"))
+    check_bytes("limit", limit)
+    check_bool("freeze", freeze)
+    if any(node.op.boundary is Boundary.SHARD for node in walk(pipe)):
+        raise PlanError(
+            with_call_site(
+                "`cache()` must stand before `shard_by_rank()`, because it keeps rows for all ranks and a shard has "
+                "only its part of them; swap the two"
+            )
+        )
+    draw = find_draw(pipe)
+    if draw is not None and not freeze:
+        raise PlanError(
+            with_call_site(
+                f"`cache()` must not follow `{node_code(draw).lstrip('.')}`, which draws at random, because "
+                "it would keep the rows of one seed and epoch; put it before, or give `freeze=True` to have the same "
+                "draws in all epochs"
+            )
+        )
+    by_units = not pipe.indexed and draw is None and parses_files(pipe)
+    return pipe.then(
+        Cache(folder, version=version, limit=limit, freeze=freeze, by_units=by_units, by_position=pipe.indexed)
+    )
+
+
+# `Cache`: the operator of `cache`, by position and by unit.
+
+
+LOG = logging.getLogger("feedpipe")
+
+
+@dataclass(frozen=True, eq=False)
+class Cache(SameRows):
+    """Keeps the rows of its input in files.
+
+    Rows of an indexed input have their position as key. A streamed input that parses files is kept by unit of a file,
+    so any shard finds the units that another one has read; any other streamed input is one unit. Tokens of streamed
+    rows: the number of the unit in the run, the row in the unit, and the input's cursor there.
+    """
+
+    kind: ClassVar[str] = "cache"
+
+    # Rows do not depend on the place.
+    path: str | None = field(default=None, compare=False)
+    version: str = field(default="", kw_only=True, compare=False)
+    limit: int | str = field(default="10GiB", kw_only=True, compare=False)
+    freeze: bool = field(default=False, kw_only=True)
+    by_units: bool = field(default=False, kw_only=True, repr=False)
+    by_position: bool = field(default=False, kw_only=True, repr=False)
+    folder: Path | None = field(default=None, kw_only=True, repr=False, compare=False)
+    owned: TemporaryFolder | None = field(default=None, kw_only=True, repr=False, compare=False)
+    steps: tuple[SkippingStep, ...] = field(default=(), kw_only=True, repr=False, compare=False)
+    memory: PerProcess[RowsByPosition | RowsByUnit] = field(
+        default_factory=PerProcess, kw_only=True, repr=False, compare=False
+    )
+
+    @property
+    def order(self) -> Order:  # type: ignore[override]
+        return Order.ROW_LOCAL if self.by_position or self.by_units else Order.GLOBAL
+
+    @property
+    def expands(self) -> bool:  # type: ignore[override]
+        return self.by_units
+
+    def moves_skipped(self) -> bool:
+        return True
+
+    def needs_whole_units(self) -> bool:
+        return self.by_units
+
+    def resolve(self, stage: StageView) -> Operator:
+        source = cast("Stage", stage.input)
+        renumbering = None if self.by_position else find_renumbering(source)
+        if renumbering is not None:
+            code = node_code(renumbering.node).lstrip(".")
+            raise PlanError(
+                with_call_site(
+                    f"`cache` must stand before `{code}`, because it keeps rows of a stream by their number, which "
+                    f"`{renumbering.op.kind}` changes if a row fails at one time and not at another; swap the two",
+                    stage.call_site,
+                )
+            )
+        if self.folder is not None:
+            return self
+        steps = () if self.by_position else steps_before(source)
+        if self.path is None:
+            owned = TemporaryFolder()
+            return replace(self, folder=owned.path / "rows", owned=owned, steps=steps, memory=PerProcess())
+        base = Path(os.path.abspath(os.path.expanduser(self.path)))
+        key = _key(cast("Stage", stage.input).node, self.version)
+        others = other_caches(base, key)
+        if others and not (base / key).exists():
+            LOG.warning(
+                "the cache in %s begins anew: the %d in it %s of another pipe, of other code or of another `version`; "
+                "remove what is not needed any more",
+                base,
+                others,
+                "is" if others == 1 else "are",
+            )
+        return replace(self, folder=base / key, steps=steps, memory=PerProcess())
+
+    def length(self, stage: StageView) -> int | None:
+        return stage.input.length
+
+    def remark(self, stage: StageView) -> str | None:
+        cached = self._cached(stage)
+        files = cached.files
+        return f"holds {cached.count} rows, {bytes_text(files.bytes)} of {bytes_text(files.limit)}, in {files.folder}"
+
+    def trace(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
+        yield stage.input, index, context.epoch_independent()
+
+    def reads(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
+        return iter(()) if self._rows_by_position(stage).has(index) else self.trace(stage, index, context)
+
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        cached = self._rows_by_position(stage)
+        context.process.resources.get(("cache", id(cached)), lambda: _WritesAtEnd(cached))
+        try:
+            rows = cached.rows(indices, lambda missing: stage.input.rows(missing, context.epoch_independent()))
+        except UnfitRowsError as error:
+            raise at_call_site(DataError(str(error)), stage) from error
+        return skipped_in(rows, context)
+
+    def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
+        index, row, inner = cast("tuple[int, int, Json]", at.token or (0, 0, None))
+        check_numbers(index, row)
+        yield stage.input, inner
+
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
+        index, row, inner = cast("tuple[int, int, Json]", at.token or (0, 0, None))
+        inner_context = replace(context.epoch_independent(), meter=None)
+        source = cast("Stage", stage.input)
+        units = _units_of(source) if self.by_units else None
+        position = at.row
+        for number in range(index, 1 if units is None else units.length or 0):
+            if units is None:
+                unit, unit_source = 0, source
+            else:
+                (value,) = units.rows(range(number, number + 1), context)  # says that the unit is opened
+                unit = _number_of(units, number, context)
+                unit_source = _on_unit(source, units, _Unit(value, unit))
+            run = _UnitRun(self._rows_by_unit(stage), unit_source, number, unit, inner_context)
+            part = None if units is None else unit
+            try:
+                for block in run.blocks(row, inner, position):
+                    position = block.end.position
+                    output = [Block(skipped_in(block.rows, context, part), block.at, block.end, block.origins)]
+                    del block  # only the consumer holds it now
+                    yield output.pop()
+            except UnfitRowsError as error:
+                raise at_call_site(DataError(str(error)), stage) from error
+            row, inner = 0, None
+
+    def _rows_by_position(self, stage: StageView) -> RowsByPosition:
+        return cast("RowsByPosition", self._cached(stage))
+
+    def _rows_by_unit(self, stage: StageView) -> RowsByUnit:
+        return cast("RowsByUnit", self._cached(stage))
+
+    def _cached(self, stage: StageView) -> RowsByPosition | RowsByUnit:
+        try:
+            return self.memory.get(lambda: self._open(stage))
+        except SourceError as error:
+            raise at_call_site(error, stage) from error.__cause__
+
+    def _open(self, stage: StageView) -> RowsByPosition | RowsByUnit:
+        assert self.folder is not None, "a run begins with `resolve`"
+        limit = check_bytes("limit", self.limit)
+        if not self.by_position:
+            return RowsByUnit(self.folder, limit, self.steps)
+        return RowsByPosition(self.folder, limit, stage.input.length or 0)
+
+
+class _WritesAtEnd:
+    """Writes, at the end of a run, the rows that it has made."""
+
+    def __init__(self, cached: RowsByPosition) -> None:
+        self._cached = cached
+
+    def close(self) -> None:
+        self._cached.flush()
+
+
+class _Place(NamedTuple):
+    """A row of a unit, the plain cursor of the input there if that is known, and its position among all rows."""
+
+    row: int
+    inner: Json
+    position: int
+
+
+class _UnitRun:
+    """One unit, from the cache as far as that has it, and from the input where it has not."""
+
+    def __init__(self, cached: RowsByUnit, source: Stage, number: int, unit: int, context: Context) -> None:
+        self._cached = cached
+        self._source = source
+        self._number = number
+        self._unit = unit
+        self._context = context
+
+    def blocks(self, row: int, inner: Json, position: int) -> Iterator[Block]:
+        """The rows of the unit from `row` on, where the input has the cursor `inner`; `position` is that of the row."""
+        block_size = self._context.block_size()
+        place: _Place | None = _Place(row, inner, position)
+        while place is not None:
+            cached = self._find(place.row)
+            if cached is None:
+                place = yield from self._made(place)
+                continue
+            page, stored = cached
+            row, inner, position = place
+            if row < page.stop:
+                rows = page.rows(stored, row)
+                at = Cursor([self._number, page.start, page.at], row - page.start, position - (row - page.start))
+                position += page.stop - row
+                end = Cursor([self._number, page.stop, page.end], 0, position)
+                yield from split_block(Block(rows, at, end), block_size)
+            place = None if page.last else _Place(page.stop, page.end, position)
+
+    def _find(self, row: int) -> tuple[Page, StoredRows] | None:
+        tracing = self._context.tracing
+        return None if tracing.origins or tracing.raises else self._cached.find(self._unit, row)
+
+    def _made(self, place: _Place) -> Generator[Block, None, _Place | None]:
+        """The rows from a place on, up to the first that is in the cache; returns that place, None at the end."""
+        row, inner, position = place
+        at = START.advance(row) if inner is None else Cursor.of(inner)
+        pending = _PendingPage(self._cached, self._unit, row, at.plain)
+        last = False
+        try:
+            for block in self._source.blocks(at, self._context):
+                start, inner = Cursor([self._number, row, block.at.plain], 0, position), block.end.plain
+                row, position = row + len(block), position + len(block)
+                end = Cursor([self._number, row, inner], 0, position)
+                output = [Block(block.rows, start, end, block.origins)]
+                pending.add(block.rows, inner)
+                del block  # only the consumer holds it now
+                yield output.pop()
+                if self._find(row) is not None:
+                    return _Place(row, inner, position)
+            last = True
+            return None
+        finally:
+            pending.write(last=last)
+
+
+class _PendingPage:
+    """Rows of a unit that are not written yet."""
+
+    def __init__(self, cached: RowsByUnit, unit: int, start: int, at: Json) -> None:
+        self._cached = cached
+        self._unit = unit
+        self._begin(start, at)
+
+    def _begin(self, start: int, at: Json) -> None:
+        self._start, self._at, self._end = start, at, at
+        self._rows: list[BlockRows] = []
+        self._skipped: dict[int, Skipped] = {}
+        self._bytes = self._count = 0
+
+    def add(self, rows: BlockRows, end: Json) -> None:
+        if not self._cached.files.usable:
+            return
+        parts = parted(rows)
+        if len(parts.values):
+            self._rows.append(self._cached.snapshot(parts.values))
+        for place, mark in parts.skipped.items():
+            self._skipped[self._count + place] = mark
+            self._bytes += len(repr(mark.skips))
+        self._end = end
+        self._bytes += nbytes(parts.values)
+        self._count += parts.total
+        if self._bytes >= FILE_BYTES:
+            self.write(last=False)
+
+    def write(self, *, last: bool) -> None:
+        stop = self._start + self._count
+        if self._cached.files.usable and (self._count or last):
+            places = range(self._start, stop)
+            self._cached.add(self._unit, places, self._rows, self._skipped, self._at, self._end, last=last)
+        self._begin(stop, self._end)
+
+
+@dataclass(frozen=True)
+class _Unit(Operator):
+    """A unit alone, in place of all units."""
+
+    kind: ClassVar[str] = "deal"
+
+    value: object = field(repr=False, compare=False)
+    number: int
+
+    def length(self, stage: StageView) -> int:
+        return 1
+
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        return [self.value for _ in indices]
+
+
+def parses_files(root: Node) -> bool:
+    """Whether shards divide the rows of a streamed pipe by units of files, with row-local operators behind these."""
+    node, parses = root, False
+    while not node.indexed:
+        if len(node.inputs) != 1 or node.op.order is not Order.ROW_LOCAL:
+            return False
+        parses = isinstance(node.op, ParseUnits)
+        node = node.inputs[0]
+    return parses
+
+
+def find_draw(root: Node) -> Node | None:
+    """An operator that gives other rows, or another order, with another seed or in another epoch."""
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        op = node.op
+        if op.boundary is Boundary.EACH_PROCESS or getattr(op, "freeze", False):
+            continue  # the rows before it are always those of seed 0 and epoch 0
+        if node.inputs and (op.order is Order.REORDERS or op.reshuffles() or getattr(op, "rng", False)):
+            return node
+        stack += node.inputs
+    return None
+
+
+def _units_of(source: Stage) -> Stage:
+    while not source.indexed:
+        source = source.input
+    return source
+
+
+def _number_of(units: Stage, number: int, context: Context) -> int:
+    """The number of a unit among all units of the pipe."""
+    if isinstance(units.op, _Unit):
+        return units.op.number
+    if not units.op.hands_out:
+        return number
+    _, index, _ = next(units.op.trace(units, number, context))
+    return index
+
+
+def _on_unit(source: Stage, units: Stage, unit: _Unit) -> Stage:
+    """The path from the units to `source`, for one of the units."""
+    path: list[Stage] = []
+    while source is not units:
+        path.append(source)
+        source = source.input
+    stage = Stage(Node(unit), units.name, ())
+    for step in reversed(path):
+        stage = Stage(Node(step.op, (stage.node,), step.call_site), step.name, (stage,))
+    return stage
+
+
+def _key(root: Node, version: str) -> str:
+    """A digest of the operators before the cache, their arguments, data and code, and of the user's version."""
+    from ..plan.fingerprint import Fingerprint
+
+    fingerprint = Fingerprint(root)
+    text = json.dumps([fingerprint.pipe, fingerprint.code, version])
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

@@ -1,0 +1,279 @@
+"""`index_of`, `one_hot` and `bucketize`: values as numbers or vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from ..core.checks import check_int
+from ..core.process import PerProcess
+from ..core.rows import Column, is_grid, read_only, to_arrow
+from ..errors import ArgumentError, ArgumentTypeError, UnfitError, with_call_site
+from ..stats.statistics import Quantiles
+from ._column_operator import ColumnConversion, map_numbers, missing_mask, numbers_and_nulls, type_name
+
+if TYPE_CHECKING:
+    from ..pipe import Pipe
+
+T = TypeVar("T")
+
+
+def index_of(pipe: Pipe[T], /, column: str, *, values: Sequence[Hashable], unknown: int = -1) -> Pipe[T]:
+    """Replace each value of a column by its place in a list of values, such as a vocabulary: the index of an embedding.
+
+    Element: a row with the same columns; this one has int64 without nulls. Order and length are the input's. Indexed if
+    the input is. State: none.
+
+    Args:
+        column: the name of the column.
+        values: different values of one type, or a fitted `fp.stats.vocabulary()`, whose most frequent value is first.
+        unknown: stands for nulls, and for values that `values` lacks; >= -1.
+
+    Raises:
+        ArgumentError, ArgumentTypeError: `values` is empty, has a value twice, or values of several types.
+        PlanError: there is no such column, or it is of another type than the values. If only a run can tell, a
+            `DataError`.
+
+    Example:
+        >>> import feedpipe as fp, pyarrow as pa
+        >>> pipe = fp.from_table(pa.table({"city": ["Rome", "Oslo", None, "Lima"]}))
+        >>> [row["city"] for row in pipe.index_of("city", values=["Oslo", "Rome"])]
+        [1, 0, -1, -1]
+    """
+    return pipe.then(IndexOf(column, values=tuple(check_values(values)), unknown=unknown))
+
+
+@dataclass(frozen=True)
+class IndexOf(ColumnConversion):
+    kind: ClassVar[str] = "index_of"
+
+    column: str
+    values: tuple[Hashable, ...] = field(kw_only=True)
+    unknown: int = field(default=-1, kw_only=True)
+    numbers: ValueNumbers = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        check_column_name(self.column)
+        object.__setattr__(self, "unknown", check_int("unknown", self.unknown, least=-1))
+        object.__setattr__(self, "numbers", ValueNumbers(self.values))
+
+    def converted(self) -> Sequence[str]:
+        return [self.column]
+
+    def convert(self, name: str, column: Column) -> Column:
+        return read_only(self.numbers.of(column, self.unknown))
+
+
+def check_column_name(value: object) -> None:
+    """The argument `column`: a name."""
+    if not isinstance(value, str):
+        raise ArgumentTypeError(with_call_site(f"`column` must be the name of a column but got: {value!r}"))
+
+
+def one_hot(pipe: Pipe[T], /, column: str, *, values: Sequence[Hashable]) -> Pipe[T]:
+    """Replace each value of a column by a vector with a 1 at the value's place in a list of values, and zeros.
+
+    Element: a row with the same columns; this one has float32 arrays as long as `values`. Nulls, and values that
+    `values` lacks, become zeros alone. Order and length are the input's. Indexed if the input is. State: none.
+
+    Args:
+        column, values: as in `index_of`.
+
+    Raises:
+        ArgumentError, ArgumentTypeError, PlanError, DataError: as in `index_of`.
+
+    Example:
+        >>> import feedpipe as fp, pyarrow as pa
+        >>> pipe = fp.from_table(pa.table({"city": ["Rome", "Oslo", None]}))
+        >>> pipe.one_hot("city", values=["Oslo", "Rome"]).batch(3)[0]["city"].tolist()
+        [[0.0, 1.0], [1.0, 0.0], [0.0, 0.0]]
+    """
+    return pipe.then(OneHot(column, values=check_values(values)))
+
+
+@dataclass(frozen=True)
+class OneHot(ColumnConversion):
+    kind: ClassVar[str] = "one_hot"
+
+    column: str
+    values: tuple[Hashable, ...] = field(kw_only=True)
+    numbers: ValueNumbers = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        check_column_name(self.column)
+        object.__setattr__(self, "numbers", ValueNumbers(self.values))
+
+    def converted(self) -> Sequence[str]:
+        return [self.column]
+
+    def convert(self, name: str, column: Column) -> Column:
+        numbers = self.numbers.of(column, len(self.values))
+        vectors = np.zeros((len(numbers), len(self.values) + 1), np.float32)
+        vectors[np.arange(len(numbers)), numbers] = 1
+        return read_only(np.ascontiguousarray(vectors[:, :-1]))
+
+
+def bucketize(pipe: Pipe[T], /, column: str, *, boundaries: Sequence[float] | Quantiles) -> Pipe[T]:
+    """Replace each number of a column by the number of the interval that it lies in.
+
+    Element: a row with the same columns; this one has int64. Interval 0 lies below the first of n boundaries, and
+    interval n from the last one on; interval i includes its lower boundary, i - 1. What is missing, NaN too, becomes a
+    null. In a column of arrays, each number is replaced; NaN then becomes n. Order and length are the input's. Indexed
+    if the input is. State: none.
+
+    Args:
+        column: the name of the column.
+        boundaries: numbers that rise, or a fitted `fp.stats.quantiles()`, for intervals with about equally many rows.
+
+    Raises:
+        ArgumentError, ArgumentTypeError: `boundaries` are no numbers, or do not rise.
+        PlanError: there is no such column, or it has no numbers. If only a run can tell, a `DataError`.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> ages = fp.from_sequence([{"age": 3}, {"age": 18}, {"age": 70}])
+        >>> [row["age"] for row in ages.bucketize("age", boundaries=[18, 65])]
+        [0, 1, 2]
+    """
+    return pipe.then(Bucketize(column, boundaries=check_boundaries(boundaries)))
+
+
+@dataclass(frozen=True)
+class Bucketize(ColumnConversion):
+    kind: ClassVar[str] = "bucketize"
+
+    column: str
+    boundaries: tuple[float, ...] = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_column_name(self.column)
+
+    def converted(self) -> Sequence[str]:
+        return [self.column]
+
+    def convert(self, name: str, column: Column) -> Column:
+        import pyarrow as pa
+
+        boundaries = np.array(self.boundaries)
+        numbers = map_numbers(column, lambda values: np.searchsorted(boundaries, values, side="right"))
+        missing = missing_mask(column)
+        if missing is None or (not isinstance(column, np.ndarray) and pa.types.is_null(column.type)):
+            return numbers
+        values = numbers if isinstance(numbers, np.ndarray) else numbers_and_nulls(numbers)[0]
+        return cast("Column", pa.array(values, mask=missing))
+
+
+def check_boundaries(value: object) -> tuple[float, ...]:
+    """The argument `boundaries`: numbers that rise, or fitted quantiles."""
+    if isinstance(value, Quantiles):
+        value = sorted({*value.values.values()})  # of frequent values there are several
+    if isinstance(value, (str, bytes)) or not isinstance(value, (Sequence, np.ndarray)):
+        raise ArgumentTypeError(with_call_site(f"`boundaries` must be a list of numbers but got: {value!r:.200}"))
+    try:
+        numbers = np.array(value, np.float64)
+    except (ValueError, TypeError):
+        raise ArgumentTypeError(
+            with_call_site(f"`boundaries` must be a list of numbers but got: {value!r:.200}")
+        ) from None
+    if numbers.ndim != 1 or not len(numbers) or not (numbers[1:] > numbers[:-1]).all() or np.isnan(numbers).any():
+        raise ArgumentError(with_call_site(f"`boundaries` must be numbers that rise but got: {value!r:.200}"))
+    return tuple(numbers.tolist())
+
+
+# `ValueNumbers`: the place of each value of a column in a list of values.
+
+
+Ints = npt.NDArray[np.int64]
+
+
+class ValueNumbers:
+    """Numbers the values of a list from 0.
+
+    A block is encoded first, so that each of its distinct values is looked up once.
+
+    Args:
+        values: different values of one type.
+    """
+
+    def __init__(self, values: Sequence[Hashable]) -> None:
+        self._values = values
+        self._numbers: PerProcess[dict[Hashable, int]] = PerProcess()
+
+    def of(self, column: Column, unknown: int) -> Ints:
+        """The number of each value of the column; `unknown` for nulls and for values that the list lacks.
+
+        Raises:
+            UnfitError: values of this type are never in the list.
+        """
+        if column.ndim > 1 if isinstance(column, np.ndarray) else is_grid(column):
+            raise UnfitError(f"is of type {type_name(column)}, and single values are needed")
+        self._check_type(column)
+        encoded = cast("Any", to_arrow(column))
+        if not hasattr(encoded, "dictionary"):
+            encoded = encoded.dictionary_encode()
+        number = self._numbers.get(self._make_numbers).get
+        numbers = [number(value, unknown) for value in encoded.dictionary.to_pylist()]
+        places: Any
+        places, nulls = numbers_and_nulls(encoded.indices)
+        if nulls is not None:
+            places = np.where(nulls, len(numbers), places)
+        result: Ints = np.array([*numbers, unknown], np.int64)[places]
+        return result
+
+    def _make_numbers(self) -> dict[Hashable, int]:
+        return {value: number for number, value in enumerate(self._values)}
+
+    def _check_type(self, column: Column) -> None:
+        import pyarrow as pa
+
+        kind: Any = pa.from_numpy_dtype(column.dtype) if isinstance(column, np.ndarray) else column.type
+        kind = kind.value_type if isinstance(kind, pa.DictionaryType) else kind
+        family, own = _family(kind), _family(pa.array(cast("Any", self._values[:1])).type)
+        if family not in (own, "null"):
+            raise UnfitError(f"is of type {kind}, and `values` has {own}, such as {self._values[0]!r}; `.cast` it")
+
+
+def check_values(value: object) -> tuple[Hashable, ...]:
+    """The argument `values`: at least one, all different and of one type."""
+    if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
+        raise ArgumentTypeError(with_call_site(f"`values` must be a list of values but got: {value!r:.200}"))
+    values: tuple[Any, ...] = tuple(item.item() if isinstance(item, np.generic) else item for item in value)
+    if not values:
+        raise ArgumentError(with_call_site("`values` must have at least one value but got: []"))
+    import pyarrow as pa
+
+    try:
+        kind: Any = pa.array(values).type
+        is_mixed = pa.types.is_null(kind) or len({_family(pa.array([item]).type) for item in values[:1000]}) > 1
+        repeated = (
+            next((item for n, item in enumerate(values) if item in values[:n]), None) if _repeats(values) else None
+        )
+    except (pa.ArrowException, ValueError, TypeError, OverflowError):
+        is_mixed, repeated = True, None
+    if is_mixed or None in values:
+        raise ArgumentTypeError(with_call_site(f"`values` must be of one type, without None, but got: {value!r:.200}"))
+    if repeated is not None:
+        raise ArgumentError(with_call_site(f"`values` must be different but has {repeated!r} twice"))
+    return values
+
+
+def _repeats(values: tuple[Hashable, ...]) -> bool:
+    return len(set(values)) < len(values)
+
+
+def _family(kind: Any) -> str:
+    """What values are compared with, in words."""
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        return "text"
+    if types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
+        return "bytes"
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
+        return "numbers"
+    return str(kind)

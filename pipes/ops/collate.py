@@ -1,0 +1,615 @@
+"""`collate`: turns batches of rows into tensors."""
+
+from __future__ import annotations
+
+import copy
+import datetime
+import decimal
+import math
+import sys
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, MutableSequence, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from itertools import compress
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar, cast, overload
+
+import numpy as np
+
+from ..core.checks import check_choice
+from ..core.code import value_code
+from ..core.operator import StageView
+from ..core.rows import Array, Column, Rows, Stack, TensorData, grid, is_grid
+from ..errors import ArgumentError, UnfitError, with_call_site
+from ._shared import not_a_batch
+from .map import BatchMap
+
+if TYPE_CHECKING:
+    import torch
+
+    from ..pipe import Pipe
+
+U = TypeVar("U")
+
+
+@overload
+def collate(
+    pipe: Pipe[Sequence[Mapping[str, object]]], /, *, nulls: Literal["error", "nan"] = "error"
+) -> Pipe[dict[str, torch.Tensor]]: ...
+@overload
+def collate(
+    pipe: Pipe[Sequence[torch.Tensor]] | Pipe[Sequence[float]] | Pipe[Sequence[np.ndarray[Any, Any]]],
+    /,
+    *,
+    nulls: Literal["error", "nan"] = "error",
+) -> Pipe[torch.Tensor]: ...
+@overload
+def collate(
+    pipe: Pipe[Sequence[tuple[object, ...]]], /, *, nulls: Literal["error", "nan"] = "error"
+) -> Pipe[list[Any]]: ...
+@overload
+def collate(pipe: Pipe[Sequence[object]], /, *, nulls: Literal["error", "nan"] = "error") -> Pipe[Any]: ...
+@overload
+def collate(pipe: Pipe[T], /, function: Callable[[T], U]) -> Pipe[U]: ...
+def collate(
+    pipe: Pipe[Any],
+    /,
+    function: Callable[[Any], object] | None = None,
+    *,
+    nulls: Literal["error", "nan"] = "error",
+) -> Pipe[Any]:
+    """Turn each batch of rows into tensors, or into what `function(batch)` returns.
+
+    Element: by the rules of torch's `default_collate`, numbers, arrays and tensors become one tensor whose first
+    dimension is the batch; dicts, tuples and lists become one dict or list of tensors; text and bytes stay lists. A
+    batch of table rows becomes a dict of tensors, column by column, without a dict for any row: a tensor has the dtype
+    of its column, and a column of arrays, or of lists of one length, becomes a tensor of more dimensions. Tensors can
+    be written to and share no memory. Order and length are the input's. Indexed if the input is. State: none.
+
+    Args:
+        function: called with each batch, a list of rows or a `feedpipe.Rows`; its errors come with file, line and row
+            (`RowError`).
+        nulls: "nan" turns a null among numbers into NaN, also inside lists and structs. Floats keep their dtype;
+            integers and bools become float64 in the batches and fields that have a null. A null in place of a whole
+            list or struct stays an error; a null among text becomes None.
+
+    Raises:
+        DataError: the rows of a batch do not fit together, or a null stands in place of a number; the error names the
+            field and the row.
+        ArgumentError: both `function` and `nulls="nan"` are given.
+
+    Source: `torch.utils.data.default_collate`, which gives the same results.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> fp.from_sequence([{"x": 1.0, "y": "a"}, {"x": 2.0, "y": "b"}]).batch(2).collate()[0]
+        {'x': tensor([1., 2.], dtype=torch.float64), 'y': ['a', 'b']}
+        >>> fp.from_sequence([1, 2, 3]).batch(2).collate(sum)[0]
+        3
+        >>> fp.from_sequence([{"x": 1}, {"x": None}]).batch(2).collate(nulls="nan")[0]
+        {'x': tensor([1., nan], dtype=torch.float64)}
+    """
+    return pipe.then(Collate(tensors if function is None else function, nulls=nulls))
+
+
+@cache
+def _from_array() -> ToTensor:
+    from ..torch.tensors import from_array
+
+    return from_array
+
+
+def tensors(batch: object, *, nan: bool = False) -> object:
+    """`batch` as tensors, by the rules of torch's `default_collate`. The first call imports torch."""
+    return collate_batch(batch, Rules(_from_array(), nan))
+
+
+def tensor_data(batch: object, *, nan: bool = False) -> object:
+    """As `tensors`, with a `TensorData` in place of each: imports torch only for values that it alone can collate."""
+    return collate_batch(batch, Rules(tensor_data_of, nan))
+
+
+@dataclass(frozen=True)
+class Collate(BatchMap):
+    kind: ClassVar[str] = "collate"
+
+    function: Callable[..., object] = tensors
+    nulls: Literal["error", "nan"] = "error"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("nulls", self.nulls, ("error", "nan"))
+        if self.nulls != "error" and not self._by_rules:
+            raise ArgumentError(
+                with_call_site(
+                    f"`nulls` must be left out if `function` is given but got: {self.nulls!r}; "
+                    "`function` itself decides what becomes of nulls"
+                )
+            )
+
+    @property
+    def _by_rules(self) -> bool:
+        """Whether torch's default rules make the tensors, not a function of the user."""
+        return self.function in (tensors, tensor_data)
+
+    @property
+    def row_function(self) -> Callable[..., object]:
+        return partial(self.function, nan=True) if self.nulls == "nan" else self.function
+
+    def sent(self) -> Collate:
+        return replace(self, function=tensor_data) if self.function is tensors else self
+
+    def remark(self, stage: StageView) -> None:
+        return None
+
+    def call(self) -> str:
+        if not self._by_rules:
+            return f"collate({value_code(self.function)})"
+        return "collate()" if self.nulls == "error" else f"collate(nulls={self.nulls!r})"
+
+
+# Errors for values that disagree with each other, or that cannot become a tensor; each says how to repair that.
+
+
+T = TypeVar("T")
+
+REPAIR = "make them agree with a `.map` before `.batch`, or give `.collate` a function"
+
+# A datetime is a date too, and so comes first.
+_CONVERSIONS: tuple[tuple[type, str], ...] = (
+    (datetime.datetime, "value.timestamp()"),
+    (datetime.date, "value.toordinal()"),
+    (datetime.timedelta, "value.total_seconds()"),
+    (decimal.Decimal, "float(value)"),
+    (np.datetime64, "value.astype('int64')"),
+    (np.timedelta64, "value.astype('int64')"),
+)
+
+
+class NoTensorError(UnfitError):
+    """The type of a column, or of a part of it, has no counterpart in torch."""
+
+    def __init__(self, field: str, column_type: object) -> None:
+        super().__init__(f"{_prefix(field)}a column of type {column_type} cannot become a tensor")
+
+
+def unfit(field: str, message: str) -> UnfitError:
+    """The error about `field`, which is empty if the rows themselves are the values."""
+    return UnfitError(f"{_prefix(field)}{message}")
+
+
+def column_repair(position: int, name: str, column_type: Any) -> str:
+    """What to do about column `name`, the one at `position`, if its type has no tensor."""
+    from pyarrow import types
+
+    target = None
+    if types.is_decimal(column_type):
+        target = "float64"
+    elif types.is_time32(column_type) or types.is_date32(column_type):
+        target = "int32"  # the only cast that Arrow has for these
+    elif (
+        types.is_timestamp(column_type)
+        or types.is_date(column_type)
+        or types.is_time(column_type)
+        or types.is_duration(column_type)
+    ):
+        target = "int64"
+    action, call = "leave it out", f"b.drop_columns([{name!r}])"
+    if target is not None:
+        action, call = "make numbers of it", f"b.set_column({position}, {name!r}, b[{name!r}].cast({target!r}))"
+    return f"{action} before, with `.map_columns(lambda b: {call}, format='arrow')`"
+
+
+def check_agreement(what: str, values: Sequence[object], of: Callable[[object], object], field: str) -> None:
+    """Raises an error if `of` is not the same for all `values`; the error names the first value that differs."""
+    try:
+        if len(set(map(of, values))) == 1:
+            return
+    except (AttributeError, TypeError):
+        _raise_difference("types", values, _type_name, field)
+    _raise_difference(what, values, of, field)
+
+
+def convert(conversion: Callable[[], T], values: Sequence[object], field: str) -> T:
+    """The result of `conversion`, which collates `values`; if it fails, the error says why."""
+    try:
+        return conversion()
+    except (TypeError, ValueError, RuntimeError) as error:
+        check_numbers(values, field)
+        _raise_difference("types", values, _type_name, field)
+        raise unfit(field, f"{error}; {REPAIR}") from error
+
+
+def check_numbers(values: Sequence[object], field: str) -> None:
+    """Raises an error if the values are times or decimals."""
+    first = next((value for value in values if value is not None), None)
+    code = _conversion_code(first)
+    if code is not None:
+        what = (
+            f"arrays of dtype {first.dtype}" if isinstance(first, np.ndarray) else f"values of type {_type_name(first)}"
+        )
+        raise unfit(
+            field,
+            f"{what} cannot become a tensor; make numbers of them with a `.map` before `.batch`, such as `{code}`, or "
+            "give `.collate` a function",
+        )
+
+
+def _conversion_code(value: object) -> str | None:
+    """The code that turns a time or a decimal into a number; None for other values."""
+    if isinstance(value, np.ndarray):
+        return "value.astype('int64')" if value.dtype.kind in "Mm" else None
+    return next((code for cls, code in _CONVERSIONS if isinstance(value, cls)), None)
+
+
+def _raise_difference(what: str, values: Iterable[object], of: Callable[[object], object], field: str) -> None:
+    """Raises an error that names the first value that differs from value 0, if one does."""
+    first, *others = map(of, values)
+    for row, other in enumerate(others, 2):
+        if other != first:
+            raise unfit(field, f"{what} {first} and {other} differ at row {row} of the batch; {REPAIR}")
+
+
+def _type_name(value: object) -> str:
+    return type(value).__name__
+
+
+def _prefix(field: str) -> str:
+    return f"field `{field}`: " if field else ""
+
+
+# The rules of one collation: how it makes a tensor of an array, and whether nulls become NaN.
+
+
+ToTensor: TypeAlias = Callable[[Array | Stack], object]
+"""Turns an array that nothing else refers to into a tensor, or into a `TensorData`."""
+
+
+class Rules(NamedTuple):
+    """How to collate.
+
+    Attributes:
+        to_tensor: turns an array into a tensor.
+        nan: whether a null among numbers becomes NaN; otherwise it is an error.
+    """
+
+    to_tensor: ToTensor
+    nan: bool = False
+
+
+_TORCH_DTYPES = frozenset("?bhilqBHILQefdFD")
+"""NumPy's codes of the dtypes that torch has too."""
+
+
+def tensor_data_of(array: Array | Stack) -> object:
+    """A `TensorData`, made without torch. If torch has no tensor for the dtype, torch raises its own error."""
+    if array.dtype.char in _TORCH_DTYPES:
+        return TensorData(array)
+    from ..torch.tensors import from_array
+
+    return from_array(array)
+
+
+def with_tensors(collated: object, rules: Rules) -> object:
+    """`collated`, with a tensor in place of each array in it."""
+    if isinstance(collated, dict):
+        return {name: with_tensors(part, rules) for name, part in collated.items()}
+    return rules.to_tensor(collated) if isinstance(collated, np.ndarray) else collated
+
+
+# Collation of a batch: a table column by column, other rows as Python objects.
+
+
+PLAIN_TYPES = frozenset(map(np.dtype, "?bBhHiIlLqQefdFD"))
+"""Numbers in the byte order of this machine. Most columns have one of these types, and need no further look."""
+
+
+def collate_batch(batch: object, rules: Rules) -> object:
+    """`batch`, a sequence of rows, as tensors whose first dimension counts the rows."""
+    if isinstance(batch, Rows):
+        # A worker copies each `TensorData` when it sends it, so that needs no copy here.
+        columns = batch.columns if rules.to_tensor is tensor_data_of else batch.copies()
+        return {name: _collate_column(columns, name, rules) for name in columns}
+    if not isinstance(batch, Sequence) or isinstance(batch, (str, bytes)):
+        raise not_a_batch(batch)
+    if not batch:
+        raise UnfitError("a batch is empty, and so has no shape; leave such batches out with `.filter(len)`")
+    return collate_values(batch, "", rules)
+
+
+def _collate_column(columns: Mapping[str, Column], name: str, rules: Rules) -> object:
+    column = columns[name]
+    if isinstance(column, np.ndarray) and column.dtype in PLAIN_TYPES:
+        return rules.to_tensor(column)
+    if not isinstance(column, np.ndarray):
+        try:
+            return with_tensors(column_arrays(column, name, rules), rules)
+        except NoTensorError as error:
+            raise UnfitError(f"{error}; {column_repair([*columns].index(name), name, column.type)}") from error
+    if column.dtype.kind in "SU":
+        return column.tolist()
+    if column.dtype.kind == "O":
+        return collate_values(column.tolist(), name, rules)
+    if column.dtype.kind not in "biufc":
+        raise UnfitError(f"{NoTensorError(name, column.dtype)}; turn it into numbers, or leave it out")
+    return rules.to_tensor(_native(column))
+
+
+def _native(array: Array) -> Array:
+    """`array` in the byte order of this machine, the only one that torch supports."""
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+# Collation of Python objects, one from each row, by the type of the first.
+
+
+_shape = attrgetter("shape")
+_dtype = attrgetter("dtype")
+
+
+def collate_values(values: Sequence[object], field: str, rules: Rules) -> object:
+    """`values` as tensors: a field of all rows, or the rows themselves. There is at least one value."""
+    first = values[0]
+    if first is None:
+        return collate_nulls(values, field, rules)
+    if isinstance(first, dict):
+        return _collate_mappings(first, values, field, rules)
+    if isinstance(first, np.ndarray):
+        return _collate_arrays(values, field, rules)
+    # If there is a tensor, torch has been imported. If not, another thread may be importing it just now.
+    if isinstance(first, getattr(sys.modules.get("torch"), "Tensor", ())):
+        return _stack_tensors(values, field)
+    if isinstance(first, (str, bytes)):
+        return values
+    if isinstance(first, (np.number, np.bool_)):
+        return collate_numpy_scalars(values, field, rules)
+    if isinstance(first, (float, int)):
+        return collate_numbers(values, field, rules)
+    if isinstance(first, Mapping):
+        return _collate_mappings(first, values, field, rules)
+    if isinstance(first, Sequence):
+        return _collate_sequences(first, values, field, rules)
+    # The user may have registered the type in `default_collate_fn_map`; if not, torch raises a TypeError.
+    return collate_by_torch(values, field)
+
+
+def _collate_mappings(first: Mapping[object, object], rows: Sequence[object], field: str, rules: Rules) -> object:
+    columns: dict[object, object] = {}
+    for key in first:
+        name = f"{field}.{key}" if field else str(key)
+        try:
+            values = [row[key] for row in rows]  # type: ignore[index]
+        except (KeyError, TypeError) as error:
+            position = next(i for i, row in enumerate(rows) if not (isinstance(row, Mapping) and key in row))
+            raise unfit(name, f"missing at row {position + 1} of the batch; {REPAIR}") from error
+        columns[key] = collate_values(values, name, rules)
+    if type(first) is dict:
+        return columns
+    try:
+        if isinstance(first, MutableMapping):
+            # It may have more than its items, such as a default factory: hence a copy, as in torch.
+            clone = copy.copy(first)
+            clone.update(columns)
+            return clone
+        return type(first)(columns)  # type: ignore[call-arg]
+    except TypeError:
+        return columns
+
+
+def _collate_sequences(first: Sequence[object], values: Sequence[object], field: str, rules: Rules) -> object:
+    check_agreement("lengths", values, len, field)  # type: ignore[arg-type]
+    cls: Any = type(first)
+    names: Sequence[str] | None = getattr(first, "_fields", None) if isinstance(first, tuple) else None
+    parts: list[object] = []
+    for place, items in enumerate(zip(*cast("Sequence[Sequence[object]]", values), strict=True)):
+        name = names[place] if names else str(place)
+        parts.append(collate_values(items, f"{field}.{name}" if field else name, rules))
+    if names:
+        return cls(*parts)
+    if isinstance(first, tuple) or type(first) is list:
+        return parts
+    try:
+        if not isinstance(first, MutableSequence):
+            return cls(parts)
+        clone: MutableSequence[object] = copy.copy(first)
+        for place, part in enumerate(parts):
+            clone[place] = part
+        return clone
+    except TypeError:
+        return parts
+
+
+def _stack_tensors(values: Sequence[object], field: str) -> object:
+    torch = sys.modules["torch"]
+    first: Any = values[0]
+    if first.is_nested or first.layout is not torch.strided:
+        return collate_by_torch(values, field)
+    try:
+        return torch.stack(values)
+    except (TypeError, RuntimeError) as error:
+        # Only now, because reading the shapes takes torch longer than stacking the tensors.
+        check_agreement("shapes", values, _shape, field)
+        raise unfit(field, f"{error}; {REPAIR}") from error
+
+
+def _collate_arrays(values: Sequence[object], field: str, rules: Rules) -> object:
+    first: Array = values[0]  # type: ignore[assignment]
+    check_agreement("shapes", values, _shape, field)
+    if len(set(map(_dtype, values))) > 1:
+        from ..torch.tensors import stack_promoted
+
+        return convert(lambda: stack_promoted(values), values, field)
+    if first.dtype.kind not in "biufc":
+        check_numbers(values, field)
+        raise unfit(field, f"arrays of dtype {first.dtype} cannot become a tensor; {REPAIR}")
+    return rules.to_tensor(Stack(cast("Sequence[Array]", values)))
+
+
+# Collation of Arrow columns: to arrays of numbers, dicts and lists.
+
+
+def column_arrays(column: Any, field: str, rules: Rules, per_row: int = 1) -> object:
+    """`column` as an array, as a dict of arrays, or, if it is text, as a list.
+
+    Args:
+        column: an Arrow array.
+        field: its name in errors.
+        rules: how to collate.
+        per_row: how many values of `column` belong to one row of the batch.
+    """
+    import pyarrow as pa
+
+    arrow_type: Any = column.type
+    if pa.types.is_dictionary(arrow_type):
+        return column_arrays(column.dictionary_decode(), field, rules, per_row)
+    if isinstance(arrow_type, pa.BaseExtensionType) and not is_grid(column):
+        return column_arrays(column.storage, field, rules, per_row)
+    if _is_text(arrow_type):
+        return cast("list[object]", column.to_pylist())
+    is_number = pa.types.is_integer(arrow_type) or pa.types.is_floating(arrow_type) or pa.types.is_boolean(arrow_type)
+    can_be_nan = is_number or pa.types.is_null(arrow_type)
+    if not (can_be_nan or pa.types.is_struct(arrow_type) or _is_list(arrow_type) or is_grid(column)):
+        raise NoTensorError(field, arrow_type)
+    if column.null_count:
+        if rules.nan and can_be_nan:
+            return _with_nan(column, field)
+        raise _null_error(column, field, per_row, can_be_nan)
+    if is_grid(column):
+        return _grid_array(column, field, rules, per_row)
+    if pa.types.is_struct(arrow_type):
+        parts = zip(arrow_type, column.flatten(), strict=True)
+        return {part.name: column_arrays(values, f"{field}.{part.name}", rules, per_row) for part, values in parts}
+    if _is_list(arrow_type):
+        return _list_array(column, field, rules, per_row)
+    # Arrow's memory is read-only, and tensors can be written to: hence a copy.
+    return np.array(column.to_numpy(zero_copy_only=False))
+
+
+def _with_nan(column: Any, field: str) -> Array:
+    """Numbers with NaN for each null. Floats keep their dtype; other numbers become float64 if that is exact."""
+    import pyarrow as pa
+
+    if not pa.types.is_floating(column.type):
+        try:
+            column = column.cast(pa.float64())
+        except pa.ArrowInvalid as error:
+            raise unfit(
+                field,
+                "there are nulls among integers beyond 2**53, which float64 does not represent exactly: "
+                f"{error}; fill the nulls before `.batch`",
+            ) from error
+    return np.array(column.to_numpy(zero_copy_only=False))
+
+
+def _null_error(column: Any, field: str, per_row: int, can_be_nan: bool) -> UnfitError:
+    row = next(compress(range(len(column)), column.is_null().to_pylist())) // per_row
+    nan = ', or turn nulls among numbers into NaN with `.collate(nulls="nan")`' if can_be_nan else ""
+    return unfit(
+        field, f"null at row {row + 1} of the batch, and a tensor has no null; fill or drop it before `.batch`{nan}"
+    )
+
+
+def _grid_array(column: Any, field: str, rules: Rules, per_row: int) -> Array:
+    values = column.storage.flatten()
+    if not values.null_count:
+        return np.array(grid(column))
+    shape = column.type.shape
+    if column.type.permutation is not None:  # the values are stored in another order than that of the axes
+        raise _null_error(values, field, per_row * math.prod(shape), can_be_nan=False)
+    numbers = cast("Array", column_arrays(values, field, rules, per_row * math.prod(shape)))
+    return numbers.reshape(len(column), *shape)
+
+
+def _list_array(column: Any, field: str, rules: Rules, per_row: int) -> object:
+    fixed: int | None = getattr(column.type, "list_size", None)
+    lengths = np.asarray(column.value_lengths()) if fixed is None else np.full(len(column), fixed)
+    width = int(lengths[0]) if len(lengths) else 0
+    different = np.flatnonzero(lengths != width)
+    if len(different):
+        row, other = int(different[0]) // per_row, int(lengths[different[0]])
+        raise unfit(field, f"lengths {width} and {other} differ at row {row + 1} of the batch; {REPAIR}")
+    values = column_arrays(column.flatten(), field, rules, per_row * max(width, 1))
+    if not isinstance(values, np.ndarray):
+        raise NoTensorError(field, column.type)
+    return values.reshape(len(column), width, *values.shape[1:])
+
+
+def _is_list(arrow_type: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_list(arrow_type) or types.is_large_list(arrow_type) or types.is_fixed_size_list(arrow_type))
+
+
+def _is_text(arrow_type: Any) -> bool:
+    """Whether `arrow_type` is text or bytes, or a list of them."""
+    from pyarrow import types
+
+    if _is_list(arrow_type):
+        return _is_text(arrow_type.value_type)
+    is_string = (types.is_string, types.is_large_string, types.is_string_view)
+    is_binary = (types.is_binary, types.is_large_binary, types.is_binary_view, types.is_fixed_size_binary)
+    return any(test(arrow_type) for test in (*is_string, *is_binary))
+
+
+# Collation of numbers that are Python objects, and of nulls among them.
+
+
+_NULL = type(None)
+_INTS = frozenset({int, bool})
+_FLOATS = frozenset({float, int, bool})
+
+
+def collate_numpy_scalars(values: Sequence[object], field: str, rules: Rules) -> object:
+    types = set(map(type, values))
+    if _NULL in types:
+        return _collate_with_nulls(values, field, rules)
+    if len(types) > 1 or np.timedelta64 in types:  # a timedelta64 is an np.number, but torch has no dtype for it
+        return collate_by_torch(values, field)
+    return rules.to_tensor(np.array(values))
+
+
+def collate_numbers(values: Sequence[object], field: str, rules: Rules) -> object:
+    """Python's own numbers. Ints before a float go to torch: their dtype depends on torch's default dtype."""
+    types = set(map(type, values))
+    if _NULL in types:
+        return _collate_with_nulls(values, field, rules)
+    dtype: Any = None
+    if isinstance(values[0], float):
+        dtype = np.float64 if types <= _FLOATS else None
+    elif types <= _INTS:
+        dtype = np.int64 if int in types else np.bool_
+    if dtype is None:
+        return collate_by_torch(values, field)
+    try:
+        array = np.fromiter(values, dtype, len(values))
+    except OverflowError:
+        return collate_by_torch(values, field)
+    return rules.to_tensor(array)
+
+
+def collate_nulls(values: Sequence[object], field: str, rules: Rules) -> object:
+    """Values that begin with a null; if all are null, they count as numbers."""
+    first = next((value for value in values if value is not None), None)
+    if isinstance(first, (str, bytes)):
+        return values
+    if first is None or isinstance(first, (float, int, np.number, np.bool_)):
+        return _collate_with_nulls(values, field, rules)
+    return collate_by_torch(values, field)
+
+
+def collate_by_torch(values: Sequence[object], field: str) -> object:
+    """Leaves the values to torch, which calls a function that the user has registered for their type."""
+    from ..torch.tensors import collate_by_default
+
+    return convert(lambda: collate_by_default(values), values, field)
+
+
+def _collate_with_nulls(values: Sequence[object], field: str, rules: Rules) -> object:
+    """Collates the values as a column of a table that has nulls."""
+    import pyarrow as pa
+
+    try:
+        column = pa.array(cast("Any", values))
+    except (pa.ArrowException, OverflowError) as error:
+        raise unfit(field, f"{error}; {REPAIR}") from error
+    return with_tensors(column_arrays(column, field, rules), rules)

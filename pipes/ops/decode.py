@@ -1,0 +1,222 @@
+"""`decode`: replaces bytes with the values that they encode, such as images."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast
+
+import numpy as np
+
+from ..core.checks import check_callable, check_choice
+from ..core.code import call_code, value_code
+from ..core.cursor import Json
+from ..core.operator import Operator, StageView
+from ..core.skips import OnError
+from ..errors import ArgumentTypeError, text_of, with_call_site
+from ..files.tar import KEY
+from ..formats.npy import decode_npy
+from .map import ConcurrentMap
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from ..pipe import Pipe
+
+
+def decode(
+    pipe: Pipe[Mapping[str, object]],
+    /,
+    *,
+    images: Images = "numpy",
+    mode: Mode = "RGB",
+    decoders: Mapping[str, DecodeFunction] | None = None,
+    concurrency: int = 1,
+    on_error: OnError | None = None,
+) -> Pipe[dict[str, object]]:
+    """Replace the bytes in each row with the images, text and numbers that they encode, by extension.
+
+    Element: the row, a dict, with decoded values. In rows of `read_tar` each key is an extension, and in `seg.png` the
+    last part counts. In rows of `read_bytes` the extension of `path` applies to `bytes`. Bytes with other extensions,
+    and values that are not bytes, stay as they are. Order and length are the input's. Indexed if the input is. State:
+    none.
+
+    | extension | becomes |
+    | --- | --- |
+    | `jpg`, `jpeg`, `png`, `ppm`, `pgm`, `pbm`, `pnm`, `bmp`, `webp`, `gif`, `tif`, `tiff` | the first image |
+    | `txt`, `text`, `transcript` | `str`, from UTF-8 |
+    | `cls`, `cls2`, `index`, `inx`, `id` | `int` |
+    | `json`, `jsn` | the value of the JSON |
+    | `npy` | an array; Python objects are an error |
+
+    Pillow reads the images and must be installed. An orientation in EXIF is not applied; a decoder of your own can do
+    that with `PIL.ImageOps.exif_transpose`.
+
+    Args:
+        images: "numpy" makes uint8 arrays of height x width x channels, "pil" makes `PIL.Image.Image` objects.
+        mode: what images are converted to: "RGB", "L" (grey, one channel) or "RGBA".
+        decoders: functions of bytes by extension in lower case, such as "wav" or "seg.png"; they replace the decoders
+            above.
+        concurrency: how many rows are decoded at the same time, in threads; see `map`.
+        on_error: what happens to a row that cannot be decoded; see `map`.
+
+    Raises:
+        RowError: a value cannot be decoded: an image is truncated, has more pixels than `PIL.Image.MAX_IMAGE_PIXELS` or
+            more than 8 bits a channel; text is not UTF-8; JSON is malformed; a function in `decoders` fails. The error
+            names the row, the extension and the reason, and comes after the rows before it.
+        ArgumentError: `images` or `mode` is none of the values above, or `concurrency` is below 1.
+        ArgumentTypeError: `decoders` is not a dict of functions by extension.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> rows = fp.from_sequence([{"__key__": "7", "cls": b"3", "json": b"[1, 2]", "wav": b"..."}])
+        >>> list(rows.decode(decoders={"wav": len}))
+        [{'__key__': '7', 'cls': 3, 'json': [1, 2], 'wav': 3}]
+    """
+    return pipe.then(Decode(Decoder(images, mode, decoders), concurrency=concurrency, on_error=on_error))
+
+
+@dataclass(frozen=True)
+class Decode(ConcurrentMap):
+    """A `map` whose function is a `Decoder`; the fields of that are the arguments."""
+
+    kind: ClassVar[str] = "decode"
+
+    def call(self) -> str:
+        code = call_code(cast("Operator", self.function))
+        arguments = [code.partition("(")[2][:-1]]
+        arguments += [f"concurrency={self.concurrency}"] if self.concurrency > 1 else []
+        arguments += [f"on_error={value_code(self.on_error)}"] if self.on_error is not None else []
+        return f"{self.kind}({', '.join(filter(None, arguments))})"
+
+    def identity(self) -> Json:
+        return {"call": call_code(cast("Operator", self.function))}
+
+    def remark(self, stage: StageView) -> None:
+        return None
+
+
+# `Decoder`: decodes the bytes in a row by the extension of the file that they come from.
+
+
+DecodeFunction: TypeAlias = Callable[[bytes], object]
+Images: TypeAlias = Literal["numpy", "pil"]
+Mode: TypeAlias = Literal["RGB", "L", "RGBA"]
+
+
+def _decode_text(data: bytes) -> str:
+    return data.decode()
+
+
+def _decode_json(data: bytes) -> object:
+    try:
+        return json.loads(data)
+    except RecursionError:
+        raise ValueError("objects and lists are nested too deeply") from None
+
+
+# WebDataset's decoders, without those that run code from the data.
+_DECODERS: dict[str, DecodeFunction] = {
+    **dict.fromkeys(("txt", "text", "transcript"), _decode_text),
+    **dict.fromkeys(("cls", "cls2", "index", "inx", "id"), int),
+    **dict.fromkeys(("json", "jsn"), _decode_json),
+    "npy": decode_npy,
+}
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """The arguments of `decode`. Called with a row, it gives the row with values in place of bytes."""
+
+    kind: ClassVar[str] = "decode"
+
+    images: Images = "numpy"
+    mode: Mode = "RGB"
+    decoders: Mapping[str, DecodeFunction] | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("images", self.images, ("numpy", "pil"))
+        check_choice("mode", self.mode, MODES)
+        if self.decoders is not None and not isinstance(self.decoders, Mapping):
+            raise ArgumentTypeError(
+                with_call_site(f'`decoders` must be a dict such as {{"tiff": function}} but got: {self.decoders!r}')
+            )
+        for extension, function in cast("Mapping[object, object]", self.decoders or {}).items():
+            if not isinstance(extension, str) or extension != extension.lower().lstrip("."):
+                raise ArgumentTypeError(
+                    with_call_site(
+                        f'`decoders` must have extensions in lower case, such as "jpg", but got: {extension!r}'
+                    )
+                )
+            check_callable(f"decoders[{extension!r}]", function)
+
+    def __call__(self, row: Mapping[str, object]) -> dict[str, object]:
+        if not isinstance(row, Mapping):
+            raise TypeError(f"rows must be dicts that hold bytes, as those of `read_tar`, but got: {row!r}")
+        if KEY not in row and isinstance(path := row.get("path"), str) and "bytes" in row:
+            ending = path.rpartition("/")[2].partition(".")[2]
+            return {**row, "bytes": self._decode(ending, row["bytes"])}
+        return {key: self._decode(key, value) for key, value in row.items()}
+
+    def _decode(self, ending: str, value: object) -> object:
+        """Decode `value` if it is bytes; `ending` is what follows the first dot in the name of a file."""
+        if not isinstance(value, bytes):
+            return value
+        ending = ending.lower()
+        extension = ending.rpartition(".")[2]
+        own = self.decoders or {}
+        decode = own.get(ending) or own.get(extension) or _built_in(self.images, self.mode).get(extension)
+        if decode is None:
+            return value
+        try:
+            return decode(value)
+        except Exception as error:
+            raise ValueError(f"`{ending}` cannot be decoded: {type(error).__name__}: {text_of(error)}") from error
+
+
+@lru_cache
+def _built_in(images: Images, mode: Mode) -> dict[str, DecodeFunction]:
+    decode = partial(decode_array if images == "numpy" else decode_image, mode=mode)
+    return {**_DECODERS, **dict.fromkeys(EXTENSIONS, decode)}
+
+
+# Decodes the bytes of image files, to arrays or to Pillow's images.
+
+
+EXTENSIONS = ("jpg", "jpeg", "png", "ppm", "pgm", "pbm", "pnm", "bmp", "webp", "gif", "tif", "tiff")
+MODES = ("RGB", "L", "RGBA")
+
+# Pillow tries no others, whatever the bytes are: some of its formats start programs.
+_FORMATS = ("JPEG", "PNG", "PPM", "BMP", "WEBP", "GIF", "TIFF")
+
+
+def decode_image(data: bytes, mode: str) -> Image:
+    """Decode the first image in the bytes of a file. It is not rotated by its EXIF orientation.
+
+    Raises:
+        ValueError: it is no image, has more pixels than Pillow's limit, or more than 8 bits a channel.
+        Exception: one of Pillow's: it is damaged or truncated.
+    """
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        image = Image.open(io.BytesIO(data), formats=_FORMATS)
+    except UnidentifiedImageError as error:
+        raise ValueError(f"it is damaged, or no image of {', '.join(_FORMATS)}") from error
+    pixels, limit = image.width * image.height, Image.MAX_IMAGE_PIXELS
+    if limit is not None and pixels > limit:
+        raise ValueError(f"{pixels} pixels, and `PIL.Image.MAX_IMAGE_PIXELS` allows {limit}: it may be a bomb")
+    if image.mode[0] in "IF":
+        raise ValueError(f"its pixels are of mode {image.mode}, and conversion to 8 bits would cut them off")
+    if mode != "RGBA" and "transparency" in image.info:
+        return image.convert("RGBA").convert(mode)  # a direct conversion warns that the transparent colour is lost
+    return image.convert(mode)
+
+
+def decode_array(data: bytes, mode: str) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Decode the first image to a writable array of height x width x channels."""
+    pixels = np.array(decode_image(data, mode))
+    return pixels if pixels.ndim == 3 else pixels[:, :, np.newaxis]

@@ -1,0 +1,134 @@
+"""`distinct`: the rows whose key did not come shortly before."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+
+import numpy as np
+
+from ..core.block import Block
+from ..core.checks import check_int
+from ..core.context import Context
+from ..core.cursor import Cursor, Json, check_numbers
+from ..core.operator import Input, Operator, Order, StageView
+from ._keys import Key, check_hashable, check_key, check_named_key, keys_of
+from ._shared import SameRows, data_error
+
+if TYPE_CHECKING:
+    from ..pipe import Pipe
+
+T = TypeVar("T")
+
+
+def distinct(pipe: Pipe[T], /, key: Key | None = None, *, last: int) -> Pipe[T]:
+    """Leave out a row if one of the `last` rows before it has the same key.
+
+        a b a c b   ->   a b c
+
+    Element and order are the input's; columns stay columns. Length: unknown; streamed. State: a position; a resume
+    reads the keys of `last` rows again. Memory: at most 2 * `last` keys, so that it works on endless pipes. It looks at
+    the order of all rows, so each process reads them; see `explain()`.
+
+    Args:
+        key: what must differ: the name of a column, several names, or a function of the row; by default the whole row.
+        last: how many rows back equal keys are looked for, whether these rows were left out or not.
+
+    Raises:
+        ArgumentError: `last` is below 1.
+        PlanError: there is no such column. If only a run can tell, a `DataError`.
+        DataError: a key is not hashable, such as a list.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> list(fp.from_sequence("abacb").distinct(last=1000))
+        ['a', 'b', 'c']
+        >>> rows = fp.from_sequence([{"id": 1, "n": 5}, {"id": 1, "n": 6}, {"id": 2, "n": 7}])
+        >>> list(rows.distinct("id", last=10))
+        [{'id': 1, 'n': 5}, {'id': 2, 'n': 7}]
+    """
+    return pipe.then(Distinct(key, last=last))
+
+
+@dataclass(frozen=True)
+class Distinct(SameRows):
+    """A token is [cursor of the row from which keys are read again, rows from there to the first that may come out]."""
+
+    kind: ClassVar[str] = "distinct"
+    order: ClassVar[Order] = Order.GLOBAL
+
+    key: Any = None
+    last: int = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", check_key("key", self.key))
+        object.__setattr__(self, "last", check_int("last", self.last, least=1))
+
+    def identity(self) -> Json:
+        return None if self.key is None or callable(self.key) else list(self.key)
+
+    def resolve(self, stage: StageView) -> Operator:
+        check_named_key(self, stage, self.key)
+        return self
+
+    def lookback(self) -> int:
+        return self.last
+
+    def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
+        source, begin = cast("tuple[Json, int]", at.token or (None, 0))
+        check_numbers(begin)
+        yield stage.input, source
+
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
+        source, begin = cast("tuple[Json, int]", at.token or (None, 0))
+        row, position = at.row, 0  # of the next row in the output, and in the input from `source` on
+        latest: dict[Hashable, int] = {}  # the last position of each key
+        starts: deque[tuple[int, Cursor]] = deque()  # the blocks with the last rows
+
+        def token(position: int) -> Json:
+            back = max(0, position - self.last)
+            while len(starts) > 1 and starts[1][0] <= back:
+                starts.popleft()
+            start, cursor = starts[0]
+            return [cursor.advance(back - start).plain, position - back]
+
+        for block in stage.input.blocks(Cursor.of(source), context):
+            starts.append((position, block.at))
+            keys, error = keys_of(block.rows, self.key)
+            places, tested = self._new(keys, position, latest)
+            if tested < len(keys):
+                error = check_hashable(keys[tested])
+            if position < begin:
+                places = [place for place in places if position + place >= begin]
+            if places:
+                rows, origins = block.select(range(tested) if len(places) == len(block) else np.array(places, np.int64))
+                start = Cursor(token(max(position, begin)), 0, row)
+                row += len(places)
+                yield Block(rows, start, Cursor(token(position + tested), 0, row), origins)
+            if error is not None:
+                raise data_error(self, stage.failed(error, block.at.advance(tested), context))
+            position += tested
+            if len(latest) > 2 * self.last + 1024:
+                latest = {key: place for key, place in latest.items() if place >= position - self.last}
+
+    def _new(self, keys: list[Hashable], position: int, latest: dict[Hashable, int]) -> tuple[list[int], int]:
+        """The places of the keys that none of the last rows has, and the number of keys before one that is unhashable.
+
+        Args:
+            keys: of the rows from `position` on.
+            position: of the first key.
+            latest: the last position of each key; the keys are added.
+        """
+        places: list[int] = []
+        place = 0
+        try:
+            for place, key in enumerate(keys):
+                previous = latest.get(key)
+                latest[key] = position + place
+                if previous is None or position + place - previous > self.last:
+                    places.append(place)
+        except TypeError:
+            return places, place
+        return places, len(keys)

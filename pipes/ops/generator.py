@@ -1,0 +1,297 @@
+"""`operator`: makes an operator of a generator function of rows."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, Protocol, TypeVar, cast, overload
+
+from ..core.block import Block
+from ..core.checks import check_callable, check_choice, check_int
+from ..core.code import value_code
+from ..core.context import Context
+from ..core.cursor import Cursor, Json, check_numbers
+from ..core.graph import Node
+from ..core.operator import Columns, Input, Operator, Order, StageView
+from ..errors import ArgumentError, ArgumentTypeError, Origin, with_call_site
+
+if TYPE_CHECKING:
+    from ..pipe import Pipe
+
+T = TypeVar("T")
+U = TypeVar("U")
+P = ParamSpec("P")
+
+
+@overload
+def operator(
+    function: Callable[Concatenate[Iterator[T], P], Iterator[U]], /
+) -> Callable[Concatenate[Pipe[T], P], Pipe[U]]: ...
+@overload
+def operator(
+    *, lookback: int | None = None, segment: int | None = None, order: Order = Order.GLOBAL
+) -> OperatorDecorator: ...
+def operator(
+    function: Callable[..., Iterator[Any]] | None = None,
+    /,
+    *,
+    lookback: int | None = None,
+    segment: int | None = None,
+    order: Order = Order.GLOBAL,
+) -> Any:
+    """Make an operator of a generator function that takes an iterator of rows and yields elements.
+
+    The decorated function takes a pipe in place of the iterator, then the other arguments; it returns a pipe.
+
+    Element: what the generator yields. Order: that in which it yields. Length: unknown; streamed. Columns become Python
+    rows. State: a position. A resume calls the generator again, with rows from before that position, and leaves out
+    what it yields for these: with all rows from the start of the shard, unless `lookback` or `segment` says that fewer
+    are enough. `explain()` prints how many. `feedpipe.testing.check_operator` tests what you say here. The generator
+    must not draw at random.
+
+    Args:
+        function: the generator function; its errors come with file, line and row (`RowError`).
+        lookback: what is yielded behind a row depends on the `lookback` rows before it and on the row itself alone. No
+            argument of the function may change that number.
+        segment: the generator is called anew for each `segment` rows. What it yields at its end belongs to these.
+        order: `Order.ROW_LOCAL` promises that rows may be divided among shards before the generator, so that each shard
+            has one of its own. Otherwise each process reads all rows before it.
+
+    Raises:
+        ArgumentError: both `lookback` and `segment`, or one of them below 1.
+
+    Example:
+        >>> from collections.abc import Iterator
+        >>> import feedpipe as fp
+        >>> @fp.operator(lookback=1)
+        ... def differences(rows: Iterator[float], factor: float = 1.0) -> Iterator[float]:
+        ...     previous = next(rows, 0.0)
+        ...     for row in rows:
+        ...         yield factor * (row - previous)
+        ...         previous = row
+        >>> list(differences(fp.from_sequence([1.0, 3.0, 4.0]), factor=10))
+        [20.0, 10.0]
+    """
+    if lookback is not None and segment is not None:
+        raise ArgumentError(
+            with_call_site(
+                "`lookback` and `segment` must not be given together, because a segment begins without rows before it; "
+                "leave one out"
+            )
+        )
+    lookback = None if lookback is None else check_int("lookback", lookback, least=1)
+    segment = None if segment is None else check_int("segment", segment, least=1)
+    check_choice("order", order, (Order.GLOBAL, Order.ROW_LOCAL))
+    kind = RowLocalGenerator if order is Order.ROW_LOCAL else RowGenerator
+
+    def decorate(function: Callable[..., Iterator[Any]]) -> Callable[..., Any]:
+        check_callable("function", function)
+        signature = inspect.signature(function)
+
+        @functools.wraps(function)
+        def chained(pipe: Pipe[Any], /, *args: Any, **kwargs: Any) -> Pipe[Any]:
+            if not isinstance(pipe, Node):
+                raise ArgumentTypeError(with_call_site(f"the first argument must be a pipe but got: {pipe!r:.80}"))
+            signature.bind(None, *args, **kwargs)  # a wrong argument is an error here, not in the run
+            return pipe.then(kind(function, args, kwargs, window=lookback, segment=segment))
+
+        return chained
+
+    return decorate if function is None else decorate(function)
+
+
+class OperatorDecorator(Protocol):
+    """What `operator` with arguments returns."""
+
+    def __call__(
+        self, function: Callable[Concatenate[Iterator[T], P], Iterator[U]], /
+    ) -> Callable[Concatenate[Pipe[T], P], Pipe[U]]: ...
+
+
+# `RowGenerator`: the operator that a generator function of rows makes.
+
+
+@dataclass(frozen=True)
+class RowGenerator(Operator):
+    """Gives what a generator makes of the rows.
+
+    An output belongs to the last row that the generator has taken before it, or to no row yet. A token is [the input's
+    cursor at the row that a generator begins with, the rows that it takes before its outputs count, the outputs of the
+    last of these rows that were emitted].
+    """
+
+    kind: ClassVar[str] = "pipe"
+    order: ClassVar[Order] = Order.GLOBAL
+    columns: ClassVar[Columns] = Columns.LOSES
+
+    function: Callable[..., Iterator[object]]
+    arguments: tuple[object, ...] = ()
+    keywords: Mapping[str, object] = field(default_factory=dict[str, object])
+    window: int | None = field(default=None, kw_only=True)
+    segment: int | None = field(default=None, kw_only=True)
+
+    def call(self) -> str:
+        keywords = [f"{name}={value_code(value)}" for name, value in self.keywords.items()]
+        return f"pipe({', '.join([value_code(self.function), *map(value_code, self.arguments), *keywords])})"
+
+    def lookback(self) -> int:
+        return self.window or self.segment or 0
+
+    def remark(self, stage: StageView) -> str | None:
+        if self.window is not None or self.segment is not None:
+            return None
+        return "a resume calls it with all rows from the start of the shard again; see `lookback=` and `segment=`"
+
+    def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
+        source, taken, emitted = cast("tuple[Json, int, int]", at.token or (None, 0, 0))
+        check_numbers(taken, emitted)
+        yield stage.input, source
+
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
+        source, taken, emitted = cast("tuple[Json, int, int]", at.token or (None, 0, 0))
+        begin = Cursor.of(source)
+        feed = _Feed(stage.input.blocks(begin, context), begin, self.window, self.segment)
+        row = at.row
+        while feed.begin_segment():
+            for block in self._outputs(feed, stage, context, taken, emitted):
+                first, row = row, row + len(block)
+                yield Block(
+                    block.rows,
+                    Cursor(block.at.token, 0, first),
+                    Cursor(block.end.token, 0, row),
+                    block.origins,
+                )
+            taken, emitted = 0, 0
+
+    def _outputs(self, feed: _Feed, stage: StageView, context: Context, taken: int, emitted: int) -> Iterator[Block]:
+        """The outputs of one generator, without those before output `emitted` of its row number `taken`."""
+        size = context.block_size()
+        outputs: list[object] = []
+        origins: list[Origin | None] = []
+        token: Json = None  # of the first output
+        here = -1, 0  # the rows taken before the last output, and the outputs of that row
+        error: Exception | None = None
+        try:
+            generator = iter(self.function(feed, *self.arguments, **self.keywords))
+            for output in generator:
+                here = (feed.taken, here[1] + 1) if here[0] == feed.taken else (feed.taken, 1)
+                if here <= (taken, emitted):
+                    continue
+                if not outputs:
+                    token = feed.token(here[1] - 1)
+                outputs.append(output)
+                origins.append(feed.origin)
+                if len(outputs) >= size.rows():
+                    size.produced(outputs)
+                    block = [
+                        Block(outputs, Cursor(token), Cursor(feed.token(here[1])), origins if feed.traces else None)
+                    ]
+                    outputs, origins = [], []
+                    yield block.pop()
+        except Exception as raised:
+            error = raised
+        if outputs:
+            emitted = here[1] if here[0] == feed.taken else 0
+            end = feed.token(emitted)
+            yield Block(outputs, Cursor(token), Cursor(end), origins if feed.traces else None)
+        if error is not None:
+            raise stage.failed(error, feed.last, context)
+        feed.end_segment()
+
+
+class RowLocalGenerator(RowGenerator):
+    """A `RowGenerator` whose author promises that rows may be divided before it."""
+
+    order: ClassVar[Order] = Order.ROW_LOCAL
+
+
+class _Feed:
+    """The rows of an input, one at a time. It counts those of a segment that were taken, and knows where they are.
+
+    Attributes:
+        taken: the rows of the segment taken so far.
+        origin: that of the last row taken.
+        traces: whether rows have origins.
+    """
+
+    def __init__(self, blocks: Iterator[Block], begin: Cursor, window: int | None, segment: int | None) -> None:
+        self._blocks = blocks
+        self._begin = begin
+        self._window = window
+        self._segment = segment
+        self._block: Block | None = None
+        self._rows: list[object] = []
+        self._place = 0  # of the next row in the block
+        self._starts: deque[tuple[int, Cursor]] = deque()  # blocks of the segment: the rows before them, and a cursor
+        self._begun = False
+        self.taken = 0
+        self.origin: Origin | None = None
+        self.traces = False
+
+    def __iter__(self) -> Iterator[object]:
+        return self
+
+    def __next__(self) -> object:
+        if self.taken == self._segment or (self._place == len(self._rows) and not self._next_block()):
+            raise StopIteration
+        row = self._rows[self._place]
+        if self.traces:
+            assert self._block is not None and self._block.origins is not None
+            self.origin = self._block.origins[self._place]
+        self._place += 1
+        self.taken += 1
+        return row
+
+    def begin_segment(self) -> bool:
+        """Whether a generator has to be called: once, or for each segment that has rows."""
+        if self._segment is None:
+            self._begun, before = True, self._begun
+            return not before
+        return self._place < len(self._rows) or self._next_block()
+
+    def end_segment(self) -> None:
+        """Leaves out the rows of the segment that the generator did not take."""
+        if self._segment is None:
+            return
+        for _ in self:
+            pass
+        self.taken = 0
+        self._starts.clear()
+        if self._block is not None and self._place < len(self._rows):
+            self._starts.append((0, self._block.at.advance(self._place)))
+
+    def token(self, emitted: int) -> Json:
+        """Of the output behind `emitted` outputs of the last row taken."""
+        first = max(0, self.taken - 1 - self._window) if self._window is not None else 0
+        return [self._cursor(first).plain, self.taken - first, emitted]
+
+    @property
+    def last(self) -> Cursor:
+        """The cursor of the last row taken."""
+        return self._cursor(max(0, self.taken - 1))
+
+    def _cursor(self, number: int) -> Cursor:
+        """The input's cursor of a row of the segment."""
+        if not self._starts:
+            return self._begin
+        before, cursor = next(start for start in reversed(self._starts) if start[0] <= number)
+        return cursor.advance(number - before)
+
+    def _next_block(self) -> bool:
+        self._block = next(self._blocks, None)
+        self._rows, self._place = [], 0
+        if self._block is None:
+            return False
+        self._rows = list(self._block.rows)
+        self.traces = self._block.origins is not None
+        self._starts.append((self.taken, self._block.at))
+        if self._window is None:  # the first row is all that a token needs, and the last that an error does
+            while len(self._starts) > 2:
+                del self._starts[1]
+        else:
+            while len(self._starts) > 1 and self._starts[1][0] <= self.taken - 1 - self._window:
+                self._starts.popleft()
+        return True

@@ -1,0 +1,371 @@
+"""`interleave`: the items of several rows in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar, cast
+
+import numpy as np
+
+from ..core.block import Block
+from ..core.checks import check_callable, check_int
+from ..core.context import Context
+from ..core.cursor import START, Cursor, Json, check_numbers, checked_cursor
+from ..core.graph import Node
+from ..core.operator import Input, Operator, Order, StageView
+from ..core.rows import BlockRows, signature, take_joined
+from ..engine.calls import extend_until_error
+from ..engine.stage import bind, resolve
+from ..errors import Origin
+
+if TYPE_CHECKING:
+    from ..pipe import Pipe
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+def interleave(pipe: Pipe[T], /, function: Callable[[T], Iterable[U]], *, cycle: int, block: int = 1) -> Pipe[U]:
+    """Replace each row with the items of `function(row)`, of several rows in turn.
+
+        a b c   ->   a1 b1 a2 b2 c1 c2   (`cycle=2`)
+
+    Element: an item; the rows of pipes of tables stay columns. Order: `block` items of each open row in turn. When the
+    items of a row have ended, the next row takes its place at its next turn, as in tf.data. Length: unknown; streamed.
+    State: the position among the input's rows and in each open one. A resume calls `function` again for these. It
+    iterates an iterable again from its start, and a pipe goes on at its own position. Memory: a block of each open row.
+
+    Args:
+        function: called once for each row; it returns a pipe, such as `fp.read_parquet(row)`, or any iterable that
+            gives the same items each time. Its errors come with file, line and row (`RowError`).
+        cycle: how many rows are open at once.
+        block: how many items of a row come in one turn.
+
+    Raises:
+        ArgumentError: `cycle` or `block` is below 1.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> list(fp.from_sequence(["aaa", "b", "cc"]).interleave(list, cycle=2))
+        ['a', 'b', 'a', 'a', 'c', 'c']
+    """
+    return pipe.then(Interleave(function, cycle=cycle, block=block))
+
+
+@dataclass(frozen=True)
+class Interleave(Operator):
+    """A token is that of `Interleaving`."""
+
+    kind: ClassVar[str] = "interleave"
+    order: ClassVar[Order] = Order.ROW_LOCAL
+    expands: ClassVar[bool] = True
+
+    function: Callable[..., Iterable[object]]
+    cycle: int = field(kw_only=True)
+    block: int = field(default=1, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_callable("function", self.function)
+        object.__setattr__(self, "cycle", check_int("cycle", self.cycle, least=1))
+        object.__setattr__(self, "block", check_int("block", self.block, least=1))
+
+    def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
+        return interleaving_cursors(self, stage, at)
+
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
+        return Interleaving(self, stage, at, context).blocks()
+
+
+# `Interleaving`: takes the rows of several open items in turn.
+
+
+_Token: TypeAlias = "tuple[Json, int, list[tuple[int, Json] | None], int, int]"
+
+
+class InterleavedItems(Protocol):
+    """What a run needs of its operator."""
+
+    @property
+    def function(self) -> Callable[..., Iterable[object]]: ...
+    @property
+    def cycle(self) -> int: ...
+    @property
+    def block(self) -> int: ...
+
+
+class InputRow(NamedTuple):
+    """A row of the input, its cursor and its origin."""
+
+    value: object
+    at: Cursor
+    origin: Origin | None
+
+
+class OpenItem:
+    """What a function made of one row of the input, while it is read.
+
+    Attributes:
+        row: the row of the input.
+        block: the rows that were read last; `place` is the first that was not given.
+        signature: names and types of their columns.
+    """
+
+    def __init__(self, item: object, row: InputRow, at: Cursor, context: Context) -> None:
+        self.row = row
+        self.block: Block | None = None
+        self.place = 0
+        self.signature: object = None
+        self._end = at
+        if isinstance(item, Node):
+            # Each item has random draws of its own: the position is part of their key.
+            self._blocks = bind(resolve(item)).blocks(at, context.round(row.at.position))
+        else:
+            self._blocks = _blocks_of(cast("Iterable[object]", item), at.position, context)
+
+    @property
+    def cursor(self) -> Cursor:
+        return self._end if self.block is None else self.block.at.advance(self.place)
+
+    @property
+    def left(self) -> int:
+        """How many rows are at hand."""
+        return 0 if self.block is None else len(self.block) - self.place
+
+    def has_rows(self) -> bool:
+        """Whether a row is left; reads a block if none is at hand."""
+        if self.block is None:
+            self.block = next(self._blocks, None)
+            if self.block is not None:
+                self.place, self.signature = 0, signature(self.block.rows)
+        return self.block is not None
+
+    def advance(self, count: int) -> None:
+        """Goes on by `count` rows, which are at hand."""
+        block = self.block
+        assert block is not None, "only rows at hand are given"
+        self.place += count
+        if self.place == len(block):
+            self.block, self._end = None, block.end
+
+
+class MixedPieces:
+    """Pieces of the blocks of several items, in the order in which they come out. All have the same columns."""
+
+    def __init__(self) -> None:
+        self.origins: list[Origin | None] = []
+        self.signature: object = None
+        self._places: list[int] = []
+        self._parts: dict[int, tuple[Block, int, int]] = {}  # block, its first row here, its place among all rows
+        self._size = 0
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def add(self, items: Sequence[OpenItem], length: int, rounds: int = 1) -> None:
+        """Adds rows that are at hand: in each round, the next `length` rows of each item."""
+        count = rounds * length
+        parts = [(self._begin(item), self._origins(item, count)) for item in items]
+        for done in range(0, count, length):
+            for begin, origins in parts:
+                self._places += range(begin + done, begin + done + length)
+                self.origins += origins[done : done + length]
+        self.signature = items[0].signature
+        for item in items:
+            item.advance(count)
+
+    def _begin(self, item: OpenItem) -> int:
+        """The place of the next row of an item, among the rows of all blocks."""
+        block = item.block
+        assert block is not None, "only rows at hand are given"
+        if id(block) not in self._parts:
+            self._parts[id(block)] = block, item.place, self._size
+            self._size += len(block) - item.place
+        _, first, start = self._parts[id(block)]
+        return start + item.place - first
+
+    def _origins(self, item: OpenItem, count: int) -> list[Origin | None]:
+        block = item.block
+        assert block is not None, "only rows at hand are given"
+        return block.origins[item.place : item.place + count] if block.origins else [item.row.origin] * count
+
+    def rows(self) -> BlockRows:
+        parts = [block.slice(first, len(block)).rows for block, first, _ in self._parts.values()]
+        return take_joined(parts, np.array(self._places, np.int64))[0]
+
+
+class Interleaving:
+    """One run.
+
+    A token is [input's cursor at the oldest open item, rows from there to the next one to open, for each place in the
+    cycle the row and the cursor of its item, the place whose turn it is, how many rows it has given].
+    """
+
+    def __init__(self, op: InterleavedItems, stage: StageView, at: Cursor, context: Context) -> None:
+        self._token: Json = at.token or _first_token(op.cycle)
+        source, self._rows_again, self._saved_items, self._turn, self._emitted = cast("_Token", self._token)
+        self._op = op
+        self._stage = stage
+        self._context = context
+        self._row = at.row
+        self._next_row = Cursor.of(source)
+        self._input = input_rows(stage, self._next_row, context)
+        self._items: list[OpenItem | None] = [None] * op.cycle
+        self._has_ended = False  # the input
+        self._pieces = MixedPieces()
+
+    def blocks(self) -> Iterator[Block]:
+        size = self._context.block_size()
+        limit = size.rows()
+        failure: Exception | None = None
+        try:
+            self._open_again()
+        except Exception as error:
+            failure = error
+        while failure is None:
+            try:
+                item = self._item()
+                has_rows = item is not None and self._has_rows(item)
+            except Exception as error:
+                failure = error
+                break
+            if item is None:
+                break
+            if not has_rows:
+                self._items[self._turn] = None
+                self._end_turn()
+                continue
+            assert item.block is not None
+            if self._pieces and item.signature != self._pieces.signature:
+                yield self._block()
+            if rounds := self._rounds_at_hand(limit):
+                self._pieces.add(self._open_items(), self._op.block, rounds)
+            else:
+                count = min(self._op.block - self._emitted, item.left, max(1, limit - len(self._pieces)))
+                self._pieces.add([item], count)
+                self._emitted += count
+                if self._emitted == self._op.block:
+                    self._end_turn()
+            if len(self._pieces) >= limit:
+                output = [self._block()]
+                size.produced(output[0].rows)
+                yield output.pop()
+                limit = size.rows()
+        if self._pieces:
+            yield self._block()
+        if failure is not None:
+            raise failure
+
+    def _open_items(self) -> list[OpenItem]:
+        return [item for item in self._items if item is not None]
+
+    def _rounds_at_hand(self, limit: int) -> int:
+        """How many rounds of all items need nothing to be opened or read; 0 within a round."""
+        if self._emitted or any(self._items[: self._turn]):
+            return 0
+        items = self._open_items()
+        is_full = self._has_ended or len(items) == self._op.cycle
+        if not is_full or any(item.block is None or item.signature != items[0].signature for item in items):
+            return 0
+        room = (limit - len(self._pieces)) // (self._op.block * len(items))
+        return min([room, *(item.left // self._op.block for item in items)])
+
+    def _item(self) -> OpenItem | None:
+        """The item whose turn it is; None after the last."""
+        for _ in self._items:
+            item = self._items[self._turn]
+            if item is None and (row := next(self._input, None)) is not None:
+                item = self._items[self._turn] = self._open(row, START)
+                self._next_row = row.at.advance(1)
+            if item is not None:
+                return item
+            self._has_ended = True
+            self._end_turn()
+        return None
+
+    def _end_turn(self) -> None:
+        self._turn, self._emitted = (self._turn + 1) % self._op.cycle, 0
+
+    def _open(self, row: InputRow, at: Cursor) -> OpenItem:
+        try:
+            return OpenItem(self._op.function(row.value), row, at, self._context)
+        except Exception as error:
+            raise self._stage.failed(error, row.at, self._context) from error
+
+    def _has_rows(self, item: OpenItem) -> bool:
+        try:
+            return item.has_rows()
+        except Exception as error:
+            raise self._stage.failed(error, item.row.at, self._context) from error
+
+    def _open_again(self) -> None:
+        """Opens the items that were open at the cursor where the run begins."""
+        places = {saved[0]: place for place, saved in enumerate(self._saved_items) if saved is not None}
+        for number, row in enumerate(islice(self._input, self._rows_again)):
+            if number in places:
+                saved = self._saved_items[places[number]]
+                assert saved is not None
+                self._items[places[number]] = self._open(row, Cursor.of(saved[1]))
+            self._next_row = row.at.advance(1)
+
+    def _block(self) -> Block:
+        """The rows so far."""
+        pieces, self._pieces = self._pieces, MixedPieces()
+        start = Cursor(self._token, 0, self._row)
+        self._token = self._new_token()
+        self._row += len(pieces)
+        origins = pieces.origins if self._context.tracing.origins else None
+        return Block(pieces.rows(), start, Cursor(self._token, 0, self._row), origins)
+
+    def _new_token(self) -> Json:
+        rows = [item.row.at for item in self._open_items()]
+        oldest = min(rows, key=lambda at: at.position, default=self._next_row)
+        first = oldest.position
+        items: list[Json] = [
+            None if item is None else [item.row.at.position - first, item.cursor.plain] for item in self._items
+        ]
+        return [oldest.plain, self._next_row.position - first, items, self._turn, self._emitted]
+
+
+def interleaving_cursors(op: InterleavedItems, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
+    """The cursor of the input in a token."""
+    source, rows_again, items, turn, emitted = cast("_Token", at.token or _first_token(op.cycle))
+    check_numbers(rows_again, turn, emitted)
+    if len(items) != op.cycle or turn >= op.cycle:
+        raise ValueError(f"must have {op.cycle} places but has {len(items)}, and the turn of place {turn}")
+    for row, cursor in (item for item in items if item is not None):
+        check_numbers(row)
+        checked_cursor(cursor)
+    yield stage.input, source
+
+
+def _first_token(cycle: int) -> Json:
+    return [None, 0, [None] * cycle, 0, 0]
+
+
+def input_rows(stage: StageView, at: Cursor, context: Context) -> Iterator[InputRow]:
+    """The rows of the input one by one."""
+    for block in stage.input.blocks(at, context):
+        origins = block.origins or [None] * len(block)
+        for place, (value, origin) in enumerate(zip(block.rows, origins, strict=True)):
+            yield InputRow(value, block.at.advance(place), origin)
+
+
+def _blocks_of(items: Iterable[object], position: int, context: Context) -> Iterator[Block]:
+    """The items of an iterable from a position on."""
+    block_size = context.block_size()
+    iterator = islice(items, position, None)
+    while True:
+        rows: list[object] = []
+        count = block_size.rows()
+        error = extend_until_error(islice(iterator, count), rows)
+        if rows:
+            block_size.produced(rows)
+            at = START.advance(position)
+            position += len(rows)
+            yield Block(rows, at, START.advance(position))
+        if error is not None:
+            raise error
+        if len(rows) < count:
+            return

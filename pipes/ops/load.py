@@ -1,0 +1,123 @@
+"""`load`: keeps all rows in memory, so that they can be read in any order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ..core.block import nbytes
+from ..core.checks import check_bytes
+from ..core.context import Context
+from ..core.cursor import START
+from ..core.graph import find_remote, walk
+from ..core.operator import Boundary, Order, StageView
+from ..core.process import PerProcess
+from ..core.rows import BlockRows, Indices, gather, signature, take
+from ..errors import LimitError, Origin, PlanError, with_call_site
+from ._shared import SameRows
+
+if TYPE_CHECKING:
+    from ..pipe import Pipe
+
+T = TypeVar("T")
+
+
+def load(pipe: Pipe[T], /, limit: int | str = "1GiB") -> Pipe[T]:
+    """Read the pipe into memory once, as columns if it is a table, and make it indexed.
+
+    Element, order and length are the input's, as in `for x in pipe`: random draws before this operator are those of
+    seed 0 and epoch 0 in every epoch. Each process that runs the pipe loads all rows. State: a position.
+
+    Args:
+        limit: the number of bytes that the rows may take, as an int or a string such as "500MB".
+
+    Raises:
+        PlanError: `shard_by_rank()` or `remote()` stands before it.
+        ArgumentError: `limit` is not a size in bytes.
+        LimitError: the rows take more than `limit`, by an estimate from the first row of each block. It is raised when
+            the rows are read.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> pipe = fp.from_sequence(range(6)).filter(lambda x: x % 2).load()
+        >>> len(pipe), pipe[1]
+        (3, 3)
+    """
+    if any(node.op.boundary is Boundary.SHARD for node in walk(pipe)):
+        raise PlanError(
+            with_call_site(
+                "`load()` must stand before `shard_by_rank()`, because it loads all rows and a shard has only its "
+                "part of them; swap the two"
+            )
+        )
+    if find_remote(pipe) is not None:
+        raise PlanError(
+            with_call_site(
+                "`load()` must stand before `remote()`, because it reads all rows when the plan is made, and workers "
+                "run after that; swap the two"
+            )
+        )
+    return pipe.then(Load(limit))
+
+
+class _Loaded(NamedTuple):
+    """All rows: the blocks in which they came, at least one, and the positions at which they begin and end."""
+
+    blocks: list[BlockRows]
+    bounds: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Load(SameRows):
+    kind: ClassVar[str] = "load"
+    order: ClassVar[Order] = Order.GLOBAL
+    boundary: ClassVar[Boundary | None] = Boundary.EACH_PROCESS
+
+    limit: int | str = "1GiB"
+    memory: PerProcess[_Loaded] = field(default_factory=PerProcess, repr=False, compare=False)
+
+    def moves_skipped(self) -> bool:
+        return True
+
+    def __post_init__(self) -> None:
+        check_bytes("limit", self.limit)
+
+    def indexed(self, inputs: Sequence[bool]) -> bool:
+        return True
+
+    def length(self, stage: StageView) -> int | None:
+        return int(self._loaded(stage).bounds[-1])
+
+    def origin(self, stage: StageView, index: int, context: Context) -> Origin | None:
+        block = next(stage.input.blocks(START.advance(index), context.epoch_independent().replay()), None)
+        return block.origins[0] if block and block.origins else None
+
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        blocks, bounds = self._loaded(stage)
+        return gather(indices, bounds, lambda k, places: take(blocks[k], places))
+
+    def _loaded(self, stage: StageView) -> _Loaded:
+        return self.memory.get(lambda: self._read(stage))
+
+    def _read(self, stage: StageView) -> _Loaded:
+        limit, used = check_bytes("limit", self.limit), 0
+        blocks: list[BlockRows] = []
+        for block in stage.input.blocks(START, Context()):
+            used += nbytes(block.rows)
+            if used > limit:
+                raise LimitError(
+                    with_call_site(
+                        f"`load(limit={self.limit!r})` is full after {sum(map(len, blocks))} rows; give a larger "
+                        "`limit`, or use `.shuffle(window=...)`, which keeps fewer rows in memory",
+                        stage.call_site,
+                    )
+                )
+            blocks.append(block.rows)
+        if len({signature(block) for block in blocks}) > 1:
+            blocks = [list(block) for block in blocks]  # all blocks are columns, or none is
+        blocks = blocks or [[]]  # reading the rows at no positions needs a block too
+        return _Loaded(blocks, np.cumsum([0, *map(len, blocks)], dtype=np.int64))

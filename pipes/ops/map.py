@@ -1,0 +1,404 @@
+"""`map`: a function of each row, one after the other or for several rows at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, overload
+
+import numpy as np
+
+from ..core.block import Block, Parted, has_skipped, parted
+from ..core.checks import check_callable, check_choice, check_int, is_coroutine_function
+from ..core.context import Context, Generators, generator
+from ..core.cursor import Cursor
+from ..core.operator import Columns, CursorOfInput, Order, StageView
+from ..core.rows import BlockRows, Indices, index_array
+from ..core.skips import OnError, Retry, Skipped, check_on_error, check_retry, skips
+from ..engine.calls import CALLS_AHEAD, AheadLimit, BegunCall, CallPool, begun_calls, done, map_until_error
+from ..engine.retrying import retrying, shared_call_pool
+from ..engine.seeds import global_generators
+from ..errors import ArgumentError, RowError, with_call_site
+from ._shared import data_error
+
+if TYPE_CHECKING:
+    from ..pipe import Pipe
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+@overload
+def map(
+    pipe: Pipe[T],
+    /,
+    function: Callable[[T, np.random.Generator], Awaitable[U]],
+    *,
+    rng: Literal[True],
+    concurrency: int = 1,
+    on_error: OnError | None = None,
+    retry: int | Retry = 0,
+    name: str | None = None,
+) -> Pipe[U]: ...
+@overload
+def map(
+    pipe: Pipe[T],
+    /,
+    function: Callable[[T, np.random.Generator], U],
+    *,
+    rng: Literal[True],
+    concurrency: int = 1,
+    on_error: OnError | None = None,
+    retry: int | Retry = 0,
+    name: str | None = None,
+) -> Pipe[U]: ...
+@overload
+def map(
+    pipe: Pipe[T],
+    /,
+    function: Callable[[T], Awaitable[U]],
+    *,
+    rng: Literal[False] = False,
+    concurrency: int = 1,
+    on_error: OnError | None = None,
+    retry: int | Retry = 0,
+    name: str | None = None,
+) -> Pipe[U]: ...
+@overload
+def map(
+    pipe: Pipe[T],
+    /,
+    function: Callable[[T], U],
+    *,
+    rng: Literal[False, "global"] = False,
+    concurrency: int = 1,
+    on_error: OnError | None = None,
+    retry: int | Retry = 0,
+    name: str | None = None,
+) -> Pipe[U]: ...
+def map(
+    pipe: Pipe[T],
+    /,
+    function: Callable[..., object],
+    *,
+    rng: Literal[False, True, "global"] = False,
+    concurrency: int = 1,
+    on_error: OnError | None = None,
+    retry: int | Retry = 0,
+    name: str | None = None,
+) -> Pipe[Any]:
+    """Replace each row with `function(row)`.
+
+    Element: what `function` returns. Order and length are the input's. Indexed if the input is. State: none.
+
+    Args:
+        function: called once for each row; its errors come with file, line and row (`RowError`). Of an `async def`
+            function the result is awaited, on an event loop that a thread of this process runs.
+        rng: how `function` gets random numbers. True calls `function(row, rng)`, where `rng` is a NumPy generator keyed
+            by the seed, the epoch, the shard and the row's position. So the draws are the same after a resume and on
+            any number of workers; in an indexed pipe, and in a streamed one with fixed `shards=`, also on any number of
+            ranks. "global" is for functions that draw from Python's `random`, or from the global generators of NumPy or
+            torch: it seeds these from the same key before each call of `function(row)` and restores them afterwards.
+        concurrency: how many calls run at the same time in each process, in threads or on the event loop. For functions
+            that wait, such as for a server, or that let other threads run, such as most of NumPy. Rows keep their
+            order. Up to four times as many rows are called ahead of the one that is used, fewer if they hold more than
+            256 MiB; a resume calls them again.
+        on_error: what happens to a row on which `function` fails: "raise" (the default) ends the run; "skip" leaves the
+            row out; `Quarantine(folder)` also records it. None takes the policy of the next `on_error()` in the chain.
+            See [Errors](errors.md).
+        retry: how often `function` is called again for a row that failed with an `OSError`, before `on_error` applies;
+            `Retry` also says which errors, the waits, and a timeout of coroutines.
+        name: identifies the operator in that key, in place of its kind and count.
+
+    Raises:
+        ArgumentError: `concurrency` is below 1, or `on_error` no policy; `rng="global"` stands beside calls that run at
+            the same time, or a `timeout` beside a plain function.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> list(fp.from_sequence([1, 2, 3]).map(lambda x: x * 10))
+        [10, 20, 30]
+        >>> pipe = fp.from_sequence([1, 2, 3]).map(lambda x, rng: x + rng.random(), rng=True)
+        >>> list(pipe) == list(pipe)
+        True
+        >>> async def fetch(x):
+        ...     return 10 * x
+        >>> list(fp.from_sequence([1, 2, 3]).map(fetch, concurrency=100))
+        [10, 20, 30]
+    """
+    return pipe.then(ConcurrentMap(function, rng, name, concurrency=concurrency, on_error=on_error, retry=retry))
+
+
+# `Map`: calls a function with each row, one after the other.
+
+
+@dataclass(frozen=True)
+class Map(CursorOfInput):
+    kind: ClassVar[str] = "map"
+    order: ClassVar[Order] = Order.ROW_LOCAL
+    columns: ClassVar[Columns] = Columns.LOSES
+    seeks: ClassVar[bool] = True
+    awaits: ClassVar[bool] = False
+    """Whether the function may be a coroutine function."""
+
+    function: Callable[..., object]
+    rng: Literal[False, True, "global"] = False
+    name: str | None = None
+
+    def moves_skipped(self) -> bool:
+        return True
+
+    def __post_init__(self) -> None:
+        check_callable("function", self.function, coroutines=self.awaits)
+        check_choice("rng", self.rng, (False, True, "global"))
+
+    @property
+    def main_thread(self) -> bool:  # type: ignore[override]
+        return self.rng == "global"
+
+    @property
+    def row_function(self) -> Callable[..., object]:
+        return self.function
+
+    def row_error(self, error: Exception) -> Exception:
+        return error  # `unzip` raises another one
+
+    def length(self, stage: StageView) -> int | None:
+        return stage.input.length
+
+    def remark(self, stage: StageView) -> str | None:
+        if self.rng or getattr(self.function, "__module__", None) in ("builtins", "math", "operator"):
+            return None  # functions of these modules do not draw at random
+        return "random draws of its own are not keyed, so they would differ after a resume; see `rng=`"
+
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        rows, error = self._results(
+            stage, stage.input.rows(indices, context), indices, context, lambda row: int(indices[row])
+        )
+        if error is not None:
+            raise self.row_error(stage.failed_at(error, int(indices[len(rows)]), context))
+        return rows
+
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
+        for block in stage.input.blocks(at, context):
+            start = block.at.position
+            positions = range(start, start + len(block))
+            rows, error = self._results(stage, block.rows, positions, context, block.at.advance)
+            end = block.at.advance(len(rows))
+            output = [block.with_rows(rows)] if rows else []
+            del block, rows  # only the consumer holds them now
+            if output:
+                yield output.pop()
+            if error is not None:
+                raise self.row_error(stage.failed(error, end, context))
+
+    def _results(
+        self,
+        stage: StageView,
+        rows: BlockRows,
+        positions: Indices,
+        context: Context,
+        place: Callable[[int], Cursor | int],
+    ) -> tuple[BlockRows, Exception | None]:
+        """The results up to the first row that fails and may not be skipped, and its error.
+
+        No function is called twice: behind a row that is skipped, the calls go on with the next row.
+        """
+        marked = stage.input.may_skip and has_skipped(rows)
+        results: list[object] = []
+        error: Exception | None = None
+        if not marked:
+            results, error = self._apply(stage, rows, positions, context)
+            if error is None or not skips(self.on_error):
+                return results, error
+        parts = parted(rows) if marked else Parted(rows, range(len(rows)), {}, len(rows))
+        while len(results) < len(parts.places):
+            if error is not None:
+                failed = len(results)
+                row = next(iter(parts.values[failed : failed + 1]))
+                skipped = stage.skip(error, place(parts.places[failed]), row, context)
+                if skipped is None:
+                    break
+                results.append(skipped)
+            done = len(results)
+            left = index_array(positions)[np.array(parts.places[done:], np.int64)]
+            more, error = self._apply(stage, parts.values[done:], left, context)
+            results.extend(more)
+        return parts.merged(results), error
+
+    def _apply(
+        self, stage: StageView, rows: BlockRows, positions: Indices, context: Context
+    ) -> tuple[list[object], Exception | None]:
+        """The results for the rows at `positions`, up to the first that fails, and its error."""
+        function = self.row_function
+        if self.rng is False:
+            return map_until_error(function, rows, user_function=self.function)
+        remaining = iter(positions if isinstance(positions, range) else positions.tolist())
+        generators = Generators(context.key(stage.name))
+        if self.rng is True:
+            return map_until_error(
+                lambda row: function(row, generators.at(next(remaining))), rows, user_function=self.function
+            )
+        with global_generators() as seed:
+
+            def seed_and_call(row: object) -> object:
+                seed(int(generators.at(next(remaining)).integers(2**32)))
+                return function(row)
+
+            return map_until_error(seed_and_call, rows, user_function=self.function)
+
+
+# `ConcurrentMap`: a `map` whose function runs for several rows at the same time.
+
+
+@dataclass(frozen=True)
+class ConcurrentMap(Map):
+    """Calls the function for up to `concurrency` rows at a time; results keep the order of the rows.
+
+    Functions run in threads, coroutine functions on one event loop. Only they do: rows are read, and results handed
+    out, by the thread that runs the pipe.
+    """
+
+    awaits: ClassVar[bool] = True
+
+    concurrency: int = field(default=1, kw_only=True, compare=False)
+    on_error: OnError | None = field(default=None, kw_only=True, compare=False)
+    retry: int | Retry = field(default=0, kw_only=True, compare=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "concurrency", check_int("concurrency", self.concurrency, least=1))
+        check_on_error(self.on_error)
+        if check_retry(self.retry).timeout is not None and not is_coroutine_function(self.function):
+            raise ArgumentError(
+                with_call_site(
+                    "`timeout` needs a coroutine function, because Python cannot end the call of another one; the "
+                    "clients of servers have a timeout of their own"
+                )
+            )
+        if self.rng == "global" and self.calls_ahead():
+            raise ArgumentError(
+                with_call_site(
+                    '`rng="global"` needs `concurrency=1` and no coroutine, because all threads share the global '
+                    "generators; `rng=True` gives each call a generator of its own"
+                )
+            )
+
+    def calls_ahead(self) -> int:
+        return CALLS_AHEAD * self.concurrency if self.concurrency > 1 or is_coroutine_function(self.function) else 0
+
+    @property
+    def called(self) -> Callable[..., object]:
+        """The function, with the further calls of `retry`."""
+        return retrying(self.function, check_retry(self.retry)) if self.retry else self.function
+
+    @property
+    def row_function(self) -> Callable[..., object]:
+        called = self.called
+        if not is_coroutine_function(called):
+            return called
+        from ..engine.coroutines import complete
+
+        return partial(complete, called)
+
+    def start_calls(self, stage: StageView, indices: Indices, context: Context) -> Sequence[BegunCall]:
+        pool = self._pool(stage, context)
+        function = self.called
+        calls: list[BegunCall] = []
+        for row, index in zip(stage.input.rows(indices, context), index_array(indices).tolist(), strict=True):
+            if isinstance(row, Skipped) and row.is_row:
+                calls.append(BegunCall(done(None), skipped=row))
+                continue
+            skipped, value = (row, row.value) if isinstance(row, Skipped) else (None, row)
+            call = pool.submit(function, *self._arguments(stage, value, index, context))
+            calls.append(BegunCall(call, skipped=skipped, row=value if skips(self.on_error) else None))
+        return calls
+
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        if not self.calls_ahead() or not context.process.threads:
+            return super().rows(stage, indices, context)
+        positions: list[int] = index_array(indices).tolist()
+        begun = begun_calls(lambda missing: self.start_calls(stage, missing, context), stage, positions, context)
+        pool = self._pool(stage, context)
+        results: list[object] = []
+        for position, call in zip(positions, begun, strict=True):
+            result, error = pool.result(call.future)
+            if error is not None:
+                result = stage.skip(error, position, call.row, context)
+                if result is None:
+                    for later in begun[len(results) + 1 :]:
+                        later.cancel()
+                    raise stage.failed_at(error, position, context)
+            results.append(_with_skipped(call.skipped, result))
+        return results
+
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
+        if not self.calls_ahead() or not context.process.threads:
+            return super().blocks(stage, at, context)
+        return self._called_ahead(stage, at, context)
+
+    def _called_ahead(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
+        calls = (
+            ((block, index, row), self._arguments_unless_skipped(stage, row, block.at.position + index, context))
+            for block in stage.input.blocks(at, context)
+            for index, row in enumerate(block.rows)
+        )
+        limit = AheadLimit(self.calls_ahead(), context)
+        pool = self._pool(stage, context)
+        for (block, index, row), call in pool.in_order(self.called, calls, limit):
+            result, error = pool.result(call)
+            limit.measure([result], 1)
+            skipped, value = (row, row.value) if isinstance(row, Skipped) else (None, row)
+            if error is not None:
+                result = stage.skip(error, block.at.advance(index), value, context)
+                if result is None:
+                    raise stage.failed(error, block.at.advance(index), context)
+            output = [block.with_row(index, _with_skipped(skipped, result))]
+            del block, row, value, skipped, result, call  # only the consumer holds them now
+            yield output.pop()
+
+    def _pool(self, stage: StageView, context: Context) -> CallPool:
+        return shared_call_pool(stage.name, self.function, self.concurrency, context)
+
+    def _arguments_unless_skipped(
+        self, stage: StageView, row: object, position: int, context: Context
+    ) -> tuple[object, ...] | None:
+        if isinstance(row, Skipped):
+            return None if row.is_row else self._arguments(stage, row.value, position, context)
+        return self._arguments(stage, row, position, context)
+
+    def _arguments(self, stage: StageView, row: object, position: int, context: Context) -> tuple[object, ...]:
+        return (row,) if self.rng is False else (row, generator(context.key(stage.name), position))
+
+
+def _with_skipped(skipped: Skipped | None, result: object) -> object:
+    """The result of a row, with what stands before it or in its place."""
+    if skipped is None:
+        return result
+    return skipped if skipped.is_row else skipped.before(result)
+
+
+# The base of the operators that map whole batches: `collate`, `map_columns`, `to_arrow`.
+
+
+_IN_BATCH = "in the batch that begins at"
+
+
+@dataclass(frozen=True)
+class BatchMap(Map):
+    """A `map` over batches. A batch that does not fit is a `DataError`, not a failure of the user's function."""
+
+    columns: ClassVar[Columns] = Columns.KEEPS
+
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        try:
+            return super().rows(stage, indices, context)
+        except RowError as error:
+            raise data_error(self, error, _IN_BATCH) from error.__cause__
+
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
+        try:
+            yield from super().blocks(stage, at, context)
+        except RowError as error:
+            raise data_error(self, error, _IN_BATCH) from error.__cause__

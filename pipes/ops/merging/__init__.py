@@ -1,1 +1,0 @@
-"""Operators that make one pipe of several."""

@@ -1,0 +1,376 @@
+"""`pad_batch`: batches whose lists or arrays are equally long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from ..core.checks import check_int
+from ..core.code import value_code
+from ..core.operator import StageView
+from ..core.rows import Array, Column, Rows, grid, is_grid, read_only
+from ..errors import ArgumentError, ArgumentTypeError, UnfitError, with_call_site
+from ._shared import not_a_batch
+from .map import BatchMap
+
+if TYPE_CHECKING:
+    from ..pipe import Pipe
+
+Ints = npt.NDArray[np.int64]
+
+_RULE = "`pad_batch` takes lists or arrays of numbers; convert them before, or leave the column out of `columns`"
+_RAGGED = (
+    "it is ragged in more than one dimension, and `pad_batch` pads the first one only; pad the others before `.batch`"
+)
+
+
+class Padding(NamedTuple):
+    """How to pad; `pad_batch` explains the values."""
+
+    value: float
+    columns: tuple[str, ...] | None
+    to: int | None
+    multiple_of: int | None
+    lengths: str | None
+
+    def batch(self, batch: object) -> object:
+        """`batch`, padded."""
+        if isinstance(batch, Rows):
+            return self._table(batch)
+        if not isinstance(batch, Sequence) or isinstance(batch, (str, bytes)):
+            raise not_a_batch(batch)
+        rows: list[Any] = list(batch)
+        if rows and all(isinstance(row, Mapping) for row in rows):
+            return self._dicts(rows)
+        if self.columns is not None or self.lengths is not None:
+            raise UnfitError("rows must be dicts or rows of a table if `columns` or `lengths` is given")
+        if rows and all(isinstance(row, tuple) for row in rows):
+            return self._tuples(rows)
+        return list(self._arrays([_array(row, "row") for row in rows], "row")) if rows else rows
+
+    def _table(self, rows: Rows) -> Rows:
+        names = [n for n, c in rows.columns.items() if _is_list(c)] if self.columns is None else self.columns
+        padded: dict[str, Array] = {}
+        lengths: dict[str, Ints] = {}
+        for name in names:
+            if name not in rows.columns:
+                raise UnfitError(f"`columns` must name columns of the rows, {list(rows.columns)}, but has: {name!r}")
+            array, lengths[name] = self._column(rows.columns[name], name)
+            padded[name] = read_only(array)
+        added = self._lengths(list(rows.columns), lengths)
+        return Rows({**rows.columns, **padded, **added}, len(rows))
+
+    def _column(self, column: Column, field: str) -> tuple[Array, Ints]:
+        array = grid(column) if not isinstance(column, np.ndarray) and is_grid(column) else column
+        if isinstance(array, np.ndarray) and array.ndim > 1:
+            lengths = np.full(len(array), array.shape[1])
+            padded = filled((len(array), self._width(lengths, field), *array.shape[2:]), self.value, array.dtype, field)
+            padded[:, : array.shape[1]] = array
+            return padded, lengths
+        try:
+            values, lengths = list_values(column, field, _RAGGED if _is_nested(column) else _RULE)
+        except UnfitRowError as error:
+            raise UnfitError(f"{error} (row {error.row + 1} of the batch)") from None
+        width = self._width(lengths, field)
+        padded = filled((len(lengths), width), self.value, values.dtype, field)
+        padded[np.arange(width) < lengths[:, None]] = values
+        return padded, lengths
+
+    def _dicts(self, rows: list[Mapping[str, object]]) -> list[dict[str, object]]:
+        padded: dict[str, Array] = {}
+        lengths: dict[str, Ints] = {}
+        for name in list(rows[0]) if self.columns is None else self.columns:
+            if not all(name in row for row in rows):
+                raise UnfitError(f"rows must have a field {name!r}, but one has only: {list(rows[0])}")
+            values = [row[name] for row in rows]
+            if self.columns is None and not _are_lists(values):
+                continue
+            arrays = [_array(value, name) for value in values]
+            padded[name], lengths[name] = self._arrays(arrays, name), _lengths_of(arrays)
+        added = self._lengths(list(rows[0]), lengths)
+        items = {**padded, **{name: values.tolist() for name, values in added.items()}}
+        return [{**row, **{name: values[i] for name, values in items.items()}} for i, row in enumerate(rows)]
+
+    def _tuples(self, rows: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
+        columns: list[Sequence[object]] = [*zip(*rows, strict=True)] if len(set(map(len, rows))) == 1 else []
+        if not columns:
+            raise UnfitError("rows that are tuples must have as many items")
+        for place, values in enumerate(columns):
+            if _are_lists(values):
+                field = f"[{place}]"
+                columns[place] = [*self._arrays([_array(value, field) for value in values], field)]
+        return list(zip(*columns, strict=True))
+
+    def _arrays(self, arrays: list[Array], field: str) -> Array:
+        full = [array for array in arrays if len(array)]
+        shape, dtype = (full[0].shape[1:], np.result_type(*full)) if full else ((), np.asarray(self.value).dtype)
+        if any(array.shape[1:] != shape for array in full):
+            raise UnfitError(f"field `{field}`: {_RAGGED}")
+        padded = filled((len(arrays), self._width(_lengths_of(arrays), field), *shape), self.value, dtype, field)
+        for target, array in zip(padded, arrays, strict=True):
+            if len(array):
+                target[: len(array)] = array
+        return padded
+
+    def _width(self, lengths: Ints, field: str) -> int:
+        longest = int(lengths.max(initial=0))
+        if self.to is None:
+            return longest + -longest % (self.multiple_of or 1)
+        if longest > self.to:
+            row = int(np.argmax(lengths)) + 1
+            raise UnfitError(
+                f"field `{field}`: row {row} of the batch has {longest} items, and `to` is {self.to}; cut longer rows "
+                "before, or raise `to`"
+            )
+        return self.to
+
+    def _lengths(self, names: list[str], lengths: Mapping[str, Ints]) -> dict[str, Ints]:
+        """The column of lengths, if one is asked for."""
+        if self.lengths is None:
+            return {}
+        if self.lengths in names:
+            raise UnfitError(f"`lengths` must be a new name, but rows have a column {self.lengths!r}")
+        first = next(iter(lengths), None)
+        if first is None:
+            raise UnfitError("`lengths` needs a column that is padded, but rows have no lists of numbers")
+        for name, others in lengths.items():
+            if (others != lengths[first]).any():
+                raise UnfitError(
+                    f"`lengths` must hold for all columns that are padded, but the lengths of {first!r} and {name!r} "
+                    "differ; name one in `columns`, and pad the other with a second `.pad_batch`"
+                )
+        return {self.lengths: lengths[first]}
+
+
+def _lengths_of(arrays: list[Array]) -> Ints:
+    return np.fromiter(map(len, arrays), np.int64, len(arrays))
+
+
+def _array(value: object, field: str) -> Array:
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise UnfitError(f"field `{field}`: {_RAGGED}") from error
+    except (TypeError, RuntimeError) as error:
+        raise UnfitError(f"field `{field}`: {error}; {_RULE}") from error
+    if not array.ndim or array.dtype.kind not in NUMBERS:
+        raise UnfitError(f"field `{field}`: a value of type {type(value).__name__}, {described(array)}; {_RULE}")
+    return array
+
+
+def _are_lists(values: Sequence[object]) -> bool:
+    """Whether all values are one-dimensional: lists of numbers, arrays or tensors."""
+    return all(map(_is_list_of_numbers, values))
+
+
+def _is_list_of_numbers(value: object) -> bool:
+    if isinstance(value, list):
+        items = cast("list[object]", value)
+        return not items or isinstance(items[0], (bool, int, float, np.number, np.bool_))
+    return getattr(value, "ndim", 0) == 1 and hasattr(value, "__array__")
+
+
+def _is_list(column: Column) -> bool:
+    """Whether the rows of a column are lists of numbers."""
+    import pyarrow.types as types
+
+    if isinstance(column, np.ndarray):
+        return False
+    kind: Any = column.type
+    if not (types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)):
+        return False
+    values = kind.value_type
+    return bool(types.is_integer(values) or types.is_floating(values) or types.is_boolean(values))
+
+
+def _is_nested(column: Column) -> bool:
+    return not isinstance(column, np.ndarray) and "list" in str(getattr(column.type, "value_type", ""))
+
+
+T = TypeVar("T")
+
+
+def pad_batch(
+    pipe: Pipe[Sequence[T]],
+    /,
+    value: float = 0,
+    *,
+    columns: Sequence[str] | None = None,
+    to: int | None = None,
+    multiple_of: int | None = None,
+    lengths: str | None = None,
+) -> Pipe[Sequence[T]]:
+    """Make the lists or arrays in each batch equally long, so that `collate` can make tensors of them.
+
+        [a a a] [b] [c c]   ->   [a a a] [b - -] [c c -]
+
+    Element: the batch with arrays in place of its lists; a batch of a table stays columns, and each padded column
+    becomes one array. Rows may be dicts, rows of a table, tuples, lists or arrays. Tensors become arrays. Order and
+    length are the input's. Indexed if the input is. State: none.
+
+    Args:
+        value: stands for the missing items.
+        columns: the names of the columns to pad; None pads all lists of numbers and all one-dimensional arrays. Arrays
+            of more dimensions are padded along the first of them if they are named, or if they are rows.
+        to: the length of all rows; by default that of the longest row of the batch.
+        multiple_of: rounds the length up to a multiple.
+        lengths: the name of a new column with the lengths before padding.
+
+    Raises:
+        DataError: a row is longer than `to`, items are lists of different lengths, or the dtype of a column cannot hold
+            `value`.
+        ArgumentError: `to` or `multiple_of` is below 1, or both are given.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> batches = fp.from_sequence([{"x": [1, 2, 3]}, {"x": [4]}]).batch(2).pad_batch(-1, lengths="n")
+        >>> batches.collate()[0]
+        {'x': tensor([[ 1,  2,  3],
+                [ 4, -1, -1]]), 'n': tensor([3, 1])}
+    """
+    if isinstance(columns, str) or (columns is not None and not all(isinstance(name, str) for name in columns)):
+        raise ArgumentTypeError(with_call_site(f"`columns` must be a list of names but got: {columns!r}"))
+    names = None if columns is None else tuple(columns)
+    return pipe.then(PadBatch(value=value, names=names, to=to, multiple_of=multiple_of, lengths=lengths))
+
+
+@dataclass(frozen=True)
+class PadBatch(BatchMap):
+    kind: ClassVar[str] = "pad_batch"
+
+    function: Callable[..., object] = Padding.batch
+    value: float = 0
+    names: tuple[str, ...] | None = None  # the `columns`, which are a declaration here
+    to: int | None = None
+    multiple_of: int | None = None
+    lengths: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_fill("value", self.value)
+        for name in ("to", "multiple_of"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, check_int(name, getattr(self, name), least=1))
+        if self.to is not None and self.multiple_of is not None:
+            raise ArgumentError(
+                with_call_site(
+                    "`multiple_of` must be left out if `to` is given, which alone says how long the rows become"
+                )
+            )
+        if self.lengths is not None and not isinstance(self.lengths, str):
+            raise ArgumentTypeError(with_call_site(f"`lengths` must be a name but got: {self.lengths!r}"))
+
+    @property
+    def row_function(self) -> Callable[..., object]:
+        return Padding(self.value, self.names, self.to, self.multiple_of, self.lengths).batch
+
+    def remark(self, stage: StageView) -> None:
+        return None
+
+    def call(self) -> str:
+        values = {
+            "columns": None if self.names is None else list(self.names),
+            "to": self.to,
+            "multiple_of": self.multiple_of,
+            "lengths": self.lengths,
+        }
+        arguments = [f"{name}={value_code(value)}" for name, value in values.items() if value is not None]
+        return f"pad_batch({', '.join([*([value_code(self.value)] if self.value else []), *arguments])})"
+
+
+# `fill`: the value that stands for missing items, in the type of a column.
+
+
+Fill: TypeAlias = float | Mapping[str, float]
+"""What stands for missing items: one number, or one for each column by name; a column without one gets 0."""
+
+
+def check_fill(name: str, value: object) -> None:
+    if not isinstance(value, (bool, int, float, np.number, np.bool_)):
+        raise ArgumentTypeError(with_call_site(f"`{name}` must be a number but got: {value!r}"))
+
+
+def fill_of(fill: Fill, field: str) -> float:
+    """What stands for the missing items of column `field`."""
+    return fill.get(field, 0) if isinstance(fill, Mapping) else fill
+
+
+def filled(shape: int | tuple[int, ...], value: float, dtype: np.dtype[Any], field: str) -> Array:
+    """An array of `value`.
+
+    Raises:
+        UnfitError: the dtype of column `field` cannot hold the value.
+    """
+    try:
+        array = np.full(shape, value, dtype)
+    except (OverflowError, ValueError):
+        raise _no_room(value, dtype, field) from None
+    if dtype.kind != "f" and array.size and array.flat[0] != value:
+        raise _no_room(value, dtype, field)
+    return array
+
+
+def _no_room(value: float, dtype: np.dtype[Any], field: str) -> UnfitError:
+    return UnfitError(
+        f"field `{field}`: its dtype {dtype} cannot hold the padding {value!r}; choose another value, or convert the "
+        "column before"
+    )
+
+
+# Columns of lists of numbers as flat arrays.
+
+
+NUMBERS = "biuf"
+"""The kinds of the dtypes of numbers."""
+
+
+class UnfitRowError(UnfitError):
+    """Row `row` of a batch does not fit."""
+
+    def __init__(self, message: str, row: int = 0) -> None:
+        super().__init__(message)
+        self.row = row
+
+
+def list_values(column: Column, field: str, rule: str) -> tuple[Array, npt.NDArray[np.int64]]:
+    """The numbers in all lists of a column, and the length of each list.
+
+    Raises:
+        UnfitRowError: a row is no list of numbers; the message ends with `rule`.
+    """
+    import pyarrow as pa
+
+    if not isinstance(column, np.ndarray):
+        if column.null_count:
+            raise UnfitRowError(f"field `{field}`: null; {rule}", column.is_null().to_pylist().index(True))
+        if is_grid(column):
+            column = grid(column)
+    if isinstance(column, np.ndarray):
+        if column.ndim != 2 or column.dtype.kind not in NUMBERS:
+            raise UnfitRowError(f"field `{field}`: a column {described(column)}; {rule}")
+        return column.reshape(-1), np.full(len(column), column.shape[1])
+    arrow_type: Any = column.type
+    if pa.types.is_fixed_size_list(arrow_type):
+        lengths = np.full(len(column), cast("Any", column).type.list_size)
+    elif pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type):
+        lengths = cast("Any", column).value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
+    else:
+        raise UnfitRowError(f"field `{field}`: a column of type {arrow_type}; {rule}")
+    values: Any = cast("Any", column).flatten()
+    if values.null_count:
+        place = values.is_null().to_pylist().index(True)
+        row = int(np.searchsorted(np.cumsum(lengths), place, "right"))
+        raise UnfitRowError(f"field `{field}`: null among the numbers; {rule}", row)
+    array = values.to_numpy(zero_copy_only=False)
+    if len(array) and array.dtype.kind not in NUMBERS:
+        raise UnfitRowError(f"field `{field}`: a column of type {arrow_type}; {rule}")
+    return array, lengths
+
+
+def described(array: Array) -> str:
+    """Dtype and shape, for errors."""
+    return f"of dtype {array.dtype} and shape {array.shape}"

@@ -1,1 +1,0 @@
-"""Operators on files: one opens them, the others parse them. The bytes of a format belong to `formats`."""

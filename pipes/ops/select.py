@@ -1,0 +1,178 @@
+"""`select`, `drop` and `rename`: some of the columns, or other names for them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from ..core.cursor import Json
+from ..core.graph import Node
+from ..core.operator import StageView
+from ..core.rows import Rows, column_names, select_columns
+from ..errors import UnfitError
+from ..files.parquet import ParseParquet, RowGroups
+from ..files.parquet_file import LaterChoice
+from ..formats.columns import first_duplicate
+from ._column_operator import ColumnOperator
+from ._filter_rows import ExpressionFilter
+from ._shared import as_mapping, check_columns, check_renames, existing_columns
+from .shuffle import Shuffle
+from .slice import SliceBase
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ..pipe import Pipe
+
+T = TypeVar("T")
+
+
+def select(pipe: Pipe[T], /, *columns: str | Sequence[str]) -> Pipe[T]:
+    """Keep only these columns, in this order.
+
+    Element: a row with these columns. Columns of a table are not copied; a row that is a dict becomes a new dict. Order
+    and length are the input's. Indexed if the input is. State: none. Parquet files before it read no others.
+
+    Args:
+        columns: names, one by one or as one list.
+
+    Raises:
+        PlanError: there is no such column. If only a run can tell, a `DataError` names the first row without it.
+
+    Example:
+        >>> import feedpipe as fp, pyarrow as pa
+        >>> pipe = fp.from_table(pa.table({"id": [1, 2], "text": ["a", "b"], "length": [1, 1]}))
+        >>> list(pipe.select("text", "id"))
+        [{'text': 'a', 'id': 1}, {'text': 'b', 'id': 2}]
+    """
+    return with_later_choice(pipe, names := check_columns("columns", columns)).then(Select(names))
+
+
+def drop(pipe: Pipe[T], /, *columns: str | Sequence[str]) -> Pipe[T]:
+    """Leave out these columns.
+
+    Element: a row with the other columns, in their order; otherwise as `select`. To leave out all columns is an error.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> list(fp.from_sequence([{"id": 1, "text": "a"}]).drop("id"))
+        [{'text': 'a'}]
+    """
+    return pipe.then(Drop(check_columns("columns", columns)))
+
+
+def rename(pipe: Pipe[T], /, names: Mapping[str, str]) -> Pipe[T]:
+    """Give columns other names.
+
+    Element: a row with all columns in their places; otherwise as `select`.
+
+    Args:
+        names: the new names by the old ones. Two columns may swap their names.
+
+    Raises:
+        PlanError, DataError: as in `select`, or two columns would have one name.
+
+    Example:
+        >>> import feedpipe as fp, numpy as np
+        >>> list(fp.from_arrays({"x": np.arange(2), "y": np.arange(2) / 2}).rename({"y": "half"}))
+        [{'x': 0, 'half': 0.0}, {'x': 1, 'half': 0.5}]
+    """
+    return pipe.then(Rename(check_renames(names)))
+
+
+class _ColumnChoice(ColumnOperator):
+    """Gives columns of the input as they are; nothing is copied."""
+
+    @abstractmethod
+    def sources(self, names: list[str]) -> dict[str, str]:
+        """The name in the input of each column that comes out; `names` are those in the input."""
+
+    def schema_of(self, schema: pa.Schema) -> pa.Schema:
+        import pyarrow as pa
+
+        return pa.schema([(name, schema.field(source).type) for name, source in self.sources(schema.names).items()])
+
+    def convert_table(self, stage: StageView, rows: Rows) -> Rows:
+        return select_columns(rows, self.sources(column_names(rows)))
+
+    def row_function(self) -> Callable[[object], object]:
+        names: list[str] | None = None
+        sources: dict[str, str] = {}
+
+        def convert(row: object) -> dict[str, object]:
+            nonlocal names, sources
+            values = as_mapping(row)
+            if list(values) != names:  # most rows have the names of the one before
+                names, sources = list(values), self.sources(list(values))
+            return {name: values[source] for name, source in sources.items()}
+
+        return convert
+
+
+@dataclass(frozen=True)
+class _ListedColumns(_ColumnChoice):
+    names: tuple[str, ...]
+
+    def call(self) -> str:
+        return f"{self.kind}({', '.join(map(repr, self.names))})"
+
+    def identity(self) -> Json:
+        return list(self.names)
+
+
+class Select(_ListedColumns):
+    kind: ClassVar[str] = "select"
+
+    def sources(self, names: list[str]) -> dict[str, str]:
+        return existing_columns(self.names, names)
+
+
+class Drop(_ListedColumns):
+    kind: ClassVar[str] = "drop"
+
+    def sources(self, names: list[str]) -> dict[str, str]:
+        dropped = existing_columns(self.names, names)
+        if len(dropped) == len(names):
+            raise UnfitError("no column would be left; `select` those to keep")
+        return {name: name for name in names if name not in dropped}
+
+
+@dataclass(frozen=True)
+class Rename(_ColumnChoice):
+    kind: ClassVar[str] = "rename"
+
+    names: Mapping[str, str]
+
+    def sources(self, names: list[str]) -> dict[str, str]:
+        existing_columns(self.names, names)
+        renamed = [self.names.get(name, name) for name in names]
+        if twice := first_duplicate(renamed):
+            raise UnfitError(f"two columns would have the name {twice!r}; rename or drop the other one too")
+        return dict(zip(renamed, names, strict=True))
+
+
+# `with_later_choice`: tells Parquet files of a `select` that follows, so that they read no other columns.
+
+
+N = TypeVar("N", bound=Node)
+
+
+def with_later_choice(node: N, columns: tuple[str, ...], filters: tuple[Any, ...] = ()) -> N:
+    """The graph before a `select` of `columns`. If it reads Parquet files, these read what is used of them.
+
+    The operators between give rows as they are, and use no columns but those in `filters`, their expressions.
+    """
+    op = node.op
+    if isinstance(op, RowGroups):
+        op = replace(op, format=op.format.with_later_choice(LaterChoice(columns, filters)))
+        return type(node)(op, node.inputs, node.call_site)
+    if isinstance(op, ExpressionFilter):
+        filters = (*filters, op.expression)
+    elif not (op.transparent or isinstance(op, (ParseParquet, Shuffle, SliceBase))):
+        return node
+    if len(node.inputs) != 1:
+        return node
+    source = with_later_choice(node.inputs[0], columns, filters)
+    return node if source is node.inputs[0] else type(node)(op, (source,), node.call_site)

@@ -1,1 +1,0 @@
-"""Operators that choose rows, or their order: slices, samples, shuffles, repetition."""

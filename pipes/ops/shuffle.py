@@ -1,0 +1,303 @@
+"""`shuffle`: all rows in a random order, or rows in a random order within a window."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ..core.block import Block, join_origins, nbytes
+from ..core.checks import check_bool, check_int
+from ..core.context import Context, Generators
+from ..core.cursor import Cursor, Json, check_numbers
+from ..core.operator import Input, Order, StageView
+from ..core.process import bytes_text, large_windows
+from ..core.rows import BlockRows, Indices, have_one_signature, take_joined
+from ..engine.seeds import Permutation
+from ..errors import Origin, PlanError, PlanWarning, warn, with_call_site
+from ._shared import Rearranged
+
+if TYPE_CHECKING:
+    from ..pipe import Pipe
+
+T = TypeVar("T")
+
+
+def shuffle(
+    pipe: Pipe[T],
+    /,
+    window: int | None = None,
+    *,
+    seed: int | None = None,
+    each_epoch: bool = True,
+    name: str | None = None,
+) -> Pipe[T]:
+    """Put the rows into a random order, a new one in each epoch.
+
+    Element and length are the input's. Order: it depends on the seed, the epoch and the operator's name, not on ranks
+    or workers. Without `window` the input must be indexed: every order of all rows is equally likely, no rows are kept
+    in memory, and a resume runs nothing again. With `window` a row moves by about half a window in either direction, at
+    most `window` rows are kept in memory, and a resume reads at most `window` rows again. State: a position.
+
+    Each virtual shard has a window, and a batch is drawn among the rows of one shard's window: a rank keeps 8 windows
+    by default, and a warning says if these hold more than a quarter of its memory. If files are sorted by class, a
+    batch has many classes only if the window spans many files.
+
+    Args:
+        window: number of rows to shuffle among; None shuffles all rows.
+        seed: used in place of the loader's seed.
+        each_epoch: False gives the same order in each epoch, and in each round of a `repeat`. So `.take(n)` and
+            `.skip(n)` behind it divide the rows once and for all; see also `split`.
+        name: identifies the operator in the key of its random order, in place of its kind and count.
+
+    Raises:
+        PlanError: the pipe is streamed and `window` is not given.
+        ArgumentError: `window` is below 1, or `seed` below 0.
+
+    Source: a small permutation is drawn; a large one is computed by a Feistel network with cycle walking (Black and
+    Rogaway, "Ciphers with Arbitrary Finite Domains", 2002).
+
+    Example:
+        >>> import feedpipe as fp
+        >>> sorted(fp.from_sequence(range(4)).shuffle())
+        [0, 1, 2, 3]
+        >>> sorted(fp.from_sequence(range(8)).filter(lambda x: x > 3).shuffle(window=2))
+        [4, 5, 6, 7]
+    """
+    if window is None and not pipe.indexed:
+        raise PlanError(
+            with_call_site(
+                "`shuffle()` without a `window` must follow an indexed pipe, because it reads rows in any order, and "
+                "this pipe is streamed; give `window=10_000`, or put `.load()` before it to keep the rows in memory"
+            )
+        )
+    return pipe.then(Shuffle(window, seed, name, each_epoch=each_epoch))
+
+
+@dataclass(frozen=True)
+class Shuffle(Rearranged):
+    kind: ClassVar[str] = "shuffle"
+    order: ClassVar[Order] = Order.REORDERS
+
+    window: int | None = None
+    seed: int | None = None
+    name: str | None = None
+    each_epoch: bool = field(default=True, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.window is not None:
+            object.__setattr__(self, "window", check_int("window", self.window, least=1))
+        if self.seed is not None:
+            object.__setattr__(self, "seed", check_int("seed", self.seed, least=0))
+        check_bool("each_epoch", self.each_epoch)
+
+    def reshuffles(self) -> bool:
+        return self.each_epoch
+
+    def indexed(self, inputs: Sequence[bool]) -> bool:
+        return self.window is None and inputs[0]
+
+    def length(self, stage: StageView) -> int | None:
+        return stage.input.length
+
+    def lookback(self) -> int:
+        return self.window or 0
+
+    def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
+        return self._permutation(stage, context)[indices]
+
+    def _permutation(self, stage: StageView, context: Context) -> Permutation:
+        length = stage.input.length
+        assert length is not None, "an indexed pipe knows its length"
+        context = context if self.each_epoch else context.every_epoch()
+        run = (context.seed, context.epoch, context.rounds, context.shard)
+        return stage.memo(run, lambda: Permutation(context.key(stage.name, seed=self.seed), length))
+
+    # A windowed shuffle cuts the input into halves of `window / 2` rows. For each half, a generator keyed by its number
+    # chooses the rows that leave at once; the others wait for the next half. The rows that leave are permuted. So what
+    # comes out with a half depends only on that half and the one before it, and a resume reads no further back.
+
+    def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
+        number, source = at.numbered()
+        check_numbers(number)
+        yield stage.input, source.plain
+
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
+        number, source = at.numbered()
+        keyed = context if self.each_epoch else context.every_epoch()
+        generators = Generators(keyed.key(stage.name, seed=self.seed))
+        row = at.row
+        size = max(1, (self.window or 1) // 2)
+        input_halves = Halves(stage.input.blocks(source, context), size)
+        waiting: Waiting | None = None
+        if number:
+            waiting = first_waiting(input_halves.take_one(), generators.at(number - 1))
+        while (halves := input_halves.take(waiting)) or waiting is not None:
+            if waiting is None:
+                warn_if_large(stage, halves, self.window or 1, context)
+            start = Cursor([number, (waiting.at if waiting is not None else halves[0].at).plain], 0, row)
+            rows, origins, waiting, number = leave(waiting, halves, size, generators, number)
+            del halves  # the rows that have left belong to the consumer only
+            row += len(rows)
+            end = start.advance(len(rows)) if waiting is None else Cursor([number, waiting.at.plain], 0, row)
+            output = [Block(rows, start, end, origins)]
+            del rows
+            if len(output[0]):
+                yield output.pop()
+
+
+# How the rows of a windowed shuffle leave: each half in part at once, and in part with the next half.
+
+
+Origins: TypeAlias = list[Origin | None] | None
+Places: TypeAlias = npt.NDArray[np.int64]
+
+ROWS_AT_ONCE = 512
+"""Small halves leave together, up to so many rows: most of what a half costs does not depend on its rows."""
+
+
+class Waiting(NamedTuple):
+    """The rows of a half that wait for the next half.
+
+    Attributes:
+        rows, origins: of these rows.
+        at: the cursor of the half.
+    """
+
+    rows: BlockRows
+    origins: Origins
+    at: Cursor
+
+    @staticmethod
+    def of(half: list[Block], places: Places, at: Cursor) -> Waiting:
+        (rows,) = take_joined([block.rows for block in half], places)
+        return Waiting(rows, _pick(join_origins(half), places), at)
+
+
+class Halves:
+    """A run of blocks, cut into halves of `size` rows; the last one may be shorter."""
+
+    def __init__(self, blocks: Iterator[Block], size: int) -> None:
+        self._blocks = blocks
+        self._size = size
+        self._most = max(1, ROWS_AT_ONCE // size)
+        self._read: deque[Block] = deque()
+        self._rows = 0
+
+    def take(self, waiting: Waiting | None) -> list[Block]:
+        """The rows of the next halves: of at least one, and of more if they are read already. None after the last.
+
+        It is one if its rows, the next ones and those that wait are held in different ways: more would all become
+        Python objects.
+        """
+        self._read_half()
+        parts = [block.rows for block in self._read]
+        if waiting is not None:
+            parts.append(waiting.rows)
+        most = self._most if self._most == 1 or not parts or have_one_signature(parts) else 1
+        return self._take(min(self._rows // self._size, most) * self._size or self._rows)
+
+    def take_one(self) -> list[Block]:
+        """The rows of the next half."""
+        self._read_half()
+        return self._take(min(self._size, self._rows))
+
+    def _read_half(self) -> None:
+        while self._rows < self._size and (block := next(self._blocks, None)) is not None:
+            self._read.append(block)
+            self._rows += len(block)
+
+    def _take(self, rows: int) -> list[Block]:
+        self._rows -= rows
+        taken: list[Block] = []
+        while rows:
+            block = self._read.popleft()
+            if len(block) > rows:
+                self._read.appendleft(block.slice(rows, len(block)))
+                block = block.slice(0, rows)
+            rows -= len(block)
+            taken.append(block)
+        return taken
+
+
+def first_waiting(half: list[Block], random: np.random.Generator) -> Waiting:
+    """The rows of the half before the first one of a run; its other rows have left."""
+    return Waiting.of(half, np.flatnonzero(~_leaves_at_once(random, sum(map(len, half)))), half[0].at)
+
+
+def leave(
+    waiting: Waiting | None, halves: list[Block], size: int, generators: Generators, number: int
+) -> tuple[BlockRows, Origins, Waiting | None, int]:
+    """The rows that leave with some halves, their origins, the rows of the last half that wait, and the next number.
+
+    The rows that leave with one half are permuted among themselves.
+
+    Args:
+        waiting: the rows of the half before.
+        halves: the rows of halves of `size` rows. None after the last half, when those that wait leave.
+        number: the number of the first of the halves.
+    """
+    parts = [block.rows for block in halves]
+    origins = join_origins(halves)
+    before = 0
+    if waiting is not None:
+        before = len(waiting.rows)
+        parts = [waiting.rows, *parts]
+        origins = [*(waiting.origins or ()), *(origins or ())] or None
+    stop = before + sum(map(len, halves))
+    rest = np.arange(before)
+    orders: list[Places] = []
+    start = before
+    for start in range(before, max(stop, before + 1), size):
+        random = generators.at(number + len(orders))
+        at_once = _leaves_at_once(random, min(size, stop - start))
+        leaving = np.concatenate([rest, np.flatnonzero(at_once) + start])
+        orders.append(leaving[random.choice(len(leaving), len(leaving), replace=False)])  # faster than `permutation`
+        rest = np.flatnonzero(~at_once) + start
+    number += len(orders)
+    order = orders[0] if len(orders) == 1 else np.concatenate(orders)
+    if not halves:
+        (rows,) = take_joined(parts, order)
+        return rows, _pick(origins, order), None, number
+    at = _cursor_of(halves, start - before)
+    if not have_one_signature(parts):
+        (rows,) = take_joined(parts, order)
+        return rows, _pick(origins, order), Waiting.of(halves, rest - before, at), number
+    rows, rest_rows = take_joined(parts, order, rest)
+    return rows, _pick(origins, order), Waiting(rest_rows, _pick(origins, rest), at), number
+
+
+def warn_if_large(stage: StageView, halves: list[Block], window: int, context: Context) -> None:
+    """Warns, once, if the windows of all shards of a rank hold a large part of its memory, by the first rows.
+
+    Shard 0 speaks for all.
+    """
+    rows, shards = sum(map(len, halves)), context.process.rank_shards
+    if context.shard or 2 * rows + 1 < window:  # then there are fewer rows than a window could hold
+        return
+    size = sum(nbytes(block.rows) for block in halves) * window // rows * shards
+    advice = large_windows(size)
+    if advice is not None:
+        message = f"`shuffle(window={window})` holds about {bytes_text(size)} in {shards} windows of a rank; {advice}"
+        stage.memo("memory", lambda: warn(message, PlanWarning, stage.call_site))
+
+
+def _leaves_at_once(random: np.random.Generator, rows: int) -> npt.NDArray[np.bool_]:
+    return random.integers(0, 2, rows, dtype=bool)
+
+
+def _cursor_of(blocks: list[Block], row: int) -> Cursor:
+    """The cursor of row `row` of all blocks."""
+    for block in blocks:
+        if row < len(block):
+            return block.at.advance(row) if row else block.at
+        row -= len(block)
+    raise AssertionError("the row is in one of the blocks")
+
+
+def _pick(origins: Origins, places: Places) -> Origins:
+    return origins and [origins[i] for i in places]

@@ -1,1 +1,0 @@
-"""Operators that make several pipes of one."""

@@ -1,0 +1,666 @@
+"""`divide`: which units and parts of units each shard reads, and what nobody has opened of a stream.
+
+A **stream** is what is divided among shards at one place of the graph. Its **places** are its rows, or units of work.
+If they are known beforehand, they lie on a **line**: those that shard 0 of the first division has, then those of
+shard 1, and so on. If they are not, the stream is read row by row, and a place is the number of a row.
+
+A run of a shard that has begun ends with what it has opened. What nobody has opened is divided anew. So a shard has a
+list of **items**, which it runs one after the other; each is the graph of one shard over some parts of the streams.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from itertools import accumulate, pairwise
+from typing import NamedTuple, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from ..core.context import Mark, Marks, RowShare
+from ..core.cursor import Cursor, Json
+
+Numbers = npt.NDArray[np.int64]
+
+SLOTS_PER_SHARE = 128
+"""Slots in a mean share of a unit that is divided: parts are right to half of that, 1/256 of the mean."""
+MAX_SLOTS = 2**20
+GOLDEN_RATIO = (5**0.5 - 1) / 2
+MAX_WEIGHT_BITS = 40
+"""Weights are scaled so that their sum has no more bits: products of two small numbers with it fit in 64."""
+SHARDS_SIDE_BY_SIDE = 8
+"""A rank has eight shards by default. Neighbours on the line go to one rank, so the errors of their cuts cancel."""
+
+
+class Pieces(NamedTuple):
+    """The parts of units that each shard reads. A unit is named by its place in the order of the pass.
+
+    A piece is the slots [first, stop) of the `slots` of a unit; a whole unit is slot 0 of 1. If a unit cannot be cut,
+    its rows lie in the slots as `RowShare` says: with the step of `step_of`, any few rows are spread over all slots.
+
+    Attributes:
+        shards: the number of shards.
+        rounds: the units at the places below `rounds * shards` go to the shards in turn; they are in no table.
+        starts: shard v reads the pieces `starts[v]` to `starts[v + 1]` of the table, in this order.
+        places, slots, first, stop: the table.
+    """
+
+    shards: int
+    rounds: int
+    starts: Numbers
+    places: Numbers
+    slots: Numbers
+    first: Numbers
+    stop: Numbers
+
+    def lengths(self, rows: Numbers) -> Numbers:
+        """How many rows each shard has, if `rows` are those of the units by place."""
+        in_rounds = self.rounds * self.shards
+        totals = rows[:in_rounds].reshape(self.rounds, self.shards).sum(0)
+        sums = np.concatenate([[0], np.cumsum(self.rows(rows))])
+        lengths: Numbers = totals + sums[self.starts[1:]] - sums[self.starts[:-1]]
+        return lengths
+
+    def rows(self, rows: Numbers) -> Numbers:
+        """How many rows each piece of the table has."""
+        units, width = rows[self.places], self.stop - self.first
+        turns, rest = np.divmod(units, self.slots)
+        cut = np.flatnonzero(self.slots > 1)  # in a whole unit, each turn is complete
+        slots, rest, first, stop = self.slots[cut], rest[cut], self.first[cut], self.stop[cut]
+        last = np.zeros_like(units)
+        last[cut] = _rows_in_slots(slots, rest, stop) - _rows_in_slots(slots, rest, first)
+        counts_of_pieces: Numbers = turns * width + last
+        return counts_of_pieces
+
+    def by_line(self, of_units: Numbers, of_pieces: Numbers) -> Numbers:
+        """Values of all pieces in the order of a `Line`: of the units that go round, and of the pieces of the table."""
+        in_turn = of_units[: self.rounds * self.shards].reshape(self.rounds, self.shards)
+        parts = [
+            part
+            for shard in range(self.shards)
+            for part in (in_turn[:, shard], of_pieces[self.starts[shard] : self.starts[shard + 1]])
+        ]
+        return np.concatenate(parts)
+
+    def shares(self, indices: Numbers | slice = slice(None)) -> list[RowShare]:
+        """The parts of units that some pieces are, or all."""
+        slots = self.slots[indices].tolist()
+        parts = zip(self.first[indices].tolist(), self.stop[indices].tolist(), slots, strict=True)
+        return [RowShare(*part, step_of(part[2])) for part in parts]
+
+    def of_shard(self, shard: int) -> Pieces:
+        """The table of one shard."""
+        part = slice(self.starts[shard], self.starts[shard + 1])
+        ends = np.array([0, part.stop - part.start])
+        return Pieces(1, 0, ends, self.places[part], self.slots[part], self.first[part], self.stop[part])
+
+
+def divide(weights: Numbers, shards: int, *, any_order: bool, near: int) -> Pieces:
+    """Divides units among shards, so that their weights are nearly even and few units are read by several shards.
+
+    In any order, the units lie on a line that is cut at equal weights. In the order of the source, each unit goes to
+    the shard that has least, so that all shards move through the source together; what fits none is cut. A unit that
+    is larger than a share is always cut.
+
+    Args:
+        weights: of the units by place.
+        any_order: whether a shard may read its units in another order than that of their places.
+        near: a cut nearer than 1 / `near` of a share to the border of a unit goes to the border.
+    """
+    count = len(weights)
+    if not count or (weights == weights[0]).all():
+        return _equal(count, shards, near)
+    weights = weights >> max(0, int(weights.sum()).bit_length() - MAX_WEIGHT_BITS)
+    mean = max(1, int(weights.sum()) // shards)
+    slots = np.clip(-(-weights * SLOTS_PER_SHARE // mean), 1, MAX_SLOTS)
+    if not any_order and int(weights.max()) <= mean:
+        return _in_turn(weights, slots, shards, near)
+    borders = np.arange(shards + 1) * int(weights.sum()) // shards
+    segments, *parts = _cut(weights, slots, borders, mean // near)
+    owners = _owners(shards)[segments]
+    return _table(shards, 0, owners, *parts, by_place=not any_order)
+
+
+def fill_unknown(weights: Numbers) -> Numbers:
+    """The weights with the mean in place of those below 0, which are unknown."""
+    unknown = weights < 0
+    if not unknown.any():
+        return weights
+    others = weights[~unknown]
+    return np.where(unknown, int(others.sum()) // len(others) if len(others) else 1, weights)
+
+
+def step_of(slots: int) -> int:
+    """The step from the slot of one row to that of the next: about the golden ratio, so that rows are spread evenly.
+
+    Source: the Kronecker sequence of that ratio has the least discrepancy (Niederreiter, "Random Number Generation and
+    Quasi-Monte Carlo Methods", 1992, chapter 3).
+    """
+    step = round(slots * GOLDEN_RATIO)
+    while math.gcd(step, slots) > 1:
+        step += 1
+    return step
+
+
+def _rows_in_slots(slots: Numbers, rows: Numbers, stop: Numbers) -> Numbers:
+    """How many of the first `rows` rows lie in the slots below `stop`, for units of fewer rows than slots.
+
+    Slot s has row `s * inverse % slots`. If `s * inverse` is `q * slots + row`, `(s * inverse + slots) // slots` is
+    q + 1, and `(s * inverse + slots - rows) // slots` is q if the row is one of these rows, else q + 1. So the
+    difference of two sums counts them.
+    """
+    distinct, places = np.unique(slots, return_inverse=True)
+    inverse = np.array([pow(step_of(n), -1, n) for n in distinct.tolist()], np.int64)[places]
+    counts: Numbers = _sum_of_quotients(stop, inverse, slots, slots) - _sum_of_quotients(
+        stop, inverse, slots - rows, slots
+    )
+    return counts
+
+
+def _sum_of_quotients(count: Numbers, factor: Numbers, offset: Numbers, divisor: Numbers) -> Numbers:
+    """The sums of `(factor * x + offset) // divisor` over all x below `count`, by the steps of Euclid's algorithm.
+
+    No step makes a count larger, and no term is negative. So 64 bits are enough if no number is above 2**31: a product
+    of two is below 2**62, and no term is larger than the sum, which is at most `count * (divisor + 1)`.
+
+    Source: Graham, Knuth, Patashnik, "Concrete Mathematics", 1994, section 3.5.
+
+    Args:
+        count, factor, offset, divisor: at least 0; `factor < divisor`, `offset <= divisor` and `count <= divisor`.
+    """
+    total = np.zeros_like(count)
+    while count.any():
+        quotient, factor = np.divmod(factor, divisor)
+        total += count * (count - 1) // 2 * quotient
+        quotient, offset = np.divmod(offset, divisor)
+        total += count * quotient
+        count, offset = np.divmod(factor * count + offset, divisor)
+        factor, divisor = divisor, np.maximum(factor, 1)  # a factor of 0 leaves no points, and is no divisor
+    return total
+
+
+def _owners(shards: int) -> Numbers:
+    """The shard of each segment of a line."""
+    side = SHARDS_SIDE_BY_SIDE if shards % SHARDS_SIDE_BY_SIDE == 0 else 1
+    segments = np.arange(shards)
+    return segments % side * (shards // side) + segments // side
+
+
+def _equal(count: int, shards: int, near: int) -> Pieces:
+    """Units of one weight: whole rounds of them, and what is left over is cut into equal parts."""
+    rounds, left = divmod(count, shards)
+    weights = np.full(left, shards)  # so that a share of all is `count`, and of what is left `left`
+    slots = np.full(left, min(shards, -(-SLOTS_PER_SHARE * shards // max(1, count))))
+    segments, places, *parts = _cut(weights, slots, np.arange(shards + 1) * left, count // near)
+    return _table(shards, rounds, _owners(shards)[segments], places + rounds * shards, *parts, by_place=False)
+
+
+def _in_turn(weights: Numbers, slots: Numbers, shards: int, near: int) -> Pieces:
+    """Each unit goes to the shard that has least, as a queue would give it out; what fits none is cut."""
+    mean = int(weights.sum()) // shards
+    most = mean + mean // near
+    owners = np.full(len(weights), -1)
+    loads = [(0, shard) for shard in range(shards)]
+    for place, weight in enumerate(weights.tolist()):
+        load, shard = loads[0]
+        if load + weight <= most:
+            owners[place] = shard
+            heapq.heapreplace(loads, (load + weight, shard))
+    missing = [max(0, mean - load) for load, _ in sorted(loads, key=lambda item: item[1])]
+    kept, rest = np.flatnonzero(owners >= 0), np.flatnonzero(owners < 0)
+    left, all_missing = int(weights[rest].sum()), max(1, sum(missing))
+    borders = [total * left // all_missing for total in accumulate(missing, initial=0)]
+    segments, places, parts, first, stop = _cut(weights[rest], slots[rest], np.array(borders), mean // near)
+    return _table(
+        shards,
+        0,
+        np.concatenate([owners[kept], segments]),
+        np.concatenate([kept, rest[places]]),
+        np.concatenate([slots[kept], parts]),
+        np.concatenate([np.zeros(len(kept), np.int64), first]),
+        np.concatenate([slots[kept], stop]),
+        by_place=True,
+    )
+
+
+def _cut(
+    weights: Numbers, slots: Numbers, borders: Numbers, near: int
+) -> tuple[Numbers, Numbers, Numbers, Numbers, Numbers]:
+    """The parts of units on a line that lie between neighbouring borders.
+
+    Returns:
+        segment, place, slots, first and stop of each part, in the order of the line.
+    """
+    count = len(weights)
+    if not count:
+        empty = np.zeros(0, np.int64)
+        return empty, empty, empty, empty, empty
+    ends = np.cumsum(weights)
+    inner = borders[1:-1]
+    at = np.searchsorted(ends, inner)
+    before, after = inner - (ends[at] - weights[at]), ends[at] - inner
+    slot = (2 * before * slots[at] + weights[at]) // np.maximum(1, 2 * weights[at])
+    slot = np.where(np.minimum(before, after) <= near, np.where(before < after, 0, slots[at]), slot)
+    # A cut as one number: the place of its unit, and the slot in it.
+    base = int(slots.max())
+    is_end = slot >= slots[at]
+    cuts = np.concatenate([[0], (at + is_end) * base + np.where(is_end, 0, slot), [count * base]])
+    cuts = np.maximum.accumulate(cuts)
+    cut_places, cut_slots = np.divmod(cuts, base)
+    last = cut_places[1:] - (cut_slots[1:] == 0)
+    counts = np.where(cuts[1:] == cuts[:-1], 0, last - cut_places[:-1] + 1)
+    segments = np.repeat(np.arange(len(counts)), counts)
+    inside = np.arange(len(segments)) - np.repeat(np.cumsum(counts) - counts, counts)
+    places = cut_places[:-1][segments] + inside
+    first = np.where(inside == 0, cut_slots[:-1][segments], 0)
+    stop = np.where(places == cut_places[1:][segments], cut_slots[1:][segments], slots[places])
+    return segments, places, slots[places], first, stop
+
+
+def _table(
+    shards: int,
+    rounds: int,
+    owners: Numbers,
+    places: Numbers,
+    slots: Numbers,
+    first: Numbers,
+    stop: Numbers,
+    *,
+    by_place: bool,
+) -> Pieces:
+    """The pieces by shard. In any order, shared units come first: all shards then read them at the same time."""
+    slots, first, stop = _reduced(places, slots, first, stop)
+    order = np.lexsort((places, owners) if by_place else (places, slots == 1, owners))
+    starts = np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=shards))])
+    return Pieces(shards, rounds, starts, places[order], slots[order], first[order], stop[order])
+
+
+def _reduced(places: Numbers, slots: Numbers, first: Numbers, stop: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+    """The same parts of the units in the fewest slots."""
+    if not len(places):
+        return slots, first, stop
+    order = np.argsort(places, kind="stable")
+    starts = np.flatnonzero(np.diff(places[order], prepend=-1))
+    divisors = np.gcd.reduceat(np.gcd(np.gcd(slots, first), stop)[order], starts)
+    divisor = np.empty_like(slots)
+    divisor[order] = np.repeat(divisors, np.diff(starts, append=len(places)))
+    return slots // divisor, first // divisor, stop // divisor
+
+
+# `Part`: which places of a stream a run reads; `divide_rest`: what nobody has opened of a stream, divided anew.
+
+
+class Segment(NamedTuple):
+    """The places start, start + step, ... before stop; up to the end of the stream if that is None.
+
+    Attributes:
+        cursor: of a stream that is read row by row: a cursor at `start` or before it.
+    """
+
+    start: int
+    stop: int | None
+    step: int = 1
+    cursor: Json = None
+
+    @property
+    def length(self) -> int | None:
+        """How many places there are, if that is known."""
+        return None if self.stop is None else len(range(self.start, self.stop, self.step))
+
+    def after(self, places: int) -> Segment:
+        """Without the first places."""
+        return self._replace(start=self.start + places * self.step)
+
+    def first(self, places: int) -> Segment:
+        """Only the first places."""
+        return self._replace(stop=self.start + places * self.step)
+
+
+class Line(NamedTuple):
+    """The places of a stream in one round, if they are known.
+
+    Attributes:
+        bounds: shard v of the first division has the places `bounds[v]` to `bounds[v + 1]`.
+        weights: makes the weights of all places; None if they are equal.
+        rows: makes the numbers of rows of all places; None if each is one row, and the result is None if not known.
+    """
+
+    bounds: Numbers
+    weights: Callable[[], Numbers] | None = None
+    rows: Callable[[], Numbers | None] | None = None
+
+    @property
+    def size(self) -> int:
+        return int(self.bounds[-1])
+
+    def by_shard(self, segments: Iterable[Segment]) -> list[tuple[int, int, int]]:
+        """The segments as (shard, first, stop), in places of each shard of the first division."""
+        parts: list[tuple[int, int, int]] = []
+        for segment in segments:
+            start, stop = segment.start, cast("int", segment.stop)
+            while start < stop:
+                shard = int(np.searchsorted(self.bounds, start, "right")) - 1
+                first, end = int(self.bounds[shard]), min(stop, int(self.bounds[shard + 1]))
+                parts.append((shard, start - first, end - first))
+                start = end
+        return parts
+
+
+def default_segments(line: Line | None, shards: int, shard: int) -> list[Segment]:
+    """What a shard has of a whole stream. With another number of shards than at first, the line is cut evenly."""
+    if line is None:
+        return [Segment(shard, None, shards)]
+    if shards == len(line.bounds) - 1:
+        return [Segment(int(line.bounds[shard]), int(line.bounds[shard + 1]))]
+    start, stop = _borders([Segment(0, line.size)], line, shards)[shard : shard + 2]
+    return [Segment(start, stop)] if start < stop else []
+
+
+@dataclass(frozen=True)
+class Part:
+    """Which places of a stream a run reads.
+
+    Attributes:
+        listed: the segments in some rounds of the `repeat` around.
+        later: in all rounds behind those, the places of this shard of so many; none if it is None.
+        until: round, segment and places at which the run ends; None if it does not end before.
+    """
+
+    listed: tuple[tuple[int, tuple[Segment, ...]], ...] = ()
+    later: tuple[int, int] | None = None
+    until: tuple[int, int, int] | None = None
+
+    def segments(self, number: int, line: Line | None) -> list[Segment]:
+        """The segments in a round."""
+        rounds = dict(self.listed)
+        if number in rounds:
+            segments = list(rounds[number])
+        elif self.later is not None and number > max(rounds, default=-1):
+            segments = default_segments(line, *self.later)
+        else:
+            segments = []
+        if self.until is None or number < self.until[0]:
+            return segments
+        return first_places(segments, *self.until[1:]) if number == self.until[0] else []
+
+    def rest(self, number: int, mark: Mark | None, line: Line | None) -> list[Segment]:
+        """The segments in a round that are not open, if all before `mark` is."""
+        segments = self.segments(number, line)
+        if mark is None or number > cast("int", mark[0]):
+            return segments
+        return places_after(segments, mark) if number == mark[0] else []
+
+
+def first_places(segments: Sequence[Segment], number: int, places: int) -> list[Segment]:
+    """The places before a mark; `places` may go on into later segments."""
+    first = list(segments[:number])
+    for segment in segments[number:]:
+        count = segment.length
+        taken = places if count is None else min(places, count)
+        if taken:
+            first.append(segment.first(taken))
+        places -= taken
+    return first
+
+
+def places_after(segments: Sequence[Segment], mark: Mark) -> list[Segment]:
+    """What `first_places` leaves."""
+    _, number, places, *cursor = cast("tuple[int, int, int, Json]", tuple(mark))
+    rest: list[Segment] = []
+    for segment in segments[number:]:
+        count = segment.length
+        taken = places if count is None else min(places, count)
+        if count is None or taken < count:
+            segment = segment.after(taken)
+            rest.append(segment._replace(cursor=cursor[0]) if taken and cursor else segment)
+        places -= taken
+    return rest
+
+
+def divide_rest(rest: Sequence[Segment], line: Line | None, shards: int) -> list[list[Segment]]:
+    """Divides what is left of a stream among new shards: a known one by weight, another row by row."""
+    segments = sorted((s for s in rest if s.stop is None or s.start < s.stop), key=lambda s: (s.start, s.stop or 0))
+    if line is None:
+        return _divide_rows(segments, shards)
+    return _slice_of_part(segments, _borders(segments, line, shards))
+
+
+def _borders(segments: Sequence[Segment], line: Line, shards: int) -> list[int]:
+    """How many of the places of all segments the first shards have together."""
+    if line.weights is None:
+        total = sum(cast("int", segment.length) for segment in segments)
+        return [total * shard // shards for shard in range(shards + 1)]
+    weights = line.weights()
+    own = np.concatenate([np.zeros(0, np.int64), *(weights[segment.start : segment.stop] for segment in segments)])
+    ends = np.cumsum(own, dtype=np.float64)
+    share = float(ends[-1]) / shards if len(ends) else 0.0
+    borders = np.searchsorted(ends - own / 2, np.arange(1, shards) * share)
+    return [0, *borders.tolist(), len(own)]
+
+
+def _slice_of_part(segments: Sequence[Segment], borders: Sequence[int]) -> list[list[Segment]]:
+    """The segments, end to end, cut at so many places."""
+    parts: list[list[Segment]] = []
+    waiting = list(reversed(segments))
+    for start, stop in pairwise(borders):
+        room, part = stop - start, list[Segment]()
+        while room:
+            segment = waiting.pop()
+            count = cast("int", segment.length)
+            taken = min(room, count)
+            part.append(segment if taken == count else segment.first(taken))
+            if taken < count:
+                waiting.append(segment.after(taken))
+            room -= taken
+        parts.append(_joined(part))
+    return parts
+
+
+def _joined(segments: Sequence[Segment]) -> list[Segment]:
+    """Neighbouring segments as one."""
+    joined: list[Segment] = []
+    for segment in segments:
+        if joined and segment.step == joined[-1].step == 1 and joined[-1].stop == segment.start:
+            joined[-1] = joined[-1]._replace(stop=segment.stop)
+        else:
+            joined.append(segment)
+    return joined
+
+
+def _divide_rows(rest: Sequence[Segment], shards: int) -> list[list[Segment]]:
+    """Divides rows whose number is not known: all from some row on in turn, and the holes before it evenly."""
+    endless = [segment for segment in rest if segment.stop is None]
+    holes = [segment for segment in rest if segment.stop is not None]
+    if sum(Fraction(1, segment.step) for segment in endless) != 1:
+        # A shard has ended, so nobody knows which rows it has left: the others hand on theirs as they are.
+        parts = _slice_of_part(holes, _counts(holes, shards))
+        for number, segment in enumerate(endless):
+            parts[number % shards].append(segment)
+        return parts
+    # All rows from this one on are left.
+    edge = max([0, *(s.start - s.step + 1 for s in endless), *(cast("int", s.stop) for s in holes)])
+    cursors = [s.cursor for s in endless if s.cursor is not None and Cursor.of(s.cursor).position <= edge]
+    cursor = max(cursors, key=lambda plain: Cursor.of(plain).position, default=None)
+    holes += [segment._replace(stop=edge) for segment in endless if segment.start < edge]
+    holes.sort(key=lambda segment: segment.start)
+    parts = _slice_of_part(holes, _counts(holes, shards))
+    for shard, part in enumerate(parts):
+        part.append(Segment(edge + shard, None, shards, cursor))
+    return parts
+
+
+def _counts(segments: Sequence[Segment], shards: int) -> list[int]:
+    total = sum(cast("int", segment.length) for segment in segments)
+    return [total * shard // shards for shard in range(shards + 1)]
+
+
+# `Cut`: what the shards of a plan run if the number of ranks has changed in the middle of a pass over the data.
+
+
+@dataclass(frozen=True)
+class Item:
+    """A part of a pass that is run as one shard.
+
+    Attributes:
+        origin: the key of its draws; no two items of a pass have the same.
+        parts: what it reads, by stream; None for all that shard `origin` of the first division reads.
+        cursor: where it goes on; None if it has not begun.
+        marks: what it has opened before that.
+        leftover: if it has ended, the cursor of its leftover rows.
+        leftovers: if it makes groups of leftover rows, the items that left them over.
+    """
+
+    origin: int
+    parts: Mapping[str, Part] | None = None
+    cursor: Json = None
+    marks: Marks = field(default_factory=dict)
+    leftover: Json = None
+    leftovers: tuple[Item, ...] | None = None
+
+    @property
+    def begun(self) -> bool:
+        """Whether it has given an element, or has leftover rows to do so."""
+        return self.cursor is not None or self.leftovers is not None
+
+    def part(self, stream: str, shards: int) -> Part:
+        """What it reads of a stream; `shards` is the number of shards of the first division."""
+        if self.parts is None:
+            return Part(later=(shards, self.origin))
+        return self.parts.get(stream, Part())
+
+    def cut(self, streams: Mapping[str, object], shards: int) -> Item:
+        """This item, ending with what it has opened. It keeps an input for each stream: its cursor speaks of all."""
+        if self.leftovers is not None:
+            return self
+        parts: dict[str, Part] = {}
+        for stream in streams:
+            if (mark := self.marks.get(stream)) is not None:
+                until = cast("tuple[int, int, int]", tuple(cast("Mark", mark)[:3]))
+                parts[stream] = replace(self.part(stream, shards), until=until)
+        return replace(self, parts=parts)
+
+    @property
+    def plain(self) -> list[Json]:
+        """The item as JSON."""
+        parts: Json = None if self.parts is None else {name: _plain_part(part) for name, part in self.parts.items()}
+        leftovers: Json = None if self.leftovers is None else [item.plain for item in self.leftovers]
+        return _trimmed([self.origin, parts, self.cursor, self.marks or None, self.leftover, leftovers])
+
+    @staticmethod
+    def of(plain: Json) -> Item:
+        """The item that `plain` was made of."""
+        values = cast("list[Json]", plain)
+        origin, parts, cursor, marks, leftover, leftovers = _padded(values, 6)
+        return Item(
+            cast("int", origin),
+            None if parts is None else {name: _part_of(part) for name, part in cast("dict[str, Json]", parts).items()},
+            cursor,
+            cast("Marks", marks or {}),
+            leftover,
+            None if leftovers is None else tuple(Item.of(item) for item in cast("list[Json]", leftovers)),
+        )
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What the shards run after the number of ranks has changed.
+
+    Attributes:
+        first: the number of shards of the first division of the pass, which says what a place of a stream is.
+        base: origins of this division begin here: that of shard n is `base` + n.
+        digest: of the states that it was made of; the states of a job have the same.
+        items: those of each shard, in order.
+    """
+
+    first: int
+    base: int
+    digest: str
+    items: Mapping[int, tuple[Item, ...]]
+
+    @property
+    def plain(self) -> dict[str, Json]:
+        """The cut as JSON."""
+        items: Json = {str(shard): [item.plain for item in items] for shard, items in self.items.items()}
+        return {"first": self.first, "base": self.base, "digest": self.digest, "items": items}
+
+    @staticmethod
+    def of(plain: Json) -> Cut:
+        """The cut that `plain` was made of."""
+        values = cast("dict[str, Json]", plain)
+        items = cast("dict[str, list[Json]]", values["items"])
+        return Cut(
+            cast("int", values["first"]),
+            cast("int", values["base"]),
+            cast("str", values["digest"]),
+            {int(shard): tuple(Item.of(item) for item in part) for shard, part in items.items()},
+        )
+
+    def all_items(self) -> Iterator[Item]:
+        """All items, and those whose leftover rows they make groups of."""
+        for items in self.items.values():
+            for item in items:
+                yield from (item, *(item.leftovers or ()))
+
+    def of_shards(self, shards: range) -> Cut:
+        """The cut with the items of some shards only."""
+        return replace(self, items={shard: items for shard, items in self.items.items() if shard in shards})
+
+
+def items_left(items: tuple[Item, ...], cursor: Json, marks: Marks) -> list[Item]:
+    """The items of a shard that stands at `cursor`, a cursor of `ItemsInTurn`, as they are left there."""
+    if cursor is None:
+        return list(items)
+    (token, skip, _), left = cast("list[Json]", cursor)[:3], list[Item]()
+    number, plain, leftovers = cast("tuple[int, Json, list[list[Json]]]", token)
+    left += [replace(items[cast("int", place)], leftover=leftover) for place, leftover in leftovers]
+    at = Cursor.of(plain).advance(cast("int", skip))
+    return [*left, replace(items[number], cursor=at.plain, marks=marks), *items[number + 1 :]]
+
+
+def items_ended(items: tuple[Item, ...], leftover: Json) -> list[Item]:
+    """The items of a shard that has ended, as far as they left rows over."""
+    if leftover is None:
+        return []
+    leftovers = cast("list[list[Json]]", cast("list[Json]", leftover)[0])
+    return [replace(items[cast("int", place)], leftover=plain) for place, plain in leftovers]
+
+
+def _trimmed(values: list[Json]) -> list[Json]:
+    """Without the values at the end that are None."""
+    while values and values[-1] is None:
+        values.pop()
+    return values
+
+
+def _padded(values: list[Json], length: int) -> tuple[Json, ...]:
+    return (*values, *[None] * (length - len(values)))
+
+
+def _plain_part(part: Part) -> list[Json]:
+    listed: list[Json] = [
+        [number, [_trimmed([*s[:2], None if s[2:] == (1, None) else s.step, s.cursor]) for s in segments]]
+        for number, segments in part.listed
+    ]
+    return _trimmed([listed, part.later, part.until])
+
+
+def _part_of(plain: Json) -> Part:
+    values = cast("list[Json]", plain)
+    listed, later, until = _padded(values, 3)
+    return Part(
+        tuple(
+            (number, tuple(_segment_of(s) for s in segments))
+            for number, segments in cast("list[tuple[int, list[list[Json]]]]", listed)
+        ),
+        None if later is None else cast("tuple[int, int]", tuple(cast("list[int]", later))),
+        None if until is None else cast("tuple[int, int, int]", tuple(cast("list[int]", until))),
+    )
+
+
+def _segment_of(plain: list[Json]) -> Segment:
+    start, stop, step, cursor = _padded(plain, 4)
+    return Segment(cast("int", start), cast("int | None", stop), cast("int", step or 1), cursor)

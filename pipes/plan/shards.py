@@ -1,0 +1,676 @@
+"""Operators for the rows of one shard: by position, row by row, and what is left after a change of ranks."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from threading import Lock
+from typing import ClassVar, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from ..core.block import Block, Clock, close
+from ..core.context import Context, Meter, RowShare, RowsRequest
+from ..core.cursor import START, Cursor, Json, check_numbers
+from ..core.graph import Node
+from ..core.operator import Input, Operator, Order, StageView
+from ..core.rows import BlockRows, Indices, concat, gather, index_array, take
+from ..engine.seeds import Permutation
+from ..engine.stage import Stage
+from .divide import Item, Line, Part, Segment
+
+
+def shared_rows(
+    source: Stage, at: Cursor, share: RowShare, others: Iterable[RowShare], context: Context
+) -> Iterator[Block]:
+    """The rows of `source` in a share, from a cursor of these rows on.
+
+    `others` are the shares of the shards in this process that read at about the same time.
+    """
+    return requested_rows(source, request_of(source, at, share, context), others, context)
+
+
+def request_of(source: Stage, at: Cursor, share: RowShare, context: Context) -> RowsRequest:
+    """Asks for the rows of a share, from a cursor of these rows on."""
+    cursor = Cursor.of(at.token)
+    cursor = cursor.advance(share.position(at.position) - cursor.position)
+    return RowsRequest(source.name, cursor.plain, share, context.rounds, context.tracing.origins)
+
+
+def requested_rows(
+    source: Stage, request: RowsRequest, others: Iterable[RowShare], context: Context
+) -> Iterator[Block]:
+    """The rows of `source` that one shard requests; it reads together with the shares `others`."""
+    share, at = request.share, Cursor.of(request.at)
+    # The run begins with the first row of the same turn, so that all shares have it.
+    begin = Cursor(at.token, max(0, at.skip - at.position % share.slots), at.row)
+    readers = context.process.resources.get((id(source), request.rounds), _Readers)
+    reader = readers.claim(share, at.position, others, lambda sharing: _Reader(source, begin, context, sharing))
+    try:
+        yield from reader.read(share, at.position)
+    finally:
+        reader.release(share)
+
+
+class _Readers:
+    """The runs of one shared input. One run is enough, unless a shard resumes from a row that the run has passed."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._readers: list[_Reader] = []
+
+    def claim(
+        self, share: RowShare, position: int, others: Iterable[RowShare], make: Callable[[set[RowShare]], _Reader]
+    ) -> _Reader:
+        """A reader that has all rows of a share from a position of the input on. It becomes that shard's own."""
+        with self._lock:
+            for reader in self._readers:
+                if reader.claim(share, position):
+                    return reader
+            # A new reader also reads for the shares without a reader.
+            reader = make({share, *others}.difference(*(reader.queues for reader in self._readers)) | {share})
+            self._readers.append(reader)
+            reader.claim(share, position)
+            return reader
+
+    def close(self) -> None:
+        for reader in self._readers:
+            reader.close()
+
+
+class _Reader:
+    """One run of a shared input. Each share has a queue for the rows that its shard has not asked for yet."""
+
+    def __init__(self, source: Stage, at: Cursor, context: Context, sharing: set[RowShare]) -> None:
+        self._clock = Clock()
+        self._blocks = source.blocks(at, context.with_clock(self._clock))
+        self._clock.leave()
+        self._first = at.position
+        self._claimed: set[RowShare] = set()
+        self._error: BaseException | None = None
+        self._lock = Lock()  # shards may run in threads, with `prefetch`
+        self.queues: dict[RowShare, deque[Block]] = {share: deque() for share in sharing}
+
+    def claim(self, share: RowShare, position: int) -> bool:
+        if share not in self.queues or share in self._claimed or self._first > position:
+            return False
+        self._claimed.add(share)
+        return True
+
+    def release(self, share: RowShare) -> None:
+        with self._lock:
+            self.queues.pop(share, None)
+
+    def read(self, share: RowShare, position: int) -> Iterator[Block]:
+        first = share.count(position)
+        while (block := self._next(share)) is not None:
+            skipped = first - block.at.position
+            if skipped < len(block):
+                yield block.slice(max(0, skipped), len(block))
+
+    def close(self) -> None:
+        # A thread may still be reading. Its run is then freed with this object.
+        if self._lock.acquire(blocking=False):
+            try:
+                close(self._blocks)
+            finally:
+                self._lock.release()
+
+    def _next(self, share: RowShare) -> Block | None:
+        with self._lock:
+            queue = self.queues[share]
+            while not queue:
+                if self._error is not None:  # else a failed run would look like the end to all other shards
+                    raise self._error
+                self._clock.enter()
+                try:
+                    block = next(self._blocks, None)
+                except BaseException as error:
+                    self._error = error
+                    raise
+                finally:
+                    self._clock.leave()
+                if block is None:
+                    return None
+                self._divide(block)
+            return queue.popleft()
+
+    def _divide(self, block: Block) -> None:
+        start = block.at.position
+        for share, queue in self.queues.items():
+            places = share.places(start, len(block))
+            if len(places):
+                first = share.count(start)
+                rows, origins = block.select(places)
+                end = Cursor(block.end.plain, 0, first + len(places))
+                queue.append(Block(rows, Cursor(block.at.plain, 0, first), end, origins))
+
+
+# Operators for the rows of one shard, by position or row by row, and for its leftover rows. Only a plan adds them.
+
+
+N = TypeVar("N", int, npt.NDArray[np.int64])
+
+NEIGHBOURS = 16
+"""Rows that a shard takes in turn, if their order stays that of the source."""
+RANGES, MAX_RANGE_ROWS = 1024, 1024
+"""Into how many ranges a random order divides the rows, and the most rows of one of them."""
+MIN_SLICED_ROWS = 64
+"""Shorter ranges are read by the positions of their rows: a slice costs more."""
+
+
+class PlacedShard(Operator, ABC):
+    """The base: a shard has the rows of an indexed input at some places, which can be computed."""
+
+    kind: ClassVar[str] = "deal"
+    order: ClassVar[Order] = Order.GLOBAL
+    stream: str | None = None
+    """The number of the stream, for the meter of a run."""
+
+    def moves_skipped(self) -> bool:
+        return True
+
+    @abstractmethod
+    def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
+        """The positions in the input of the rows at `indices` of the shard."""
+
+    def trace(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
+        yield stage.input, int(self.places(stage, range(index, index + 1), context)[0]), context.unsharded()
+
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        if context.meter is not None and self.stream is not None and len(indices):
+            last = indices[-1] if isinstance(indices, range) else indices.max()
+            context.meter.note(self.stream, context.rounds, 0, int(last) + 1)
+        return self.read(stage, indices, context)
+
+    def read(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        """The rows at `indices` of the shard."""
+        return stage.input.rows(self.places(stage, indices, context), context.unsharded())
+
+
+@dataclass(frozen=True)
+class IndexedShard(PlacedShard):
+    """Each `shards`-th row of an indexed input, from row `start` + `shard` on."""
+
+    shards: int
+    shard: int
+    start: int
+
+    def length(self, stage: StageView) -> int:
+        return len(range(self.start + self.shard, _row_count(stage), self.shards))
+
+    def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
+        first = self.start + self.shard
+        if isinstance(indices, range):
+            return range(
+                first + indices.start * self.shards, first + indices.stop * self.shards, indices.step * self.shards
+            )
+        return first + indices * self.shards
+
+
+def elements_left(taken: int, beyond: Sequence[range]) -> tuple[npt.NDArray[np.int64], int]:
+    """The elements of an indexed pipe that are left if some are taken out of turn.
+
+    Args:
+        taken: how many are taken, these included.
+        beyond: the elements that are taken although one before them is not.
+
+    Returns:
+        The elements that are left before the last of `beyond`, and the first element behind it.
+    """
+    first = taken - sum(map(len, beyond))
+    stop = max((elements[-1] + 1 for elements in beyond), default=first)
+    left = np.ones(stop - first, np.bool_)
+    for elements in beyond:
+        left[elements.start - first : elements.stop - first : elements.step] = False
+    return np.flatnonzero(left) + first, stop
+
+
+def take_left(taken: int, beyond: Sequence[range], count: int) -> tuple[int, tuple[range, ...]]:
+    """`taken` and `beyond` after `count` more elements, in order."""
+    left, _ = elements_left(taken, beyond)
+    if count >= len(left):
+        return taken + count, ()
+    first = int(left[count])
+    later = (elements[bisect_left(elements, first) :] for elements in beyond)
+    return taken + count, tuple(elements for elements in later if elements)
+
+
+@dataclass(frozen=True)
+class RemainingShard(PlacedShard):
+    """Each `shards`-th of the elements of an indexed input that are left, if some are taken out of turn.
+
+    Attributes:
+        taken, beyond: as `elements_left` describes them.
+    """
+
+    shards: int
+    shard: int
+    taken: int
+    beyond: tuple[range, ...]
+
+    def length(self, stage: StageView) -> int:
+        return len(range(self.taken + self.shard, _row_count(stage), self.shards))
+
+    def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
+        left, behind = cast("Stage", stage.input).memo(
+            ("left", self.taken, self.beyond), lambda: elements_left(self.taken, self.beyond)
+        )
+        numbers = self.shard + index_array(indices) * self.shards
+        if not len(left):
+            return numbers + behind
+        return np.where(numbers < len(left), left[np.minimum(numbers, len(left) - 1)], numbers - len(left) + behind)
+
+
+@dataclass(frozen=True)
+class RowsShard(PlacedShard):
+    """The base: one of `shards` shards that divide the rows of an indexed input."""
+
+    shards: int
+    shard: int
+    stream: str | None = "0"
+
+    @staticmethod
+    @abstractmethod
+    def share(rows: int, shards: int, shard: N) -> N:
+        """How many of `rows` rows a shard has."""
+
+    def length(self, stage: StageView) -> int:
+        return self.share(_row_count(stage), self.shards, self.shard)
+
+    def line(self, source: Input) -> Line:
+        """The rows of `source` by shard."""
+        sizes = self.share(source.length or 0, self.shards, np.arange(self.shards))
+        return Line(np.concatenate([[0], np.cumsum(sizes)]))
+
+
+@dataclass(frozen=True)
+class NeighboursShard(RowsShard):
+    """Ranges of neighbouring rows of an indexed input, in the order of the input.
+
+    The shards take ranges of `NEIGHBOURS` rows in turn, and one range of equal length each of what is left. Single rows
+    in turn would meet data that repeats: of numbers behind a filter for odd ones, one of two shards would get all.
+    """
+
+    @staticmethod
+    def share(rows: int, shards: int, shard: N) -> N:
+        rounds = _rounds(rows, shards)
+        return rounds * NEIGHBOURS + PermutedShard.share(rows - rounds * NEIGHBOURS * shards, shards, shard)
+
+    def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
+        rounds, left = self._ranges(stage)
+        in_rounds = rounds * NEIGHBOURS
+        if isinstance(indices, range) and indices.step == 1 and indices.start >= in_rounds:
+            return range(left + indices.start - in_rounds, left + indices.stop - in_rounds)
+        at = index_array(indices)
+        turns, inside = np.divmod(at, NEIGHBOURS)
+        return np.where(at < in_rounds, (turns * self.shards + self.shard) * NEIGHBOURS + inside, left + at - in_rounds)
+
+    def _ranges(self, stage: StageView) -> tuple[int, int]:
+        """How many ranges the shard has, and its first row of those that are left."""
+        rows = _row_count(stage)
+        rounds = _rounds(rows, self.shards)
+        in_rounds = rounds * NEIGHBOURS * self.shards
+        return rounds, in_rounds + _stretch(rows - in_rounds, self.shards, self.shard)
+
+
+@dataclass(frozen=True)
+class PermutedShard(RowsShard):
+    """Ranges of neighbouring rows of an indexed input, in a random order.
+
+    The ranges are put in the order of the pass, and each shard has one stretch of all rows. The length of a range
+    depends on the number of rows alone; a last range of fewer rows stays last.
+    """
+
+    @staticmethod
+    def share(rows: int, shards: int, shard: N) -> N:
+        return rows * (shard + 1) // shards - rows * shard // shards
+
+    def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
+        rows = _row_count(stage)
+        size = _range_size(rows)
+        places = index_array(indices) + _stretch(rows, self.shards, self.shard)
+        full = rows // size
+        if not full:
+            return places
+        ranges, inside = np.divmod(places, size)
+        order = self._order(stage, full, context)
+        return np.where(ranges < full, order[np.minimum(ranges, full - 1)], ranges) * size + inside
+
+    def read(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        size = _range_size(_row_count(stage))
+        if not isinstance(indices, range) or indices.step != 1 or size < MIN_SLICED_ROWS:
+            return super().read(stage, indices, context)
+        # Range by range, so that the source can slice.
+        begin = _stretch(_row_count(stage), self.shards, self.shard)
+        first, stop = begin + indices.start, begin + indices.stop
+        whole = context.unsharded()
+        if first >= stop:
+            return stage.input.rows(range(0), whole)
+        cuts = np.array([first, *range(first - first % size + size, stop, size), stop])
+        starts = index_array(self.places(stage, cuts[:-1] - begin, context)).tolist()
+        lengths = np.diff(cuts).tolist()
+        return concat([stage.input.rows(range(s, s + n), whole) for s, n in zip(starts, lengths, strict=True)])
+
+    def _order(self, stage: StageView, ranges: int, context: Context) -> Permutation:
+        whole = context.unsharded()
+        key = ("deal", whole.seed, whole.epoch, whole.rounds)
+        # The input keeps it, so that all shards share it.
+        return cast("Stage", stage.input).memo(key, lambda: Permutation(whole.key(stage.name), ranges))
+
+
+def _row_count(stage: StageView) -> int:
+    """The number of rows of an indexed input."""
+    rows = stage.input.length
+    assert rows is not None, "an indexed pipe knows its length"
+    return rows
+
+
+def _range_size(rows: int) -> int:
+    """The length of the ranges that a random order divides the rows into."""
+    return min(max(rows // RANGES, 1), MAX_RANGE_ROWS)
+
+
+def _rounds(rows: int, shards: int) -> int:
+    """How many ranges of neighbours each shard has; a single shard reads all rows in one stretch."""
+    return rows // (NEIGHBOURS * shards) if shards > 1 else 0
+
+
+def _stretch(rows: int, shards: int, shard: int) -> int:
+    """The first row of a shard, if `rows` rows are cut into `shards` stretches of equal length."""
+    return rows * shard // shards
+
+
+@dataclass(frozen=True)
+class StreamedShard(Operator):
+    """The rows of a streamed input that belong to shard `shard` of `shards`, which take rows in turn.
+
+    The shards of one process read the input together, once. If it is `dispatched`, one process reads it for all.
+    """
+
+    kind: ClassVar[str] = "deal_rows"
+    order: ClassVar[Order] = Order.GLOBAL
+    seeks: ClassVar[bool] = True
+
+    shards: int
+    shard: int
+    dispatched: bool = False
+    stream: str = "0"
+
+    def moves_skipped(self) -> bool:
+        return True
+
+    @staticmethod
+    def share(rows: int, shards: int, shard: N) -> N:
+        """How many of `rows` rows a shard has."""
+        return (rows - shard + shards - 1) // shards
+
+    def length(self, stage: StageView) -> int | None:
+        rows = stage.input.length
+        return None if rows is None else self.share(rows, self.shards, self.shard)
+
+    def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
+        yield stage.input, at.token
+
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
+        source = cast("Stage", stage.input)
+        share = share_of(self.shard, self.shards)
+        if self.dispatched and context.process.dispatched is not None:
+            blocks = context.process.dispatched(request_of(source, at, share, context))
+        else:
+            together = context.process.shards if context.shard == self.shard else ()
+            others = [share_of(shard, self.shards) for shard in together]
+            blocks = shared_rows(source, at, share, others, context.unsharded())
+        return blocks if context.meter is None else _noted(blocks, self.stream, context, context.meter)
+
+    def line(self, source: Input) -> None:
+        """The number of rows is not known."""
+
+
+def _noted(blocks: Iterator[Block], stream: str, context: Context, meter: Meter) -> Iterator[Block]:
+    for block in blocks:
+        meter.note(stream, context.rounds, 0, block.end.position, block.end.token)
+        output = [block]
+        del block  # only the consumer holds it now
+        yield output.pop()
+
+
+def share_of(shard: int, shards: int) -> RowShare:
+    """The rows of a shard, if all shards take rows in turn."""
+    return RowShare(shard, shard + 1, shards)
+
+
+@dataclass(frozen=True)
+class Leftover(Operator):
+    """The rows that a shard left over when it ended.
+
+    Attributes:
+        shard: the shard.
+        cursor: the cursor of the first of them, plain.
+        leftover_rows: the rows themselves, if this process still has them; else they are read again.
+    """
+
+    kind: ClassVar[str] = "leftover"
+    order: ClassVar[Order] = Order.GLOBAL
+    seeks: ClassVar[bool] = True
+
+    shard: int
+    cursor: Json = None
+    leftover_rows: BlockRows | None = None
+
+    def moves_skipped(self) -> bool:
+        return True
+
+    def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
+        yield stage.input, at.token if at.token is not None else self.cursor
+
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
+        first = Cursor.of(self.cursor).position
+        source = Cursor.of(at.token if at.token is not None else self.cursor)
+        row = at.position
+        if self.leftover_rows is not None and at.token is None:
+            if row < len(self.leftover_rows):
+                rest = take(self.leftover_rows, range(row, len(self.leftover_rows)))
+                yield Block(rest, START.advance(row), START.advance(len(self.leftover_rows)))
+            return
+        inner = context.in_shard(self.shard)
+        for block in stage.input.blocks(source.advance(first + row - source.position), inner):
+            here = Cursor(block.at.plain, 0, block.at.position - first)
+            yield Block(block.rows, here, Cursor(block.end.plain, 0, here.row + len(block)), block.origins)
+
+
+# Operators for the rows of a run after the number of ranks has changed in an epoch. Only a plan adds them.
+
+
+@dataclass(frozen=True)
+class RowsOfShards(PlacedShard):
+    """Rows of an indexed input that some shards of the first division have.
+
+    Attributes:
+        parts: the operator of each shard, and first and stop of its rows that are here.
+        stream: the number of the stream.
+    """
+
+    parts: tuple[tuple[RowsShard, int, int], ...]
+    stream: str | None
+
+    def length(self, stage: StageView) -> int:
+        return sum(stop - first for _, first, stop in self.parts)
+
+    def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
+        def part(number: int, places: Indices) -> BlockRows:
+            shard, first, _ = self.parts[number]
+            return list(index_array(shard.places(stage, index_array(places) + first, context)))
+
+        return np.array(gather(indices, self._bounds(), part), np.int64)
+
+    def read(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        def part(number: int, places: Indices) -> BlockRows:
+            shard, first, _ = self.parts[number]
+            if isinstance(places, range):
+                places = range(places.start + first, places.stop + first, places.step)
+                return shard.read(stage, places, context)
+            return shard.read(stage, places + first, context)
+
+        return gather(indices, self._bounds(), part)
+
+    def _bounds(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        return np.cumsum([0, *(stop - first for _, first, stop in self.parts)], dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class RowsPart(Operator):
+    """The rows of an indexed input in a part.
+
+    Attributes:
+        whole: the operator of a shard of the first division.
+    """
+
+    kind: ClassVar[str] = "deal"
+    order: ClassVar[Order] = Order.GLOBAL
+    seeks: ClassVar[bool] = True
+
+    whole: RowsShard
+    part: Part = field(repr=False, compare=False)
+
+    def moves_skipped(self) -> bool:
+        return True
+
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
+        source = cast("Stage", stage.input)
+        line = self.whole.line(source)
+        segments = self.part.segments(context.rounds[0] if context.rounds else 0, line)
+        parts = [(replace(self.whole, shard=shard), first, stop) for shard, first, stop in line.by_shard(segments)]
+        rows = Stage(Node(RowsOfShards(tuple(parts), self.whole.stream), (source.node,)), stage.name, (source,))
+        return rows.blocks(at, context)
+
+
+@dataclass(frozen=True)
+class StreamedPart(Operator):
+    """The rows of a streamed input in a part, segment by segment.
+
+    Attributes:
+        of_shard: whether the run began as a shard of the first division: its tokens are then those of `StreamedShard`.
+        shard: the number of the new shard, if the last segment is one of those that all new shards of a process read
+            together.
+        shards: how many new shards there are.
+    """
+
+    kind: ClassVar[str] = "deal_rows"
+    order: ClassVar[Order] = Order.GLOBAL
+
+    part: Part = field(repr=False, compare=False)
+    stream: str
+    dispatched: bool
+    of_shard: bool
+    shard: int | None
+    shards: int
+
+    def moves_skipped(self) -> bool:
+        return True
+
+    def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
+        if self.of_shard:
+            yield stage.input, at.token
+        else:
+            number, given, source = cast("tuple[int, int, Json]", at.token or (0, 0, None))
+            check_numbers(number, given)
+            yield stage.input, source
+
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
+        segments = self.part.segments(context.rounds[0] if context.rounds else 0, None)
+        if self.of_shard:
+            number, given, plain = 0, at.row, at.token
+        else:
+            number, given, plain = cast("tuple[int, int, Json]", at.token or (0, 0, None))
+        row = at.row
+        for place in range(number, len(segments)):
+            for block in self._segment(cast("Stage", stage.input), segments[place], given, plain, context):
+                here = self._cursor(place, given, block.at, row)
+                given, row = given + len(block), row + len(block)
+                if context.meter is not None:
+                    context.meter.note(self.stream, context.rounds, place, given, block.end.token)
+                output = [Block(block.rows, here, self._cursor(place, given, block.end, row), block.origins)]
+                del block  # only the consumer holds it now
+                yield output.pop()
+            given, plain = 0, None
+
+    def _cursor(self, segment: int, given: int, source: Cursor, row: int) -> Cursor:
+        return Cursor(source.token if self.of_shard else [segment, given, source.token], 0, row)
+
+    def _segment(self, source: Stage, segment: Segment, given: int, plain: Json, context: Context) -> Iterator[Block]:
+        """The rows of a segment without the first `given`; `plain` is a cursor of the input before them."""
+        share = RowShare(segment.start % segment.step, segment.start % segment.step + 1, segment.step)
+        first = segment.start // segment.step  # among the rows of the share
+        stop = None if segment.length is None else first + segment.length
+        if stop is not None and first + given >= stop:
+            return
+        at = Cursor(segment.cursor if plain is None else plain, 0, first + given)
+        if self.dispatched and context.process.dispatched is not None:
+            blocks = context.process.dispatched(request_of(source, at, share, context))
+        else:
+            blocks = shared_rows(source, at, share, self._others(segment, context), context.unsharded())
+        for block in blocks:
+            if stop is not None and block.at.position + len(block) >= stop:
+                yield block.slice(0, stop - block.at.position)
+                return
+            yield block
+
+    def _others(self, segment: Segment, context: Context) -> list[RowShare]:
+        """The shares of the new shards in this process that read on from the same row."""
+        if self.shard not in context.process.shards or segment.stop is not None or segment.step != self.shards:
+            return []
+        slots = [(segment.start + shard - self.shard) % self.shards for shard in context.process.shards]
+        return [RowShare(slot, slot + 1, self.shards) for slot in slots]
+
+
+@dataclass(frozen=True)
+class ItemsInTurn(Operator):
+    """The elements of one shard after a cut: those of its items, one after the other.
+
+    Attributes:
+        items: one for each input.
+        tail_name: the name of the operator that leaves rows over.
+    """
+
+    kind: ClassVar[str] = "items"
+    order: ClassVar[Order] = Order.GLOBAL
+
+    items: tuple[Item, ...] = field(repr=False, compare=False)
+    tail_name: str | None
+
+    def moves_skipped(self) -> bool:
+        return True
+
+    def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
+        first, source, left = cast("tuple[int, Json, list[Json]]", at.token or (0, None, []))
+        check_numbers(first, *(number for number, _ in cast("list[tuple[int, Json]]", left)))
+        for number in range(first, len(self.items)):
+            if self.items[number].leftover is None:
+                resumed = number == first and at.token is not None
+                yield stage.inputs[number], source if resumed else self.items[number].cursor
+
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
+        first, plain, left = cast("tuple[int, Json, list[Json]]", at.token or (0, None, []))
+        meter = context.meter or Meter()
+        row = at.row
+        for number in range(first, len(self.items)):
+            item = self.items[number]
+            if number > first or at.token is None:
+                meter.marks, plain = item.marks, item.cursor
+            inner = replace(context, shard=item.origin, leftovers={}, meter=meter)
+            for block in stage.inputs[number].blocks(Cursor.of(plain), inner) if item.leftover is None else ():
+                here = Cursor([number, block.at.plain, left], 0, row)
+                row += len(block)
+                output = [Block(block.rows, here, Cursor([number, block.end.plain, left], 0, row), block.origins)]
+                del block  # only the consumer holds it now
+                yield output.pop()
+            leftovers = [item.leftover] if item.leftover is not None else [b.at.plain for b in inner.leftovers.values()]
+            if item.leftovers is None:  # the last group of a tail is given out, not left over
+                left = [*left, *([number, leftover] for leftover in leftovers)]
+        if left and self.tail_name is not None:
+            context.leftovers[self.tail_name] = Block([], Cursor(left), Cursor(left))  # rows are read again

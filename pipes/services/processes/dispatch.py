@@ -1,0 +1,230 @@
+"""`Dispatcher`: the process that runs the operators before `dispatch`, and what workers read from it.
+
+worker to dispatcher              dispatcher to worker
+    ("open", number, run, request)
+    ("next", number)                  ("block", number, at, end, sizes)    some rows
+                                      ("end", number)                      no more rows
+                                      ("failed", number, sizes)            no more rows, because of an error
+    ("close", number)
+
+`open` asks for the first block, each `next` for one more. The dispatcher answers each at once: with rows that are at
+hand, or by reading on. It answers `end` to a request that belongs to an earlier run.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import select
+import socket
+import threading
+from collections import deque
+from collections.abc import Iterator
+from typing import Literal, NoReturn, TypeAlias, cast
+
+from ...core.block import Block, close
+from ...core.context import Context, RowsRequest
+from ...core.cursor import Cursor, Json
+from ...core.graph import Node
+from ...core.rows import BlockRows
+from ...errors import Origin
+from ...plan.plan import Plan
+from ...plan.shards import requested_rows, share_of
+from ..transport.channel import Channel, GoneError, Head, Message, pack_error
+from ..transport.graph_file import read_graph_file
+from ..transport.packing import Packer, adopt
+from .protocol import DispatchRequest, Sizes, unpack_error, unpack_message
+
+GRACE_SECONDS = 0.5
+
+
+def exit_with_owner(control: int) -> None:
+    """Ends this process soon after the other end of `control` is closed, whatever the process is doing."""
+    poll = select.poll()
+    poll.register(control, 0)  # without events, `poll` reports only that the other end is closed
+
+    def watch() -> None:
+        poll.poll()
+        threading.Event().wait(GRACE_SECONDS)  # a process that waits for its owner notices too, and ends by itself
+        os._exit(1)
+
+    threading.Thread(target=watch, name="feedpipe-watch", daemon=True).start()
+
+
+# `Dispatcher`: the process that runs the operators before `dispatch`, for all workers.
+
+
+BlockHead: TypeAlias = tuple[Literal["block"], int, list[Json], list[Json], Sizes]
+"""Rows: kind, number of the request, cursor before them, cursor after them, sizes."""
+
+
+def dispatch(control: int, graph_file: int) -> None:
+    """Serves the workers whose sockets come through `control`, until that is closed."""
+    exit_with_owner(control)
+    content, classes = read_graph_file(graph_file)
+    adopt(classes)
+    root, _ = cast("tuple[Node, object]", content)
+    with socket.socket(fileno=control) as end:
+        os.register_at_fork(after_in_child=end.close)
+        dispatcher = Dispatcher(root, end, Packer(classes, root.call_site))
+        while dispatcher.serve():
+            pass
+
+
+class _Client:
+    """A worker, and the blocks of each of its requests."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self.channel = Channel(end)
+        self.blocks: dict[int, Iterator[Block]] = {}
+
+    def close_requests(self) -> None:
+        while self.blocks:
+            close(self.blocks.popitem()[1])
+
+
+class Dispatcher:
+    """The dispatcher's side of both connections: to its owner, through `control`, and to the workers."""
+
+    def __init__(self, root: Node, control: socket.socket, packer: Packer) -> None:
+        self._root = root
+        self._control = control
+        self._packer = packer
+        self._clients: dict[int, _Client] = {}
+        self._run = -1
+        self._plan: Plan | None = None
+        self._context = Context()
+
+    def serve(self) -> bool:
+        """Waits for messages and answers them; False once the owner is gone."""
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        for client in self._clients.values():
+            poll.register(client.channel, select.POLLIN | (0 if client.channel.flush() else select.POLLOUT))
+        ready = {fd for fd, _ in poll.poll()}
+        if self._control.fileno() in ready and not self._receive_control():
+            return False
+        for fd in ready.intersection(self._clients):
+            self._answer(fd)
+        return True
+
+    def _receive_control(self) -> bool:
+        """Receives a new worker, or the next run; False once the owner is gone."""
+        data, fds, _, _ = socket.recv_fds(self._control, 2**16, 1)
+        if not data:
+            return False
+        for fd in fds:
+            self._clients[fd] = _Client(socket.socket(fileno=fd))
+        request = cast("DispatchRequest | None", pickle.loads(data))
+        if request is not None:
+            for client in self._clients.values():
+                client.close_requests()
+            self._context.process.resources.close()
+            self._run = request.run
+            self._plan = request.arguments.plan(self._root)
+            self._context = Context(seed=request.arguments.seed, epoch=request.epoch)
+        return True
+
+    def _answer(self, fd: int) -> None:
+        client = self._clients[fd]
+        try:
+            while (message := client.channel.receive(wait=False)) is not None:
+                self._answer_message(client, message.head)
+        except GoneError:
+            client.close_requests()
+            client.channel.close()
+            del self._clients[fd]
+
+    def _answer_message(self, client: _Client, head: Head) -> None:
+        kind, number, *arguments = cast("tuple[str, int, object]", head)
+        if kind == "close":
+            if number in client.blocks:
+                close(client.blocks.pop(number))
+            return
+        try:
+            if kind == "open":
+                run, request = cast("tuple[int, RowsRequest]", arguments)
+                while run > self._run and self._receive_control():
+                    pass  # the owner announces a run here before it asks the workers to run it
+                if run == self._run:
+                    client.blocks[number] = self._open(request)
+            block = next(client.blocks.get(number, iter(())), None)
+            if block is None:
+                client.channel.post(("end", number))
+            else:
+                packed = self._packer.pack((block.rows, block.origins))
+                answer = ("block", number, block.at.plain, block.end.plain, packed.sizes)
+                client.channel.post(answer, packed.body())
+        except Exception as error:
+            packed = pack_error(error, f"the dispatcher, process {os.getpid()}", self._packer)
+            client.channel.post(("failed", number, packed.sizes), packed.body())
+
+    def _open(self, request: RowsRequest) -> Iterator[Block]:
+        assert self._plan is not None, "the owner announces a run before any worker asks for its rows"
+        context = self._context.for_request(request)
+        others = [share_of(shard, self._plan.shards) for shard in self._plan.rank_shards]
+        return requested_rows(self._plan.stage_named(request.source), request, others, context)
+
+
+# `DispatchClient`: what a worker reads from the dispatcher.
+
+
+class DispatchClient:
+    """Reads rows from the dispatcher; several requests may run at a time, also in several threads."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._lock = threading.Lock()
+        self._count = 0
+        self._answers: dict[int, deque[Message]] = {}
+        # A garbage collector may close a request at any moment, so it takes no lock: the next message reports it.
+        self._closed: deque[int] = deque()
+
+    def rows(self, run: int, request: RowsRequest) -> Iterator[Block]:
+        """The rows that `request` names. While one block is in use, the next one is on its way."""
+        with self._lock:
+            self._count += 1
+            number = self._count
+            self._answers[number] = deque()
+            self._send(("open", number, run, request))
+        try:
+            while (message := self._answer(number)).head[0] == "block":
+                _, _, at, end, _ = cast("BlockHead", message.head)
+                rows, origins = cast("tuple[BlockRows, list[Origin | None] | None]", unpack_message(message))
+                blocks = [Block(rows, Cursor.of(at), Cursor.of(end), origins)]
+                del rows, message  # the receiver of the block holds the only reference
+                with self._lock:
+                    self._send(("next", number))
+                yield blocks.pop()
+            if message.head[0] == "failed":
+                raise unpack_error(message)
+        finally:
+            self._closed.append(number)
+
+    def _send(self, head: tuple[object, ...]) -> None:
+        try:
+            while self._closed:
+                number = self._closed.popleft()
+                self._answers.pop(number, None)
+                self._channel.send(("close", number))
+            self._channel.send(head)
+        except GoneError:
+            _wait_for_end()
+
+    def _answer(self, number: int) -> Message:
+        with self._lock:
+            while not self._answers[number]:
+                try:
+                    message = self._channel.receive()
+                except GoneError:
+                    _wait_for_end()
+                assert message is not None, "a channel that waits returns a message"
+                if (answers := self._answers.get(cast("int", message.head[1]))) is not None:
+                    answers.append(message)
+            return self._answers[number].popleft()
+
+
+def _wait_for_end() -> NoReturn:
+    """Waits: the dispatcher is gone, so the owner ends this process, and starts both of them again."""
+    while True:
+        threading.Event().wait()

@@ -1,0 +1,397 @@
+"""The ways to start a worker process: the fork server as its owner sees it, forks, interpreters."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import resource
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Generator, Sequence
+from typing import NamedTuple, Protocol, cast
+
+from ...errors import WorkerError
+from .fork_server import (
+    GRACE_SECONDS,
+    INTERRUPTS,
+    Answer,
+    Death,
+    Order,
+    Role,
+    die_with_parent,
+    flush,
+    ignore_interrupts,
+    kill_and_wait,
+    run,
+    wait_or_kill,
+)
+
+
+def start_interpreter(command: str, fds: Sequence[int], threads: int, io_threads: int) -> subprocess.Popen[bytes]:
+    """Runs `command` in a new interpreter that has the `sys.path` of this one, and copies of `fds`."""
+    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    code = f"import sys; sys.path[:] = {import_path()!r}; {command}"
+    with interrupts_blocked():
+        return subprocess.Popen(
+            [sys.executable, *flags, "-c", code],
+            pass_fds=fds,
+            stdin=subprocess.DEVNULL,
+            env=os.environ | thread_variables(threads, io_threads),
+        )
+
+
+def import_path() -> list[str]:
+    """`sys.path`, without the entries that Python skips, too."""
+    return [entry for entry in cast("list[object]", sys.path) if isinstance(entry, str)]
+
+
+@contextlib.contextmanager
+def interrupts_blocked() -> Generator[None]:
+    """Delays Ctrl-C meanwhile; a process that starts here inherits that until it ignores Ctrl-C."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def thread_variables(threads: int, io_threads: int) -> dict[str, str]:
+    """The environment that limits the threads of numeric libraries, and of Arrow's readers."""
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+    return dict.fromkeys(names, str(threads)) | {"ARROW_IO_THREADS": str(io_threads)}
+
+
+# Connections to child processes.
+
+
+END_SECONDS = 3.0
+"""The other end of a connection is waited for so long."""
+
+
+@contextlib.contextmanager
+def open_connection(
+    kind: socket.SocketKind = socket.SOCK_STREAM,
+) -> Generator[tuple[socket.socket, socket.socket]]:
+    """A connection to a new process: our end, which stays open unless an error occurs, and theirs, which is closed."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
+    with theirs:
+        try:
+            yield ours, theirs
+        except BaseException:
+            ours.close()
+            raise
+
+
+def hang_up(connection: socket.socket) -> bool:
+    """Closes a connection, and waits until the other end is closed, too; returns whether it was."""
+    with connection:
+        connection.shutdown(socket.SHUT_WR)
+        end = select.poll()
+        end.register(connection, select.POLLIN)
+        return bool(end.poll(END_SECONDS * 1000))
+
+
+# `ServerHandle`: the fork server of this process, as its owner sees it; `shared_server` gives it to each pool.
+
+
+class Surroundings(NamedTuple):
+    """What a server takes over from the program when it starts, and workers from the server.
+
+    Attributes:
+        environment: the environment variables.
+        path: `sys.path`.
+        files: the identities of the working folder, the standard output and the standard error.
+        cores: the CPU cores that the process may use.
+        user: the effective user and group.
+        limits: the resource limits.
+    """
+
+    environment: dict[str, str]
+    path: list[str]
+    files: list[tuple[int, int] | None]
+    cores: set[int]
+    user: tuple[int, int]
+    limits: list[tuple[int, int]]
+
+    @staticmethod
+    def now(threads: int, io_threads: int) -> Surroundings:
+        return Surroundings(
+            environment=os.environ | thread_variables(threads, io_threads),
+            path=import_path(),
+            files=[_identity(file) for file in (".", 1, 2)],
+            cores=os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(),
+            user=(os.geteuid(), os.getegid()),
+            limits=[resource.getrlimit(getattr(resource, name)) for name in _LIMITS],
+        )
+
+
+_LIMITS = [name for name in dir(resource) if name.startswith("RLIMIT_")]
+
+
+def _identity(file: str | int) -> tuple[int, int] | None:
+    """Device and number of a file; None if there is none."""
+    try:
+        status = os.stat(file)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+class ServerHandle:
+    """A fork server. It ends when nothing refers to its handle any more, and when this process ends."""
+
+    def __init__(self, surroundings: Surroundings, threads: int, io_threads: int) -> None:
+        self._surroundings = surroundings
+        with open_connection(socket.SOCK_SEQPACKET) as (ours, theirs):
+            command = f"from feedpipe.services.processes.fork_server import main; main({theirs.fileno()})"
+            self._process = start_interpreter(command, [theirs.fileno()], threads, io_threads)
+        self._root = ours
+        weakref.finalize(self, _end, ours, self._process, os.getpid())
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def fileno(self) -> int:
+        return self._root.fileno()
+
+    def suits(self, surroundings: Surroundings) -> bool:
+        """Whether the server runs, and started in the same surroundings."""
+        return self._process.poll() is None and self._surroundings == surroundings
+
+    def connect(self) -> socket.socket:
+        """A connection for a pool."""
+        with open_connection(socket.SOCK_SEQPACKET) as (ours, theirs):
+            try:
+                socket.send_fds(self._root, [b"+"], [theirs.fileno()])
+            except ConnectionError:
+                raise self.error() from None
+        return ours
+
+    def error(self) -> WorkerError:
+        """Why the server has closed a connection."""
+        code = None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = self._process.wait(GRACE_SECONDS)
+        return WorkerError(f"the process that starts workers {Death(code)}; a new loader starts another one")
+
+    def disown(self) -> None:
+        """Forgets the server, in a forked copy of this process that is not its parent."""
+        self._root.close()
+        self._process.returncode = 0
+
+
+def _end(root: socket.socket, process: subprocess.Popen[bytes], owner: int) -> None:
+    if os.getpid() != owner:
+        return  # a forked copy of the owner
+    if not hang_up(root):
+        process.kill()
+    process.wait()
+
+
+_servers: weakref.WeakSet[ServerHandle] = weakref.WeakSet()
+_kept: ServerHandle | None = None
+_lock = threading.RLock()  # not a plain lock: a signal handler may start a loader, too
+
+
+def shared_server(threads: int, io_threads: int) -> ServerHandle:
+    """The fork server of this process; another one if it has ended, or if the surroundings have changed.
+
+    The server that was used last is kept for the next loader.
+    """
+    global _kept
+    surroundings = Surroundings.now(threads, io_threads)
+    with _lock:
+        for server in _servers:
+            if server.suits(surroundings):
+                _kept = server
+                return server
+        _kept = None  # ends it if no pool uses it, so that no two of them take memory
+        _kept = ServerHandle(surroundings, threads, io_threads)
+        _servers.add(_kept)
+        return _kept
+
+
+def kept_server() -> ServerHandle | None:
+    """The server that is kept for the next loader."""
+    return _kept
+
+
+def _disown() -> None:
+    global _kept, _lock
+    for server in _servers:
+        server.disown()
+    _servers.clear()
+    _kept = None
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_disown)
+
+# The ways to start a worker process. None of them imports the user's `__main__`.
+
+
+class Starter(Protocol):
+    """Starts processes, and ends them."""
+
+    def start(self, role: Role, fds: Sequence[int], own: int) -> int:
+        """Starts a process, which gets copies of `fds` and must not keep `own` open."""
+        ...
+
+    def end(self, pid: int) -> Death: ...
+
+    def close(self) -> None:
+        """Waits until all processes have ended. They have been told to end."""
+        ...
+
+    def disown(self) -> None:
+        """Forgets all processes, in a forked copy of this process that is not their parent."""
+        ...
+
+
+_PRELOADED = {
+    "pyarrow": ["pyarrow"],
+    "pyarrow.fs": ["pyarrow.fs"],
+    "feedpipe.compat.fetchers": ["feedpipe.compat.fetchers"],  # imports torch
+    "adbc_driver_manager": ["adbc_driver_manager", "pyarrow"],  # `read_sql` imports pyarrow only with the first rows
+}
+"""What workers need if this process has imported a module for its pipes."""
+
+
+class ForkServer:
+    """Has workers forked by the server of this process, which has no threads and has imported what they need.
+
+    Args:
+        threads: threads of numeric libraries in each worker.
+        io_threads: threads of Arrow's readers in each worker.
+    """
+
+    def __init__(self, threads: int, io_threads: int) -> None:
+        self._server: ServerHandle | None = shared_server(threads, io_threads)
+        self._control = self._server.connect()
+        self._requests = 0
+        with contextlib.suppress(ConnectionError):  # `start` says why the server has ended
+            self._control.send(pickle.dumps((0, _needed_modules())))
+
+    def start(self, role: Role, fds: Sequence[int], own: int) -> int:
+        return cast("int", self._send((role, _needed_modules()), fds))
+
+    def end(self, pid: int) -> Death:
+        return Death(*cast("tuple[int | None, int]", self._send(pid, ())))
+
+    def close(self) -> None:
+        hang_up(self._control)  # the server kills processes that do not end
+        self._server = None
+
+    def disown(self) -> None:
+        self._control.close()
+        self._server = None
+
+    def _send(self, order: Order, fds: Sequence[int]) -> object:
+        """Sends an order, and waits for the answer."""
+        assert self._server is not None, "a pool that was closed starts no process"
+        self._requests += 1
+        try:
+            socket.send_fds(self._control, [pickle.dumps((self._requests, order))], fds)
+            while message := self._control.recv(4096):
+                number, answer = cast("Answer", pickle.loads(message))
+                if number == self._requests:  # else it answers a request that an interrupt has cut short
+                    if isinstance(answer, OSError):
+                        raise WorkerError(f"no process can be started for a worker: {answer}") from answer
+                    return answer
+        except ConnectionError:
+            pass
+        raise self._server.error()
+
+
+class Spawn:
+    """Starts an interpreter for each worker."""
+
+    def __init__(self, threads: int, io_threads: int) -> None:
+        self._threads = threads, io_threads
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+
+    def start(self, role: Role, fds: Sequence[int], own: int) -> int:
+        call = f"run_alone({role!r}, {list(fds)!r}, {_parent_to_die_with()})"
+        command = f"from feedpipe.services.processes.fork_server import run_alone; {call}"
+        process = start_interpreter(command, fds, *self._threads)
+        self._processes[process.pid] = process
+        return process.pid
+
+    def end(self, pid: int) -> Death:
+        process = self._processes.pop(pid)
+        code, peak = kill_and_wait(pid)
+        process.returncode = code or 0  # `Popen` must not wait for it again
+        return Death(code, peak)
+
+    def close(self) -> None:
+        wait_or_kill(set(self._processes))
+        self.disown()
+
+    def disown(self) -> None:
+        while self._processes:
+            self._processes.popitem()[1].returncode = 0  # not a child of this process
+
+
+class Fork:
+    """Copies this process for each worker: fast, and safe only while this process has no other threads."""
+
+    def __init__(self, threads: int, io_threads: int) -> None:
+        self._threads = threads, io_threads
+        self._pids: set[int] = set()
+
+    def start(self, role: Role, fds: Sequence[int], own: int) -> int:
+        parent = _parent_to_die_with()
+        flush()  # else the copy would write buffered output as well
+        with interrupts_blocked():
+            pid = os.fork()
+            if not pid:
+                try:
+                    os.close(own)
+                    ignore_interrupts()
+                    die_with_parent(parent)
+                    _limit_threads(*self._threads)
+                    run(role, fds)
+                finally:  # the copy never returns into the program
+                    os._exit(1)
+            self._pids.add(pid)
+        return pid
+
+    def end(self, pid: int) -> Death:
+        self._pids.discard(pid)
+        return Death(*kill_and_wait(pid))
+
+    def close(self) -> None:
+        wait_or_kill(self._pids)
+
+    def disown(self) -> None:
+        self._pids.clear()
+
+
+STARTERS: dict[str, Callable[[int, int], Starter]] = {"forkserver": ForkServer, "spawn": Spawn, "fork": Fork}
+
+
+def _needed_modules() -> list[str]:
+    """What a server imports once for all its workers."""
+    return [name for loaded, names in _PRELOADED.items() if loaded in sys.modules for name in names]
+
+
+def _parent_to_die_with() -> int:
+    """The parent for `die_with_parent`; 0 outside the main thread, whose end the system would take for the parent's."""
+    return os.getpid() if threading.current_thread() is threading.main_thread() else 0
+
+
+def _limit_threads(threads: int, io_threads: int) -> None:
+    """Limits the threads of a copy of this process, which has loaded its libraries already."""
+    os.environ.update(thread_variables(threads, io_threads))
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(threads)
+    if arrow := sys.modules.get("pyarrow"):
+        arrow.set_cpu_count(threads)
+        arrow.set_io_thread_count(io_threads)

@@ -1,0 +1,409 @@
+"""The order of elements: `run_shards` in one process or thread, `Merge` over several workers.
+
+It knows the plan, the turns of the shards and where each of them stands. It does not know how a service runs its
+workers or how elements travel.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import NamedTuple, Protocol
+
+from ..core.block import AdaptiveBlockSize, Block, BlockSize, Clock, OneRow, close
+from ..core.context import Context, Meter, Pacing, ProcessContext, ProcessResources, RowsRequest, Tracer, Tracing
+from ..core.cursor import START, Cursor, Json
+from ..core.process import raised_by_signal_handler
+from ..core.rows import BlockRows
+from ..engine.run import empty_block
+from ..errors import FeedpipeError, StateError
+from ..plan.plan import Plan, Position, ShardRun, ShardState
+from ..plan.shards import elements_left
+from .base import ShardEnd, Step
+
+
+class Mode(NamedTuple):
+    """How to run, as far as the plan does not say it; `Context` explains the values."""
+
+    block_sizes: Callable[[Clock], BlockSize] = AdaptiveBlockSize
+    threads: bool = True
+    tracer: Tracer | None = None
+    dispatched: Callable[[RowsRequest], Iterator[Block]] | None = None
+    remote: Callable[[object, Cursor, Context], Iterator[Block]] | None = None
+    before_block: Callable[[], None] | None = None
+
+
+DEFAULT = Mode()
+DEBUG = Mode(OneRow, threads=False)
+
+
+def turn_order(cursors: Mapping[int, Cursor]) -> list[int]:
+    """The shards in the order of their turns: fewest elements first, then by number."""
+    return sorted(cursors, key=lambda shard: (cursors[shard].position, shard))
+
+
+def run_shards(
+    plan: Plan,
+    parts: Sequence[ShardRun],
+    epoch: int,
+    mode: Mode,
+    resources: ProcessResources,
+    shards: tuple[int, ...] = (),
+) -> Generator[Step | ShardEnd, None, list[ShardEnd]]:
+    """The elements of all parts, one of each in turn, and the end of each shard.
+
+    Args:
+        plan, parts, epoch: what to run.
+        mode: how to run it.
+        resources: what all shards of the process share; the caller closes them.
+        shards: those of the process, if other threads run some of them.
+
+    Returns:
+        The ends of all shards.
+    """
+    by_shard = {part.shard: part for part in parts}
+    numbers = shards or tuple(by_shard)
+    running: list[_Shard] = []
+    ends: list[ShardEnd] = []
+    try:
+        for number in turn_order({number: part.at for number, part in by_shard.items()}):
+            part = by_shard[number]
+            resumed = part.at != START or number == plan.tail_shard
+            context = shard_context(plan, part, numbers, epoch, mode, resources)
+            running.append(_Shard(part, context, mode.before_block, resumed=resumed))
+        turns = deque(running)
+        while turns:
+            shard = turns.popleft()
+            step = shard.step()
+            if step is not None:
+                yield step
+                del step
+                turns.append(shard)
+                continue
+            ends.append(shard.end(plan.tail_name))
+            yield ends[-1]
+    finally:
+        for shard in running:
+            shard.close()
+    return ends
+
+
+class BeginParts(Protocol):
+    """Is told what runs next: the shards of a rank, and then their tail."""
+
+    def __call__(self, position: Position, parts: list[ShardRun], *, in_tail: bool) -> None: ...
+
+
+def run_rank(
+    plan: Plan,
+    position: Position,
+    epoch: int,
+    mode: Mode,
+    resources: ProcessResources,
+    begin_parts: BeginParts | None = None,
+) -> Generator[Step | ShardEnd]:
+    """The elements of all shards of the rank from a position on, and then of the tail."""
+    parts = plan.parts(position)
+    if begin_parts is not None:
+        begin_parts(position, parts, in_tail=False)
+    ends = yield from run_shards(plan, parts, epoch, mode, resources)
+    position = position.after({end.shard: end.leftover for end in ends})
+    tail = plan.tail(position, {end.shard: end.rows for end in ends if end.rows is not None})
+    if tail is not None:
+        if begin_parts is not None:
+            begin_parts(position, [tail], in_tail=True)
+        yield from run_shards(plan, [tail], epoch, mode, resources)
+
+
+def shard_context(
+    plan: Plan, part: ShardRun, shards: tuple[int, ...], epoch: int, mode: Mode, resources: ProcessResources
+) -> Context:
+    return Context(
+        seed=plan.seed,
+        epoch=epoch,
+        shard=None if plan.indexed else part.shard,
+        pacing=Pacing(mode.block_sizes),
+        process=ProcessContext(shards, resources, mode.dispatched, mode.threads, len(plan.rank_shards), mode.remote),
+        tracing=Tracing(origins=mode.tracer is not None, tracer=mode.tracer),
+        meter=None if plan.indexed else Meter(part.marks),
+    )
+
+
+_NO_ROW = object()
+
+
+class _Shard:
+    """The elements of one shard, each with the cursor after it."""
+
+    def __init__(
+        self, part: ShardRun, context: Context, before_block: Callable[[], None] | None, *, resumed: bool
+    ) -> None:
+        self._number = part.shard
+        self._begins_by_cursor = resumed
+        self._context = context
+        self._before_block = before_block
+        self._blocks = part.stage.blocks(part.at, context)
+        self._rows: Iterator[object] = iter(())
+        self._block: Block | None = None
+        self._at = part.at  # the cursor of the next block
+        self._marks: list[Json] = []  # of what the run had opened when it made the block
+        self._taken = 0
+        context.pacing.clock.leave()
+
+    def close(self) -> None:
+        close(self._blocks)
+
+    def end(self, tail_name: str | None) -> ShardEnd:
+        """The end of the shard, after the last step."""
+        leftover = self._context.leftovers.get(tail_name or "")
+        if leftover is None:
+            return ShardEnd(self._number)
+        return ShardEnd(self._number, leftover.at.plain, leftover.rows)
+
+    def step(self) -> Step | None:
+        """The next element, or None after the last one."""
+        row = next(self._rows, _NO_ROW)
+        if row is _NO_ROW:
+            self._block, self._rows = None, iter(())  # frees the old block before there is a new one
+            if self._before_block is not None:
+                self._before_block()
+            self._context.pacing.clock.enter()
+            self._block = self._next_block()
+            self._context.pacing.clock.leave()
+            if self._block is None:
+                return None
+            self._taken = 0
+            if self._context.meter is not None:
+                self._marks = [self._context.meter.marks]
+            self._rows = iter(self._block.rows)
+            row = next(self._rows, _NO_ROW)
+            if row is _NO_ROW:
+                raise empty_block()
+        block = self._block
+        assert block is not None, "a row belongs to a block"
+        self._taken += 1
+        if self._taken == len(block.rows):
+            return Step(row, self._number, [*block.end, *self._marks])
+        token, skip, first = block.at
+        return Step(row, self._number, [token, skip + self._taken, first, *self._marks])
+
+    def _next_block(self) -> Block | None:
+        try:
+            block = next(self._blocks, None)
+        except FeedpipeError as error:
+            error.place = self._number, self._at.plain
+            raise
+        except Exception as error:
+            if not self._begins_by_cursor or raised_by_signal_handler(error):
+                raise
+            # A function of the user fails with a `FeedpipeError`, so this is a cursor that does not fit the pipe.
+            raise StateError(
+                f"`position` of the state does not fit this pipe: shard {self._number} cannot begin there: {error!r}"
+            ) from error
+        self._begins_by_cursor = False
+        if block is not None:
+            self._at = block.end
+        return block
+
+
+# `Merge`: puts the elements of several workers into the order of the plan, for any reading service.
+
+
+class Assignment(NamedTuple):
+    """What one worker of a run still has to do. It consists of plain values, so it can travel to the worker.
+
+    Attributes:
+        position: where the shards stand.
+        worker, workers: the number of this worker, and how many there are.
+        delivered: elements of an indexed pipe that this worker has delivered since `position`.
+        in_tail: whether the worker runs the leftovers of all shards, and not its own shards.
+    """
+
+    position: Position
+    worker: int
+    workers: int
+    delivered: int = 0
+    in_tail: bool = False
+
+    def parts(self, plan: Plan, leftovers: Mapping[int, BlockRows] = MappingProxyType({})) -> list[ShardRun]:
+        """The parts to run, for `run_shards`; `leftovers` saves the tail from reading these rows again."""
+        if self.in_tail:
+            tail = plan.tail(self.position, leftovers)
+            return [] if tail is None else [tail]
+        parts = plan.parts(self.position, self.worker, self.workers)
+        return [replace(part, at=START.advance(self.delivered)) for part in parts] if plan.indexed else parts
+
+    def next_element(self, plan: Plan) -> str:
+        """Describes the element that the worker produces next."""
+        if plan.indexed:
+            element = plan.rank + plan.world_size * (self.worker + self.delivered * self.workers)
+            left, behind = elements_left(self.position.start, self.position.beyond)
+            place = left[element] if element < len(left) else behind + element - len(left)
+            return f"element {place} of the epoch"
+        if self.in_tail:
+            cursors = {plan.tail_shard: self.position.of(plan.tail_shard).at}
+        else:
+            cursors = plan.running(self.position, self.worker, self.workers)
+        if not cursors:
+            return "nothing"
+        shard = turn_order(cursors)[0]
+        return f"element {cursors[shard].position} of shard {shard}"
+
+
+class Workers(Protocol):
+    """The workers of one run, numbered from 0, as `Merge` uses them.
+
+    Each worker runs the parts of its assignment with `run_shards`, and its items arrive in that order.
+    """
+
+    def receive(self, worker: int) -> Step | ShardEnd:
+        """Waits for the next item of this worker. It raises the worker's error."""
+        ...
+
+    def wait_for_any(self) -> int:
+        """Waits until some worker has an item. Only a service without an order needs this."""
+        ...
+
+    def start_tail(self) -> None:
+        """Starts worker 0 on its new assignment, the tail. All shards have ended."""
+        ...
+
+
+class Merge:
+    """One run of a plan by several workers, from `position` on.
+
+    A shard belongs to one worker, so it is enough to know whose turn it is. The merge tracks where the consumer
+    stands; a service that restarts a worker gets its assignment here.
+
+    Attributes:
+        leftovers: rows of shards that have ended, by shard, if the service hands them over with `ShardEnd`.
+    """
+
+    def __init__(self, plan: Plan, position: Position, workers: int) -> None:
+        self.leftovers: dict[int, BlockRows] = {}
+        self._plan = plan
+        self._workers = workers
+        self._start = position
+        self._states = dict(position.shards)  # where the consumer stands
+        self._delivered = [0] * workers
+        self._in_tail = False
+
+    def run(self, workers: Workers, *, ordered: bool = True) -> Generator[Step | ShardEnd]:
+        """The items of all shards and then of the tail; in the order of the plan, or as they arrive."""
+        owners = self._owners()
+        yield from self._in_order(workers, owners) if ordered else self._as_received(workers, len(owners))
+        if self._plan.tail(self._start._replace(shards=self._states)) is not None:
+            self._in_tail = True
+            workers.start_tail()
+            yield from self._in_order(workers, {self._plan.tail_shard: 0})
+
+    def assignment(self, worker: int, received: Iterable[Step | ShardEnd] = ()) -> Assignment:
+        """What is left for `worker` to do.
+
+        Args:
+            worker: its number.
+            received: items that have arrived from it and are still to be consumed; the worker continues after them.
+        """
+        states = dict(self._states)
+        delivered = self._delivered[worker]
+        for item in received:
+            delivered += isinstance(item, Step)
+            self._record(states, item)
+        return Assignment(self._start._replace(shards=states), worker, self._workers, delivered, self._in_tail)
+
+    def _owners(self) -> dict[int, int]:
+        """The worker of each shard that still runs, in the order of their turns."""
+        cursors: dict[int, Cursor] = {}
+        owners: dict[int, int] = {}
+        position = self._start._replace(shards=self._states)
+        for worker in range(self._workers):
+            running = self._plan.running(position, worker, self._workers)
+            cursors |= running
+            owners |= dict.fromkeys(running, worker)
+        return {shard: owners[shard] for shard in turn_order(cursors)}
+
+    def _in_order(self, workers: Workers, owners: dict[int, int]) -> Iterator[Step | ShardEnd]:
+        """Continues the turns of `run_shards` over all workers; `owners` begins with the shard whose turn is next."""
+        turns = deque(owners)
+        while turns:
+            shard = turns.popleft()
+            item = self._receive(workers, owners[shard])
+            if isinstance(item, Step):
+                turns.append(shard)
+            yield item
+            del item  # the consumer may drop the element before it asks for the next one
+
+    def _as_received(self, workers: Workers, running: int) -> Iterator[Step | ShardEnd]:
+        while running:
+            item = self._receive(workers, workers.wait_for_any())
+            running -= isinstance(item, ShardEnd)
+            yield item
+            del item
+
+    def _receive(self, workers: Workers, worker: int) -> Step | ShardEnd:
+        """The next item of a worker; from here on the consumer has it."""
+        item = workers.receive(worker)
+        self._record(self._states, item)
+        if isinstance(item, Step):
+            self._delivered[worker] += 1
+        elif item.rows is not None:
+            self.leftovers[item.shard] = item.rows
+        return item
+
+    def _record(self, states: dict[int, ShardState], item: Step | ShardEnd) -> None:
+        if self._plan.indexed:
+            return  # `_delivered` says where the consumer stands
+        if isinstance(item, Step):
+            states[item.shard] = ShardState(item.cursor)
+        else:
+            states[item.shard] = ShardState(None, True, item.leftover)
+
+
+# `PrefetchLimit`: how many finished elements a worker keeps ready.
+
+
+class PrefetchLimit:
+    """Counts the elements that the consumer has not taken yet, and limits them.
+
+    Two are enough if elements are produced as evenly as they are consumed. A windowed shuffle, however, produces many
+    at once and then none for a while: if its worker waits for the consumer, the consumer soon waits for the worker. So
+    the limit doubles whenever the consumer has taken all elements although the worker had reached the limit.
+
+    Args:
+        prefetch: a fixed limit, or None to adapt it.
+
+    Attributes:
+        waiting: elements that the consumer has not taken yet.
+    """
+
+    MIN_ELEMENTS, MAX_ELEMENTS = 2, 64
+    MAX_BYTES = 2**25
+    """More bytes do not pay: the elements would no longer fit into the processor's cache."""
+
+    def __init__(self, prefetch: int | None) -> None:
+        self.waiting = 0
+        self._limit = prefetch or self.MIN_ELEMENTS
+        self._adapts = prefetch is None
+        self._was_full = False
+        self._largest_bytes = 0
+
+    def is_full(self) -> bool:
+        """Whether the worker has to wait for the consumer."""
+        return self.waiting >= self._limit
+
+    def add(self, nbytes: int) -> None:
+        """Counts one finished element."""
+        self.waiting += 1
+        self._largest_bytes = max(self._largest_bytes, nbytes)
+        self._was_full |= self.is_full()
+
+    def remove(self, count: int) -> None:
+        """Counts elements that the consumer has taken."""
+        self.waiting -= count
+        if self._adapts and self._was_full and not self.waiting:
+            doubled = min(2 * self._limit, self.MAX_ELEMENTS)
+            if doubled * self._largest_bytes <= self.MAX_BYTES:
+                self._limit = doubled
+            self._was_full = False

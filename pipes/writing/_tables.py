@@ -1,0 +1,532 @@
+"""The rows of a run as tables, in one folder or in many."""
+
+from __future__ import annotations
+
+import sys
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
+from urllib.parse import quote
+
+import numpy as np
+
+from ..core.rows import ArrowArray, Rows, scalars
+from ..errors import ArgumentError, DataError, with_call_site
+from ..formats.columns import decoded_type, format_names, suggest_name
+from ..formats.table_format import NULL
+from ._dataset_writer import ChunkedRun, DatasetWriter, Limits, OutputFile
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Values: TypeAlias = "list[object] | ArrowArray"
+
+
+class BatchBuilder:
+    """Builds record batches of one schema from chunks of rows.
+
+    Args:
+        types: the types that are given, by column.
+        writer: the name of the function that writes, for errors.
+        rows: the number of rows before the first chunk.
+
+    Attributes:
+        schema: names and types; None before the first chunk.
+        rows: the number of rows so far.
+    """
+
+    def __init__(self, types: Mapping[str, pa.DataType], writer: str, rows: int = 0) -> None:
+        self.schema: pa.Schema | None = None
+        self.rows = rows
+        self._types = types
+        self._writer = writer
+
+    def batch(self, chunk: Sequence[object]) -> pa.RecordBatch:
+        """Converts a chunk of rows.
+
+        Raises:
+            DataError: a row is no dict, has other columns than the first, or a value of another type.
+        """
+        import pyarrow as pa
+
+        columns = self._columns(chunk)
+        if self.schema is None:
+            self._check_types(columns)
+            arrays = [self._array(name, values, self._types.get(name)) for name, values in columns.items()]
+            self.schema = pa.schema([(name, array.type) for name, array in zip(columns, arrays, strict=True)])
+        else:
+            arrays = [self._array(field.name, columns[field.name], field.type) for field in self.schema]
+        self.rows += len(chunk)
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def schema_without_rows(self) -> pa.Schema:
+        """The schema if the pipe gives no row: the types of the user.
+
+        Raises:
+            DataError: the user gives no types.
+        """
+        import pyarrow as pa
+
+        if not self._types:
+            raise DataError(with_call_site("the pipe gives no row, so its columns are not known; `schema=` names them"))
+        return pa.schema(list(self._types.items()))
+
+    def _columns(self, chunk: Sequence[object]) -> Mapping[str, Values]:
+        expected = None if self.schema is None else self.schema.names
+        if isinstance(chunk, Rows):
+            batch = chunk.arrow
+            _check_names(batch.schema.names, expected, self.rows + 1)
+            return dict(zip(batch.schema.names, batch.columns, strict=True))
+        first = chunk[0]
+        names = expected or (list(first) if isinstance(first, Mapping) else [])
+        for number, row in enumerate(chunk, self.rows + 1):
+            if not isinstance(row, Mapping):
+                raise DataError(
+                    f"`{self._writer}` writes rows that are dicts, but row {number} is of type {type(row).__name__}; "
+                    "`.unbatch()` gives the rows of batches, and `.map` can make dicts"
+                )
+            if row.keys() != dict.fromkeys(names).keys():
+                _check_names(list(row), names, number)
+        if not names:
+            raise DataError(f"row {self.rows + 1} has no columns")
+        return {name: [cast("Any", row)[name] for row in chunk] for name in names}
+
+    def _check_types(self, columns: Mapping[str, Values]) -> None:
+        for name in self._types:
+            if name not in columns:
+                raise ArgumentError(
+                    with_call_site(
+                        f"`schema` has a column {name!r} that the rows do not have; {suggest_name(name, columns)}"
+                    )
+                )
+
+    def _array(self, name: str, values: Values, kind: pa.DataType | None) -> ArrowArray:
+        array, error = _try_array(values, kind)
+        if array is not None:
+            return array
+        # Search the first row that cannot join the rows before it.
+        at = bisect_left(range(len(values)), True, key=lambda last: _try_array(values[: last + 1], kind)[0] is None)
+        reason = " ".join(str(_try_array(values[: at + 1], kind)[1] or error).split())
+        of_type = f" of type {kind}" if kind is not None else ""
+        raise DataError(
+            f"row {self.rows + at + 1} does not fit column {name!r}{of_type}: {reason}; "
+            "the first rows fix the types, unless `schema=` does"
+        ) from error
+
+
+def _check_names(names: Sequence[str], expected: Sequence[str] | None, row: int) -> None:
+    for name in names:
+        if not isinstance(name, str):
+            raise DataError(f"row {row} has a column whose name is no string: {name!r}")
+        if expected is not None and name not in expected:
+            raise DataError(
+                f"row {row} has a column {name!r} that the first rows do not have: {format_names(expected)}"
+            )
+    for name in expected or ():
+        if name not in names:
+            raise DataError(f"row {row} has no column {name!r}, but the first rows do; None stands for a missing value")
+
+
+def _try_array(values: Values, kind: pa.DataType | None) -> tuple[ArrowArray | None, Exception | None]:
+    import pyarrow as pa
+
+    try:
+        return _to_array(values, kind), None
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        return None, error
+
+
+def _to_array(values: Values, kind: pa.DataType | None) -> ArrowArray:
+    """Converts the values to an array of type `kind`, or of their own type if that is None.
+
+    Raises:
+        Exception: a value would change.
+    """
+    import pyarrow as pa
+
+    if not isinstance(values, list):
+        if kind is None or values.type == kind:
+            return values
+        if _converts_columns(values.type, kind):
+            return cast("ArrowArray", values.cast(kind))
+        values = scalars(values)
+    if any(issubclass(value_type, _array_types()) for value_type in set(map(type, values))):
+        values, kind = _flatten_arrays(values, kind)
+        if isinstance(kind, pa.FixedShapeTensorType):
+            storage = pa.array(cast("Any", values), kind.storage_type)
+            return cast("ArrowArray", pa.ExtensionArray.from_storage(kind, storage))
+    try:
+        own: Any = pa.array(cast("Any", values))
+    except (pa.ArrowException, TypeError, OverflowError):
+        if kind is None:
+            raise
+        return cast("ArrowArray", pa.array(cast("Any", values), kind))
+    if kind is None or own.type == kind:
+        return cast("ArrowArray", own)
+    array = pa.array(cast("Any", values), kind)  # refuses other kinds of values, but drops the fraction of a float
+    own.cast(kind)  # refuses to drop a fraction
+    if lost := set(_fields(own.type)) - set(_fields(kind)):
+        raise ValueError(f"it has a field {min(lost)!r}")
+    return cast("ArrowArray", array)
+
+
+def _flatten_arrays(values: list[object], kind: Any) -> tuple[list[object], pa.DataType | None]:
+    """Prepares values for Arrow if some are arrays. Arrays of one shape become a column of tensors."""
+    import pyarrow as pa
+
+    arrays = [np.asarray(v) if isinstance(v, _array_types()) else v for v in values]
+    present = [array for array in arrays if isinstance(array, np.ndarray)]
+    shapes = {array.shape for array in present}
+    only_arrays = all(array is None or isinstance(array, np.ndarray) for array in arrays)
+    if kind is None and only_arrays and len(shapes) == 1 and present[0].ndim:
+        kind = pa.fixed_shape_tensor(pa.from_numpy_dtype(np.result_type(*present)), present[0].shape)
+    if isinstance(kind, pa.FixedShapeTensorType):
+        return [None if array is None else _flat(array, kind) for array in arrays], kind
+    if kind is None and any(len(shape) > 1 for shape in shapes):
+        raise ValueError("there are arrays of several shapes; `.tolist()` makes lists of them")
+    # Arrow takes scalars and arrays of one axis.
+    plain = [a if not isinstance(a, np.ndarray) or a.ndim == 1 else a.tolist() if a.ndim else a[()] for a in arrays]
+    return list[object](plain), kind
+
+
+def _flat(value: object, kind: Any) -> object:
+    array = np.asarray(value)
+    dtype = np.dtype(kind.value_type.to_pandas_dtype())
+    if array.shape != tuple(kind.shape):
+        raise ValueError(f"its shape is {array.shape}")
+    if not np.can_cast(array.dtype, dtype) and not array.dtype.kind == dtype.kind == "f":
+        raise ValueError(f"its type is {array.dtype}")
+    return array.astype(dtype, copy=False).ravel()
+
+
+def _array_types() -> tuple[type, ...]:
+    # If a value is a tensor, torch has been imported.
+    tensor = getattr(sys.modules.get("torch"), "Tensor", None)
+    return (np.ndarray,) if tensor is None else (np.ndarray, tensor)
+
+
+def _converts_columns(kind: pa.DataType, to: pa.DataType) -> bool:
+    """Whether Arrow converts whole columns, and refuses values that would change."""
+    import pyarrow as pa
+
+    return pa.types.is_null(kind) or any(is_kind(kind) and is_kind(to) for is_kind in (_is_number, _is_text))
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _fields(kind: Any, above: str = "") -> Iterator[str]:
+    """The names of struct fields at any depth, with dots between the levels."""
+    import pyarrow as pa
+
+    if pa.types.is_struct(kind):
+        for field in kind:
+            yield above + field.name
+            yield from _fields(field.type, f"{above}{field.name}.")
+    elif inner := getattr(kind, "value_type", None):
+        yield from _fields(inner, above)
+
+
+# `cut_tables`: the rows of a run as tables, each of which becomes a row group or a record batch.
+
+
+def cut_tables(
+    batches: Iterable[pa.RecordBatch], max_rows: int, max_bytes: int, rows_per_file: int | None
+) -> Iterator[pa.Table]:
+    """Cuts the rows into tables of at most so many rows and bytes, none of which crosses the end of a file."""
+    import pyarrow as pa
+
+    parts: list[pa.RecordBatch] = []
+    rows = size = 0
+    left = rows_per_file  # of this file
+    for batch in batches:
+        rest = batch
+        while len(rest):
+            room = max_rows - rows if left is None else min(max_rows, left) - rows
+            part = rest[:room]
+            rest = rest[room:]
+            parts.append(part)
+            rows += len(part)
+            size += part.nbytes
+            if len(part) == room or size >= max_bytes:
+                yield pa.Table.from_batches(parts)
+                if left is not None:
+                    left = left - rows or rows_per_file
+                parts, rows, size = [], 0, 0
+    if parts:
+        yield pa.Table.from_batches(parts)
+
+
+# `FolderFiles`: writes the rows of many folders at the same time, a file for each.
+
+
+MAX_OPEN_FILES = 64
+MAX_BUFFERED_BYTES = 2**28
+"""Of rows that are not written yet, in all folders. The folder with most of them is written if there are more."""
+
+W = TypeVar("W", bound=AbstractContextManager[Any])
+
+
+class _Buffer:
+    """The rows of a folder that are not written yet."""
+
+    def __init__(self) -> None:
+        self.tables: list[pa.Table] = []
+        self.rows = 0
+        self.bytes = 0
+
+    def add(self, table: pa.Table) -> None:
+        self.tables.append(table)
+        self.rows += len(table)
+        self.bytes += table.nbytes
+
+    def take(self, rows: int) -> pa.Table:
+        """Removes the first rows."""
+        import pyarrow as pa
+
+        table = pa.concat_tables(self.tables)
+        self.tables, self.rows, self.bytes = [], 0, 0
+        if rows < len(table):
+            self.add(table[rows:])
+        return table[:rows]
+
+
+class _OutputFile(Generic[W]):
+    """A file that is being written; closing it gives it its name."""
+
+    def __init__(self, stack: ExitStack, output: OutputFile, file: W) -> None:
+        self.stack = stack
+        self.output = output
+        self.file = file
+
+
+class FolderFiles(Generic[W]):
+    """The files of all folders, each written in tables of `max_rows`.
+
+    Args:
+        writer: makes the files.
+        limits: of a file.
+        max_rows, max_bytes: of a table.
+        open_table_file: begins to write a format into a file.
+        write: writes a table into such a file.
+    """
+
+    def __init__(
+        self,
+        writer: DatasetWriter,
+        limits: Limits,
+        max_rows: int,
+        max_bytes: int,
+        open_table_file: Callable[[OutputFile, pa.Schema], W],
+        write: Callable[[W, pa.Table], object],
+    ) -> None:
+        self._writer = writer
+        self._limits = limits
+        self._max_rows = max_rows
+        self._max_bytes = max_bytes
+        self._open_table_file = open_table_file
+        self._write = write
+        self._buffers: dict[str, _Buffer] = {}
+        self._bytes = 0  # of all buffers
+        self._files: OrderedDict[str, _OutputFile[W]] = OrderedDict()  # the last one was written to last
+
+    def add(self, folder: str, table: pa.Table) -> None:
+        """Adds rows to a folder."""
+        buffer = self._buffers.setdefault(folder, _Buffer())
+        buffer.add(table)
+        self._bytes += table.nbytes
+        while buffer.rows >= self._room(folder) or buffer.bytes >= self._max_bytes:
+            self._write_table(folder)
+        while self._bytes > MAX_BUFFERED_BYTES:
+            self._write_table(max(self._buffers, key=lambda name: self._buffers[name].bytes))
+
+    def finish(self) -> None:
+        """Writes all rows and closes all files."""
+        for folder in [*self._buffers]:
+            while folder in self._buffers:
+                self._write_table(folder)
+            self._close(folder)
+
+    def __enter__(self) -> FolderFiles[W]:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with ExitStack() as stack:
+            for file in self._files.values():  # after an error, which removes them
+                stack.push(file.stack)
+            stack.pop_all().__exit__(kind, error, trace)
+
+    def _room(self, folder: str) -> int:
+        """The rows of the next table."""
+        if self._limits.rows is None:
+            return self._max_rows
+        file = self._files.get(folder)
+        return min(self._max_rows, self._limits.rows - (0 if file is None else file.output.rows))
+
+    def _write_table(self, folder: str) -> None:
+        buffer = self._buffers[folder]
+        self._bytes -= buffer.bytes
+        table = buffer.take(self._room(folder))
+        self._bytes += buffer.bytes
+        if not buffer.rows:
+            del self._buffers[folder]
+        file = self._open(folder, table.schema)
+        self._write(file.file, table)
+        file.output.count_rows(len(table))
+        rows, size = self._limits.rows, self._limits.bytes
+        if file.output.rows == rows or (size is not None and file.output.bytes >= size):
+            self._close(folder)
+
+    def _open(self, folder: str, schema: pa.Schema) -> _OutputFile[W]:
+        if folder not in self._files:
+            if len(self._files) == MAX_OPEN_FILES:
+                self._close(next(iter(self._files)))
+            with ExitStack() as stack:
+                output = stack.enter_context(self._writer.next_file(folder))
+                file = stack.enter_context(self._open_table_file(output, schema))
+                self._files[folder] = _OutputFile(stack.pop_all(), output, file)
+        self._files.move_to_end(folder)
+        return self._files[folder]
+
+    def _close(self, folder: str) -> None:
+        file = self._files.pop(folder, None)
+        if file is not None:
+            file.stack.close()
+
+
+# `split_by_folder`: divides a table by the columns that become folders, as in `year=2024/city=K%C3%B6ln`.
+
+
+def check_folder_columns(schema: pa.Schema, keys: Sequence[str]) -> None:
+    """Checks that columns can become folders.
+
+    Raises:
+        ArgumentError: one does not exist, has no plain text for its values, or no other column is left.
+    """
+    import pyarrow as pa
+
+    types: Any = pa.types
+    plain = (types.is_string, types.is_large_string, types.is_integer, types.is_boolean, types.is_date, types.is_null)
+    for name in keys:
+        if name not in schema.names:
+            raise ArgumentError(
+                with_call_site(
+                    f"`partition_by` names a column {name!r} that the rows do not have; "
+                    f"{suggest_name(name, schema.names)}"
+                )
+            )
+        kind: Any = schema.field(name).type
+        if not any(is_plain(kind.value_type if types.is_dictionary(kind) else kind) for is_plain in plain):
+            raise ArgumentError(
+                with_call_site(
+                    f"`partition_by` names {name!r}, a column of type {kind}, and names of folders can be text, "
+                    "integers, booleans and dates; make such a column of it"
+                )
+            )
+    if len(keys) == len(schema):
+        raise ArgumentError(with_call_site("`partition_by` names all columns, so files would have none; leave one out"))
+
+
+def split_by_folder(table: pa.Table, keys: Sequence[str]) -> Iterator[tuple[str, pa.Table]]:
+    """The folders of a table with their rows, in the order of the table and without the columns `keys`."""
+    group = np.zeros(len(table), np.int64)
+    for name in keys:
+        column: Any = table[name].cast(decoded_type(table[name].type)).combine_chunks()
+        codes = column.dictionary_encode(null_encoding="encode").indices.to_numpy().astype(np.int64)
+        _, group = np.unique(group * len(table) + codes, return_inverse=True)
+    order = np.argsort(group, kind="stable")
+    firsts = np.flatnonzero(np.diff(group[order], prepend=-1))
+    rest = table.drop_columns(list(keys)).combine_chunks()  # `take` is slow if there are many chunks
+    for rows in np.split(order, firsts[1:]):
+        values = (table[name][int(rows[0])].as_py() for name in keys)
+        folder = "/".join(
+            f"{quote(name, safe='')}={_text(value, name)}" for name, value in zip(keys, values, strict=True)
+        )
+        # A copy: a slice would keep the whole table in memory.
+        yield folder, rest.take(rows)
+
+
+def _text(value: object, name: str) -> str:
+    if value is None:
+        return NULL
+    if value == NULL:
+        raise DataError(f"column {name!r} has the text {NULL!r}, which stands for null in the names of folders")
+    return quote(str(value).lower() if isinstance(value, bool) else str(value), safe="")
+
+
+# `write_tables`: the rows of a run as tables, in files that the writer of a format opens.
+
+
+CHUNK_ROWS = 256
+"""Rows that become columns, or come from a worker, at a time."""
+_MAX_TABLE_BYTES = 2**26  # of memory, about
+_SPLIT_ROWS = 2**19  # that are divided by folder at a time; each piece of a folder costs, however short it is
+
+
+def write_tables(
+    writer: DatasetWriter,
+    run: ChunkedRun,
+    builder: BatchBuilder,
+    limits: Limits,
+    max_rows: int,
+    open_table_file: Callable[[OutputFile, pa.Schema], W],
+    write: Callable[[W, pa.Table], object],
+    folder_columns: Sequence[str] = (),
+) -> str:
+    """Writes all rows of a run, and returns the path of the manifest. Without rows, a file with columns alone.
+
+    Args:
+        writer: makes the files.
+        run: gives the rows.
+        builder: makes batches of them.
+        limits: of a file.
+        max_rows: of a table.
+        open_table_file: begins to write a format into a file.
+        write: writes a table into such a file, as a row group or a record batch.
+        folder_columns: those whose values become folders.
+    """
+    max_bytes = min(_MAX_TABLE_BYTES, limits.bytes or _MAX_TABLE_BYTES)
+    batches = map(builder.batch, run)
+    if folder_columns:
+        with FolderFiles(writer, limits, max_rows, max_bytes, open_table_file, write) as files:
+            for table in cut_tables(batches, _SPLIT_ROWS, max_bytes, None):
+                check_folder_columns(table.schema, folder_columns)
+                for folder, rows in split_by_folder(table, folder_columns):
+                    files.add(folder, rows)
+            files.finish()
+    else:
+        tables = cut_tables(batches, max_rows, max_bytes, limits.rows)
+        for first in tables:
+            with writer.next_file() as file, open_table_file(file, first.schema) as table_file:
+                for table in _of_one_file(first, tables, file, limits):
+                    write(table_file, table)
+                    file.count_rows(len(table))
+    if not builder.rows:
+        with writer.next_file() as file, open_table_file(file, builder.schema_without_rows()):
+            pass
+    return writer.finish()
+
+
+def _of_one_file(
+    table: pa.Table | None, tables: Iterator[pa.Table], file: OutputFile, limits: Limits
+) -> Iterator[pa.Table]:
+    """`table` and those after it, until the file is full."""
+    while table is not None:
+        yield table
+        if file.rows == limits.rows or (limits.bytes is not None and file.bytes >= limits.bytes):
+            return
+        table = next(tables, None)

@@ -1,0 +1,325 @@
+"""`write_arrow`, `write_parquet` and `write_tfrecord`: the rows of a pipe as files of tables."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+
+from ..core.checks import check_choice, check_int
+from ..errors import ArgumentError, DataError, with_call_site
+from ..files.tfrecord_examples import write_records
+from ..files.tfrecord_records import PACKAGE, index_line
+from ..formats.columns import Schema, check_names, check_schema
+from ..pipe import Pipe
+from ._dataset_writer import ChunkedRun, DatasetWriter, Limits, OutputFile
+from ._tables import CHUNK_ROWS, BatchBuilder, write_tables
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+ArrowCompression: TypeAlias = Literal["zstd", "lz4"] | None
+
+
+def write_arrow(
+    pipe: Pipe[Mapping[str, object]],
+    folder: str | os.PathLike[str],
+    *,
+    rows_per_file: int | None = None,
+    file_size: int | str | None = None,
+    batch_rows: int = 10_000,
+    compression: ArrowCompression = None,
+    schema: Schema | None = None,
+    filesystem: object = None,
+    workers: int = 0,
+    progress: bool = True,
+    overwrite: bool = False,
+) -> str:
+    """Write the rows of a pipe into Arrow files `part-00000.arrow` and so on; returns the path of their manifest.
+
+    The files are of Arrow's IPC format (Feather version 2), for `read_arrow`, which gives their rows in any order.
+    Element: a dict. Columns, types and order are as in `write_parquet`. Memory: one record batch.
+
+    A file gets its name when it is complete. `_manifest.jsonl` is written last, with the rows, bytes and checksum of
+    each file, so a folder with a manifest has all its files; see `verify`, and `manifest=` of the readers. A run that
+    fails or is killed leaves only complete files. For a pipe without rows, one file without rows is written, with the
+    columns that `schema` names.
+
+    Args:
+        pipe: gives the rows.
+        folder: a path or URL; the folder must be empty or missing, unless `overwrite` is true.
+        rows_per_file: rows of each file but the last.
+        file_size: bytes after which a file is full, such as "1GiB", in place of `rows_per_file`; the file ends with the
+            record batch that exceeds the size. By default 256 MiB.
+        batch_rows: the maximum number of rows of a record batch. A record batch takes at most 64 MiB of memory.
+        compression: "zstd", "lz4" or None, of each column. Files that are not compressed are read in place, out of
+            mapped memory.
+        schema: types by name, as Arrow types or their names, or a pyarrow schema. Other columns have the types of the
+            first rows.
+        filesystem: a pyarrow or fsspec file system for `folder`; without it, `folder` is a local path or a URL.
+        workers: the number of processes that run the pipe; this process writes.
+        progress: on a terminal, shows rows, files and bytes.
+        overwrite: removes the files of an earlier run in `folder`; never other files, nor files that the pipe gets from
+            `list_files`.
+
+    Raises:
+        ArgumentError: the folder is not empty.
+        DataError: a row is no dict, has other columns than the first, or a value of another type; the error names row
+            and column. Or the pipe gives no row, and there is no `schema`.
+        SourceError: a file cannot be written.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> pipe = fp.from_sequence(range(5)).map(lambda i: {"id": i, "square": i * i})
+        >>> fp.write_arrow(pipe, "squares", rows_per_file=3)
+        'squares/_manifest.jsonl'
+        >>> fp.read_arrow("squares")[4]
+        {'id': 4, 'square': 16}
+    """
+    limits = Limits(rows_per_file, file_size)
+    check_int("batch_rows", batch_rows, least=1)
+    check_choice("compression", compression, ("zstd", "lz4", None))
+    builder = BatchBuilder(check_schema(schema), "write_arrow")
+    run = ChunkedRun(pipe, CHUNK_ROWS, workers)
+    with DatasetWriter(
+        run, folder, "write_arrow", "arrow", filesystem=filesystem, progress=progress, overwrite=overwrite
+    ) as writer:
+        return write_tables(
+            writer,
+            run,
+            builder,
+            limits,
+            batch_rows,
+            lambda file, schema: _writer(file, schema, compression),
+            lambda file, table: file.write_table(table.combine_chunks()),
+        )
+
+
+def _writer(file: OutputFile, schema: pa.Schema, compression: ArrowCompression) -> pa.RecordBatchFileWriter:
+    import pyarrow as pa
+
+    try:
+        return pa.ipc.new_file(cast("Any", file), schema, options=pa.ipc.IpcWriteOptions(compression=compression))
+    except pa.ArrowException as error:
+        raise DataError(f"Arrow's files cannot store these columns: {error}") from error
+
+
+Compression: TypeAlias = Literal["zstd", "snappy", "gzip", "lz4", "brotli"] | None
+
+_CODECS = ("zstd", "snappy", "gzip", "lz4", "brotli", None)
+
+
+def write_parquet(
+    pipe: Pipe[Mapping[str, object]],
+    folder: str | os.PathLike[str],
+    *,
+    rows_per_file: int | None = None,
+    file_size: int | str | None = None,
+    row_group_rows: int = 100_000,
+    compression: Compression = "zstd",
+    schema: Schema | None = None,
+    filesystem: object = None,
+    workers: int = 0,
+    progress: bool = True,
+    overwrite: bool = False,
+    partition_by: str | Sequence[str] | None = None,
+) -> str:
+    """Write the rows of a pipe into Parquet files `part-00000.parquet` and so on; returns the path of their manifest.
+
+    Element: a dict. The first 256 rows fix the columns, and the types of those that `schema` does not name. Columns
+    that come from a file stay columns. Arrays and tensors of one shape become a column of tensors; arrays of one axis
+    and several lengths become a column of lists. Lists, dicts, bytes, dates and None become what Arrow makes of them.
+    Order: that of `Loader(pipe, workers=workers)` in epoch 0 with seed 0, the same in each run; it is the pipe's own
+    order, unless the pipe is streamed and several workers read it. Memory: one row group.
+
+    A file gets its name when it is complete. `_manifest.jsonl` is written last, with the rows, bytes and checksum of
+    each file, so a folder with a manifest has all its files; see `verify`, and `manifest=` of the readers. A run that
+    fails or is killed leaves only complete files. For a pipe without rows, one file without rows is written, with the
+    columns that `schema` names.
+
+    Args:
+        pipe: gives the rows.
+        folder: a path or URL; the folder must be empty or missing, unless `overwrite` is true.
+        rows_per_file: rows of each file but the last.
+        file_size: bytes after which a file is full, such as "1GiB", in place of `rows_per_file`; the file ends with the
+            row group that exceeds the size. By default 256 MiB.
+        row_group_rows: the maximum number of rows of a row group, the unit by which readers share the work. A row group
+            takes at most 64 MiB of memory.
+        compression: "zstd", "snappy", "gzip", "lz4", "brotli" or None.
+        schema: types by name, as Arrow types or their names, or a pyarrow schema. Other columns have the types of the
+            first rows.
+        filesystem: a pyarrow or fsspec file system for `folder`; without it, `folder` is a local path or a URL.
+        workers: the number of processes that run the pipe; this process writes.
+        progress: on a terminal, shows rows, files and bytes.
+        overwrite: removes the files of an earlier run in `folder`; never other files, nor files that the pipe gets from
+            `list_files`.
+        partition_by: the name of a column, or of several, whose values become folders, as in `year=2024/city=007`, and
+            are not in the files. They may be text, integers, booleans and dates. The rows of a folder keep their order.
+            Rows of up to 256 MiB wait in memory until a row group of their folder is complete; at most 64 files are
+            open.
+
+    Raises:
+        ArgumentError: the folder is not empty; `partition_by` names no columns for folders.
+        DataError: a row is no dict, has other columns than the first, or a value of another type; the error names row
+            and column. Or the pipe gives no row, and there is no `schema`.
+        SourceError: a file cannot be written.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> pipe = fp.from_sequence(range(5)).map(lambda i: {"id": i, "square": i * i})
+        >>> fp.write_parquet(pipe, "table", rows_per_file=3)
+        'table/_manifest.jsonl'
+        >>> list(fp.list_files("table")), fp.read_parquet("table").head(2)
+        (['table/part-00000.parquet', 'table/part-00001.parquet'], [{'id': 0, 'square': 0}, {'id': 1, 'square': 1}])
+    """
+    limits = Limits(rows_per_file, file_size)
+    check_int("row_group_rows", row_group_rows, least=1)
+    check_choice("compression", compression, _CODECS)
+    folder_columns = (
+        check_names("partition_by", [partition_by] if isinstance(partition_by, str) else partition_by) or ()
+    )
+    builder = BatchBuilder(check_schema(schema), "write_parquet")
+    run = ChunkedRun(pipe, CHUNK_ROWS, workers)
+    with DatasetWriter(
+        run, folder, "write_parquet", "parquet", filesystem=filesystem, progress=progress, overwrite=overwrite
+    ) as writer:
+        return write_tables(
+            writer,
+            run,
+            builder,
+            limits,
+            row_group_rows,
+            lambda file, schema: _parquet_writer(file, schema, compression),
+            lambda file, group: file.write_table(group, row_group_size=len(group)),
+            folder_columns,
+        )
+
+
+def _parquet_writer(file: OutputFile, schema: pa.Schema, codec: Compression) -> pq.ParquetWriter:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.ParquetWriter(cast("Any", file), schema, compression=cast("Any", codec or "none"))
+    except pa.ArrowException as error:
+        raise DataError(f"Parquet cannot store these columns: {error}") from error
+
+
+_GZIP_BITS = 31  # zlib's number for the largest window, and gzip's head and checksum
+
+
+def write_tfrecord(
+    pipe: Pipe[Mapping[str, object]],
+    folder: str | os.PathLike[str],
+    *,
+    rows_per_file: int | None = None,
+    file_size: int | str | None = None,
+    compression: Literal["gzip"] | None = None,
+    index: bool = False,
+    schema: Schema | None = None,
+    filesystem: object = None,
+    workers: int = 0,
+    progress: bool = True,
+    overwrite: bool = False,
+) -> str:
+    """Write the rows of a pipe into TFRecord files `part-00000.tfrecord` and so on; returns the path of their manifest.
+
+    Element: a dict, which becomes a `tf.train.Example`. The first 256 rows fix the columns, and the types of those that
+    `schema` does not name, as in `write_parquet`. Ints and bools become ints of 64 bits; floats become floats of 32
+    bits, the only ones of the format; strings become bytes in UTF-8. Lists, arrays and tensors of these become lists
+    without a shape. A missing value is left out. Order: that of `Loader(pipe, workers=workers)` in epoch 0 with seed 0,
+    the same in each run; it is the pipe's own order, unless the pipe is streamed and several workers read it. Two runs
+    write equal bytes. Memory: 256 rows.
+
+    A file gets its name when it is complete. `_manifest.jsonl` is written last, with the rows, bytes and checksum of
+    each file, so a folder with a manifest has all its files; see `verify`, and `manifest=` of the readers. A run that
+    fails or is killed leaves only complete files. For a pipe without rows, an empty file is written.
+
+    Args:
+        pipe: gives the rows.
+        folder: a path or URL; the folder must be empty or missing, unless `overwrite` is true.
+        rows_per_file: rows of each file but the last.
+        file_size: bytes after which a file is full, such as "1GiB", in place of `rows_per_file`; the file ends with the
+            record that exceeds the size. By default 256 MiB.
+        compression: "gzip" compresses each file, whose name then ends with `.tfrecord.gz`. A compressed file serves one
+            worker at a time.
+        index: writes an index beside each file, `part-00000.index` and so on, with the first byte and the size of each
+            record; `read_tfrecord(indexed=True)` reads rows by position with it. Files must not be compressed.
+        schema: types by name, as Arrow types or their names, or a pyarrow schema. Other columns have the types of the
+            first rows.
+        filesystem: a pyarrow or fsspec file system for `folder`; without it, `folder` is a local path or a URL.
+        workers: the number of processes that run the pipe; this process writes.
+        progress: on a terminal, shows rows, files and bytes.
+        overwrite: removes the files of an earlier run in `folder`; never other files, nor files that the pipe gets from
+            `list_files`.
+
+    Raises:
+        ArgumentError: the folder is not empty, or the package for checksums is not installed; `pip install
+            'feedpipe[tfrecord]'` installs it.
+        DataError: a row is no dict, has other columns than the first, or a value of another type; a column has a type
+            that an Example cannot hold.
+        SourceError: a file cannot be written.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> pipe = fp.from_sequence(range(3)).map(lambda i: {"id": i, "name": f"row {i}"})
+        >>> fp.write_tfrecord(pipe, "records")
+        'records/_manifest.jsonl'
+        >>> fp.read_tfrecord("records", features={"id": "int64", "name": "string"}).head(2)
+        [{'id': 0, 'name': 'row 0'}, {'id': 1, 'name': 'row 1'}]
+    """
+    PACKAGE.check()
+    limits = Limits(rows_per_file, file_size)
+    check_choice("compression", compression, ("gzip", None))
+    if index and compression is not None:
+        raise ArgumentError(
+            with_call_site("`index` must be left out if `compression` is given: no record of such a file can be sought")
+        )
+    builder = BatchBuilder(check_schema(schema), "write_tfrecord")
+    run = ChunkedRun(pipe, CHUNK_ROWS, workers)
+    ending = "tfrecord" if compression is None else "tfrecord.gz"
+    with DatasetWriter(
+        run, folder, "write_tfrecord", ending, filesystem=filesystem, progress=progress, overwrite=overwrite
+    ) as writer:
+        records = chain.from_iterable(write_records(builder.batch(chunk)) for chunk in run)
+        record = next(records, None)
+        while True:  # at least once: without rows, a file without records
+            lines: list[bytes] | None = [] if index else None
+            with writer.next_file() as file:
+                record = _fill(file, record, records, limits, lines, compress=compression is not None)
+            if lines is not None:
+                writer.write_beside("index", b"".join(lines))
+            if record is None:
+                break
+        return writer.finish()
+
+
+def _fill(
+    file: OutputFile,
+    record: bytes | None,
+    records: Iterator[bytes],
+    limits: Limits,
+    lines: list[bytes] | None,
+    *,
+    compress: bool,
+) -> bytes | None:
+    """Writes `record` and its successors until the file is full, and appends the line of each to `lines`.
+
+    Returns:
+        the first record that is left.
+    """
+    gzip = zlib.compressobj(wbits=_GZIP_BITS) if compress else None
+    while record is not None:
+        if file.rows == limits.rows or (limits.bytes is not None and file.bytes >= limits.bytes):
+            break
+        if lines is not None:
+            lines.append(index_line(file.bytes, len(record)))
+        file.write(record if gzip is None else gzip.compress(record))
+        file.count_rows(1)
+        record = next(records, None)
+    if gzip is not None:
+        file.write(gzip.flush())
+    return record

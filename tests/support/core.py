@@ -1,0 +1,42 @@
+"""What tests take from `feedpipe.core`; a module that moves changes this file alone."""
+
+from __future__ import annotations
+
+from feedpipe.core import process as process
+from feedpipe.core.block import AdaptiveBlockSize as AdaptiveBlockSize
+from feedpipe.core.block import BlockSize as BlockSize
+from feedpipe.core.block import Clock as Clock
+from feedpipe.core.block import OneRow as OneRow
+from feedpipe.core.block import has_skipped as has_skipped
+from feedpipe.core.block import nbytes as nbytes
+from feedpipe.core.block import parted as parted
+from feedpipe.core.context import Meter as Meter
+from feedpipe.core.context import Pacing as Pacing
+from feedpipe.core.context import ProcessContext as ProcessContext
+from feedpipe.core.context import ProcessResources as ProcessResources
+from feedpipe.core.context import RowShare as RowShare
+from feedpipe.core.context import RowsRequest as RowsRequest
+from feedpipe.core.context import Tracing as Tracing
+from feedpipe.core.context import uniforms as uniforms
+from feedpipe.core.cursor import checked_cursor as checked_cursor
+from feedpipe.core.graph import Node as Node
+from feedpipe.core.graph import chain_code as chain_code
+from feedpipe.core.graph import names as names
+from feedpipe.core.graph import node_code as node_code
+from feedpipe.core.graph import sent as sent
+from feedpipe.core.graph import walk as walk
+from feedpipe.core.operator import MAX_DEPTH as MAX_DEPTH
+from feedpipe.core.process import PerProcess as PerProcess
+from feedpipe.core.process import raised_by_signal_handler as raised_by_signal_handler
+from feedpipe.core.rows import SKIPPED as SKIPPED
+from feedpipe.core.rows import Stack as Stack
+from feedpipe.core.rows import TensorData as TensorData
+from feedpipe.core.rows import column_names as column_names
+from feedpipe.core.rows import concat as concat
+from feedpipe.core.rows import pick as pick
+from feedpipe.core.rows import select_columns as select_columns
+from feedpipe.core.rows import signature as signature
+from feedpipe.core.rows import take as take
+from feedpipe.core.rows import take_joined as take_joined
+from feedpipe.core.skips import Skipped as Skipped
+from feedpipe.core.skips import SkippedRow as SkippedRow

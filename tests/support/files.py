@@ -1,0 +1,51 @@
+"""What tests take from `feedpipe.files`; a module that moves changes this file alone."""
+
+from __future__ import annotations
+
+from feedpipe.files import arrow_rows as arrow_rows
+from feedpipe.files import csv_parser as csv_parser
+from feedpipe.files import jsonl as jsonl
+from feedpipe.files import open_files as open_files
+from feedpipe.files import parquet_file as parquet_file
+from feedpipe.files import ranges as ranges
+from feedpipe.files.arrow_file import ArrowFile as ArrowFile
+from feedpipe.files.avro import _read_head as _read_head
+from feedpipe.files.avro import _read_long as _read_long
+from feedpipe.files.avro import _write_long as _write_long
+from feedpipe.files.csv import Csv as Csv
+from feedpipe.files.csv_parser import last_record_end as last_record_end
+from feedpipe.files.csv_parser import odd_value as odd_value
+from feedpipe.files.csv_parser import record_ends as record_ends
+from feedpipe.files.jsonl import MAX_DEPTH as MAX_DEPTH
+from feedpipe.files.jsonl import Jsonl as Jsonl
+from feedpipe.files.lines import Lines as Lines
+from feedpipe.files.orc import OrcFile as OrcFile
+from feedpipe.files.parquet import RowGroup as RowGroup
+from feedpipe.files.parquet_file import ColumnBounds as ColumnBounds
+from feedpipe.files.parquet_file import may_match as may_match
+from feedpipe.files.parquet_file import read_parquet_footer as read_parquet_footer
+from feedpipe.files.tar import TarGroup as TarGroup
+from feedpipe.files.tar import TarReader as TarReader
+from feedpipe.files.tfrecord_examples import BYTES as BYTES
+from feedpipe.files.tfrecord_examples import FLOATS as FLOATS
+from feedpipe.files.tfrecord_examples import INTS as INTS
+from feedpipe.files.tfrecord_examples import Entries as Entries
+from feedpipe.files.tfrecord_examples import UnusualError as UnusualError
+from feedpipe.files.tfrecord_examples import collect_values as collect_values
+from feedpipe.files.tfrecord_examples import parse_example as parse_example
+from feedpipe.files.tfrecord_examples import parse_one_by_one as parse_one_by_one
+from feedpipe.files.tfrecord_examples import to_arrow as to_arrow
+from feedpipe.files.tfrecord_examples import write_example as write_example
+from feedpipe.files.tfrecord_examples import write_feature as write_feature
+from feedpipe.files.tfrecord_examples import write_records as write_records
+from feedpipe.files.tfrecord_records import RecordReader as RecordReader
+from feedpipe.files.tfrecord_records import crcs_of_lengths as crcs_of_lengths
+from feedpipe.files.tfrecord_records import masked as masked
+from feedpipe.files.tfrecord_records import unmasked as unmasked
+from feedpipe.files.units import FileContents as FileContents
+from feedpipe.files.units import FileUnits as FileUnits
+from feedpipe.files.units import Malformed as Malformed
+from feedpipe.files.units import ParseUnits as ParseUnits
+from feedpipe.files.units import Piece as Piece
+from feedpipe.files.units import Place as Place
+from feedpipe.files.units import UnitReader as UnitReader

@@ -1,0 +1,8 @@
+"""What tests take from `feedpipe.fitting`; a module that moves changes this file alone."""
+
+from __future__ import annotations
+
+from feedpipe.fitting import fit as fit
+from feedpipe.fitting import profile as profile
+from feedpipe.fitting.fit import ColumnSummaries as ColumnSummaries
+from feedpipe.fitting.fit import SummarizeRows as SummarizeRows

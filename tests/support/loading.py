@@ -1,0 +1,24 @@
+"""What tests take from `feedpipe.loading`; a module that moves changes this file alone."""
+
+from __future__ import annotations
+
+from feedpipe.loading import schedule as schedule
+from feedpipe.loading.job_state import StreamedJob as StreamedJob
+from feedpipe.loading.job_state import gathered as gathered
+from feedpipe.loading.ranks import Job as Job
+from feedpipe.loading.replay import KEPT_STEPS as KEPT_STEPS
+from feedpipe.loading.schedule import MAX_DROPPED as MAX_DROPPED
+from feedpipe.loading.schedule import PADDING as PADDING
+from feedpipe.loading.schedule import AgreedItems as AgreedItems
+from feedpipe.loading.state import Progress as Progress
+from feedpipe.loading.state import SavedState as SavedState
+from feedpipe.loading.state import Signature as Signature
+from feedpipe.loading.state import State as State
+from feedpipe.loading.state import StreamedPosition as StreamedPosition
+from feedpipe.loading.state import checksum as checksum
+from feedpipe.loading.state import compare as compare
+from feedpipe.loading.state import restore as restore
+from feedpipe.loading.state import resumed_shards as resumed_shards
+from feedpipe.loading.state import save as save
+from feedpipe.loading.state import signature_checksum as signature_checksum
+from feedpipe.loading.state import validated as validated

@@ -1,0 +1,40 @@
+"""What tests take from `feedpipe.plan`; a module that moves changes this file alone."""
+
+from __future__ import annotations
+
+from feedpipe.plan import lengths as lengths
+from feedpipe.plan.divide import MAX_SLOTS as MAX_SLOTS
+from feedpipe.plan.divide import Cut as Cut
+from feedpipe.plan.divide import Item as Item
+from feedpipe.plan.divide import Line as Line
+from feedpipe.plan.divide import Part as Part
+from feedpipe.plan.divide import Pieces as Pieces
+from feedpipe.plan.divide import Segment as Segment
+from feedpipe.plan.divide import _rows_in_slots as _rows_in_slots
+from feedpipe.plan.divide import default_segments as default_segments
+from feedpipe.plan.divide import divide as divide
+from feedpipe.plan.divide import divide_rest as divide_rest
+from feedpipe.plan.divide import fill_unknown as fill_unknown
+from feedpipe.plan.divide import first_places as first_places
+from feedpipe.plan.divide import items_ended as items_ended
+from feedpipe.plan.divide import items_left as items_left
+from feedpipe.plan.divide import places_after as places_after
+from feedpipe.plan.divide import step_of as step_of
+from feedpipe.plan.explain import explained as explained
+from feedpipe.plan.fingerprint import MAX_FACTS as MAX_FACTS
+from feedpipe.plan.fingerprint import Fingerprint as Fingerprint
+from feedpipe.plan.fingerprint import code_differences as code_differences
+from feedpipe.plan.fingerprint import differences as differences
+from feedpipe.plan.lengths import ItemLengths as ItemLengths
+from feedpipe.plan.plan import ShardRun as ShardRun
+from feedpipe.plan.plan import ShardState as ShardState
+from feedpipe.plan.plan import remote_stages as remote_stages
+from feedpipe.plan.plan import worker_graph as worker_graph
+from feedpipe.plan.shards import IndexedShard as IndexedShard
+from feedpipe.plan.shards import NeighboursShard as NeighboursShard
+from feedpipe.plan.shards import PermutedShard as PermutedShard
+from feedpipe.plan.shards import PlacedShard as PlacedShard
+from feedpipe.plan.shards import RemainingShard as RemainingShard
+from feedpipe.plan.shards import StreamedShard as StreamedShard
+from feedpipe.plan.shards import elements_left as elements_left
+from feedpipe.plan.shards import take_left as take_left

@@ -1,0 +1,48 @@
+"""What tests take from `feedpipe.storage`; a module that moves changes this file alone."""
+
+from __future__ import annotations
+
+from feedpipe.storage import file_cache as file_cache
+from feedpipe.storage import filesystem as filesystem
+from feedpipe.storage import mapping as mapping
+from feedpipe.storage import remote as remote
+from feedpipe.storage import row_files as row_files
+from feedpipe.storage import tasks as tasks
+from feedpipe.storage.file_cache import BLOCK_BYTES as BLOCK_BYTES
+from feedpipe.storage.filesystem import HDFS_UNKNOWN as HDFS_UNKNOWN
+from feedpipe.storage.filesystem import Cancellation as Cancellation
+from feedpipe.storage.filesystem import RetryPolicy as RetryPolicy
+from feedpipe.storage.filesystem import _connect as _connect
+from feedpipe.storage.filesystem import as_paths as as_paths
+from feedpipe.storage.filesystem import check_filesystem as check_filesystem
+from feedpipe.storage.filesystem import describe as describe
+from feedpipe.storage.filesystem import is_transient as is_transient
+from feedpipe.storage.filesystem import locate as locate
+from feedpipe.storage.filesystem import split_options as split_options
+from feedpipe.storage.listing import Listing as Listing
+from feedpipe.storage.listing import Selection as Selection
+from feedpipe.storage.listing import _part_regex as _part_regex
+from feedpipe.storage.listing import expand_braces as expand_braces
+from feedpipe.storage.manifest import Manifest as Manifest
+from feedpipe.storage.manifest import Output as Output
+from feedpipe.storage.manifest import folder_of as folder_of
+from feedpipe.storage.manifest import join_path as join_path
+from feedpipe.storage.manifest import manifest_schema as manifest_schema
+from feedpipe.storage.manifest import open_output as open_output
+from feedpipe.storage.manifest import read_manifest as read_manifest
+from feedpipe.storage.manifest import write_manifest as write_manifest
+from feedpipe.storage.mapping import FileValues as FileValues
+from feedpipe.storage.mapping import map_file as map_file
+from feedpipe.storage.mapping import mapping_limit as mapping_limit
+from feedpipe.storage.mapping import open_version as open_version
+from feedpipe.storage.mapping import room_for_mappings as room_for_mappings
+from feedpipe.storage.remote import FIRST_REQUEST_BYTES as FIRST_REQUEST_BYTES
+from feedpipe.storage.remote import REQUESTS_AHEAD as REQUESTS_AHEAD
+from feedpipe.storage.remote import RemoteFile as RemoteFile
+from feedpipe.storage.remote import RemoteRanges as RemoteRanges
+from feedpipe.storage.remote import RemoteStream as RemoteStream
+from feedpipe.storage.row_files import RowFile as RowFile
+from feedpipe.storage.row_files import RowFiles as RowFiles
+from feedpipe.storage.tasks import MAX_THREADS as MAX_THREADS
+from feedpipe.storage.tasks import Budget as Budget
+from feedpipe.storage.tasks import Task as Task
