@@ -165,7 +165,7 @@ class Limits:
 
 def progress_bar(title: str, rows: int | None, *, shown: bool) -> tqdm[Any]:
     """A bar that counts rows; if `shown` is true, on a terminal."""
-    from tqdm import tqdm  # type: ignore[import-untyped]
+    from tqdm import tqdm
 
     return tqdm(total=rows, desc=title, unit=" rows", unit_scale=True, disable=None if shown else True)
 
