@@ -59,9 +59,6 @@ def uniforms(key: Key, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.float
     return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-# `Meter`: how far a run has opened what is divided among shards, so that the rest can be divided anew.
-
-
 Mark: TypeAlias = "list[Json]"
 """How far a run has opened a stream: the round of the `repeat` around, the number of a segment, and the places of it
 that are open; if the stream is read row by row, a cursor of it too. All places before these are open."""
@@ -69,14 +66,14 @@ Marks: TypeAlias = "dict[str, Json]"
 """The mark of each stream that a run has opened, by the number of the stream."""
 
 
-class Meter:
-    """What a run has opened of each stream: an operator that hands out places notes them before it yields their rows.
+class Opened:
+    """The part of each stream that a run has opened, so that the rest can be divided among other shards.
 
-    No other operator has a part in this. Whatever comes out of a run was made of places that were handed out to it,
-    however far threads and windows run ahead.
+    An operator that gives a shard its places notes them before it gives their rows; no other operator has a part in
+    this. All output of a run is made of these places, however far threads and windows run ahead.
 
     Attributes:
-        marks: is replaced at each note, never changed; so a state may keep it.
+        marks: replaced at each note, never changed; so a state may keep it.
     """
 
     def __init__(self, marks: Marks | None = None) -> None:
@@ -296,7 +293,7 @@ class Context:
         pacing: how long blocks are.
         process: the process that the run is in.
         tracing: what the run records beside its rows.
-        meter: notes how far the run opens what is divided among shards; None if nobody asks.
+        opened: notes how far the run opens what is divided among shards; None if nobody asks.
         started: work that was started for the next row; see `take_started`.
     """
 
@@ -308,7 +305,7 @@ class Context:
     pacing: Pacing = field(default_factory=Pacing)
     process: ProcessContext = field(default_factory=ProcessContext)
     tracing: Tracing = _NO_TRACING
-    meter: Meter | None = None
+    opened: Opened | None = None
     started: dict[StartedKey, Work] = field(default_factory=dict)
 
     def block_size(self) -> BlockSize:
@@ -343,7 +340,7 @@ class Context:
 
     def in_shard(self, shard: int) -> Context:
         """As the only shard of its process."""
-        return replace(self, shard=shard, meter=None, process=replace(self.process, shards=(shard,)))
+        return replace(self, shard=shard, opened=None, process=replace(self.process, shards=(shard,)))
 
     def with_clock(self, clock: Clock) -> Context:
         """In another thread, or at another consumer's pace."""
@@ -358,7 +355,7 @@ class Context:
         return replace(
             self,
             leftovers={},
-            meter=None,
+            opened=None,
             pacing=replace(self.pacing, block_sizes=OneRow),
             process=replace(self.process, threads=False, resources=ProcessResources()),
             tracing=self.tracing._replace(origins=True),

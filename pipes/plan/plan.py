@@ -81,7 +81,7 @@ class ShardState(NamedTuple):
     """Where one shard stands, in plain values: its cursor; once it has ended, the cursor of its leftover rows.
 
     The cursor is that of the shard's graph. Its fourth item, which may be missing, is how far the run has opened what
-    is divided among shards, in the form of `Meter`.
+    is divided among shards, in the form of `Opened`.
     """
 
     cursor: Json = None

@@ -66,7 +66,7 @@ class ChosenUnits(Operator):
     """The units at some places in the order of a pass; of a unit in `parts`, only these slots.
 
     Attributes:
-        opened: how many places of the stream a run has opened before these.
+        opened_before: the number of places of the stream that a run has opened before these.
     """
 
     kind: ClassVar[str] = "deal"
@@ -77,7 +77,7 @@ class ChosenUnits(Operator):
     permutation: Permutation | None = field(repr=False, compare=False)
     parts: Mapping[int, RowShare] = field(repr=False, compare=False)
     stream: str | None = None
-    opened: int = 0
+    opened_before: int = 0
 
     def moves_skipped(self) -> bool:
         return True
@@ -89,9 +89,9 @@ class ChosenUnits(Operator):
         yield stage.input, int(self._numbers(range(index, index + 1))[0]), context.unsharded()
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
-        if context.meter is not None and self.stream is not None and len(indices):
+        if context.opened is not None and self.stream is not None and len(indices):
             last = indices[-1] if isinstance(indices, range) else indices.max()
-            context.meter.note(self.stream, context.rounds, 0, self.opened + int(last) + 1)
+            context.opened.note(self.stream, context.rounds, 0, self.opened_before + int(last) + 1)
         units = stage.input.rows(self._numbers(indices), context.unsharded())
         if not self.parts:
             return units
@@ -179,7 +179,7 @@ class Division:
 
         Args:
             parts: shard, first and stop of each stretch of places, as `Line.by_shard` gives them.
-            stream: the number of the stream, for the meter of the run.
+            stream: the number of the stream, under which the run notes what it has opened.
         """
         number = opened = 0
         for shard, first, stop in parts:
@@ -316,7 +316,7 @@ class UnitsShard(Operator):
         any_order: whether units come in a random order, which a shuffle after it allows.
         varies: whether the division differs between passes over the data.
         near: as for `divide`.
-        stream: the number of the stream, for the meter of a run.
+        stream: the number of the stream, under which a run notes what it has opened.
         part: the places that a run reads, if they are not those of the shard. A run that is no shard of the first
             division has a number above those as `shard`.
     """
@@ -367,8 +367,8 @@ class UnitsShard(Operator):
         for run in division.runs(line.by_shard(segments), self.stream):
             if run.number < number:
                 continue
-            if run.place is not None and context.meter is not None:
-                context.meter.note(self.stream, context.rounds, 0, run.stop)
+            if run.place is not None and context.opened is not None:
+                context.opened.note(self.stream, context.rounds, 0, run.stop)
             for block in self._run(division, run, start if run.number == number else START, context):
                 output = [block.numbered(run.number, row)]
                 row += len(block)

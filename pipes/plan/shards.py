@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.block import Block, Clock, close
-from ..core.context import Context, Meter, RowShare, RowsRequest
+from ..core.context import Context, Opened, RowShare, RowsRequest
 from ..core.cursor import START, Cursor, Json, check_numbers
 from ..core.graph import Node
 from ..core.operator import Input, Operator, Order, StageView
@@ -169,7 +169,7 @@ class PlacedShard(Operator, ABC):
     kind: ClassVar[str] = "deal"
     order: ClassVar[Order] = Order.GLOBAL
     stream: str | None = None
-    """The number of the stream, for the meter of a run."""
+    """The number of the stream, under which a run notes what it has opened."""
 
     def moves_skipped(self) -> bool:
         return True
@@ -182,9 +182,9 @@ class PlacedShard(Operator, ABC):
         yield stage.input, int(self.places(stage, range(index, index + 1), context)[0]), context.unsharded()
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
-        if context.meter is not None and self.stream is not None and len(indices):
+        if context.opened is not None and self.stream is not None and len(indices):
             last = indices[-1] if isinstance(indices, range) else indices.max()
-            context.meter.note(self.stream, context.rounds, 0, int(last) + 1)
+            context.opened.note(self.stream, context.rounds, 0, int(last) + 1)
         return self.read(stage, indices, context)
 
     def read(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
@@ -425,15 +425,15 @@ class StreamedShard(Operator):
             together = context.process.shards if context.shard == self.shard else ()
             others = [share_of(shard, self.shards) for shard in together]
             blocks = shared_rows(source, at, share, others, context.unsharded())
-        return blocks if context.meter is None else _noted(blocks, self.stream, context, context.meter)
+        return blocks if context.opened is None else _noted(blocks, self.stream, context, context.opened)
 
     def line(self, source: Input) -> None:
         """The number of rows is not known."""
 
 
-def _noted(blocks: Iterator[Block], stream: str, context: Context, meter: Meter) -> Iterator[Block]:
+def _noted(blocks: Iterator[Block], stream: str, context: Context, opened: Opened) -> Iterator[Block]:
     for block in blocks:
-        meter.note(stream, context.rounds, 0, block.end.position, block.end.token)
+        opened.note(stream, context.rounds, 0, block.end.position, block.end.token)
         output = [block]
         del block  # only the consumer holds it now
         yield output.pop()
@@ -592,8 +592,8 @@ class StreamedPart(Operator):
             for block in self._segment(cast("Stage", stage.input), segments[place], given, plain, context):
                 here = self._cursor(place, given, block.at, row)
                 given, row = given + len(block), row + len(block)
-                if context.meter is not None:
-                    context.meter.note(self.stream, context.rounds, place, given, block.end.token)
+                if context.opened is not None:
+                    context.opened.note(self.stream, context.rounds, place, given, block.end.token)
                 output = [Block(block.rows, here, self._cursor(place, given, block.end, row), block.origins)]
                 del block  # only the consumer holds it now
                 yield output.pop()
@@ -656,13 +656,13 @@ class ItemsInTurn(Operator):
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         first, plain, left = cast("tuple[int, Json, list[Json]]", at.token or (0, None, []))
-        meter = context.meter or Meter()
+        opened = context.opened or Opened()
         row = at.row
         for number in range(first, len(self.items)):
             item = self.items[number]
             if number > first or at.token is None:
-                meter.marks, plain = item.marks, item.cursor
-            inner = replace(context, shard=item.origin, leftovers={}, meter=meter)
+                opened.marks, plain = item.marks, item.cursor
+            inner = replace(context, shard=item.origin, leftovers={}, opened=opened)
             for block in stage.inputs[number].blocks(Cursor.of(plain), inner) if item.leftover is None else ():
                 here = Cursor([number, block.at.plain, left], 0, row)
                 row += len(block)

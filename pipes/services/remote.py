@@ -10,7 +10,7 @@ from threading import Lock
 from typing import Any, NamedTuple, cast
 
 from ..core.block import Block, OneRow, close
-from ..core.context import Context, Marks, Meter, Pacing, ProcessResources
+from ..core.context import Context, Marks, Opened, Pacing, ProcessResources
 from ..core.cursor import START, Cursor, Json
 from ..core.rows import BlockRows
 from ..errors import LoaderError, Origin
@@ -27,7 +27,7 @@ class StreamRequest(NamedTuple):
         place: which of the `remote` in that graph.
         seed, epoch, rounds, shard: those of the run, for its draws.
         at: the plain cursor.
-        metered: whether the consumer notes how far the run opens what is divided among shards.
+        notes_opened: whether the consumer notes how far the run opens what is divided among shards.
         origins: whether it needs a single row and its origin.
     """
 
@@ -38,7 +38,7 @@ class StreamRequest(NamedTuple):
     rounds: tuple[int, ...]
     shard: int | None
     at: Json
-    metered: bool
+    notes_opened: bool
     origins: bool
 
 
@@ -113,8 +113,8 @@ class RowServer:
         if block is None:
             self.close_stream(number)
             return self._end(number, stream.context)
-        meter = stream.context.meter
-        marks = {} if meter is None else meter.marks
+        opened = stream.context.opened
+        marks = {} if opened is None else opened.marks
         return Step((block.rows, block.origins), number, [block.at.plain, block.end.plain, marks])
 
     def close_stream(self, number: int) -> None:
@@ -148,7 +148,7 @@ class RowServer:
             leftovers={},
             pacing=Pacing(OneRow if request.origins else base.pacing.block_sizes),
             tracing=base.tracing._replace(origins=base.tracing.origins or request.origins),
-            meter=Meter() if request.metered else None,
+            opened=Opened() if request.notes_opened else None,
         )
         blocks = self._stages[request.part][request.place].blocks(Cursor.of(request.at), context)
         context.pacing.clock.leave()
@@ -302,7 +302,7 @@ class RemoteRun(ABC):
             rounds=context.rounds,
             shard=context.shard,
             at=None if at == START else at.plain,
-            metered=context.meter is not None,
+            notes_opened=context.opened is not None,
             origins=context.tracing.origins,
         )
         with self._lock:
@@ -314,8 +314,8 @@ class RemoteRun(ABC):
             while isinstance(item := self._receive(stream), Step):
                 at_plain, end, marks = cast("tuple[Json, Json, Marks]", item.cursor)
                 rows, origins = cast("tuple[BlockRows, list[Origin | None] | None]", item.element)
-                if context.meter is not None:
-                    context.meter.add(marks)
+                if context.opened is not None:
+                    context.opened.add(marks)
                 blocks = [Block(rows, Cursor.of(at_plain), Cursor.of(end), origins)]
                 del rows, item  # the receiver of the block holds the only reference
                 yield blocks.pop()

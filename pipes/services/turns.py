@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from ..core.block import AdaptiveBlockSize, Block, BlockSize, Clock, OneRow, close
-from ..core.context import Context, Meter, Pacing, ProcessContext, ProcessResources, RowsRequest, Tracer, Tracing
+from ..core.context import Context, Opened, Pacing, ProcessContext, ProcessResources, RowsRequest, Tracer, Tracing
 from ..core.cursor import START, Cursor, Json
 from ..core.process import raised_by_signal_handler
 from ..core.rows import BlockRows
@@ -127,7 +127,7 @@ def shard_context(
         pacing=Pacing(mode.block_sizes),
         process=ProcessContext(shards, resources, mode.dispatched, mode.threads, len(plan.rank_shards), mode.remote),
         tracing=Tracing(origins=mode.tracer is not None, tracer=mode.tracer),
-        meter=None if plan.indexed else Meter(part.marks),
+        opened=None if plan.indexed else Opened(part.marks),
     )
 
 
@@ -175,8 +175,8 @@ class _Shard:
             if self._block is None:
                 return None
             self._taken = 0
-            if self._context.meter is not None:
-                self._marks = [self._context.meter.marks]
+            if self._context.opened is not None:
+                self._marks = [self._context.opened.marks]
             self._rows = iter(self._block.rows)
             row = next(self._rows, _NO_ROW)
             if row is _NO_ROW:

@@ -108,8 +108,8 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         ),
         "ItemLengths._of_stream: number = rounds[-1] if rounds else 0": _ONE_REPEAT,
     },
-    "core/meter.py": {
-        "Meter.note: mark: Mark = [rounds[-1] if rounds else 0, segment, places]": _ONE_REPEAT,
+    "core/opened.py": {
+        "Opened.note: mark: Mark = [rounds[-1] if rounds else 0, segment, places]": _ONE_REPEAT,
     },
     "plan/shard_operators.py": {
         **{f": MIN_SLICED_ROWS = {rows}": _ONE_WAY for rows in (63, 65)},

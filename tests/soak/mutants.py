@@ -43,7 +43,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "plan/part_operators.py": ("tests/plan/test_part_operators.py", *ELASTIC),
     "plan/item_lengths.py": ("tests/plan/test_cutting.py", *ELASTIC),
     "loading/resume.py": (*ELASTIC, "tests/plan/test_cutting.py", "tests/loading/test_job_state.py"),
-    "core/meter.py": ("tests/core/test_meter.py", *ELASTIC),
+    "core/opened.py": ("tests/core/test_opened.py", *ELASTIC),
     "core/cursor.py": ("tests/core/test_cursor.py", "tests/loading/test_elastic.py", "tests/plan/test_sharding.py"),
     "plan/pieces.py": ("tests/plan/test_pieces.py",),
     "plan/shard_operators.py": (

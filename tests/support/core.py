@@ -10,7 +10,7 @@ from feedpipe.core.block import OneRow as OneRow
 from feedpipe.core.block import has_skipped as has_skipped
 from feedpipe.core.block import nbytes as nbytes
 from feedpipe.core.block import parted as parted
-from feedpipe.core.context import Meter as Meter
+from feedpipe.core.context import Opened as Opened
 from feedpipe.core.context import Pacing as Pacing
 from feedpipe.core.context import ProcessContext as ProcessContext
 from feedpipe.core.context import ProcessResources as ProcessResources
