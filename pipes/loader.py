@@ -105,22 +105,22 @@ class OnDevice:
         from .torch.device import backend_for
 
         backend = backend_for(self.device, pin_memory=self.pin_memory)
-        return _DeviceExecutor(self.service.start(), backend)
+        return _DeviceService(self.service.start(), backend)
 
 
-class _DeviceExecutor:
+class _DeviceService:
     def __init__(self, executor: Executor, backend: Backend) -> None:
         self._executor = executor
         self._backend = backend
 
     def open(self, plan: Plan, position: Position, epoch: int) -> Session:
-        return _DeviceSession(self._executor.open(plan, position, epoch), self._backend)
+        return _DeviceRun(self._executor.open(plan, position, epoch), self._backend)
 
     def close(self) -> None:
         self._executor.close()
 
 
-class _DeviceSession:
+class _DeviceRun:
     """One run. The step of an element travels with it, so looking ahead changes no state."""
 
     def __init__(self, session: Session, backend: Backend) -> None:

@@ -75,10 +75,10 @@ class ReadingService(Protocol):
     def start(self) -> Executor: ...
 
 
-# `RunExecutor`: what a service holds for one loader, whatever makes the elements.
+# `PlanService`: what a service holds for one loader, whatever makes the elements.
 
 
-class PlanRun(Protocol):
+class ServiceRun(Protocol):
     """One run of a plan."""
 
     def items(self) -> Generator[Step | ShardEnd]:
@@ -90,7 +90,7 @@ class PlanRun(Protocol):
         ...
 
 
-class RunExecutor:
+class PlanService:
     """Opens the runs of one loader.
 
     Args:
@@ -98,22 +98,22 @@ class RunExecutor:
         pool: the workers that all runs use; the executor closes them.
     """
 
-    def __init__(self, make_run: Callable[[Plan, Position, int], PlanRun], pool: Closing | None = None) -> None:
+    def __init__(self, make_run: Callable[[Plan, Position, int], ServiceRun], pool: Closing | None = None) -> None:
         self._make_run = make_run
         self._pool = pool
 
-    def open(self, plan: Plan, position: Position, epoch: int) -> RunSession:
-        return RunSession(self._make_run(plan, position, epoch))
+    def open(self, plan: Plan, position: Position, epoch: int) -> PlanRun:
+        return PlanRun(self._make_run(plan, position, epoch))
 
     def close(self) -> None:
         if self._pool is not None:
             self._pool.close()
 
 
-class RunSession:
+class PlanRun:
     """One run. It ends when it is closed or dropped; `close` waits for its threads."""
 
-    def __init__(self, run: PlanRun) -> None:
+    def __init__(self, run: ServiceRun) -> None:
         self._run = run
         # The generator refers to the run, and the run not to the generator: a dropped session is freed at once.
         self._items = run.items()

@@ -17,7 +17,7 @@ from ..core.context import ProcessResources
 from ..core.process import element_memory
 from ..errors import LoaderError, WorkerError
 from ..plan.plan import Plan, Position, ShardRun
-from .base import RunExecutor, ShardEnd, Step, check_arguments
+from .base import PlanService, ShardEnd, Step, check_arguments
 from .turns import DEBUG, DEFAULT, Merge, Mode, PrefetchLimit, run_rank, run_shards
 
 
@@ -50,9 +50,9 @@ class InProcess:
     def global_generators(self) -> bool:
         return True
 
-    def start(self) -> RunExecutor:
+    def start(self) -> PlanService:
         mode = DEBUG if self.debug else DEFAULT
-        return RunExecutor(lambda plan, position, epoch: InProcessRun(plan, position, epoch, mode))
+        return PlanService(lambda plan, position, epoch: InProcessRun(plan, position, epoch, mode))
 
 
 class InProcessRun:
@@ -125,8 +125,8 @@ class Threads:
     def global_generators(self) -> bool:
         return False
 
-    def start(self) -> RunExecutor:
-        return RunExecutor(lambda plan, position, epoch: ThreadsRun(self, plan, position, epoch))
+    def start(self) -> PlanService:
+        return PlanService(lambda plan, position, epoch: ThreadsRun(self, plan, position, epoch))
 
 
 Item: TypeAlias = Step | ShardEnd | BaseException

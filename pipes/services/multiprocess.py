@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias, get_args
 from ..core.checks import check_choice, check_int, methods_explain_wrong_arguments
 from ..core.process import element_memory
 from ..plan.plan import Plan, Position
-from .base import PlanRun, RunExecutor, check_arguments
+from .base import PlanService, ServiceRun, check_arguments
 
 StartMethod: TypeAlias = Literal["forkserver", "spawn", "fork"]
 
@@ -72,7 +72,7 @@ class MultiProcess:
     def global_generators(self) -> bool:
         return True
 
-    def start(self) -> RunExecutor:
+    def start(self) -> PlanService:
         from .processes.pool import Pool, PoolSettings
         from .processes.runs import ProcessRemoteRun, ProcessRun
 
@@ -88,9 +88,9 @@ class MultiProcess:
         )
         pool, numbers = Pool(settings), count(1)
 
-        def make_run(plan: Plan, position: Position, epoch: int) -> PlanRun:
+        def make_run(plan: Plan, position: Position, epoch: int) -> ServiceRun:
             if plan.has_remote:
                 return ProcessRemoteRun(pool, plan, position, epoch, next(numbers))
             return ProcessRun(pool, plan, position, epoch, next(numbers), ordered=self.ordered)
 
-        return RunExecutor(make_run, pool)
+        return PlanService(make_run, pool)

@@ -12,7 +12,7 @@ from ..core.checks import check_int, methods_explain_wrong_arguments
 from ..core.process import element_memory
 from ..errors import ArgumentError, ArgumentTypeError, WorkerError, with_call_site
 from ..plan.plan import Plan, Position
-from .base import PlanRun, RunExecutor, check_arguments
+from .base import PlanService, ServiceRun, check_arguments
 
 if TYPE_CHECKING:
     from .actors.pool import ActorPool
@@ -87,16 +87,16 @@ class Ray:
     def global_generators(self) -> bool:
         return True
 
-    def start(self) -> RunExecutor:
+    def start(self) -> PlanService:
         pool, numbers = actor_pool(self), count(1)
         from .actors.runs import ActorRemoteRun, ActorRun
 
-        def make_run(plan: Plan, position: Position, epoch: int) -> PlanRun:
+        def make_run(plan: Plan, position: Position, epoch: int) -> ServiceRun:
             if plan.has_remote:
                 return ActorRemoteRun(pool, plan, position, epoch, next(numbers))
             return ActorRun(pool, plan, position, epoch, next(numbers))
 
-        return RunExecutor(make_run, pool)
+        return PlanService(make_run, pool)
 
 
 def actor_pool(service: Ray) -> ActorPool:

@@ -199,7 +199,7 @@ class RunActor:
         self._writer = BurstWriter()
         self._plan: tuple[PlanArguments, Plan] | None = None
         self._run = -1
-        self._board: Any = None  # keeps notes of what runs
+        self._notes: Any = None  # keeps notes of what runs
         self._answers = 0  # of the run
         self._items: Iterator[PackedItem] = iter(())
         self._waiting: PackedItem | None = None  # had no room in the last burst
@@ -320,12 +320,12 @@ class RunActor:
     def _burst(self) -> Burst:
         self._answers += 1
         if self._answers == NOTED_ANSWERS:
-            self._board = None
+            self._notes = None
         return self._writer.burst()
 
     def _write_note(self, note: str) -> None:
-        if self._board is not None:
-            ray.get(self._board.write.remote(self._number, note))
+        if self._notes is not None:
+            ray.get(self._notes.write.remote(self._number, note))
 
     def _failed(self, error: BaseException) -> PackedItem:
         return "failed", 0, None, pack_error(error, f"worker {self._number}, {place_here()}", self._packer)
@@ -381,8 +381,8 @@ class RunActor:
         plan = self._plan_of(request.arguments)
         seed_process(request.arguments.worker_seed(request.epoch, request.assignment.worker))
         mode = DEFAULT
-        self._board, self._answers = request.board, 0
-        if self._board is not None:
+        self._notes, self._answers = request.notes, 0
+        if self._notes is not None:
             note = CrashNote(self._write_note)
             mode = mode._replace(block_sizes=OneRow, threads=False, tracer=note)
         if self._dispatch is not None:

@@ -224,10 +224,10 @@ def _listed(values: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {value}" for name, value in values.items())
 
 
-# `NoteBoard`: what actors were running when they died.
+# `CrashNotes`: what actors were running when they died.
 
 
-class NoteBoard:
+class CrashNotes:
     """Keeps the last note of each worker, in an actor of its own, which survives them."""
 
     def __init__(self) -> None:
@@ -274,7 +274,7 @@ class _Actors:
 
     handles: list[ActorHandle] = field(default_factory=list)
     dispatcher: Any = None
-    board: Any = None
+    notes: Any = None
     owner: int = field(default_factory=os.getpid)
 
     def end(self) -> None:
@@ -283,9 +283,9 @@ class _Actors:
         actors = [actor for actor in (self.dispatcher, *(handle.actor for handle in self.handles)) if actor is not None]
         for actor in actors:
             ray.kill(actor)
-        if self.board is not None:
-            ray.kill(self.board)
-            self.board = None
+        if self.notes is not None:
+            ray.kill(self.notes)
+            self.notes = None
         for handle in self.handles:
             handle.forget()
         self.dispatcher = None
@@ -352,16 +352,16 @@ class ActorPool:
         report_death(deaths, "the actor that runs the operators before `dispatch` has died")
         self._start_missing()
 
-    def board(self, handle: ActorHandle) -> Any:
+    def crash_notes(self, handle: ActorHandle) -> Any:
         """The actor that keeps notes of a worker if it has died twice at one element; else None."""
         if handle.deaths < 2:
             return None
         actors = self._actors
-        if actors.board is None:
+        if actors.notes is None:
             here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
-            actors.board = self._remote(NoteBoard, num_cpus=0, scheduling_strategy=here).remote()
-        actors.board.write.remote(handle.number, "")
-        return actors.board
+            actors.notes = self._remote(CrashNotes, num_cpus=0, scheduling_strategy=here).remote()
+        actors.notes.write.remote(handle.number, "")
+        return actors.notes
 
     def timeout_error(self, handle: ActorHandle, making: str) -> WorkerError:
         """The error for an actor that has given nothing for `timeout` seconds, with its stacks if they can be had."""
@@ -431,10 +431,10 @@ class ActorPool:
 
     def _note(self, handle: ActorHandle) -> str:
         """What the last actor of a worker was running; empty if nothing says so."""
-        if self._actors.board is None:
+        if self._actors.notes is None:
             return ""
         try:
-            note: str = ray.get(self._actors.board.read.remote(handle.number), timeout=GRACE_SECONDS)
+            note: str = ray.get(self._actors.notes.read.remote(handle.number), timeout=GRACE_SECONDS)
         except ray.exceptions.RayError:
             return ""
         return note

@@ -76,7 +76,7 @@ class ActorRequest(NamedTuple):
         epoch: the pass over the data.
         assignment: what of the plan to run, and where to start.
         leftovers: for the tail, the packed rows of shards that had theirs at hand.
-        board: the actor that keeps notes of each row that runs, to learn which one ends the process; None for no notes.
+        notes: the actor that keeps notes of each row that runs, to learn which one ends the process; None for no notes.
     """
 
     run: int
@@ -84,7 +84,7 @@ class ActorRequest(NamedTuple):
     epoch: int
     assignment: Assignment
     leftovers: dict[int, tuple[bytes, ...]]
-    board: Any = None
+    notes: Any = None
 
 
 class ActorFailure(NamedTuple):

@@ -91,8 +91,8 @@ class ActorRun:
     def _request(self, handle: ActorHandle) -> None:
         """Asks an actor for all that is left for it to do, after what has arrived from it."""
         leftovers = self._leftovers if self._in_tail else {}
-        assignment, board = self._assignment(handle), self._pool.board(handle)
-        handle.request(ActorRequest(self._number, self._arguments, self._epoch, assignment, leftovers, board))
+        assignment, notes = self._assignment(handle), self._pool.crash_notes(handle)
+        handle.request(ActorRequest(self._number, self._arguments, self._epoch, assignment, leftovers, notes))
 
     def _assignment(self, handle: ActorHandle) -> Assignment:
         return self._merge.assignment(handle.number, handle.received())
@@ -134,8 +134,8 @@ class ActorRemoteRun(RemoteRun):
     def _serve(self, worker: int, assignment: Assignment) -> None:
         leftovers = self._leftovers if assignment.in_tail else {}
         handle = self._workers[worker]
-        board = self._pool.board(handle)
-        request = ActorRequest(self._number, self._arguments, self._epoch, assignment, leftovers, board)
+        notes = self._pool.crash_notes(handle)
+        request = ActorRequest(self._number, self._arguments, self._epoch, assignment, leftovers, notes)
         handle.actor.serve.remote(request)
 
     def _send_open(self, stream: RowStream) -> None:

@@ -21,7 +21,7 @@ class BatchStream:
 
     def __init__(self, schema: pa.Schema, batches: list[pa.RecordBatch]) -> None:
         self._schema = schema
-        self._batches = [_cut(batch) for batch in batches]
+        self._batches = [_slice(batch) for batch in batches]
         counter = pa.MockOutputStream()
         self._write(counter)
         self.nbytes: int = counter.size()
@@ -73,15 +73,15 @@ def _open_stream(memory: memoryview, start: int, size: int) -> pa.RecordBatchStr
     return pa.ipc.open_stream(pa.py_buffer(memory[start : start + size]))
 
 
-def _cut(batch: pa.RecordBatch) -> pa.RecordBatch:
+def _slice(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The batch without text that it does not show."""
     if not any(kind in _VIEW_TYPES for kind in batch.schema.types):
         return batch
-    columns = [_cut_view(column) if column.type in _VIEW_TYPES else column for column in batch.columns]
+    columns = [_slice_view(column) if column.type in _VIEW_TYPES else column for column in batch.columns]
     return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
 
-def _cut_view(column: Any) -> Any:
+def _slice_view(column: Any) -> Any:
     views = column.buffers()[1]  # 16 bytes per value; the buffers with the text follow
     if views is None or views.size < 32 * len(column):
         return column
