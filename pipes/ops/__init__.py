@@ -1,5 +1,5 @@
-"""The operators, each with its chain function: one file for each operator, or for a family of them.
+"""The operators: a module has an operator, or a few that belong together, with their chain functions.
 
-The folders are the families of the reference. A file whose name begins with an underscore has code that several of the
-operators in its folder share, or here those in several folders.
+`_methods.py` leads from the name of a method to its module. The other modules whose names begin with an underscore have
+code that operators share, or one part of a long operator.
 """

@@ -1,7 +1,8 @@
-"""`OperatorMethods`: each operator is one line that names its chain function, and so a method of `Pipe`."""
+"""The index of the operators: the methods of `Pipe`, and the module of each."""
 
 from __future__ import annotations
 
+# Sorted by module: the line of a method names the module that has its chain function and its operator.
 from ..core.checks import methods_explain_wrong_arguments
 from ..files.arrow import parse_arrow as _parse_arrow
 from ..files.avro import parse_avro as _parse_avro

@@ -1,4 +1,4 @@
-"""What operators share: columns of rows, errors that name a row, operators that pass rows on."""
+"""What operators share: rows as columns, errors that name a row, bases of operators that pass rows on."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from ..core.context import Context
 from ..core.cursor import Cursor
 from ..core.operator import CursorOfInput, Input, Operator, StageView, Weights
 from ..core.rows import Array, BlockRows, Column, Indices, Rows, grid, index_array, is_grid, read_only
-from ..errors import ArgumentTypeError, DataError, PlanError, RowError, UnfitError, with_call_site
-from ..formats.columns import check_names, suggest_name
+from ..errors import DataError, PlanError, RowError, UnfitError, with_call_site
+from ..formats.columns import suggest_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+T = TypeVar("T")
 
 
 def not_a_batch(element: object) -> UnfitError:
@@ -29,7 +31,7 @@ def not_a_batch(element: object) -> UnfitError:
 
 
 def as_rows(batch: object) -> Rows:
-    """A batch of rows as columns. For a list of dicts, types are inferred, and a name that a row lacks is a null."""
+    """Return a batch as columns. Arrow infers the types of a list of dicts; a name that a row lacks is a null."""
     if isinstance(batch, Rows):
         return batch
     if not isinstance(batch, Sequence) or isinstance(batch, (str, bytes)):
@@ -46,12 +48,12 @@ def as_rows(batch: object) -> Rows:
 
 
 def numpy_columns(rows: Rows) -> dict[str, Array]:
-    """The columns as read-only NumPy arrays; values that NumPy has no type for become Python objects."""
+    """Return the columns as read-only NumPy arrays; values that NumPy has no type for become Python objects."""
     return {name: _numpy_column(column, name) for name, column in rows.columns.items()}
 
 
 def column_of_values(values: list[object], name: object) -> Column:
-    """Python values as a column: arrays of one shape as one array, other values in the type that Arrow infers."""
+    """Make a column of Python values: arrays of one shape become one array; Arrow infers the type of other values."""
     if values and isinstance(values[0], np.ndarray):
         try:
             return column_of_array(np.stack(cast("Any", values)), name)
@@ -61,7 +63,7 @@ def column_of_values(values: list[object], name: object) -> Column:
 
 
 def column_of_array(array: Array, name: object) -> Column:
-    """`array` itself if it has numbers; text, times and Python objects as an Arrow array."""
+    """Return `array` itself if it has numbers; text, times and Python objects become an Arrow array."""
     return read_only(array) if array.dtype.kind in "biufc" else _infer_column(array, name)
 
 
@@ -102,14 +104,11 @@ def _infer_column(values: object, name: object) -> Column:
         raise UnfitError(f"field `{name}`: its values cannot form a column: {error}") from error
 
 
-# Checks of arguments that name columns.
-
-
 def existing_columns(names: Iterable[str], columns: Iterable[str]) -> dict[str, str]:
-    """Each of `names`, as `select_columns` takes them; all must be among the names of the `columns`.
+    """Return `names` as `select_columns` takes them.
 
     Raises:
-        UnfitError: one is not; the error has a similar one.
+        UnfitError: a name is not among the `columns`; the error has a similar one.
     """
     existing = set(columns)
     sources: dict[str, str] = {}
@@ -120,29 +119,15 @@ def existing_columns(names: Iterable[str], columns: Iterable[str]) -> dict[str, 
     return sources
 
 
-def check_columns(argument: str, value: tuple[object, ...]) -> tuple[str, ...]:
-    """Names as the user gave them: one by one, or as one list."""
-    (only,) = value if len(value) == 1 else (None,)
-    return tuple(check_names(argument, list(value) if only is None or isinstance(only, str) else only) or ())
-
-
-def check_renames(value: object) -> dict[str, str]:
-    """New names by old ones."""
-    names = dict(cast("Mapping[object, object]", value)) if isinstance(value, Mapping) else None
-    if not names or not all(isinstance(name, str) for pair in names.items() for name in pair):
-        raise ArgumentTypeError(with_call_site(f"`names` must map names of columns to new names but got: {value!r}"))
-    return cast("dict[str, str]", names)
-
-
-# `data_error`: the error of rows that do not fit, in place of a failure of a user's function.
+# Errors of rows that do not fit an operator.
 
 
 def data_error(op: Operator, error: Exception, what: str = "on") -> Exception:
-    """The `DataError` in place of `error`, a `RowError`, if the row was at fault; else `error` itself.
+    """Return a `DataError` for a `RowError` whose row is at fault, and any other error itself.
 
     Args:
         op: the operator that the error is about.
-        error: what `stage.failed` returned.
+        error: the result of `stage.failed`.
         what: words that lead to the origin of the row.
     """
     if not isinstance(error, RowError) or not isinstance(error.__cause__, UnfitError):
@@ -154,16 +139,10 @@ def data_error(op: Operator, error: Exception, what: str = "on") -> Exception:
     return unfit
 
 
-# Rows that do not fit an operator: the first of them is found, and the error names it.
-
-
-T = TypeVar("T")
-
-
 def convert_until_error(convert: Callable[[Rows], T], rows: Rows) -> tuple[T | None, Exception | None]:
-    """What `convert` makes of the rows before the first that fails, and the error of that row.
+    """Convert the rows before the first that fails; None if that is the first row. Return also its error.
 
-    None if the first row fails. `convert` treats each row by itself.
+    `convert` treats each row by itself.
     """
     try:
         return convert(rows), None
@@ -186,16 +165,12 @@ def _error(convert: Callable[[Rows], object], rows: Rows) -> Exception | None:
 
 
 def plan_error(op: Operator, stage: StageView, error: UnfitError) -> PlanError:
-    """The error if `op` does not fit the columns of its input, which are known without a run."""
+    """Return the error of an operator that does not fit the columns of its input, which are known without a run."""
     return PlanError(with_call_site(f"`{step_code(op, source=False)}`: {error}", stage.call_site))
 
 
 def as_mapping(row: object) -> Mapping[str, object]:
-    """`row`, which must be a dict.
-
-    Raises:
-        UnfitError: it is something else.
-    """
+    """Return `row`, which must be a dict; else raise an `UnfitError`."""
     if isinstance(row, Mapping):
         return cast("Mapping[str, object]", row)
     repair = "put this before `.batch`" if isinstance(row, Rows) else "make dicts with a `.map`"
@@ -203,7 +178,7 @@ def as_mapping(row: object) -> Mapping[str, object]:
     raise UnfitError(f"rows must be dicts, whose keys name the columns, but one is of type {kind}; {repair}")
 
 
-# `SameRows`, `Rearranged`: the bases of operators that give rows of their input unchanged: `shuffle`, `take`.
+# The bases of operators that give rows of their input unchanged.
 
 
 class SameRows(Operator):
@@ -235,9 +210,6 @@ class Rearranged(SameRows, ABC):
             return None
         places = self.places(stage, range(self.length(stage) or 0), context)
         return Weights(weights.values[index_array(places)], weights.are_rows)
-
-
-# The base of the operators that pass rows on unchanged: `prefetch`, `shard_by_rank`.
 
 
 class PassThrough(CursorOfInput, SameRows):

@@ -5,19 +5,19 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from ..core.cursor import Json
 from ..core.graph import Node
 from ..core.operator import StageView
 from ..core.rows import Rows, column_names, select_columns
-from ..errors import UnfitError
+from ..errors import ArgumentTypeError, UnfitError, with_call_site
 from ..files.parquet import ParseParquet, RowGroups
 from ..files.parquet_file import LaterChoice
-from ..formats.columns import first_duplicate
+from ..formats.columns import check_names, first_duplicate
 from ._column_operator import ColumnOperator
 from ._filter_rows import ExpressionFilter
-from ._shared import as_mapping, check_columns, check_renames, existing_columns
+from ._shared import as_mapping, existing_columns
 from .shuffle import Shuffle
 from .slice import SliceBase
 
@@ -176,3 +176,17 @@ def with_later_choice(node: N, columns: tuple[str, ...], filters: tuple[Any, ...
         return node
     source = with_later_choice(node.inputs[0], columns, filters)
     return node if source is node.inputs[0] else type(node)(op, (source,), node.call_site)
+
+
+def check_columns(argument: str, value: tuple[object, ...]) -> tuple[str, ...]:
+    """Names as the user gave them: one by one, or as one list."""
+    (only,) = value if len(value) == 1 else (None,)
+    return tuple(check_names(argument, list(value) if only is None or isinstance(only, str) else only) or ())
+
+
+def check_renames(value: object) -> dict[str, str]:
+    """New names by old ones."""
+    names = dict(cast("Mapping[object, object]", value)) if isinstance(value, Mapping) else None
+    if not names or not all(isinstance(name, str) for pair in names.items() for name in pair):
+        raise ArgumentTypeError(with_call_site(f"`names` must map names of columns to new names but got: {value!r}"))
+    return cast("dict[str, str]", names)
