@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import secrets
 import socket
 import tempfile
@@ -12,6 +13,7 @@ import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast
@@ -19,6 +21,7 @@ from typing import Any, NamedTuple, Protocol, cast
 import numpy as np
 
 from ..core.block import Block, Parted, has_skipped, parted
+from ..core.checks import digest
 from ..core.code import step_code
 from ..core.context import Context
 from ..core.cursor import Cursor, Json
@@ -315,11 +318,12 @@ log = logging.getLogger("feedpipe")
 MIN_ROWS_OF_RATE = 1000
 """A `rate` is looked at from so many rows on."""
 
-_IDENTITY = ("name", "epoch", "rounds", "shard", "part", "position")
+_IDENTITY = ("pipe", "name", "epoch", "rounds", "shard", "part", "position", "file", "row", "repr")
 """What identifies a record: two cursors may mean one position, and two operators may have one call.
 
-Before a `cache` of parsed files, positions begin anew in each part of a file.
+Pipes may share a folder. Before a `cache` of parsed files, each part of a file counts its own positions.
 """
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of an object, in its `repr`: another one after a resume
 
 
 class SkipCounts(NamedTuple):
@@ -360,6 +364,7 @@ class SkipLog:
     """
 
     def __init__(self, root: Node) -> None:
+        self._pipe = digest([code_without_policy(node) for node in walk(root) if not node.op.transparent])
         self._policies: dict[str, Quarantine] = {}
         self._call_sites: dict[str, CallSite | None] = {}
         for node in walk(root):
@@ -408,7 +413,7 @@ class SkipLog:
             totals[skip.operator] = totals.get(skip.operator, 0) + 1
             if skip.quarantine is not None and skip.record is not None:
                 folder = str(skip.quarantine.folder)
-                record = dict(skip.record)
+                record = {"pipe": self._pipe, **skip.record}
                 if cursor is not None:
                     place = cursor()
                     place["skipped"] = [record["name"], record["position"]]
@@ -443,12 +448,14 @@ class SkipLog:
 class _RecordFile:
     """The file in which this process records rows, beside those of others. It appears with its first record.
 
+    It holds parts of rows, so only its owner may read it.
+
     Raises:
         OSError: the folder cannot be written.
     """
 
     def __init__(self, folder: str) -> None:
-        os.makedirs(folder, exist_ok=True)
+        os.makedirs(folder, 0o700, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
         self._path = Path(folder, f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}.jsonl")
@@ -459,7 +466,8 @@ class _RecordFile:
         identity = _identity(record)
         if identity in self._written:
             return
-        with open(self._path, "ab", buffering=0) as file:  # few rows fail, so no file stays open
+        opener = partial(os.open, mode=0o600)
+        with open(self._path, "ab", buffering=0, opener=opener) as file:  # few rows fail, so no file stays open
             line = memoryview(json.dumps(record).encode() + b"\n")
             while line:
                 line = line[file.write(line) :]
@@ -467,7 +475,7 @@ class _RecordFile:
 
 
 def _identity(record: dict[str, Json]) -> str:
-    return json.dumps([record.get(name) for name in _IDENTITY])
+    return _ADDRESS.sub("", json.dumps([record.get(name) for name in _IDENTITY]))
 
 
 def _records(folder: str) -> Iterator[dict[str, Json]]:

@@ -262,6 +262,26 @@ def test_a_quarantine_records_each_row_once(tmp_path, workers):
     assert "in parse" in skipped[0]["traceback"]
 
 
+@pytest.mark.parametrize("loaded", [False, True], ids=["iterated", "loaded"])
+def test_pipes_that_share_a_quarantine_keep_all_their_records(tmp_path, loaded):
+    bad = fp.Quarantine(tmp_path / "bad")
+    for name in ("train", "validation"):
+        (tmp_path / f"{name}.csv").write_text("x\n1\nbad\n3\n")
+    files = [
+        fp.read_csv(tmp_path / f"{name}.csv", schema={"x": "int64"}, on_error=bad) for name in ("train", "validation")
+    ]
+    lists = [fp.from_sequence(words).map(int, on_error=bad) for words in (["1", "two"], ["1", "drei"])]
+    twins = [fp.from_sequence(["vier"]).map(function, on_error=bad) for function in (int, float)]
+    for pipe in [*files, *lists, *twins] * 2:  # the second time, as a resume does, each comes to rows that are recorded
+        list(fp.Loader(pipe) if loaded else pipe)
+    assert len(records(tmp_path / "bad")) == 6
+
+
+def test_only_its_owner_may_read_a_quarantine(tmp_path):
+    list(fp.from_sequence(["one"]).map(int, on_error=fp.Quarantine(tmp_path / "bad")))
+    assert [path.stat().st_mode & 0o777 for path in (tmp_path / "bad", *(tmp_path / "bad").iterdir())] == [0o700, 0o600]
+
+
 @pytest.mark.parametrize(
     "name", ["no batch", "shuffle", "windowed shuffle", "filter", "flat_map", "group_by", "concurrent map_batches"]
 )
