@@ -290,7 +290,7 @@ class Loader(Generic[T_co]):
             return position.goal
         if schedule.plan.length(schedule.plan.rank) is None:
             return length_of(schedule.plan.unsharded)
-        whole = Progress(data_epoch=position.data_epoch if schedule.plan.varies else 0)
+        whole = Progress(data_pass=position.data_pass if schedule.plan.varies else 0)
         return schedule.end(whole).of_rank or 0
 
     @property

@@ -49,7 +49,7 @@ def skipped(progress: Progress, count: int, schedule: Schedule) -> Progress:
         return progress
     if schedule.steps is not None:
         return schedule.next_pass(_moved(progress, count))
-    left = (plan.length(plan.rank, progress.start, progress.data_epoch) or 0) - progress.taken
+    left = (plan.length(plan.rank, progress.start, progress.data_pass) or 0) - progress.taken
     return _moved(progress, max(0, min(count, left)))  # what is not left is padding
 
 
@@ -291,7 +291,7 @@ class EpochRun:
         """Runs the plan from here on."""
         if self._session is not None:
             self._session.close()
-        self._session = self._runner.open(self._schedule.plan, position, self.progress.data_epoch)
+        self._session = self._runner.open(self._schedule.plan, position, self.progress.data_pass)
         return iter(self._session)
 
 

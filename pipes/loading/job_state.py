@@ -75,7 +75,7 @@ def resumed_elsewhere(states: Sequence[SavedState], schedule: Schedule) -> Progr
     else:
         progress.cut = job.divided_anew(plan)
         progress.ended = dict.fromkeys(shard for shard in range(plan.shards) if not progress.cut.items.get(shard))
-    left = plan.lengths_left(progress.position(plan), progress.data_epoch)
+    left = plan.lengths_left(progress.position(plan), progress.data_pass)
     progress.goal = schedule.goal(progress.step, left)
     if progress.cut is not None and progress.goal is None:
         schedule.check_cut(progress.cut)
@@ -91,8 +91,8 @@ def _passes(states: Sequence[SavedState]) -> range:
     Raises:
         StateError: the ranks are too far apart.
     """
-    last = max(one.data_epoch + len(_position(one).later) for one in states)
-    passes = range(min(one.data_epoch for one in states), last + 1)
+    last = max(one.data_pass + len(_position(one).later) for one in states)
+    passes = range(min(one.data_pass for one in states), last + 1)
     if len(passes) > MAX_PASSES:
         raise StateError(
             f"one rank of these states is in pass {passes[0]} over the data, and another in pass {passes[-1]}; a job "
@@ -108,19 +108,19 @@ def _in_pass(states: Sequence[SavedState], number: int) -> list[SavedState]:
     cut = next((position.cut for position in positions if position.cut is not None), None)
     if cut is not None:  # a rank that is through a pass has nothing left of the cut
         positions = [p._replace(cut=p.cut or replace(cut, items={})) for p in positions]
-    return [replace(one, data_epoch=number, position=p) for one, p in zip(states, positions, strict=True)]
+    return [replace(one, data_pass=number, position=p) for one, p in zip(states, positions, strict=True)]
 
 
 def _position_in_pass(one: SavedState, number: int) -> StreamedPosition:
     position = _position(one)
-    if number == one.data_epoch:
+    if number == one.data_pass:
         return position._replace(later=())
     shards = range(one.rank, one.shards, one.world_size)
-    if number < one.data_epoch:
+    if number < one.data_pass:
         return StreamedPosition({}, dict.fromkeys(shards))
-    if number > one.data_epoch + len(position.later):
+    if number > one.data_pass + len(position.later):
         return StreamedPosition({}, {})
-    cut = position.later[number - one.data_epoch - 1]
+    cut = position.later[number - one.data_pass - 1]
     return StreamedPosition({}, dict.fromkeys(shard for shard in shards if not cut.items.get(shard)), cut)
 
 
@@ -142,7 +142,7 @@ class StreamedJob:
         first = states[0]
         self._states = states
         self._shards = first.shards
-        self._data_epoch = first.data_epoch
+        self._data_pass = first.data_pass
         self._positions = [_position(one) for one in states]
         cut = self._positions[0].cut
         for one, position in zip(states, self._positions, strict=True):
@@ -192,7 +192,7 @@ class StreamedJob:
                 lists[number].append(tail_item)
         else:
             running = [item for items in by_shard.values() for item in items.running]
-            lists = cut(plan, self._first, [*running, *tails], base, self._data_epoch)
+            lists = cut(plan, self._first, [*running, *tails], base, self._data_pass)
             for number, item in enumerate(leftovers):
                 lists[number % plan.shards].append(item)
         return Cut(self._first, base, self._digest(plan), {n: tuple(items) for n, items in enumerate(lists) if items})
@@ -286,7 +286,7 @@ def gathered(states: Sequence[State]) -> State:
         by_rank = {one["rank"]: one for one in states}
         ranks = [by_rank[rank] for rank in range(len(saved))]
         entries = [[one["step"], one["data_epoch"], one["goal"], json.loads(str(one["position"]))] for one in ranks]
-        state |= {"rank": ALL_RANKS, "step": min(one.step for one in saved), "data_epoch": saved[0].data_epoch}
+        state |= {"rank": ALL_RANKS, "step": min(one.step for one in saved), "data_epoch": saved[0].data_pass}
         state |= {"goal": NO_GOAL, "position": json.dumps({"ranks": entries})}
     state["checksum"] = checksum(signature_checksum(state), state)
     return state

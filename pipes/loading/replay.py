@@ -150,7 +150,7 @@ def replay(pipe: Pipe[T], /, cursor: Mapping[str, object]) -> T:
 
 
 def _common(plan: Plan, fingerprint: str, progress: Progress) -> ElementCursor:
-    return {"pipe": _digest(fingerprint), "seed": plan.seed, "epoch": progress.data_epoch}
+    return {"pipe": _digest(fingerprint), "seed": plan.seed, "epoch": progress.data_pass}
 
 
 def _digest(fingerprint: str) -> str:

@@ -257,10 +257,10 @@ class Runner:
         """Runs the next epochs with another schedule of the same rank."""
         self._schedule = schedule
 
-    def open(self, plan: Plan, position: Position, data_epoch: int) -> Session:
+    def open(self, plan: Plan, position: Position, data_pass: int) -> Session:
         """Runs a plan; an epoch has begun."""
         assert self._executor is not None, "the first epoch starts the service"
-        return self._executor.open(plan, position, data_epoch)
+        return self._executor.open(plan, position, data_pass)
 
     def rank_code(self) -> list[str]:
         """The rank as `repr` shows it; nothing for a single one."""

@@ -95,7 +95,7 @@ class Schedule:
         """Where this rank goes on, in the same epoch, when its part of a pass over the data is used up."""
         if self.plan.indexed:
             return self._at(progress, rank=self.plan.rank)
-        return progress.next_data_epoch(self.plan.rank_shards)
+        return progress.next_data_pass(self.plan.rank_shards)
 
     def end(self, progress: Progress, *, warns: bool = False) -> End:
         """Where the epoch of `progress` ends; `warns` says once if many elements are left out for that.
@@ -173,7 +173,7 @@ class Schedule:
             facts["the states from which it goes on"] = progress.cut.digest
         if self.plan.indexed:
             common = progress if self.steps is None else self._at(progress, rank=0)
-            facts["the pass over the data"] = common.data_epoch
+            facts["the pass over the data"] = common.data_pass
             facts["the elements that all ranks have taken"] = common.position(self.plan).start
         return Standing(str(self.signature.entries["pipe"]), facts)
 
@@ -199,7 +199,7 @@ class Schedule:
         """The lengths, from `progress.start` on, of all ranks that must be even; else that of this rank."""
         plan = self.plan
         ranks = [plan.rank] if plan.world_size == 1 or self.even is None else range(plan.world_size)
-        return [plan.length(rank, progress.start, progress.data_epoch) for rank in ranks]
+        return [plan.length(rank, progress.start, progress.data_pass) for rank in ranks]
 
     def _end(self, progress: Progress, lengths: Sequence[int | None]) -> End:
         if progress.goal is not None:
@@ -215,7 +215,7 @@ class Schedule:
             return End(of_rank, of_rank)
         # The state of an indexed pipe serves all ranks, and the first rank has the most elements. That of a streamed
         # pipe belongs to its rank, and says nothing about others.
-        first = self.plan.length(0, progress.start, progress.data_epoch) if self.plan.indexed else None
+        first = self.plan.length(0, progress.start, progress.data_pass) if self.plan.indexed else None
         return End(of_rank, None if first is None else before + first)
 
     def _at(self, progress: Progress, rank: int) -> Progress:
@@ -227,9 +227,9 @@ class Schedule:
         length = position_count(self.plan.unsharded)
         if not length:
             return progress
-        taken = progress.data_epoch * length + progress.position(self.plan).start
-        data_epoch, index = divmod(taken + rank, length)
-        return replace(progress, data_epoch=data_epoch, start=index - rank, taken=0)
+        taken = progress.data_pass * length + progress.position(self.plan).start
+        data_pass, index = divmod(taken + rank, length)
+        return replace(progress, data_pass=data_pass, start=index - rank, taken=0)
 
     def _check_even(self, lengths: list[int], *, warns: bool) -> None:
         least, most, total = min(lengths), max(lengths), sum(lengths)

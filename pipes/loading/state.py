@@ -91,7 +91,7 @@ class RankEntry(NamedTuple):
     """What a gathered state has of one rank."""
 
     step: int
-    data_epoch: int
+    data_pass: int
     goal: int | None
     position: StreamedPosition | None
     skipped: SkipCounts
@@ -121,7 +121,7 @@ class SavedState:
     seed: int
     epoch: int
     step: int
-    data_epoch: int
+    data_pass: int
     rank: int
     world_size: int
     shards: int
@@ -144,8 +144,8 @@ def signature_checksum(entries: Mapping[str, Json]) -> int:
 
 def checksum(signature: int, entries: Mapping[str, Json]) -> int:
     """The checksum of a state, from that of its signature."""
-    epoch, step, data_epoch = entries["epoch"], entries["step"], entries["data_epoch"]
-    return crc32(f"{epoch} {step} {data_epoch} {entries['goal']} {entries['position']}".encode(), signature)
+    epoch, step, data_pass = entries["epoch"], entries["step"], entries["data_epoch"]
+    return crc32(f"{epoch} {step} {data_pass} {entries['goal']} {entries['position']}".encode(), signature)
 
 
 def validated(state: object) -> SavedState:
@@ -185,7 +185,7 @@ def validated(state: object) -> SavedState:
         seed=numbers["seed"],
         epoch=numbers["epoch"],
         step=numbers["step"],
-        data_epoch=numbers["data_epoch"],
+        data_pass=numbers["data_epoch"],
         rank=rank,
         world_size=world_size,
         shards=shards,
@@ -260,12 +260,12 @@ def _without_skipped(place: str, position: Json) -> SkipCounts:
 def _rank_entry(place: str, entry: Json) -> RankEntry:
     if not isinstance(entry, list) or len(entry) != 4 or not all(map(_is_count, entry[:2])):
         raise damaged(place, f"must be step, data epoch, goal and position but is: {_shown(entry)}")
-    step, data_epoch, goal, position = cast("tuple[int, int, Json, Json]", entry)
+    step, data_pass, goal, position = cast("tuple[int, int, Json, Json]", entry)
     if type(goal) is not int:
         raise damaged(place, f"must have a whole number as goal but has: {_shown(goal)}")
     skipped = _without_skipped(place, position)
     streamed = None if position is None else _streamed(position, json.dumps(position))
-    return RankEntry(step, data_epoch, _goal(place, goal, step), streamed, skipped)
+    return RankEntry(step, data_pass, _goal(place, goal, step), streamed, skipped)
 
 
 def _indexed(position: Json, text: str) -> IndexedPosition:
@@ -389,7 +389,7 @@ class Progress:
     Attributes:
         epoch: the epoch of the loader.
         step: how many elements of the epoch this rank has taken.
-        data_epoch: which pass over the data; the same as `epoch`, unless `steps` sets the length of an epoch.
+        data_pass: which pass over the data; the same as `epoch`, unless `steps` sets the length of an epoch.
         start: of an indexed pipe, how many elements of the pass all ranks together had taken when this rank began.
         beyond: of an indexed pipe, those of them that were taken although one before them was not.
         taken: how many elements of the pass this rank has taken since.
@@ -404,7 +404,7 @@ class Progress:
 
     epoch: int = 0
     step: int = 0
-    data_epoch: int = 0
+    data_pass: int = 0
     start: int = 0
     taken: int = 0
     cursors: dict[int, Json] = field(default_factory=dict)
@@ -435,9 +435,9 @@ class Progress:
     def copy(self) -> Progress:
         return replace(self, cursors=dict(self.cursors), ended=dict(self.ended))
 
-    def next_data_epoch(self, shards: range) -> Progress:
+    def next_data_pass(self, shards: range) -> Progress:
         """The beginning of the next pass over the data, in the same epoch; `shards` are those of the rank."""
-        progress = Progress(self.epoch, self.step, self.data_epoch + 1, skipped=self.skipped)
+        progress = Progress(self.epoch, self.step, self.data_pass + 1, skipped=self.skipped)
         return progress.with_cuts(self.later, shards) if self.later else progress
 
     def with_cuts(self, cuts: Sequence[Cut], shards: range) -> Progress:
@@ -565,7 +565,7 @@ def save(progress: Progress, plan: Plan, signature: Signature) -> State:
     state = signature.entries.copy()
     state["epoch"] = progress.epoch
     state["step"] = progress.step
-    state["data_epoch"] = progress.data_epoch
+    state["data_epoch"] = progress.data_pass
     state["position"] = position
     state["goal"] = NO_GOAL if progress.goal is None else progress.goal
     state["checksum"] = checksum(signature.checksum, state)
@@ -684,13 +684,13 @@ def restore(saved: SavedState, plan: Plan) -> Progress:
         step = step * saved.world_size // plan.world_size
     taken = consumed + sum(map(len, beyond))
     counts = share_of_skips([saved.skipped], plan.rank, plan.world_size)
-    return Progress(saved.epoch, step, saved.data_epoch, start=taken, beyond=beyond, skipped=counts)
+    return Progress(saved.epoch, step, saved.data_pass, start=taken, beyond=beyond, skipped=counts)
 
 
 def restore_streamed(saved: SavedState, plan: Plan) -> Progress:
     """As `restore`, for a streamed pipe, or before the first element."""
     _check_step(saved, plan)
-    progress = Progress(saved.epoch, saved.step, saved.data_epoch, goal=saved.goal, skipped=saved.skipped)
+    progress = Progress(saved.epoch, saved.step, saved.data_pass, goal=saved.goal, skipped=saved.skipped)
     if isinstance(saved.position, StreamedPosition):
         _check_turns(saved.position, plan)
         progress.cursors, progress.ended = dict(saved.position.cursors), dict(saved.position.ended)
@@ -705,14 +705,14 @@ def restore_streamed(saved: SavedState, plan: Plan) -> Progress:
 def _check_step(saved: SavedState, plan: Plan) -> None:
     """Checks that the epoch has so many elements; if `steps` set its length, the state does not say how many."""
     is_cut = isinstance(saved.position, StreamedPosition) and saved.position.cut is not None
-    if saved.epoch != saved.data_epoch or saved.goal is not None or is_cut:
+    if saved.epoch != saved.data_pass or saved.goal is not None or is_cut:
         return
     if plan.indexed:
         most: int | None = position_count(plan.unsharded) // saved.world_size + 1
     else:
-        most = plan.length(plan.rank, 0, saved.data_epoch)
+        most = plan.length(plan.rank, 0, saved.data_pass)
         if most is not None and saved.step > most:  # the longest rank may set the length
-            most = max(plan.length(rank, 0, saved.data_epoch) or 0 for rank in range(plan.world_size))
+            most = max(plan.length(rank, 0, saved.data_pass) or 0 for rank in range(plan.world_size))
     if most is not None and saved.step > most:
         raise damaged("step", f"must be at most {most}, the elements of an epoch, but is: {saved.step}")
 

@@ -14,7 +14,7 @@ from .plan import Plan
 from .sharding import DividedStream, Sharding, has_user_boundary
 
 
-def cut(plan: Plan, first: int, items: Sequence[Item], base: int, data_epoch: int) -> list[list[Item]]:
+def cut(plan: Plan, first: int, items: Sequence[Item], base: int, data_pass: int) -> list[list[Item]]:
     """The items of each shard of `plan`, if so many items of all ranks have not ended.
 
     An item that has begun ends with what it has opened; nothing of it is read anew. What nobody has opened is divided
@@ -25,7 +25,7 @@ def cut(plan: Plan, first: int, items: Sequence[Item], base: int, data_epoch: in
         first: the number of shards of the first division of the pass.
         items: those of all ranks that have not ended.
         base: the origin of the first new item.
-        data_epoch: the pass.
+        data_pass: the pass.
 
     Raises:
         StateError: the graph cannot be cut; the message names the operator.
@@ -37,7 +37,7 @@ def cut(plan: Plan, first: int, items: Sequence[Item], base: int, data_epoch: in
     running = [item for item in items if item.leftovers is None]
     parts: list[dict[str, Part]] = [{} for _ in range(plan.shards)]
     for name, stream in sharding.streams.items() if running else ():
-        rest = _Rest(running, name, first, _lines(plan, sharding, stream, data_epoch))
+        rest = _Rest(running, name, first, _lines(plan, sharding, stream, data_pass))
         for shard, part in enumerate(rest.divided(plan.shards, times)):
             if part is not None:
                 parts[shard][name] = part
@@ -96,14 +96,14 @@ class _Rest:
         return bool(later) and len(later) == next(iter(later))[0] == len({shard for _, shard in later})
 
 
-def _lines(plan: Plan, sharding: Sharding, stream: DividedStream, data_epoch: int) -> Callable[[int], Line | None]:
+def _lines(plan: Plan, sharding: Sharding, stream: DividedStream, data_pass: int) -> Callable[[int], Line | None]:
     """Makes the line of a stream in a round."""
     repeated = any(stream.node in walk(node) for node in _repeats(plan.root, sharding))
     rounds: dict[int, Line | None] = {}
 
     def line(number: int) -> Line | None:
         if number not in rounds:
-            context = Context(seed=plan.seed, epoch=data_epoch, rounds=(number,) if repeated else ())
+            context = Context(seed=plan.seed, epoch=data_pass, rounds=(number,) if repeated else ())
             rounds[number] = sharding.line(stream, context)
         return rounds[number]
 

@@ -29,10 +29,10 @@ class Lengths:
     An operator is asked for its length once for each length that its inputs have in some shard.
     """
 
-    def __init__(self, sharding: Sharding, seed: int, data_epoch: int) -> None:
+    def __init__(self, sharding: Sharding, seed: int, data_pass: int) -> None:
         self._sharding = sharding
         self._runs = sharding.shards  # the items of the arrays
-        self._context = Context(seed=seed, epoch=data_epoch)
+        self._context = Context(seed=seed, epoch=data_pass)
         self._lengths: dict[tuple[Node, tuple[int, ...], bool], Numbers | None] = {}
 
     def of_shards(self, node: Node, rounds: tuple[int, ...] = (), *, shuffled_later: bool = False) -> Numbers | None:
@@ -237,11 +237,11 @@ class ItemLengths(Lengths):
     Args:
         sharding: the rules for the items; its streams are numbered.
         items: the runs.
-        seed, data_epoch: of the pass.
+        seed, data_pass: of the pass.
     """
 
-    def __init__(self, sharding: Sharding, items: Sequence[Item], seed: int, data_epoch: int) -> None:
-        super().__init__(sharding, seed, data_epoch)
+    def __init__(self, sharding: Sharding, items: Sequence[Item], seed: int, data_pass: int) -> None:
+        super().__init__(sharding, seed, data_pass)
         self._runs = len(items)
         self._items = items
 

@@ -265,19 +265,19 @@ class Plan:
         new_shards = range(cut.base, cut.base + self.shards)
         return Sharding(cut.first, dict(self._stages), names, parts=parts, new_shards=new_shards)
 
-    def length(self, rank: int, start: int = 0, data_epoch: int = 0) -> int | None:
+    def length(self, rank: int, start: int = 0, data_pass: int = 0) -> int | None:
         """How many elements `rank` has in a pass over the data, from `start` on; None if that is not known."""
         if self.unsharded.may_skip and (not self.indexed or self.unsharded.loses_elements):
             return None
         if self.indexed:
             return len(range(start + rank, position_count(self.unsharded), self.world_size))
-        data_epoch = data_epoch if self.varies else 0
-        if self._lengths is None or self._lengths[0] != data_epoch:
-            self._lengths = data_epoch, self._rank_lengths(data_epoch)
+        data_pass = data_pass if self.varies else 0
+        if self._lengths is None or self._lengths[0] != data_pass:
+            self._lengths = data_pass, self._rank_lengths(data_pass)
         lengths = self._lengths[1]
         return None if lengths is None else lengths[rank]
 
-    def lengths_left(self, position: Position, data_epoch: int) -> list[int] | None:
+    def lengths_left(self, position: Position, data_pass: int) -> list[int] | None:
         """How many elements each rank has left in a pass, where all shards stand at `position`; None if not known.
 
         After a cut, no rank has taken any.
@@ -285,8 +285,8 @@ class Plan:
         if self.unsharded.may_skip:
             return None
         if position.cut is not None:
-            return self._lengths_of_cut(position.cut, data_epoch)
-        lengths = Lengths(self._sharding, self.seed, data_epoch)
+            return self._lengths_of_cut(position.cut, data_pass)
+        lengths = Lengths(self._sharding, self.seed, data_pass)
         rows = lengths.of_shards(self._main)
         if rows is None:
             return None
@@ -294,15 +294,15 @@ class Plan:
         left = [0 if s.ended else n - s.at.position for s, n in zip(states, rows.tolist(), strict=True)]
         return self._by_rank(np.array(left), lengths)
 
-    def _lengths_of_cut(self, cut: Cut, data_epoch: int) -> list[int] | None:
+    def _lengths_of_cut(self, cut: Cut, data_pass: int) -> list[int] | None:
         sharding = self.sharding_of(cut)
         sharding.subgraph(self._main, 0)  # numbers the streams
-        lengths = ItemLengths(sharding, runs_of_cut(cut), self.seed, data_epoch)
+        lengths = ItemLengths(sharding, runs_of_cut(cut), self.seed, data_pass)
         return lengths_of_cut(cut, self.world_size, self._main, self._behind_tail(), lengths)
 
-    def _rank_lengths(self, data_epoch: int) -> list[int] | None:
+    def _rank_lengths(self, data_pass: int) -> list[int] | None:
         """The lengths of all ranks."""
-        lengths = Lengths(self._sharding, self.seed, data_epoch)
+        lengths = Lengths(self._sharding, self.seed, data_pass)
         rows = lengths.of_shards(self._main)
         return None if rows is None else self._by_rank(rows, lengths)
 

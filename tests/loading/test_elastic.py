@@ -243,5 +243,5 @@ def test_every_row_comes_once_in_each_pass(seed: int) -> None:
             if info.state_dict()["data_epoch"] > last:
                 break
             taken.append((info.state_dict()["data_epoch"], element))
-    for data_epoch in range(last + 1):
-        assert count([element for number, element in taken if number == data_epoch]) == count(list(pipe)), repr(pipe)
+    for data_pass in range(last + 1):
+        assert count([element for number, element in taken if number == data_pass]) == count(list(pipe)), repr(pipe)

@@ -66,8 +66,8 @@ class TestProgress:
         after.cursors[1] = None
         assert 1 not in progress.cursors
 
-    def test_next_data_epoch_keeps_epoch_and_step(self):
-        assert Progress(1, 5, 3, taken=9).next_data_epoch(range(2)) == Progress(1, 5, 4)
+    def test_next_data_pass_keeps_epoch_and_step(self):
+        assert Progress(1, 5, 3, taken=9).next_data_pass(range(2)) == Progress(1, 5, 4)
 
     def test_position_of_an_indexed_pipe_counts_all_ranks(self):
         assert Progress(start=6, taken=2).position(make_plan(INDEXED, world_size=3)) == Position(12)

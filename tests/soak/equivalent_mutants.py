@@ -67,7 +67,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
     "loading/resume.py": {
         "resumed_elsewhere: progress = Progress(states[-1].epoch, sum((one.step for one in states)) // "
         "plan.world_size, passes[0])": "the states of a job have one epoch",
-        "_position_in_pass: if number <= one.data_epoch:": "if it is equal, the function has returned before",
+        "_position_in_pass: if number <= one.data_pass:": "if it is equal, the function has returned before",
     },
     "plan/part_operators.py": {
         "RowsPart: seeks: ClassVar[bool] = False": _RUN_AGAIN,
