@@ -14,10 +14,10 @@ from .engine.run import length_of
 from .engine.skips import NO_SKIPS
 from .errors import ArgumentError, ArgumentTypeError, LoaderError, with_call_site
 from .loading.epoch import Epoch, EpochIterator
+from .loading.epochs import Epochs
 from .loading.job_state import gather, read_states, restore_job, shards_of_job
 from .loading.ranks import RankSource
 from .loading.replay import Info, check_kept
-from .loading.runner import Runner
 from .loading.schedule import Even, Schedule
 from .loading.state import Progress, State, compare, restored
 from .pipe import Pipe, warn_in_torch_worker
@@ -212,7 +212,7 @@ class Loader(Generic[T_co]):
             raise ArgumentTypeError(with_call_site(f"`pipe` must be a Pipe but got: {pipe!r}"))
         check_choice("even", even, ("drop", "pad", "error", "auto", None))
         self._pipe = pipe
-        self._runner = Runner(
+        self._epochs = Epochs(
             pipe,
             reading_service(service, workers, device, pin_memory=pin_memory),
             RankSource(rank, world_size, group),
@@ -221,8 +221,8 @@ class Loader(Generic[T_co]):
             steps=None if steps is None else check_int("steps", steps, least=1),
             even=even,
         )
-        self._runner.check_service()
-        self._runner.check_ranks()
+        self._epochs.check_service()
+        self._epochs.check_ranks()
         self._progress, self._skipped = Progress(), NO_SKIPS  # where the next epoch begins; of the last one
         self._current: Epoch[T_co] | None = None
         self._requested_epoch: int | None = None  # by `set_epoch`
@@ -281,8 +281,8 @@ class Loader(Generic[T_co]):
         If epochs differ in that, it is the length of the epoch in which the loader stands, or that `set_epoch` chose:
         with the steps before it if the number of ranks has changed in that epoch.
         """
-        if self._runner.steps is not None:
-            return self._runner.steps
+        if self._epochs.steps is not None:
+            return self._epochs.steps
         position, schedule = self._position, self._schedule
         if (chosen := self._requested_epoch) is not None and chosen != position.epoch:
             position = Progress(chosen, 0, chosen)
@@ -380,20 +380,20 @@ class Loader(Generic[T_co]):
         """
         self._check_open()
         states = read_states(state)
-        schedule = restored(states[0], lambda pipe: self._runner.restore(pipe, lambda: self._schedule))
+        schedule = restored(states[0], lambda pipe: self._epochs.restore(pipe, lambda: self._schedule))
         compare(states[0], schedule.signature, strict=strict)
-        schedule = self._runner.resume(schedule, shards_of_job(states, schedule.plan))
+        schedule = self._epochs.resume(schedule, shards_of_job(states, schedule.plan))
         progress = schedule.after_end(restore_job(states, schedule))
         # Nothing has changed up to here: a state that is refused ends no epoch.
         self._end_current("a state was loaded")
-        self._runner.use(schedule)
+        self._epochs.use(schedule)
         self._progress, self._skipped = progress, progress.skipped
         self._requested_epoch = None
 
     def close(self) -> None:
         """End the current epoch and all threads and processes of the loader. A closed loader stays closed."""
         self._end_current("the loader was closed")
-        self._runner.close()
+        self._epochs.close()
         self._closed = True
 
     def __enter__(self) -> Loader[T_co]:
@@ -407,8 +407,8 @@ class Loader(Generic[T_co]):
     def __repr__(self) -> str:
         """Show the chain, the service and the position, as far as they are known without running or reading."""
         position = self._position
-        goal = self._runner.steps or (None if self._current is None else self._current.goal)
-        parts = [chain_in_one_line(self._pipe), service_code(self._runner.service), *self._runner.rank_code()]
+        goal = self._epochs.steps or (None if self._current is None else self._current.goal)
+        parts = [chain_in_one_line(self._pipe), service_code(self._epochs.service), *self._epochs.rank_code()]
         parts += [f"epoch {position.epoch}", f"step {position.step}" + (f" of {goal}" if goal is not None else "")]
         return f"Loader({', '.join(parts)}{', closed' if self._closed else ''})"
 
@@ -423,7 +423,7 @@ class Loader(Generic[T_co]):
 
     @property
     def _schedule(self) -> Schedule:
-        return (self._current and self._current.schedule) or self._runner.schedule(self._progress)
+        return (self._current and self._current.schedule) or self._epochs.schedule(self._progress)
 
     @property
     def _position(self) -> Progress:
@@ -445,7 +445,7 @@ class Loader(Generic[T_co]):
     def _iterate(self) -> EpochIterator[T_co]:
         """The elements for a new consumer: of the next epoch, at whose first one `peek` may have looked."""
         self._check_open()
-        if not self._runner.ranks.given:
+        if not self._epochs.ranks.given:
             warn_in_torch_worker(self._pipe, "loader", "give `rank=info.id` and `world_size=info.num_workers`")
         epoch = self._current
         if epoch is None or epoch.iterated or epoch.over or self._requested_epoch not in (None, epoch.position().epoch):
@@ -462,7 +462,7 @@ class Loader(Generic[T_co]):
         if requested is not None and requested != progress.epoch:
             progress = Progress(requested, 0, requested)
         self._requested_epoch, self._progress = None, progress
-        self._current = Epoch(self._runner, progress, self._current)
+        self._current = Epoch(self._epochs, progress, self._current)
         return self._current
 
     def _end_current(self, reason: str) -> None:
@@ -497,7 +497,7 @@ def gather_state(loader: Loader[object], group: Group | None = None) -> State:
         >>> fp.gather_state(loader) == loader.state_dict()  # of one rank
         True
     """
-    return gather(loader.state_dict(), loader._runner.ranks, group)  # pyright: ignore[reportPrivateUsage]
+    return gather(loader.state_dict(), loader._epochs.ranks, group)  # pyright: ignore[reportPrivateUsage]
 
 
 def state_before(loader: Loader[object], count: int) -> State:
@@ -514,4 +514,4 @@ def at_end(loader: Loader[object]) -> bool:
 
 def gathered(loader: Loader[object], state: State) -> State:
     """One state of all ranks, as `gather_state`, of a state of each that may be an earlier one."""
-    return gather(state, loader._runner.ranks, None)  # pyright: ignore[reportPrivateUsage]
+    return gather(state, loader._epochs.ranks, None)  # pyright: ignore[reportPrivateUsage]

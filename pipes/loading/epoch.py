@@ -18,9 +18,9 @@ from ..engine.run import ONE_THREAD, interrupted, is_executing
 from ..errors import DataError, FeedpipeError, LoaderError, PlanError, RowError, StateError, shown_traceback
 from ..plan.plan import Position
 from ..services.base import Session, ShardEnd, Step
+from .epochs import Epochs
 from .ranks import Job, on_rank
 from .replay import History, Info, SkipCounter, element_of, note_cursor
-from .runner import Runner
 from .schedule import PADDING, AgreedItems, End, Schedule
 from .state import Progress
 
@@ -81,7 +81,7 @@ class EpochRun:
     """
 
     def __init__(
-        self, runner: Runner, progress: Progress, start_step: int | None = None, history: History | None = None
+        self, epochs: Epochs, progress: Progress, start_step: int | None = None, history: History | None = None
     ) -> None:
         self.progress = progress.copy()
         self.history = History() if history is None else history
@@ -92,13 +92,13 @@ class EpochRun:
         self.element: object = _NOTHING
         self.stop: Exception | None = None
         self.trace: TracebackType | None = None
-        self._runner = runner
+        self._epochs = epochs
         self._job: Job | None = None  # the other ranks, if they communicate
         self._agreement: AgreedItems | None = None  # if the ranks agree on the end while they run
         self._padding = False
         self._padding_items: Iterator[Step | ShardEnd] = iter(())
         self._has_cursors = False  # an indexed pipe and padding need only the number of elements
-        self._skips = None if runner.skip_log is None else SkipCounter(runner.skip_log)
+        self._skips = None if epochs.skip_log is None else SkipCounter(epochs.skip_log)
         self._session: Session | None = None
         self._items: Iterator[Step | ShardEnd | Literal["padding"]] = iter(())
 
@@ -151,7 +151,7 @@ class EpochRun:
         if self.stop is None:
             self.stop, self.trace = stop, shown_traceback(stop)
             if self._agreement is not None:
-                self._runner.segment = self._agreement.segment
+                self._epochs.segment = self._agreement.segment
             if self._session is not None:
                 self._session.close()
 
@@ -180,8 +180,8 @@ class EpochRun:
 
     def skipping(self, count: int) -> EpochRun:
         """A run that begins behind up to `count` further elements, as many as lengths tell."""
-        schedule = self._runner.schedule(self.progress)
-        run = EpochRun(self._runner, skipped(self.progress, count, schedule), self.start_step)
+        schedule = self._epochs.schedule(self.progress)
+        run = EpochRun(self._epochs, skipped(self.progress, count, schedule), self.start_step)
         run.schedule, run.end = schedule, schedule.end(run.progress)
         return run
 
@@ -241,7 +241,7 @@ class EpochRun:
             elif self._schedule.steps is not None:
                 if restarted:
                     raise PlanError("this pipe has no elements for this rank, so an epoch of `steps` cannot be filled")
-                restarted = self.progress.cut is None  # what is left of a pass may be nothing for this rank
+                restarted = self.progress.redivision is None  # what is left of a pass may be nothing for this rank
                 self.progress = self._schedule.next_pass(self.progress)
                 self._items = self._open(self.progress.position(self._schedule.plan))
             elif self._schedule.even == "pad" and last is not None:
@@ -261,16 +261,16 @@ class EpochRun:
         return self.schedule
 
     def _begin(self) -> None:
-        self._job = job = self._runner.job()
-        self.schedule, self.end = self._runner.begin(self.progress, job)
+        self._job = job = self._epochs.job()
+        self.schedule, self.end = self._epochs.begin(self.progress, job)
         self._last = self.end.of_rank
         self._has_cursors = not self._schedule.plan.indexed
         items = self._open(self.progress.position(self._schedule.plan))
         if job is None or not self._schedule.agrees(self.end):
             self._items, self._agreement = items, None
         else:
-            step, runner = self.progress.step, self._runner
-            self._agreement = AgreedItems(items, job, self._schedule.even, step, runner.memory, runner.segment)
+            step, epochs = self.progress.step, self._epochs
+            self._agreement = AgreedItems(items, job, self._schedule.even, step, epochs.memory, epochs.segment)
             self._items = iter(self._agreement)
 
     def _padding_step(self) -> Step:
@@ -291,7 +291,7 @@ class EpochRun:
         """Runs the plan from here on."""
         if self._session is not None:
             self._session.close()
-        self._session = self._runner.open(self._schedule.plan, position, self.progress.data_pass)
+        self._session = self._epochs.open(self._schedule.plan, position, self.progress.data_pass)
         return iter(self._session)
 
 
@@ -343,10 +343,10 @@ class Epoch(Generic[T_co]):
         iterated: whether a consumer iterates it; before that, `peek` may have looked at its first element.
     """
 
-    def __init__(self, runner: Runner, progress: Progress, before: Epoch[T_co] | None = None) -> None:
+    def __init__(self, epochs: Epochs, progress: Progress, before: Epoch[T_co] | None = None) -> None:
         self.iterated = False
         follows = before is not None and before._run.finished and before.following() == progress
-        self._start(EpochRun(runner, progress, history=before._run.history if before and follows else None))
+        self._start(EpochRun(epochs, progress, history=before._run.history if before and follows else None))
 
     def _start(self, run: EpochRun) -> None:
         self._run = run

@@ -18,9 +18,9 @@ from ..engine.run import check_cursor
 from ..engine.skips import share_of_skips
 from ..engine.stage import Stage
 from ..errors import FeedpipeError, LoaderError, StateError
-from ..plan.cutting import cut
-from ..plan.divide import Cut, Item, items_ended, items_left
+from ..plan.divide import OpenRun, Redivision, runs_ended, runs_left
 from ..plan.plan import Plan, Position, ShardState
+from ..plan.redividing import redivide
 from ..plan.shards import elements_left, take_left
 from .ranks import RankSource
 from .schedule import Schedule
@@ -66,22 +66,22 @@ def resumed_elsewhere(states: Sequence[SavedState], schedule: Schedule) -> Progr
     progress = Progress(states[0].epoch, sum(one.step for one in states) // plan.world_size, passes[0])
     progress.skipped = share_of_skips([one.skipped for one in states], plan.rank, plan.world_size)
     if len(passes) > 1:  # `steps` ends the epochs, so no lengths matter
-        cuts = [StreamedJob(_in_pass(states, number)).divided_anew(plan) for number in passes]
-        return progress.with_cuts([one.of_shards(own) for one in cuts], own)
+        redivisions = [StreamedJob(_in_pass(states, number)).redivided(plan) for number in passes]
+        return progress.with_redivisions([one.of_shards(own) for one in redivisions], own)
     job = StreamedJob(states)
     plain = job.as_it_is(plan)
     if plain is not None:
         progress.cursors, progress.ended = plain.cursors, plain.ended
     else:
-        progress.cut = job.divided_anew(plan)
-        progress.ended = dict.fromkeys(shard for shard in range(plan.shards) if not progress.cut.items.get(shard))
+        progress.redivision = job.redivided(plan)
+        progress.ended = dict.fromkeys(shard for shard in range(plan.shards) if not progress.redivision.runs.get(shard))
     left = plan.lengths_left(progress.position(plan), progress.data_pass)
     progress.goal = schedule.goal(progress.step, left)
-    if progress.cut is not None and progress.goal is None:
-        schedule.check_cut(progress.cut)
+    if progress.redivision is not None and progress.goal is None:
+        schedule.check_redivision(progress.redivision)
     progress.cursors = {shard: cursor for shard, cursor in progress.cursors.items() if shard in own}
     progress.ended = {shard: leftover for shard, leftover in progress.ended.items() if shard in own}
-    progress.cut = None if progress.cut is None else progress.cut.of_shards(own)
+    progress.redivision = None if progress.redivision is None else progress.redivision.of_shards(own)
     return progress
 
 
@@ -105,9 +105,9 @@ def _passes(states: Sequence[SavedState]) -> range:
 def _in_pass(states: Sequence[SavedState], number: int) -> list[SavedState]:
     """The states of all ranks in one pass, which some may not have begun and others may have finished."""
     positions = [_position_in_pass(one, number) for one in states]
-    cut = next((position.cut for position in positions if position.cut is not None), None)
-    if cut is not None:  # a rank that is through a pass has nothing left of the cut
-        positions = [p._replace(cut=p.cut or replace(cut, items={})) for p in positions]
+    redivision = next((position.redivision for position in positions if position.redivision is not None), None)
+    if redivision is not None:  # a rank that is through a pass has nothing left of the redivision
+        positions = [p._replace(redivision=p.redivision or replace(redivision, runs={})) for p in positions]
     return [replace(one, data_pass=number, position=p) for one, p in zip(states, positions, strict=True)]
 
 
@@ -120,19 +120,19 @@ def _position_in_pass(one: SavedState, number: int) -> StreamedPosition:
         return StreamedPosition({}, dict.fromkeys(shards))
     if number > one.data_pass + len(position.later):
         return StreamedPosition({}, {})
-    cut = position.later[number - one.data_pass - 1]
-    return StreamedPosition({}, dict.fromkeys(shard for shard in shards if not cut.items.get(shard)), cut)
+    redivision = position.later[number - one.data_pass - 1]
+    return StreamedPosition({}, dict.fromkeys(shard for shard in shards if not redivision.runs.get(shard)), redivision)
 
 
 def _position(one: SavedState) -> StreamedPosition:
     return one.position if isinstance(one.position, StreamedPosition) else StreamedPosition({}, {})
 
 
-class _ShardItems(NamedTuple):
-    """What is left of a shard: items that have not ended, and items that left rows over."""
+class _ShardRuns(NamedTuple):
+    """What is left of a shard: runs that have not ended, and runs that left rows over."""
 
-    running: list[Item]
-    leftovers: list[Item]
+    running: list[OpenRun]
+    leftovers: list[OpenRun]
 
 
 class StreamedJob:
@@ -144,16 +144,16 @@ class StreamedJob:
         self._shards = first.shards
         self._data_pass = first.data_pass
         self._positions = [_position(one) for one in states]
-        cut = self._positions[0].cut
+        redivision = self._positions[0].redivision
         for one, position in zip(states, self._positions, strict=True):
-            if _name(position.cut) != _name(cut):
+            if _name(position.redivision) != _name(redivision):
                 raise StateError(
                     f"the states of ranks {first.rank} and {one.rank} come from different resumes, so they are not of "
                     "one job; give states that were saved together"
                 )
-        self._first = first.shards if cut is None else cut.first
-        self._base = 0 if cut is None else cut.base
-        self._is_cut = cut is not None
+        self._first = first.shards if redivision is None else redivision.first
+        self._base = 0 if redivision is None else redivision.base
+        self._is_redivided = redivision is not None
 
     def as_it_is(self, plan: Plan) -> StreamedPosition | None:
         """The position with all shards as they are, if each new rank can go on with some of them in turn."""
@@ -162,7 +162,7 @@ class StreamedJob:
             joined.cursors.update(position.cursors)
             joined.ended.update(position.ended)
         has_tails = any(shard >= self._shards for shard in (*joined.cursors, *joined.ended))
-        if self._is_cut or has_tails or plan.shards != self._shards:
+        if self._is_redivided or has_tails or plan.shards != self._shards:
             return None
         for rank in range(plan.world_size):
             running = [shard for shard in range(rank, self._shards, plan.world_size) if shard not in joined.ended]
@@ -170,69 +170,71 @@ class StreamedJob:
                 return None
         return joined
 
-    def divided_anew(self, plan: Plan) -> Cut:
-        """The items of all new shards."""
-        by_shard: dict[int, _ShardItems] = {}
-        tails: list[Item] = []
+    def redivided(self, plan: Plan) -> Redivision:
+        """The runs of all new shards."""
+        by_shard: dict[int, _ShardRuns] = {}
+        tails: list[OpenRun] = []
         for one, position in zip(self._states, self._positions, strict=True):
             shards = range(one.rank, self._shards, one.world_size)
-            own = {shard: self._items(shard, position) for shard in shards}
+            own = {shard: self._runs_left(shard, position) for shard in shards}
             tail = self._shards + one.rank
             if tail in position.cursors or tail in position.ended:
                 if tail in position.cursors and tail not in position.ended:
-                    left = [item for items in own.values() for item in items.leftovers]
+                    left = [run for left_of in own.values() for run in left_of.leftovers]
                     tails.append(self._tail(tail, position, left))
-                own = {shard: items._replace(leftovers=[]) for shard, items in own.items()}
+                own = {shard: left_of._replace(leftovers=[]) for shard, left_of in own.items()}
             by_shard |= own
         base = self._base + self._shards + len(self._states)
-        leftovers = [item for shard in sorted(by_shard) for item in by_shard[shard].leftovers]
+        leftovers = [run for shard in sorted(by_shard) for run in by_shard[shard].leftovers]
         if plan.shards == self._shards:
             lists = [[*by_shard[shard].leftovers, *by_shard[shard].running] for shard in range(plan.shards)]
-            for number, tail_item in enumerate(tails):
-                lists[number].append(tail_item)
+            for number, tail_run in enumerate(tails):
+                lists[number].append(tail_run)
         else:
-            running = [item for items in by_shard.values() for item in items.running]
-            lists = cut(plan, self._first, [*running, *tails], base, self._data_pass)
-            for number, item in enumerate(leftovers):
-                lists[number % plan.shards].append(item)
-        return Cut(self._first, base, self._digest(plan), {n: tuple(items) for n, items in enumerate(lists) if items})
+            running = [run for left_of in by_shard.values() for run in left_of.running]
+            lists = redivide(plan, self._first, [*running, *tails], base, self._data_pass)
+            for number, run in enumerate(leftovers):
+                lists[number % plan.shards].append(run)
+        return Redivision(
+            self._first, base, self._digest(plan), {n: tuple(runs) for n, runs in enumerate(lists) if runs}
+        )
 
-    def _items(self, shard: int, position: StreamedPosition) -> _ShardItems:
+    def _runs_left(self, shard: int, position: StreamedPosition) -> _ShardRuns:
         """What is left of a shard."""
         state = ShardState(position.cursors.get(shard), shard in position.ended, position.ended.get(shard))
-        if position.cut is None:
+        if position.redivision is None:
             if state.ended:
-                left = [] if state.leftover is None else [Item(shard, leftover=state.leftover)]
-                return _ShardItems([], left)
-            return _ShardItems([Item(shard, None, state.at.plain if state.cursor else None, state.marks)], [])
-        items = position.cut.items.get(shard, ())
-        left = items_ended(items, state.leftover) if state.ended else items_left(items, state.cursor, state.marks)
-        running = [item for item in left if item.leftover is None]
-        return _ShardItems(running, [item for item in left if item.leftover is not None])
+                left = [] if state.leftover is None else [OpenRun(shard, leftover=state.leftover)]
+                return _ShardRuns([], left)
+            return _ShardRuns([OpenRun(shard, None, state.at.plain if state.cursor else None, state.marks)], [])
+        runs = position.redivision.runs.get(shard, ())
+        left = runs_ended(runs, state.leftover) if state.ended else runs_left(runs, state.cursor, state.marks)
+        running = [run for run in left if run.leftover is None]
+        return _ShardRuns(running, [run for run in left if run.leftover is not None])
 
-    def _tail(self, shard: int, position: StreamedPosition, leftovers: list[Item]) -> Item:
-        """The groups of leftover rows that a rank has begun to give out, as an item."""
-        item = Item(self._base + shard, leftovers=tuple(leftovers))
+    def _tail(self, shard: int, position: StreamedPosition, leftovers: list[OpenRun]) -> OpenRun:
+        """The groups of leftover rows that a rank has begun to give out, as a run."""
+        run = OpenRun(self._base + shard, tail_of=tuple(leftovers))
         state = ShardState(position.cursors[shard])
-        if not self._is_cut:
-            return Item(item.origin, None, state.at.plain, leftovers=item.leftovers)
-        (begun,) = items_left((item,), state.cursor, {})
+        if not self._is_redivided:
+            return OpenRun(run.origin, None, state.at.plain, tail_of=run.tail_of)
+        (begun,) = runs_left((run,), state.cursor, {})
         return begun
 
     def _digest(self, plan: Plan) -> str:
         """Of the states and the new shards: the states of the next job come from one resume if they have the same."""
         places: list[Json] = [plan.shards, plan.world_size]
         for one, position in zip(self._states, self._positions, strict=True):
-            cut: Json = None if position.cut is None else position.cut.plain
+            redivision: Json = None if position.redivision is None else position.redivision.plain
             cursors: Json = {str(shard): cursor for shard, cursor in position.cursors.items()}
             ended: Json = {str(shard): leftover for shard, leftover in position.ended.items()}
-            places.append([one.rank, one.step, cursors, ended, cut])
+            places.append([one.rank, one.step, cursors, ended, redivision])
         return hashlib.blake2b(json.dumps(places, sort_keys=True).encode(), digest_size=8).hexdigest()
 
 
-def _name(cut: Cut | None) -> tuple[int, int, str] | None:
-    """What the cuts of all ranks of a job have in common."""
-    return None if cut is None else (cut.first, cut.base, cut.digest)
+def _name(redivision: Redivision | None) -> tuple[int, int, str] | None:
+    """What the redivisions of all ranks of a job have in common."""
+    return None if redivision is None else (redivision.first, redivision.base, redivision.digest)
 
 
 # `check_cursors`: whether runs of a plan make the cursors of a position that was loaded.
@@ -262,8 +264,8 @@ def _cursor(position: Position, plan: Plan, shard: int, state: ShardState) -> tu
         tail = plan.tail(position)
         return (None, None) if tail is None else (tail.stage, tail.at.plain)
     if not state.ended:
-        return plan.shard_stage(shard, position.cut), state.at.plain
-    if state.leftover is None or position.cut is not None:
+        return plan.shard_stage(shard, position.redivision), state.at.plain
+    if state.leftover is None or position.redivision is not None:
         return None, None
     return plan.leftover_stage(shard), state.leftover
 

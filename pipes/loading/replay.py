@@ -33,7 +33,7 @@ from ..errors import (
     warn,
     with_call_site,
 )
-from ..plan.divide import Cut
+from ..plan.divide import Redivision
 from ..plan.fingerprint import Fingerprint
 from ..plan.plan import Plan, Position, ShardState
 from ..services.base import Step
@@ -71,8 +71,8 @@ def cursor_of_streamed(plan: Plan, fingerprint: str, progress: Progress, shard: 
     }
     if shard == plan.tail_shard:
         cursor["leftovers"] = {str(s): leftover for s, leftover in progress.ended.items() if leftover is not None}
-    if progress.cut is not None:
-        cursor["cut"] = progress.cut.plain
+    if progress.redivision is not None:
+        cursor["cut"] = progress.redivision.plain
     return cursor
 
 
@@ -214,13 +214,13 @@ def _run_of(plan: Plan, cursor: ElementCursor, shard: int) -> tuple[Stage, Curso
     """The graph that makes the element, and where it begins."""
     if plan.indexed:
         return plan.unsharded, START.advance(cast("int", cursor["element"]))
-    cut = Cut.of(cursor["cut"]) if "cut" in cursor else None
+    redivision = Redivision.of(cursor["cut"]) if "cut" in cursor else None
     at = Cursor.of(cursor["at"])
     if shard != plan.tail_shard:
-        return plan.shard_stage(shard, cut), at
+        return plan.shard_stage(shard, redivision), at
     leftovers = cast("dict[str, Json]", cursor["leftovers"])
     ended = {int(s): ShardState(None, True, leftover) for s, leftover in leftovers.items()}
-    tail = plan.tail(Position(0, ended, cut=cut))
+    tail = plan.tail(Position(0, ended, redivision=redivision))
     if tail is None:
         raise StateError(with_call_site("`cursor` does not fit this pipe, which leaves no rows over"))
     return tail.stage, at

@@ -15,7 +15,7 @@ from ..core.skips import Skipped
 from ..engine.run import position_count, unknown_length_reason, unknown_length_stage
 from ..engine.stage import Stage
 from ..errors import LoaderError, PlanError, PlanWarning, warn, with_call_site
-from ..plan.divide import Cut
+from ..plan.divide import Redivision
 from ..plan.plan import Plan
 from ..services.base import ShardEnd, Step
 from .ranks import Job, Rank, Standing
@@ -107,8 +107,8 @@ class Schedule:
             return End(self.steps, self.steps)
         if progress.goal is not None:
             return self._end(progress, [])
-        if progress.cut is not None:
-            self.check_cut(progress.cut)
+        if progress.redivision is not None:
+            self.check_redivision(progress.redivision)
             return self._end(progress, [])
         lengths = self._lengths(progress)
         if len(lengths) > 1:
@@ -147,7 +147,7 @@ class Schedule:
         """
         if self.steps is not None:
             end = End(self.steps, self.steps)
-        elif progress.goal is not None or progress.cut is not None:
+        elif progress.goal is not None or progress.redivision is not None:
             end = self._end(progress, [])
         else:
             end = self._end(progress, self._lengths(progress))
@@ -169,15 +169,15 @@ class Schedule:
         }
         if self.even is not None:
             facts["the step"] = progress.step
-        if progress.cut is not None and self.steps is None:  # else ranks may be in different passes
-            facts["the states from which it goes on"] = progress.cut.digest
+        if progress.redivision is not None and self.steps is None:  # else ranks may be in different passes
+            facts["the states from which it goes on"] = progress.redivision.digest
         if self.plan.indexed:
             common = progress if self.steps is None else self._at(progress, rank=0)
             facts["the pass over the data"] = common.data_pass
             facts["the elements that all ranks have taken"] = common.position(self.plan).start
         return Standing(str(self.signature.entries["pipe"]), facts)
 
-    def check_cut(self, cut: Cut) -> None:
+    def check_redivision(self, redivision: Redivision) -> None:
         """Checks that ranks can be made even whose shards were divided anew, if their lengths are not known.
 
         Raises:
@@ -187,7 +187,7 @@ class Schedule:
             raise PlanError(
                 f"the rest of this epoch was divided anew among {self.plan.world_size} ranks, so no rank knows how "
                 "many elements the others have, and without a process group they cannot agree; give `even=None` or "
-                f"`steps=`, or as many ranks as divide {cut.first}, or go on from the end of an epoch"
+                f"`steps=`, or as many ranks as divide {redivision.first}, or go on from the end of an epoch"
             )
 
     @property
@@ -204,7 +204,7 @@ class Schedule:
     def _end(self, progress: Progress, lengths: Sequence[int | None]) -> End:
         if progress.goal is not None:
             return End(progress.goal, None if self.ends_differ else progress.goal)
-        if progress.cut is not None:
+        if progress.redivision is not None:
             return End(None, None)
         known = [length for length in lengths if length is not None]
         if len(known) < len(lengths):

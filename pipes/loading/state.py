@@ -13,7 +13,7 @@ from ..core.cursor import MAX_COUNT, Json
 from ..engine.run import position_count
 from ..engine.skips import NO_SKIPS, SkipCounts, share_of_skips
 from ..errors import FeedpipeError, StateError, StateWarning, warn
-from ..plan.divide import Cut
+from ..plan.divide import Redivision
 from ..plan.fingerprint import Fingerprint, code_differences, differences
 from ..plan.plan import Plan, Position, ShardState
 from ..plan.shards import take_left
@@ -71,16 +71,16 @@ class StreamedPosition(NamedTuple):
     Attributes:
         cursors: the plain cursors of the shards that have begun.
         ended: the shards that have ended, each with the plain cursor of its leftover rows.
-        cut: what the shards run, if the number of ranks has changed in this pass.
+        redivision: what the shards run, if the number of ranks has changed in this pass.
         padding: how many elements the rank has repeated because other ranks have more.
         later: what the shards run in the next passes, if the number of ranks has changed when some were in these.
     """
 
     cursors: dict[int, Json]
     ended: dict[int, Json]
-    cut: Cut | None = None
+    redivision: Redivision | None = None
     padding: int = 0
-    later: tuple[Cut, ...] = ()
+    later: tuple[Redivision, ...] = ()
 
     def given(self, shard: int) -> int:
         """How many elements a shard has given that has not ended."""
@@ -299,18 +299,18 @@ def _streamed(position: Json, text: str) -> StreamedPosition:
     padding = position.get("padding", 0)
     if not _is_count(padding):
         raise damaged("position.padding", f"must be a whole number >= 0 but is: {_shown(padding)}")
-    cut = _cut(position["cut"]) if "cut" in position else None
+    redivision = _redivision(position["cut"]) if "cut" in position else None
     later = position.get("later", [])
-    if not isinstance(later, list) or (later and cut is None):
+    if not isinstance(later, list) or (later and redivision is None):
         raise damaged("position.later", f"must have what is left of the next passes but is: {_shown(later)}")
-    if cut is None and not cursors and not ended:
+    if redivision is None and not cursors and not ended:
         raise damaged("position", f"names no shard: {_shown(text)}")
-    return StreamedPosition(cursors, ended, cut, cast("int", padding), tuple(map(_cut, later)))
+    return StreamedPosition(cursors, ended, redivision, cast("int", padding), tuple(map(_redivision, later)))
 
 
-def _cut(plain: Json) -> Cut:
+def _redivision(plain: Json) -> Redivision:
     try:
-        return Cut.of(plain)
+        return Redivision.of(plain)
     except (TypeError, ValueError, KeyError, AttributeError):
         raise damaged("position.cut", f"says wrongly what is left of the epoch: {_shown(json.dumps(plain))}") from None
 
@@ -395,7 +395,7 @@ class Progress:
         taken: how many elements of the pass this rank has taken since.
         cursors: the plain cursors of the shards of a streamed pipe that have begun.
         ended: the shards that have ended, each with the plain cursor of its leftover rows.
-        cut: of a streamed pipe, what the shards run if the number of ranks has changed in this pass.
+        redivision: of a streamed pipe, what the shards run if the number of ranks has changed in this pass.
         later: the same of the next passes, if some ranks had come to these.
         skipped: how many rows of the epoch were skipped on this rank.
         goal: the step at which the epoch ends, if the plan does not say it: the number of ranks has changed in it.
@@ -411,8 +411,8 @@ class Progress:
     ended: dict[int, Json] = field(default_factory=dict)
     beyond: tuple[range, ...] = ()
     goal: int | None = None
-    cut: Cut | None = None
-    later: tuple[Cut, ...] = ()
+    redivision: Redivision | None = None
+    later: tuple[Redivision, ...] = ()
     own_steps: int | None = None
     skipped: SkipCounts = NO_SKIPS
 
@@ -430,7 +430,7 @@ class Progress:
     @property
     def begun(self) -> bool:
         """Whether any element of the pass over the data is taken."""
-        return bool(self.taken or self.start or self.cursors or self.ended or self.cut)
+        return bool(self.taken or self.start or self.cursors or self.ended or self.redivision)
 
     def copy(self) -> Progress:
         return replace(self, cursors=dict(self.cursors), ended=dict(self.ended))
@@ -438,12 +438,12 @@ class Progress:
     def next_data_pass(self, shards: range) -> Progress:
         """The beginning of the next pass over the data, in the same epoch; `shards` are those of the rank."""
         progress = Progress(self.epoch, self.step, self.data_pass + 1, skipped=self.skipped)
-        return progress.with_cuts(self.later, shards) if self.later else progress
+        return progress.with_redivisions(self.later, shards) if self.later else progress
 
-    def with_cuts(self, cuts: Sequence[Cut], shards: range) -> Progress:
-        """This progress, at the beginning of a pass; `cuts` say how it and later passes were divided anew."""
-        ended = dict.fromkeys(shard for shard in shards if not cuts[0].items.get(shard))
-        return replace(self, cut=cuts[0], later=tuple(cuts[1:]), ended=ended)
+    def with_redivisions(self, redivisions: Sequence[Redivision], shards: range) -> Progress:
+        """This progress, at the beginning of a pass; `redivisions` say how it and later passes were divided anew."""
+        ended = dict.fromkeys(shard for shard in shards if not redivisions[0].runs.get(shard))
+        return replace(self, redivision=redivisions[0], later=tuple(redivisions[1:]), ended=ended)
 
     def next_epoch(self, *, by_steps: bool) -> Progress:
         """The beginning of the next epoch; with `by_steps` it goes on at the same place of the data."""
@@ -464,7 +464,7 @@ class Progress:
             return Position(taken, beyond=beyond)
         shards = {shard: ShardState(cursor) for shard, cursor in self.cursors.items()}
         shards |= {shard: ShardState(None, True, leftover) for shard, leftover in self.ended.items()}
-        return Position(0, shards, cut=self.cut)
+        return Position(0, shards, redivision=self.redivision)
 
 
 class Signature:
@@ -496,13 +496,13 @@ class Signature:
         self.checksum = signature_checksum(self.entries)
         self.cursors = _ShardTexts()
         self.ended = _ShardTexts()
-        self._cuts: dict[int, tuple[Cut, str]] = {}  # by identity: a state that was loaded has few
+        self._redivisions: dict[int, tuple[Redivision, str]] = {}  # by identity: a state that was loaded has few
 
-    def cut_text(self, cut: Cut) -> str:
-        """A cut as JSON text."""
-        if id(cut) not in self._cuts:
-            self._cuts[id(cut)] = cut, json.dumps(cut.plain)
-        return self._cuts[id(cut)][1]
+    def redivision_text(self, redivision: Redivision) -> str:
+        """A redivision as JSON text."""
+        if id(redivision) not in self._redivisions:
+            self._redivisions[id(redivision)] = redivision, json.dumps(redivision.plain)
+        return self._redivisions[id(redivision)][1]
 
 
 _NO_CURSOR: Json = "no cursor"
@@ -555,10 +555,12 @@ def save(progress: Progress, plan: Plan, signature: Signature) -> State:
         position = indexed_text(IndexedPosition(place.start - sum(map(len, place.beyond)), place.beyond))
     else:
         cursors, ended = signature.cursors.text(progress.cursors), signature.ended.text(progress.ended)
-        cut = "" if progress.cut is None else f', "cut": {signature.cut_text(progress.cut)}'
-        cut += f', "later": [{", ".join(map(signature.cut_text, progress.later))}]' if progress.later else ""
+        redivision = "" if progress.redivision is None else f', "cut": {signature.redivision_text(progress.redivision)}'
+        redivision += (
+            f', "later": [{", ".join(map(signature.redivision_text, progress.later))}]' if progress.later else ""
+        )
         padding = f', "padding": {progress.padding}' if progress.padding else ""
-        position = f'{{"cursors": {cursors}, "ended": {ended}{cut}{padding}}}'
+        position = f'{{"cursors": {cursors}, "ended": {ended}{redivision}{padding}}}'
     # The state of an indexed pipe on several ranks is the same on all of them, so it has no counts of one.
     if progress.skipped.skipped and progress.begun and (plan.world_size == 1 or not plan.indexed):
         position = f'{position[:-1]}, "skipped": {json.dumps(progress.skipped.plain)}}}'
@@ -694,7 +696,7 @@ def restore_streamed(saved: SavedState, plan: Plan) -> Progress:
     if isinstance(saved.position, StreamedPosition):
         _check_turns(saved.position, plan)
         progress.cursors, progress.ended = dict(saved.position.cursors), dict(saved.position.ended)
-        progress.cut, progress.later = saved.position.cut, saved.position.later
+        progress.redivision, progress.later = saved.position.redivision, saved.position.later
         if saved.position.padding > saved.step:
             raise damaged("position.padding", f"must be at most the step, which is {saved.step}")
         if saved.position.padding:
@@ -704,8 +706,8 @@ def restore_streamed(saved: SavedState, plan: Plan) -> Progress:
 
 def _check_step(saved: SavedState, plan: Plan) -> None:
     """Checks that the epoch has so many elements; if `steps` set its length, the state does not say how many."""
-    is_cut = isinstance(saved.position, StreamedPosition) and saved.position.cut is not None
-    if saved.epoch != saved.data_pass or saved.goal is not None or is_cut:
+    is_redivided = isinstance(saved.position, StreamedPosition) and saved.position.redivision is not None
+    if saved.epoch != saved.data_pass or saved.goal is not None or is_redivided:
         return
     if plan.indexed:
         most: int | None = position_count(plan.unsharded) // saved.world_size + 1
@@ -737,7 +739,7 @@ def _check_turns(position: StreamedPosition, plan: Plan) -> None:
             "position.cursors",
             f"says that one shard gave {max(given)} elements and another {min(given)}, but they give one each in turn",
         )
-    for shard in running if not plan.varies and position.cut is None else ():
+    for shard in running if not plan.varies and position.redivision is None else ():
         length = plan.shard_stage(shard).length if position.given(shard) else None
         if length is not None and position.given(shard) > length:
             place = f"position.cursors.{shard}"

@@ -5,7 +5,7 @@ If they are known beforehand, they lie on a **line**: those that shard 0 of the 
 shard 1, and so on. If they are not, the stream is read row by row, and a place is the number of a row.
 
 A run of a shard that has begun ends with what it has opened. What nobody has opened is divided anew. So a shard has a
-list of **items**, which it runs one after the other; each is the graph of one shard over some parts of the streams.
+list of **runs**, which it runs one after the other; each is the graph of one shard over some parts of the streams.
 """
 
 from __future__ import annotations
@@ -120,8 +120,8 @@ def divide(weights: Numbers, shards: int, *, any_order: bool, near: int) -> Piec
     if not any_order and int(weights.max()) <= mean:
         return _in_turn(weights, slots, shards, near)
     borders = np.arange(shards + 1) * int(weights.sum()) // shards
-    segments, *parts = _cut(weights, slots, borders, mean // near)
-    owners = _owners(shards)[segments]
+    spans, *parts = _divide_at(weights, slots, borders, mean // near)
+    owners = _owners(shards)[spans]
     return _table(shards, 0, owners, *parts, by_place=not any_order)
 
 
@@ -184,10 +184,10 @@ def _sum_of_quotients(count: Numbers, factor: Numbers, offset: Numbers, divisor:
 
 
 def _owners(shards: int) -> Numbers:
-    """The shard of each segment of a line."""
+    """The shard of each span of a line."""
     side = SHARDS_SIDE_BY_SIDE if shards % SHARDS_SIDE_BY_SIDE == 0 else 1
-    segments = np.arange(shards)
-    return segments % side * (shards // side) + segments // side
+    spans = np.arange(shards)
+    return spans % side * (shards // side) + spans // side
 
 
 def _equal(count: int, shards: int, near: int) -> Pieces:
@@ -195,8 +195,8 @@ def _equal(count: int, shards: int, near: int) -> Pieces:
     rounds, left = divmod(count, shards)
     weights = np.full(left, shards)  # so that a share of all is `count`, and of what is left `left`
     slots = np.full(left, min(shards, -(-SLOTS_PER_SHARE * shards // max(1, count))))
-    segments, places, *parts = _cut(weights, slots, np.arange(shards + 1) * left, count // near)
-    return _table(shards, rounds, _owners(shards)[segments], places + rounds * shards, *parts, by_place=False)
+    spans, places, *parts = _divide_at(weights, slots, np.arange(shards + 1) * left, count // near)
+    return _table(shards, rounds, _owners(shards)[spans], places + rounds * shards, *parts, by_place=False)
 
 
 def _in_turn(weights: Numbers, slots: Numbers, shards: int, near: int) -> Pieces:
@@ -210,15 +210,15 @@ def _in_turn(weights: Numbers, slots: Numbers, shards: int, near: int) -> Pieces
         if load + weight <= most:
             owners[place] = shard
             heapq.heapreplace(loads, (load + weight, shard))
-    missing = [max(0, mean - load) for load, _ in sorted(loads, key=lambda item: item[1])]
+    missing = [max(0, mean - load) for load, _ in sorted(loads, key=lambda load: load[1])]
     kept, rest = np.flatnonzero(owners >= 0), np.flatnonzero(owners < 0)
     left, all_missing = int(weights[rest].sum()), max(1, sum(missing))
     borders = [total * left // all_missing for total in accumulate(missing, initial=0)]
-    segments, places, parts, first, stop = _cut(weights[rest], slots[rest], np.array(borders), mean // near)
+    spans, places, parts, first, stop = _divide_at(weights[rest], slots[rest], np.array(borders), mean // near)
     return _table(
         shards,
         0,
-        np.concatenate([owners[kept], segments]),
+        np.concatenate([owners[kept], spans]),
         np.concatenate([kept, rest[places]]),
         np.concatenate([slots[kept], parts]),
         np.concatenate([np.zeros(len(kept), np.int64), first]),
@@ -227,13 +227,13 @@ def _in_turn(weights: Numbers, slots: Numbers, shards: int, near: int) -> Pieces
     )
 
 
-def _cut(
+def _divide_at(
     weights: Numbers, slots: Numbers, borders: Numbers, near: int
 ) -> tuple[Numbers, Numbers, Numbers, Numbers, Numbers]:
     """The parts of units on a line that lie between neighbouring borders.
 
     Returns:
-        segment, place, slots, first and stop of each part, in the order of the line.
+        span, place, slots, first and stop of each part, in the order of the line.
     """
     count = len(weights)
     if not count:
@@ -253,12 +253,12 @@ def _cut(
     cut_places, cut_slots = np.divmod(cuts, base)
     last = cut_places[1:] - (cut_slots[1:] == 0)
     counts = np.where(cuts[1:] == cuts[:-1], 0, last - cut_places[:-1] + 1)
-    segments = np.repeat(np.arange(len(counts)), counts)
-    inside = np.arange(len(segments)) - np.repeat(np.cumsum(counts) - counts, counts)
-    places = cut_places[:-1][segments] + inside
-    first = np.where(inside == 0, cut_slots[:-1][segments], 0)
-    stop = np.where(places == cut_places[1:][segments], cut_slots[1:][segments], slots[places])
-    return segments, places, slots[places], first, stop
+    spans = np.repeat(np.arange(len(counts)), counts)
+    inside = np.arange(len(spans)) - np.repeat(np.cumsum(counts) - counts, counts)
+    places = cut_places[:-1][spans] + inside
+    first = np.where(inside == 0, cut_slots[:-1][spans], 0)
+    stop = np.where(places == cut_places[1:][spans], cut_slots[1:][spans], slots[places])
+    return spans, places, slots[places], first, stop
 
 
 def _table(
@@ -294,7 +294,7 @@ def _reduced(places: Numbers, slots: Numbers, first: Numbers, stop: Numbers) -> 
 # `Part`: which places of a stream a run reads; `divide_rest`: what nobody has opened of a stream, divided anew.
 
 
-class Segment(NamedTuple):
+class Span(NamedTuple):
     """The places start, start + step, ... before stop; up to the end of the stream if that is None.
 
     Attributes:
@@ -311,11 +311,11 @@ class Segment(NamedTuple):
         """How many places there are, if that is known."""
         return None if self.stop is None else len(range(self.start, self.stop, self.step))
 
-    def after(self, places: int) -> Segment:
+    def after(self, places: int) -> Span:
         """Without the first places."""
         return self._replace(start=self.start + places * self.step)
 
-    def first(self, places: int) -> Segment:
+    def first(self, places: int) -> Span:
         """Only the first places."""
         return self._replace(stop=self.start + places * self.step)
 
@@ -337,11 +337,11 @@ class Line(NamedTuple):
     def size(self) -> int:
         return int(self.bounds[-1])
 
-    def by_shard(self, segments: Iterable[Segment]) -> list[tuple[int, int, int]]:
-        """The segments as (shard, first, stop), in places of each shard of the first division."""
+    def by_shard(self, spans: Iterable[Span]) -> list[tuple[int, int, int]]:
+        """The spans as (shard, first, stop), in places of each shard of the first division."""
         parts: list[tuple[int, int, int]] = []
-        for segment in segments:
-            start, stop = segment.start, cast("int", segment.stop)
+        for span in spans:
+            start, stop = span.start, cast("int", span.stop)
             while start < stop:
                 shard = int(np.searchsorted(self.bounds, start, "right")) - 1
                 first, end = int(self.bounds[shard]), min(stop, int(self.bounds[shard + 1]))
@@ -350,14 +350,14 @@ class Line(NamedTuple):
         return parts
 
 
-def default_segments(line: Line | None, shards: int, shard: int) -> list[Segment]:
+def default_spans(line: Line | None, shards: int, shard: int) -> list[Span]:
     """What a shard has of a whole stream. With another number of shards than at first, the line is cut evenly."""
     if line is None:
-        return [Segment(shard, None, shards)]
+        return [Span(shard, None, shards)]
     if shards == len(line.bounds) - 1:
-        return [Segment(int(line.bounds[shard]), int(line.bounds[shard + 1]))]
-    start, stop = _borders([Segment(0, line.size)], line, shards)[shard : shard + 2]
-    return [Segment(start, stop)] if start < stop else []
+        return [Span(int(line.bounds[shard]), int(line.bounds[shard + 1]))]
+    start, stop = _borders([Span(0, line.size)], line, shards)[shard : shard + 2]
+    return [Span(start, stop)] if start < stop else []
 
 
 @dataclass(frozen=True)
@@ -365,153 +365,153 @@ class Part:
     """Which places of a stream a run reads.
 
     Attributes:
-        listed: the segments in some rounds of the `repeat` around.
+        listed: the spans in some rounds of the `repeat` around.
         later: in all rounds behind those, the places of this shard of so many; none if it is None.
-        until: round, segment and places at which the run ends; None if it does not end before.
+        until: round, span and places at which the run ends; None if it does not end before.
     """
 
-    listed: tuple[tuple[int, tuple[Segment, ...]], ...] = ()
+    listed: tuple[tuple[int, tuple[Span, ...]], ...] = ()
     later: tuple[int, int] | None = None
     until: tuple[int, int, int] | None = None
 
-    def segments(self, number: int, line: Line | None) -> list[Segment]:
-        """The segments in a round."""
+    def spans(self, number: int, line: Line | None) -> list[Span]:
+        """The spans in a round."""
         rounds = dict(self.listed)
         if number in rounds:
-            segments = list(rounds[number])
+            spans = list(rounds[number])
         elif self.later is not None and number > max(rounds, default=-1):
-            segments = default_segments(line, *self.later)
+            spans = default_spans(line, *self.later)
         else:
-            segments = []
+            spans = []
         if self.until is None or number < self.until[0]:
-            return segments
-        return first_places(segments, *self.until[1:]) if number == self.until[0] else []
+            return spans
+        return first_places(spans, *self.until[1:]) if number == self.until[0] else []
 
-    def rest(self, number: int, mark: Mark | None, line: Line | None) -> list[Segment]:
-        """The segments in a round that are not open, if all before `mark` is."""
-        segments = self.segments(number, line)
+    def rest(self, number: int, mark: Mark | None, line: Line | None) -> list[Span]:
+        """The spans in a round that are not open, if all before `mark` is."""
+        spans = self.spans(number, line)
         if mark is None or number > cast("int", mark[0]):
-            return segments
-        return places_after(segments, mark) if number == mark[0] else []
+            return spans
+        return places_after(spans, mark) if number == mark[0] else []
 
 
-def first_places(segments: Sequence[Segment], number: int, places: int) -> list[Segment]:
-    """The places before a mark; `places` may go on into later segments."""
-    first = list(segments[:number])
-    for segment in segments[number:]:
-        count = segment.length
+def first_places(spans: Sequence[Span], number: int, places: int) -> list[Span]:
+    """The places before a mark; `places` may go on into later spans."""
+    first = list(spans[:number])
+    for span in spans[number:]:
+        count = span.length
         taken = places if count is None else min(places, count)
         if taken:
-            first.append(segment.first(taken))
+            first.append(span.first(taken))
         places -= taken
     return first
 
 
-def places_after(segments: Sequence[Segment], mark: Mark) -> list[Segment]:
+def places_after(spans: Sequence[Span], mark: Mark) -> list[Span]:
     """What `first_places` leaves."""
     _, number, places, *cursor = cast("tuple[int, int, int, Json]", tuple(mark))
-    rest: list[Segment] = []
-    for segment in segments[number:]:
-        count = segment.length
+    rest: list[Span] = []
+    for span in spans[number:]:
+        count = span.length
         taken = places if count is None else min(places, count)
         if count is None or taken < count:
-            segment = segment.after(taken)
-            rest.append(segment._replace(cursor=cursor[0]) if taken and cursor else segment)
+            span = span.after(taken)
+            rest.append(span._replace(cursor=cursor[0]) if taken and cursor else span)
         places -= taken
     return rest
 
 
-def divide_rest(rest: Sequence[Segment], line: Line | None, shards: int) -> list[list[Segment]]:
+def divide_rest(rest: Sequence[Span], line: Line | None, shards: int) -> list[list[Span]]:
     """Divides what is left of a stream among new shards: a known one by weight, another row by row."""
-    segments = sorted((s for s in rest if s.stop is None or s.start < s.stop), key=lambda s: (s.start, s.stop or 0))
+    spans = sorted((s for s in rest if s.stop is None or s.start < s.stop), key=lambda s: (s.start, s.stop or 0))
     if line is None:
-        return _divide_rows(segments, shards)
-    return _slice_of_part(segments, _borders(segments, line, shards))
+        return _divide_rows(spans, shards)
+    return _slice_of_part(spans, _borders(spans, line, shards))
 
 
-def _borders(segments: Sequence[Segment], line: Line, shards: int) -> list[int]:
-    """How many of the places of all segments the first shards have together."""
+def _borders(spans: Sequence[Span], line: Line, shards: int) -> list[int]:
+    """How many of the places of all spans the first shards have together."""
     if line.weights is None:
-        total = sum(cast("int", segment.length) for segment in segments)
+        total = sum(cast("int", span.length) for span in spans)
         return [total * shard // shards for shard in range(shards + 1)]
     weights = line.weights()
-    own = np.concatenate([np.zeros(0, np.int64), *(weights[segment.start : segment.stop] for segment in segments)])
+    own = np.concatenate([np.zeros(0, np.int64), *(weights[span.start : span.stop] for span in spans)])
     ends = np.cumsum(own, dtype=np.float64)
     share = float(ends[-1]) / shards if len(ends) else 0.0
     borders = np.searchsorted(ends - own / 2, np.arange(1, shards) * share)
     return [0, *borders.tolist(), len(own)]
 
 
-def _slice_of_part(segments: Sequence[Segment], borders: Sequence[int]) -> list[list[Segment]]:
-    """The segments, end to end, cut at so many places."""
-    parts: list[list[Segment]] = []
-    waiting = list(reversed(segments))
+def _slice_of_part(spans: Sequence[Span], borders: Sequence[int]) -> list[list[Span]]:
+    """The spans, end to end, cut at so many places."""
+    parts: list[list[Span]] = []
+    waiting = list(reversed(spans))
     for start, stop in pairwise(borders):
-        room, part = stop - start, list[Segment]()
+        room, part = stop - start, list[Span]()
         while room:
-            segment = waiting.pop()
-            count = cast("int", segment.length)
+            span = waiting.pop()
+            count = cast("int", span.length)
             taken = min(room, count)
-            part.append(segment if taken == count else segment.first(taken))
+            part.append(span if taken == count else span.first(taken))
             if taken < count:
-                waiting.append(segment.after(taken))
+                waiting.append(span.after(taken))
             room -= taken
         parts.append(_joined(part))
     return parts
 
 
-def _joined(segments: Sequence[Segment]) -> list[Segment]:
-    """Neighbouring segments as one."""
-    joined: list[Segment] = []
-    for segment in segments:
-        if joined and segment.step == joined[-1].step == 1 and joined[-1].stop == segment.start:
-            joined[-1] = joined[-1]._replace(stop=segment.stop)
+def _joined(spans: Sequence[Span]) -> list[Span]:
+    """Neighbouring spans as one."""
+    joined: list[Span] = []
+    for span in spans:
+        if joined and span.step == joined[-1].step == 1 and joined[-1].stop == span.start:
+            joined[-1] = joined[-1]._replace(stop=span.stop)
         else:
-            joined.append(segment)
+            joined.append(span)
     return joined
 
 
-def _divide_rows(rest: Sequence[Segment], shards: int) -> list[list[Segment]]:
+def _divide_rows(rest: Sequence[Span], shards: int) -> list[list[Span]]:
     """Divides rows whose number is not known: all from some row on in turn, and the holes before it evenly."""
-    endless = [segment for segment in rest if segment.stop is None]
-    holes = [segment for segment in rest if segment.stop is not None]
-    if sum(Fraction(1, segment.step) for segment in endless) != 1:
+    endless = [span for span in rest if span.stop is None]
+    holes = [span for span in rest if span.stop is not None]
+    if sum(Fraction(1, span.step) for span in endless) != 1:
         # A shard has ended, so nobody knows which rows it has left: the others hand on theirs as they are.
         parts = _slice_of_part(holes, _counts(holes, shards))
-        for number, segment in enumerate(endless):
-            parts[number % shards].append(segment)
+        for number, span in enumerate(endless):
+            parts[number % shards].append(span)
         return parts
     # All rows from this one on are left.
     edge = max([0, *(s.start - s.step + 1 for s in endless), *(cast("int", s.stop) for s in holes)])
     cursors = [s.cursor for s in endless if s.cursor is not None and Cursor.of(s.cursor).position <= edge]
     cursor = max(cursors, key=lambda plain: Cursor.of(plain).position, default=None)
-    holes += [segment._replace(stop=edge) for segment in endless if segment.start < edge]
-    holes.sort(key=lambda segment: segment.start)
+    holes += [span._replace(stop=edge) for span in endless if span.start < edge]
+    holes.sort(key=lambda span: span.start)
     parts = _slice_of_part(holes, _counts(holes, shards))
     for shard, part in enumerate(parts):
-        part.append(Segment(edge + shard, None, shards, cursor))
+        part.append(Span(edge + shard, None, shards, cursor))
     return parts
 
 
-def _counts(segments: Sequence[Segment], shards: int) -> list[int]:
-    total = sum(cast("int", segment.length) for segment in segments)
+def _counts(spans: Sequence[Span], shards: int) -> list[int]:
+    total = sum(cast("int", span.length) for span in spans)
     return [total * shard // shards for shard in range(shards + 1)]
 
 
-# `Cut`: what the shards of a plan run if the number of ranks has changed in the middle of a pass over the data.
+# `Redivision`: what the shards of a plan run if the number of ranks has changed in the middle of a pass over the data.
 
 
 @dataclass(frozen=True)
-class Item:
+class OpenRun:
     """A part of a pass that is run as one shard.
 
     Attributes:
-        origin: the key of its draws; no two items of a pass have the same.
+        origin: the key of its draws; no two runs of a pass have the same.
         parts: what it reads, by stream; None for all that shard `origin` of the first division reads.
         cursor: where it goes on; None if it has not begun.
         marks: what it has opened before that.
         leftover: if it has ended, the cursor of its leftover rows.
-        leftovers: if it makes groups of leftover rows, the items that left them over.
+        tail_of: if it makes groups of leftover rows, the runs that left them over.
     """
 
     origin: int
@@ -519,12 +519,12 @@ class Item:
     cursor: Json = None
     marks: Marks = field(default_factory=dict)
     leftover: Json = None
-    leftovers: tuple[Item, ...] | None = None
+    tail_of: tuple[OpenRun, ...] | None = None
 
     @property
     def begun(self) -> bool:
         """Whether it has given an element, or has leftover rows to do so."""
-        return self.cursor is not None or self.leftovers is not None
+        return self.cursor is not None or self.tail_of is not None
 
     def part(self, stream: str, shards: int) -> Part:
         """What it reads of a stream; `shards` is the number of shards of the first division."""
@@ -532,9 +532,9 @@ class Item:
             return Part(later=(shards, self.origin))
         return self.parts.get(stream, Part())
 
-    def cut(self, streams: Mapping[str, object], shards: int) -> Item:
-        """This item, ending with what it has opened. It keeps an input for each stream: its cursor speaks of all."""
-        if self.leftovers is not None:
+    def stopped(self, streams: Mapping[str, object], shards: int) -> OpenRun:
+        """This run, ending with what it has opened. It keeps an input for each stream: its cursor speaks of all."""
+        if self.tail_of is not None:
             return self
         parts: dict[str, Part] = {}
         for stream in streams:
@@ -545,88 +545,88 @@ class Item:
 
     @property
     def plain(self) -> list[Json]:
-        """The item as JSON."""
+        """The run as JSON."""
         parts: Json = None if self.parts is None else {name: _plain_part(part) for name, part in self.parts.items()}
-        leftovers: Json = None if self.leftovers is None else [item.plain for item in self.leftovers]
+        leftovers: Json = None if self.tail_of is None else [run.plain for run in self.tail_of]
         return _trimmed([self.origin, parts, self.cursor, self.marks or None, self.leftover, leftovers])
 
     @staticmethod
-    def of(plain: Json) -> Item:
-        """The item that `plain` was made of."""
+    def of(plain: Json) -> OpenRun:
+        """The run that `plain` was made of."""
         values = cast("list[Json]", plain)
         origin, parts, cursor, marks, leftover, leftovers = _padded(values, 6)
-        return Item(
+        return OpenRun(
             cast("int", origin),
             None if parts is None else {name: _part_of(part) for name, part in cast("dict[str, Json]", parts).items()},
             cursor,
             cast("Marks", marks or {}),
             leftover,
-            None if leftovers is None else tuple(Item.of(item) for item in cast("list[Json]", leftovers)),
+            None if leftovers is None else tuple(OpenRun.of(run) for run in cast("list[Json]", leftovers)),
         )
 
 
 @dataclass(frozen=True)
-class Cut:
+class Redivision:
     """What the shards run after the number of ranks has changed.
 
     Attributes:
         first: the number of shards of the first division of the pass, which says what a place of a stream is.
         base: origins of this division begin here: that of shard n is `base` + n.
         digest: of the states that it was made of; the states of a job have the same.
-        items: those of each shard, in order.
+        runs: those of each shard, in order.
     """
 
     first: int
     base: int
     digest: str
-    items: Mapping[int, tuple[Item, ...]]
+    runs: Mapping[int, tuple[OpenRun, ...]]
 
     @property
     def plain(self) -> dict[str, Json]:
         """The cut as JSON."""
-        items: Json = {str(shard): [item.plain for item in items] for shard, items in self.items.items()}
-        return {"first": self.first, "base": self.base, "digest": self.digest, "items": items}
+        runs: Json = {str(shard): [run.plain for run in runs] for shard, runs in self.runs.items()}
+        return {"first": self.first, "base": self.base, "digest": self.digest, "items": runs}
 
     @staticmethod
-    def of(plain: Json) -> Cut:
+    def of(plain: Json) -> Redivision:
         """The cut that `plain` was made of."""
         values = cast("dict[str, Json]", plain)
-        items = cast("dict[str, list[Json]]", values["items"])
-        return Cut(
+        runs = cast("dict[str, list[Json]]", values["items"])
+        return Redivision(
             cast("int", values["first"]),
             cast("int", values["base"]),
             cast("str", values["digest"]),
-            {int(shard): tuple(Item.of(item) for item in part) for shard, part in items.items()},
+            {int(shard): tuple(OpenRun.of(run) for run in part) for shard, part in runs.items()},
         )
 
-    def all_items(self) -> Iterator[Item]:
-        """All items, and those whose leftover rows they make groups of."""
-        for items in self.items.values():
-            for item in items:
-                yield from (item, *(item.leftovers or ()))
+    def all_runs(self) -> Iterator[OpenRun]:
+        """All runs, and those whose leftover rows they make groups of."""
+        for runs in self.runs.values():
+            for run in runs:
+                yield from (run, *(run.tail_of or ()))
 
-    def of_shards(self, shards: range) -> Cut:
-        """The cut with the items of some shards only."""
-        return replace(self, items={shard: items for shard, items in self.items.items() if shard in shards})
+    def of_shards(self, shards: range) -> Redivision:
+        """The cut with the runs of some shards only."""
+        return replace(self, runs={shard: runs for shard, runs in self.runs.items() if shard in shards})
 
 
-def items_left(items: tuple[Item, ...], cursor: Json, marks: Marks) -> list[Item]:
-    """The items of a shard that stands at `cursor`, a cursor of `ItemsInTurn`, as they are left there."""
+def runs_left(runs: tuple[OpenRun, ...], cursor: Json, marks: Marks) -> list[OpenRun]:
+    """The runs of a shard that stands at `cursor`, a cursor of `OpenRunsInTurn`, as they are left there."""
     if cursor is None:
-        return list(items)
-    (token, skip, _), left = cast("list[Json]", cursor)[:3], list[Item]()
+        return list(runs)
+    (token, skip, _), left = cast("list[Json]", cursor)[:3], list[OpenRun]()
     number, plain, leftovers = cast("tuple[int, Json, list[list[Json]]]", token)
-    left += [replace(items[cast("int", place)], leftover=leftover) for place, leftover in leftovers]
+    left += [replace(runs[cast("int", place)], leftover=leftover) for place, leftover in leftovers]
     at = Cursor.of(plain).advance(cast("int", skip))
-    return [*left, replace(items[number], cursor=at.plain, marks=marks), *items[number + 1 :]]
+    return [*left, replace(runs[number], cursor=at.plain, marks=marks), *runs[number + 1 :]]
 
 
-def items_ended(items: tuple[Item, ...], leftover: Json) -> list[Item]:
-    """The items of a shard that has ended, as far as they left rows over."""
+def runs_ended(runs: tuple[OpenRun, ...], leftover: Json) -> list[OpenRun]:
+    """The runs of a shard that has ended, as far as they left rows over."""
     if leftover is None:
         return []
     leftovers = cast("list[list[Json]]", cast("list[Json]", leftover)[0])
-    return [replace(items[cast("int", place)], leftover=plain) for place, plain in leftovers]
+    return [replace(runs[cast("int", place)], leftover=plain) for place, plain in leftovers]
 
 
 def _trimmed(values: list[Json]) -> list[Json]:
@@ -642,8 +642,8 @@ def _padded(values: list[Json], length: int) -> tuple[Json, ...]:
 
 def _plain_part(part: Part) -> list[Json]:
     listed: list[Json] = [
-        [number, [_trimmed([*s[:2], None if s[2:] == (1, None) else s.step, s.cursor]) for s in segments]]
-        for number, segments in part.listed
+        [number, [_trimmed([*s[:2], None if s[2:] == (1, None) else s.step, s.cursor]) for s in spans]]
+        for number, spans in part.listed
     ]
     return _trimmed([listed, part.later, part.until])
 
@@ -653,14 +653,14 @@ def _part_of(plain: Json) -> Part:
     listed, later, until = _padded(values, 3)
     return Part(
         tuple(
-            (number, tuple(_segment_of(s) for s in segments))
-            for number, segments in cast("list[tuple[int, list[list[Json]]]]", listed)
+            (number, tuple(_span_of(s) for s in spans))
+            for number, spans in cast("list[tuple[int, list[list[Json]]]]", listed)
         ),
         None if later is None else cast("tuple[int, int]", tuple(cast("list[int]", later))),
         None if until is None else cast("tuple[int, int, int]", tuple(cast("list[int]", until))),
     )
 
 
-def _segment_of(plain: list[Json]) -> Segment:
+def _span_of(plain: list[Json]) -> Span:
     start, stop, step, cursor = _padded(plain, 4)
-    return Segment(cast("int", start), cast("int | None", stop), cast("int", step or 1), cursor)
+    return Span(cast("int", start), cast("int | None", stop), cast("int", step or 1), cursor)

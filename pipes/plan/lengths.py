@@ -14,7 +14,7 @@ from ..core.graph import Node, walk
 from ..core.operator import Boundary, Operator, Order, StageView
 from ..engine.stage import Stage, bind, check_row_count
 from ..errors import CallSite, PlanError, with_call_site
-from .divide import Cut, Item, Line, Numbers, Segment
+from .divide import Line, Numbers, OpenRun, Redivision, Span
 from .sharding import DividedStream, Sharding, expanded_units, has_user_boundary, shuffled_after
 
 MAX_UNITS_COUNTED = 10**8
@@ -175,20 +175,17 @@ def _inputs_of(node: Node, lengths: Sequence[int]) -> tuple[_LengthInput, ...]:
     )
 
 
-# `lengths_of_cut`: how many elements each rank has after the number of ranks has changed in a pass over the data.
-
-
-def lengths_of_cut(
-    cut: Cut, world_size: int, main: Node, tail: Sequence[Node], lengths: ItemLengths
+def lengths_of_redivision(
+    redivision: Redivision, world_size: int, main: Node, tail: Sequence[Node], lengths: OpenRunLengths
 ) -> list[int] | None:
-    """How many elements each rank has, if none has taken any since the cut; None if that is not known.
+    """How many elements each rank has, if none has taken any since the redivision; None if that is not known.
 
     Args:
-        cut: says which items each shard has.
+        redivision: says which runs each shard has.
         world_size: the number of ranks, which have the shards in turn.
-        main: the graph that the items run.
+        main: the graph that the runs run.
         tail: the operator that leaves rows over, and those behind it; empty if there is none.
-        lengths: those of `runs_of_cut(cut)`.
+        lengths: those of `runs_of_redivision(redivision)`.
     """
     elements = lengths.of_shards(main)
     rows = lengths.of_shards(tail[0].inputs[0]) if tail else np.zeros(0, np.int64)
@@ -197,16 +194,16 @@ def lengths_of_cut(
     left_over = [tail[0].op.left_over(count) for count in rows.tolist()] or [0] * len(elements)
     totals, rests = [0] * world_size, [0] * world_size  # elements, and rows for the groups at the end
     begun: list[tuple[int, int, int]] = []  # groups of leftover rows: rank, rows, and elements given
-    runs = iter(zip(elements.tolist(), left_over, strict=True))
-    for shard, items in cut.items.items():
+    counts = iter(zip(elements.tolist(), left_over, strict=True))
+    for shard, runs in redivision.runs.items():
         rank = shard % world_size
-        for item in items:
-            position = Cursor.of(item.cursor).position
-            if item.leftovers is not None:
-                begun.append((rank, sum(next(runs)[1] for _ in item.leftovers), position))
+        for run in runs:
+            position = Cursor.of(run.cursor).position
+            if run.tail_of is not None:
+                begun.append((rank, sum(next(counts)[1] for _ in run.tail_of), position))
                 continue
-            count, rest = next(runs)
-            totals[rank] += count - position if item.leftover is None else 0
+            count, rest = next(counts)
+            totals[rank] += count - position if run.leftover is None else 0
             rests[rank] += rest
     groups = _groups(tail, lengths, [*rests, *(rest for _, rest, _ in begun)])
     if groups is None:
@@ -218,9 +215,9 @@ def lengths_of_cut(
     return totals
 
 
-def runs_of_cut(cut: Cut) -> list[Item]:
-    """The items of all shards, in place of groups of leftover rows the items that left them over."""
-    return [run for items in cut.items.values() for item in items for run in item.leftovers or (item,)]
+def runs_of_redivision(redivision: Redivision) -> list[OpenRun]:
+    """The runs of all shards, in place of groups of leftover rows the runs that left them over."""
+    return [one for runs in redivision.runs.values() for run in runs for one in run.tail_of or (run,)]
 
 
 def _groups(tail: Sequence[Node], lengths: Lengths, rows: list[int]) -> list[int] | None:
@@ -231,19 +228,19 @@ def _groups(tail: Sequence[Node], lengths: Lengths, rows: list[int]) -> list[int
     return None if output is None else [count if left else 0 for count, left in zip(output.tolist(), rows, strict=True)]
 
 
-class ItemLengths(Lengths):
-    """As `Lengths`, with an entry of each array for each of some items.
+class OpenRunLengths(Lengths):
+    """As `Lengths`, with an entry of each array for each of some runs.
 
     Args:
-        sharding: the rules for the items; its streams are numbered.
-        items: the runs.
+        sharding: the rules for the runs; its streams are numbered.
+        runs: the runs.
         seed, data_pass: of the pass.
     """
 
-    def __init__(self, sharding: Sharding, items: Sequence[Item], seed: int, data_pass: int) -> None:
+    def __init__(self, sharding: Sharding, runs: Sequence[OpenRun], seed: int, data_pass: int) -> None:
         super().__init__(sharding, seed, data_pass)
-        self._runs = len(items)
-        self._items = items
+        self._runs = len(runs)
+        self._open_runs = runs
 
     def _of_divided(self, node: Node, rounds: tuple[int, ...], shuffled_later: bool) -> Numbers | None:
         count = self._sharding.stages[node].length
@@ -254,25 +251,25 @@ class ItemLengths(Lengths):
         return None if count is None else self._of_stream(DividedStream(node, shuffled_later, units), rounds, count)
 
     def _of_stream(self, stream: DividedStream, rounds: tuple[int, ...], count: int) -> Numbers | None:
-        """The rows of a stream, which has `count`, in the part of each item."""
+        """The rows of a stream, which has `count`, in the part of each run."""
         name = self._sharding.stream_name(stream)
         number = rounds[0] if rounds else 0
         line = self._sharding.line(stream, Context(self._context.seed, self._context.epoch, rounds))
         rows_in = _counter(line, count)
         if rows_in is None:
             return None
-        parts = (item.part(name, self._sharding.shards).segments(number, line) for item in self._items)
-        return np.array([sum(map(rows_in, segments)) for segments in parts], np.int64)
+        parts = (run.part(name, self._sharding.shards).spans(number, line) for run in self._open_runs)
+        return np.array([sum(map(rows_in, spans)) for spans in parts], np.int64)
 
     def _rounds_differ(self, node: Node) -> bool:
         return True
 
     def _of_bound(self, node: Node) -> None:
-        """An operator that runs its input for its length: of items it is not known."""
+        """An operator that runs its input for its length: of runs it is not known."""
 
 
-def _counter(line: Line | None, count: int) -> Callable[[Segment], int] | None:
-    """Counts the rows of a segment of a stream of `count` rows; None if its units do not say how many they have."""
+def _counter(line: Line | None, count: int) -> Callable[[Span], int] | None:
+    """Counts the rows of a span of a stream of `count` rows; None if its units do not say how many they have."""
     if line is None:
         return lambda s: len(range(s.start, count if s.stop is None else min(s.stop, count), s.step))
     if line.rows is None:

@@ -20,18 +20,18 @@ from ..engine.run import position_count
 from ..engine.stage import Stage, bind
 from ..errors import PlanError
 from ..ops.concat import Concat
-from .divide import Cut, Item, Numbers, items_ended
-from .lengths import ItemLengths, Lengths, lengths_of_cut, runs_of_cut, varies
+from .divide import Numbers, OpenRun, Redivision, runs_ended
+from .lengths import Lengths, OpenRunLengths, lengths_of_redivision, runs_of_redivision, varies
 from .sharding import Sharding, SharedRead, has_user_boundary, reorders
-from .shards import IndexedShard, ItemsInTurn, Leftover, RemainingShard
+from .shards import IndexedShard, Leftover, OpenRunsInTurn, RemainingShard
 
 
-class CutPlan:
-    """The graphs of the shards of one cut. They are kept apart from those of the plan, and freed with the cut.
+class RedividedPlan:
+    """The graphs of the shards of one redivision. They are kept apart from those of the plan, and freed with it.
 
     Args:
-        cut: says which items each shard has.
-        sharding: the rules for the items.
+        redivision: says which runs each shard has.
+        sharding: the rules for the runs.
         main: the graph that the shards run.
         tail_name: the operator that leaves rows over.
         tail_node: makes the graph that groups leftover rows.
@@ -39,38 +39,38 @@ class CutPlan:
 
     def __init__(
         self,
-        cut: Cut,
+        redivision: Redivision,
         sharding: Sharding,
         main: Node,
         tail_name: str | None,
         tail_node: Callable[[Sequence[Leftover], Sharding, dict[Node, str]], Node],
     ) -> None:
-        self._cut = cut
+        self._redivision = redivision
         self._sharding = sharding
         self._main = main
         self._tail_name = tail_name
         self._tail_node = tail_node
 
     def shard_stage(self, shard: int) -> Stage:
-        """The items of a shard, one after the other."""
-        return self._stage(self._cut.items.get(shard, ()))
+        """The runs of a shard, one after the other."""
+        return self._stage(self._redivision.runs.get(shard, ()))
 
     def tail_stage(self, tail_shard: int, leftovers: Sequence[tuple[int, Json]]) -> Stage:
-        """The groups of the leftover rows of shards that have ended: as an item with a number of its own."""
-        left = [item for shard, plain in leftovers for item in items_ended(self._cut.items[shard], plain)]
-        return self._stage([Item(self._cut.base + tail_shard, leftovers=tuple(left))])
+        """The groups of the leftover rows of shards that have ended: as an run with a number of its own."""
+        left = [run for shard, plain in leftovers for run in runs_ended(self._redivision.runs[shard], plain)]
+        return self._stage([OpenRun(self._redivision.base + tail_shard, tail_of=tuple(left))])
 
-    def _stage(self, items: Sequence[Item]) -> Stage:
+    def _stage(self, runs: Sequence[OpenRun]) -> Stage:
         names = self._sharding.names
-        nodes = tuple(self._node(item) for item in items)
-        root = Node(ItemsInTurn(tuple(items), self._tail_name), nodes)
+        nodes = tuple(self._node(run) for run in runs)
+        root = Node(OpenRunsInTurn(tuple(runs), self._tail_name), nodes)
         names[root] = "items"
         return bind(root, names, dict(self._sharding.stages))
 
-    def _node(self, item: Item) -> Node:
-        if item.leftovers is None:
-            return self._sharding.subgraph(self._main, item.origin)
-        left = [Leftover(one.origin, one.leftover) for one in item.leftovers]
+    def _node(self, run: OpenRun) -> Node:
+        if run.tail_of is None:
+            return self._sharding.subgraph(self._main, run.origin)
+        left = [Leftover(one.origin, one.leftover) for one in run.tail_of]
         return self._tail_node(left, self._sharding, self._sharding.names)
 
 
@@ -80,7 +80,7 @@ class CutPlan:
 class ShardState(NamedTuple):
     """Where one shard stands, in plain values: its cursor; once it has ended, the cursor of its leftover rows.
 
-    The cursor is that of the shard's graph. Its fourth item, which may be missing, is how far the run has opened what
+    The cursor is that of the shard's graph. Its fourth run, which may be missing, is how far the run has opened what
     is divided among shards, in the form of `Opened`.
     """
 
@@ -108,13 +108,13 @@ class Position(NamedTuple):
         beyond: of an indexed pipe, those of them that are taken although one before them is not.
         shards: of a streamed pipe, the states of its shards; a shard without one has not begun. The groups that are
             made of leftover rows count as one more shard, `Plan.tail_shard`.
-        cut: what the shards run, if the number of ranks has changed in this pass.
+        redivision: what the shards run, if the number of ranks has changed in this pass.
     """
 
     start: int = 0
     shards: Mapping[int, ShardState] = MappingProxyType({})
     beyond: tuple[range, ...] = ()
-    cut: Cut | None = None
+    redivision: Redivision | None = None
 
     def of(self, shard: int) -> ShardState:
         return self.shards.get(shard, ShardState())
@@ -173,7 +173,7 @@ class Plan:
         )
         if not self.indexed:
             self._sharding.subgraph(self._main, 0)  # numbers the streams, always in the same order
-        self._cut: tuple[Cut, Sharding] | None = None  # the last one, and its rules
+        self._redivision: tuple[Redivision, Sharding] | None = None  # the last one, and its rules
 
     @property
     def varies(self) -> bool:
@@ -202,7 +202,7 @@ class Plan:
             return [ShardRun(worker, self.indexed_stage(part, parts, position.start, position.beyond), START)]
         running = self.running(position, worker, workers)
         return [
-            ShardRun(shard, self.shard_stage(shard, position.cut), at, position.of(shard).marks)
+            ShardRun(shard, self.shard_stage(shard, position.redivision), at, position.of(shard).marks)
             for shard, at in running.items()
         ]
 
@@ -224,8 +224,8 @@ class Plan:
         cursors = {s: state.leftover for s, state in position.shards.items() if state.leftover is not None}
         if not cursors:
             return None
-        if position.cut is not None:
-            stage = self.cut_plan(position.cut).tail_stage(self.tail_shard, sorted(cursors.items()))
+        if position.redivision is not None:
+            stage = self.redivided(position.redivision).tail_stage(self.tail_shard, sorted(cursors.items()))
         else:
             stage = self._tail_stage([Leftover(s, cursor, rows.get(s)) for s, cursor in sorted(cursors.items())])
         return ShardRun(self.tail_shard, stage, state.at)
@@ -241,10 +241,10 @@ class Plan:
         node = Node(op, (self.root,))
         return bind(node, self.names, dict(self._stages))
 
-    def shard_stage(self, shard: int, cut: Cut | None = None) -> Stage:
+    def shard_stage(self, shard: int, redivision: Redivision | None = None) -> Stage:
         """The graph of one shard, bound."""
-        if cut is not None:
-            return self.cut_plan(cut).shard_stage(shard)
+        if redivision is not None:
+            return self.redivided(redivision).shard_stage(shard)
         return self._bound(self._sharding.subgraph(self._main, shard))
 
     def leftover_stage(self, shard: int) -> Stage:
@@ -252,18 +252,18 @@ class Plan:
         assert self._tail is not None, "this pipe leaves no rows over"
         return self._bound(self._sharding.subgraph(self._tail.inputs[0], shard))
 
-    def cut_plan(self, cut: Cut) -> CutPlan:
-        """The graphs of a cut."""
-        if self._cut is None or self._cut[0] is not cut:
-            self._cut = cut, self.sharding_of(cut)
-        return CutPlan(cut, self._cut[1], self._main, self.tail_name, self.tail_node)
+    def redivided(self, redivision: Redivision) -> RedividedPlan:
+        """The graphs of a redivision."""
+        if self._redivision is None or self._redivision[0] is not redivision:
+            self._redivision = redivision, self.sharding_of(redivision)
+        return RedividedPlan(redivision, self._redivision[1], self._main, self.tail_name, self.tail_node)
 
-    def sharding_of(self, cut: Cut) -> Sharding:
-        """The rules for the items of a cut; of all of them, `cut` has some."""
+    def sharding_of(self, redivision: Redivision) -> Sharding:
+        """The rules for the runs of a redivision; of all of them, `redivision` has some."""
         names = dict(self.names)
-        parts = {item.origin: item.parts for item in cut.all_items() if item.parts is not None}
-        new_shards = range(cut.base, cut.base + self.shards)
-        return Sharding(cut.first, dict(self._stages), names, parts=parts, new_shards=new_shards)
+        parts = {run.origin: run.parts for run in redivision.all_runs() if run.parts is not None}
+        new_shards = range(redivision.base, redivision.base + self.shards)
+        return Sharding(redivision.first, dict(self._stages), names, parts=parts, new_shards=new_shards)
 
     def length(self, rank: int, start: int = 0, data_pass: int = 0) -> int | None:
         """How many elements `rank` has in a pass over the data, from `start` on; None if that is not known."""
@@ -280,12 +280,12 @@ class Plan:
     def lengths_left(self, position: Position, data_pass: int) -> list[int] | None:
         """How many elements each rank has left in a pass, where all shards stand at `position`; None if not known.
 
-        After a cut, no rank has taken any.
+        After a redivision, no rank has taken any.
         """
         if self.unsharded.may_skip:
             return None
-        if position.cut is not None:
-            return self._lengths_of_cut(position.cut, data_pass)
+        if position.redivision is not None:
+            return self._lengths_of_redivision(position.redivision, data_pass)
         lengths = Lengths(self._sharding, self.seed, data_pass)
         rows = lengths.of_shards(self._main)
         if rows is None:
@@ -294,11 +294,11 @@ class Plan:
         left = [0 if s.ended else n - s.at.position for s, n in zip(states, rows.tolist(), strict=True)]
         return self._by_rank(np.array(left), lengths)
 
-    def _lengths_of_cut(self, cut: Cut, data_pass: int) -> list[int] | None:
-        sharding = self.sharding_of(cut)
+    def _lengths_of_redivision(self, redivision: Redivision, data_pass: int) -> list[int] | None:
+        sharding = self.sharding_of(redivision)
         sharding.subgraph(self._main, 0)  # numbers the streams
-        lengths = ItemLengths(sharding, runs_of_cut(cut), self.seed, data_pass)
-        return lengths_of_cut(cut, self.world_size, self._main, self._behind_tail(), lengths)
+        lengths = OpenRunLengths(sharding, runs_of_redivision(redivision), self.seed, data_pass)
+        return lengths_of_redivision(redivision, self.world_size, self._main, self._behind_tail(), lengths)
 
     def _rank_lengths(self, data_pass: int) -> list[int] | None:
         """The lengths of all ranks."""

@@ -22,7 +22,7 @@ from ..core.rows import BlockRows, Indices, index_array
 from ..engine.run import check_cursor
 from ..engine.seeds import Permutation
 from ..engine.stage import Stage
-from .divide import Line, Numbers, Part, default_segments, divide, fill_unknown
+from .divide import Line, Numbers, Part, default_spans, divide, fill_unknown
 from .shards import NeighboursShard, PermutedShard, RowsPart, RowsShard, StreamedPart, StreamedShard, shared_rows
 
 RUNS_OF_PART = 2**40
@@ -178,7 +178,7 @@ class Division:
         """What a run reads, in order.
 
         Args:
-            parts: shard, first and stop of each stretch of places, as `Line.by_shard` gives them.
+            parts: shard, first and stop of each span of places, as `Line.by_shard` gives them.
             stream: the number of the stream, under which the run notes what it has opened.
         """
         number = opened = 0
@@ -190,7 +190,7 @@ class Division:
     def _runs_of_shard(
         self, shard: int, start: int, end: int, stream: str, number: int, opened: int
     ) -> Iterator[_PieceRun]:
-        """The runs of a stretch of places of one shard; `number` and `opened` count from the stretches before it."""
+        """The runs of a span of places of one shard; `number` and `opened` count from the spans before it."""
         rounds, shards = self.pieces.rounds, self.pieces.shards
         before = opened - start  # what is open at place 0 of the shard
         in_rounds = range(shard + start * shards, shard + min(end, rounds) * shards, shards)
@@ -359,12 +359,12 @@ class UnitsShard(Operator):
         division = self.division(cast("Stage", stage.input), context)
         line = division.line()
         if self.part is None:
-            segments = default_segments(line, self.shards, self.shard)
+            spans = default_spans(line, self.shards, self.shard)
         else:
-            segments = self.part.segments(context.rounds[0] if context.rounds else 0, line)
+            spans = self.part.spans(context.rounds[0] if context.rounds else 0, line)
         number, start = at.numbered()
         row = at.row
-        for run in division.runs(line.by_shard(segments), self.stream):
+        for run in division.runs(line.by_shard(spans), self.stream):
             if run.number < number:
                 continue
             if run.place is not None and context.opened is not None:
@@ -415,8 +415,8 @@ class Sharding:
         shared_reads: the nodes whose output all shards read; `subgraph` adds them.
         expanded: the nodes that make many rows of each unit, with an operator that divides the units; likewise.
         streams: what is divided, by number; likewise.
-        parts: after a cut, what each origin reads of the streams; an origin that is not here is a shard as at first.
-        new_shards: after a cut, the origin of the first new shard, and how many there are.
+        parts: after a redivision, what each origin reads of the streams; any other origin is a shard as at first.
+        new_shards: after a redivision, the origin of the first new shard, and how many there are.
     """
 
     shards: int

@@ -21,7 +21,7 @@ from ..core.operator import Input, Operator, Order, StageView
 from ..core.rows import BlockRows, Indices, concat, gather, index_array, take
 from ..engine.seeds import Permutation
 from ..engine.stage import Stage
-from .divide import Item, Line, Part, Segment
+from .divide import Line, OpenRun, Part, Span
 
 
 def shared_rows(
@@ -315,14 +315,14 @@ class NeighboursShard(RowsShard):
         rows = _row_count(stage)
         rounds = _rounds(rows, self.shards)
         in_rounds = rounds * NEIGHBOURS * self.shards
-        return rounds, in_rounds + _stretch(rows - in_rounds, self.shards, self.shard)
+        return rounds, in_rounds + _first_row(rows - in_rounds, self.shards, self.shard)
 
 
 @dataclass(frozen=True)
 class PermutedShard(RowsShard):
     """Ranges of neighbouring rows of an indexed input, in a random order.
 
-    The ranges are put in the order of the pass, and each shard has one stretch of all rows. The length of a range
+    The ranges are put in the order of the pass, and each shard has one span of all rows. The length of a range
     depends on the number of rows alone; a last range of fewer rows stays last.
     """
 
@@ -333,7 +333,7 @@ class PermutedShard(RowsShard):
     def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
         rows = _row_count(stage)
         size = _range_size(rows)
-        places = index_array(indices) + _stretch(rows, self.shards, self.shard)
+        places = index_array(indices) + _first_row(rows, self.shards, self.shard)
         full = rows // size
         if not full:
             return places
@@ -346,7 +346,7 @@ class PermutedShard(RowsShard):
         if not isinstance(indices, range) or indices.step != 1 or size < MIN_SLICED_ROWS:
             return super().read(stage, indices, context)
         # Range by range, so that the source can slice.
-        begin = _stretch(_row_count(stage), self.shards, self.shard)
+        begin = _first_row(_row_count(stage), self.shards, self.shard)
         first, stop = begin + indices.start, begin + indices.stop
         whole = context.unsharded()
         if first >= stop:
@@ -376,12 +376,12 @@ def _range_size(rows: int) -> int:
 
 
 def _rounds(rows: int, shards: int) -> int:
-    """How many ranges of neighbours each shard has; a single shard reads all rows in one stretch."""
+    """How many ranges of neighbours each shard has; a single shard reads all rows in one span."""
     return rows // (NEIGHBOURS * shards) if shards > 1 else 0
 
 
-def _stretch(rows: int, shards: int, shard: int) -> int:
-    """The first row of a shard, if `rows` rows are cut into `shards` stretches of equal length."""
+def _first_row(rows: int, shards: int, shard: int) -> int:
+    """The first row of a shard, if `rows` rows are cut into `shards` spans of equal length."""
     return rows * shard // shards
 
 
@@ -543,19 +543,19 @@ class RowsPart(Operator):
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         source = cast("Stage", stage.input)
         line = self.whole.line(source)
-        segments = self.part.segments(context.rounds[0] if context.rounds else 0, line)
-        parts = [(replace(self.whole, shard=shard), first, stop) for shard, first, stop in line.by_shard(segments)]
+        spans = self.part.spans(context.rounds[0] if context.rounds else 0, line)
+        parts = [(replace(self.whole, shard=shard), first, stop) for shard, first, stop in line.by_shard(spans)]
         rows = Stage(Node(RowsOfShards(tuple(parts), self.whole.stream), (source.node,)), stage.name, (source,))
         return rows.blocks(at, context)
 
 
 @dataclass(frozen=True)
 class StreamedPart(Operator):
-    """The rows of a streamed input in a part, segment by segment.
+    """The rows of a streamed input in a part, span by span.
 
     Attributes:
         of_shard: whether the run began as a shard of the first division: its tokens are then those of `StreamedShard`.
-        shard: the number of the new shard, if the last segment is one of those that all new shards of a process read
+        shard: the number of the new shard, if the last span is one of those that all new shards of a process read
             together.
         shards: how many new shards there are.
     """
@@ -582,14 +582,14 @@ class StreamedPart(Operator):
             yield stage.input, source
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
-        segments = self.part.segments(context.rounds[0] if context.rounds else 0, None)
+        spans = self.part.spans(context.rounds[0] if context.rounds else 0, None)
         if self.of_shard:
             number, given, plain = 0, at.row, at.token
         else:
             number, given, plain = cast("tuple[int, int, Json]", at.token or (0, 0, None))
         row = at.row
-        for place in range(number, len(segments)):
-            for block in self._segment(cast("Stage", stage.input), segments[place], given, plain, context):
+        for place in range(number, len(spans)):
+            for block in self._span(cast("Stage", stage.input), spans[place], given, plain, context):
                 here = self._cursor(place, given, block.at, row)
                 given, row = given + len(block), row + len(block)
                 if context.opened is not None:
@@ -599,48 +599,48 @@ class StreamedPart(Operator):
                 yield output.pop()
             given, plain = 0, None
 
-    def _cursor(self, segment: int, given: int, source: Cursor, row: int) -> Cursor:
-        return Cursor(source.token if self.of_shard else [segment, given, source.token], 0, row)
+    def _cursor(self, span: int, given: int, source: Cursor, row: int) -> Cursor:
+        return Cursor(source.token if self.of_shard else [span, given, source.token], 0, row)
 
-    def _segment(self, source: Stage, segment: Segment, given: int, plain: Json, context: Context) -> Iterator[Block]:
-        """The rows of a segment without the first `given`; `plain` is a cursor of the input before them."""
-        share = RowShare(segment.start % segment.step, segment.start % segment.step + 1, segment.step)
-        first = segment.start // segment.step  # among the rows of the share
-        stop = None if segment.length is None else first + segment.length
+    def _span(self, source: Stage, span: Span, given: int, plain: Json, context: Context) -> Iterator[Block]:
+        """The rows of a span without the first `given`; `plain` is a cursor of the input before them."""
+        share = RowShare(span.start % span.step, span.start % span.step + 1, span.step)
+        first = span.start // span.step  # among the rows of the share
+        stop = None if span.length is None else first + span.length
         if stop is not None and first + given >= stop:
             return
-        at = Cursor(segment.cursor if plain is None else plain, 0, first + given)
+        at = Cursor(span.cursor if plain is None else plain, 0, first + given)
         if self.dispatched and context.process.dispatched is not None:
             blocks = context.process.dispatched(request_of(source, at, share, context))
         else:
-            blocks = shared_rows(source, at, share, self._others(segment, context), context.unsharded())
+            blocks = shared_rows(source, at, share, self._others(span, context), context.unsharded())
         for block in blocks:
             if stop is not None and block.at.position + len(block) >= stop:
                 yield block.slice(0, stop - block.at.position)
                 return
             yield block
 
-    def _others(self, segment: Segment, context: Context) -> list[RowShare]:
+    def _others(self, span: Span, context: Context) -> list[RowShare]:
         """The shares of the new shards in this process that read on from the same row."""
-        if self.shard not in context.process.shards or segment.stop is not None or segment.step != self.shards:
+        if self.shard not in context.process.shards or span.stop is not None or span.step != self.shards:
             return []
-        slots = [(segment.start + shard - self.shard) % self.shards for shard in context.process.shards]
+        slots = [(span.start + shard - self.shard) % self.shards for shard in context.process.shards]
         return [RowShare(slot, slot + 1, self.shards) for slot in slots]
 
 
 @dataclass(frozen=True)
-class ItemsInTurn(Operator):
-    """The elements of one shard after a cut: those of its items, one after the other.
+class OpenRunsInTurn(Operator):
+    """The elements of one shard after a cut: those of its runs, one after the other.
 
     Attributes:
-        items: one for each input.
+        runs: one for each input.
         tail_name: the name of the operator that leaves rows over.
     """
 
     kind: ClassVar[str] = "items"
     order: ClassVar[Order] = Order.GLOBAL
 
-    items: tuple[Item, ...] = field(repr=False, compare=False)
+    runs: tuple[OpenRun, ...] = field(repr=False, compare=False)
     tail_name: str | None
 
     def moves_skipped(self) -> bool:
@@ -649,28 +649,28 @@ class ItemsInTurn(Operator):
     def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
         first, source, left = cast("tuple[int, Json, list[Json]]", at.token or (0, None, []))
         check_numbers(first, *(number for number, _ in cast("list[tuple[int, Json]]", left)))
-        for number in range(first, len(self.items)):
-            if self.items[number].leftover is None:
+        for number in range(first, len(self.runs)):
+            if self.runs[number].leftover is None:
                 resumed = number == first and at.token is not None
-                yield stage.inputs[number], source if resumed else self.items[number].cursor
+                yield stage.inputs[number], source if resumed else self.runs[number].cursor
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         first, plain, left = cast("tuple[int, Json, list[Json]]", at.token or (0, None, []))
         opened = context.opened or Opened()
         row = at.row
-        for number in range(first, len(self.items)):
-            item = self.items[number]
+        for number in range(first, len(self.runs)):
+            run = self.runs[number]
             if number > first or at.token is None:
-                opened.marks, plain = item.marks, item.cursor
-            inner = replace(context, shard=item.origin, leftovers={}, opened=opened)
-            for block in stage.inputs[number].blocks(Cursor.of(plain), inner) if item.leftover is None else ():
+                opened.marks, plain = run.marks, run.cursor
+            inner = replace(context, shard=run.origin, leftovers={}, opened=opened)
+            for block in stage.inputs[number].blocks(Cursor.of(plain), inner) if run.leftover is None else ():
                 here = Cursor([number, block.at.plain, left], 0, row)
                 row += len(block)
                 output = [Block(block.rows, here, Cursor([number, block.end.plain, left], 0, row), block.origins)]
                 del block  # only the consumer holds it now
                 yield output.pop()
-            leftovers = [item.leftover] if item.leftover is not None else [b.at.plain for b in inner.leftovers.values()]
-            if item.leftovers is None:  # the last group of a tail is given out, not left over
+            leftovers = [run.leftover] if run.leftover is not None else [b.at.plain for b in inner.leftovers.values()]
+            if run.tail_of is None:  # the last group of a tail is given out, not left over
                 left = [*left, *([number, leftover] for leftover in leftovers)]
         if left and self.tail_name is not None:
             context.leftovers[self.tail_name] = Block([], Cursor(left), Cursor(left))  # rows are read again

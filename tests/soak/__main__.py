@@ -22,7 +22,7 @@ PARTS = {
     "resumes": (
         10,
         [
-            *("pytest", "-q", "tests/loading/test_elastic.py", "tests/loading/test_even_after_cut.py"),
+            *("pytest", "-q", "tests/loading/test_elastic.py", "tests/loading/test_even_after_redivision.py"),
             *("tests/loading/test_agreement.py", "--hypothesis-seed={seed}"),
         ],
     ),

@@ -8,29 +8,27 @@ _SKIPPED = "the engine takes skipped rows out and puts them back, which only tak
 _RUN_AGAIN = "rows before a place are then run again, which takes longer"
 _ONE_WAY = "the other way to read gives the same rows"
 _ONE_REPEAT = "a repeat inside a repeat is never divided anew"
-_SORTED = "segments with a place have different starts"
+_SORTED = "spans with a place have different starts"
 
 EQUIVALENT: dict[str, dict[str, str]] = {
-    "plan/parts.py": {
-        "Part.segments: if self.later is not None and number >= max(rounds, default=-1):": _LISTED,
-        "Part.segments: if self.later is not None and number > max(rounds, default=-2):": _LISTED,
-        "places_after: rest.append(segment._replace(cursor=cursor[-1]) if taken and cursor else segment)": (
+    "plan/divide.py": {
+        "Part.spans: if self.later is not None and number >= max(rounds, default=-1):": _LISTED,
+        "Part.spans: if self.later is not None and number > max(rounds, default=-2):": _LISTED,
+        "places_after: rest.append(span._replace(cursor=cursor[-1]) if taken and cursor else span)": (
             "a mark has one cursor at most"
         ),
         **{
-            "divide_rest: segments = sorted((s for s in rest if s.stop is None or s.start < s.stop), "
+            "divide_rest: spans = sorted((s for s in rest if s.stop is None or s.start < s.stop), "
             f"key=lambda s: (s.start, {stop}))": _SORTED
             for stop in ("s.stop and 0", "s.stop or 1", "s.stop or -1")
         },
         "_divide_rows: edge = max([-1, *(s.start - s.step + 1 for s in endless), "
         "*(cast('int', s.stop) for s in holes)])": (
-            "the endless segments are all rows from some row on, so one of them has the start `step - 1` or a later one"
+            "the endless spans are all rows from some row on, so one of them has the start `step - 1` or a later one"
         ),
-        "_divide_rows: holes += [segment._replace(stop=edge) for segment in endless if segment.start <= edge]": (
-            "an empty segment at the edge lies behind all holes, and no part has room for it"
+        "_divide_rows: holes += [span._replace(stop=edge) for span in endless if span.start <= edge]": (
+            "an empty span at the edge lies behind all holes, and no part has room for it"
         ),
-    },
-    "plan/pieces.py": {
         **{
             f"Pieces.rows: cut = np.flatnonzero(self.slots {at_least})": "a unit of one slot has complete turns only"
             for at_least in (">= 1", "> 0")
@@ -40,78 +38,65 @@ EQUIVALENT: dict[str, dict[str, str]] = {
             "it matters for a unit of no weight, which is never cut"
         ),
         "divide: borders = np.arange(shards + 2) * int(weights.sum()) // shards": (
-            "a cut at the end of the line makes an empty segment"
+            "a cut at the end of the line makes an empty span"
         ),
         "_equal: slots = np.full(left, min(shards, -(-SLOTS_PER_SHARE * shards // max(2, count))))": (
             "one unit and two have as many slots as there are shards"
         ),
-        "_equal: segments, places, *parts = _cut(weights, slots, np.arange(shards + 2) * left, count // near)": (
-            "a cut at the end of the line makes an empty segment"
+        "_equal: spans, places, *parts = _divide_at(weights, slots, np.arange(shards + 2) * left, count // near)": (
+            "a cut at the end of the line makes an empty span"
         ),
-        "_equal: return _table(shards, rounds, _owners(shards)[segments], places + rounds * shards, *parts, "
+        "_equal: return _table(shards, rounds, _owners(shards)[spans], places + rounds * shards, *parts, "
         "by_place=True)": "a share is less than a unit, so no shard has a whole unit beside a part of another",
         "_in_turn: owners = np.full(len(weights), -2)": "any number below 0 stands for no shard",
-        "_cut: slot = (2 * before * slots[at] + weights[at]) // np.maximum(2, 2 * weights[at])": (
+        "_divide_at: slot = (2 * before * slots[at] + weights[at]) // np.maximum(2, 2 * weights[at])": (
             "it matters for a unit of no weight, where the dividend is 0"
         ),
         "_reduced: starts = np.flatnonzero(np.diff(places[order], prepend=-2))": "no place is below 0",
     },
-    "plan/cutting.py": {
+    "plan/redividing.py": {
         **{
-            f"cut: sharding.subgraph(plan.main, {shard})": "the streams have the same numbers whichever shard it is"
+            f"redivide: sharding.subgraph(plan.main, {shard})": "the streams have the same numbers for each shard"
             for shard in (1, -1)
         },
         "_refusal: fitting = ', '.join((str(count) for count in range(1, sharding.shards + 2) "
         "if sharding.shards % count == 0))": "no number is divided by a larger one",
     },
-    "loading/resume.py": {
+    "loading/job_state.py": {
         "resumed_elsewhere: progress = Progress(states[-1].epoch, sum((one.step for one in states)) // "
         "plan.world_size, passes[0])": "the states of a job have one epoch",
         "_position_in_pass: if number <= one.data_pass:": "if it is equal, the function has returned before",
     },
-    "plan/part_operators.py": {
+    "plan/shards.py": {
         "RowsPart: seeks: ClassVar[bool] = False": _RUN_AGAIN,
-        **{f"{name}.moves_skipped: return False": _SKIPPED for name in ("RowsPart", "StreamedPart", "ItemsInTurn")},
+        **{f"{name}.moves_skipped: return False": _SKIPPED for name in ("RowsPart", "StreamedPart", "OpenRunsInTurn")},
         **{
-            f"{name}.blocks: segments = self.part.segments(context.rounds[-1] if context.rounds else 0, {line})": (
+            f"{name}.blocks: spans = self.part.spans(context.rounds[-1] if context.rounds else 0, {line})": (
                 _ONE_REPEAT
             )
             for name, line in (("RowsPart", "line"), ("StreamedPart", "None"))
         },
-        "StreamedPart._segment: at = Cursor(segment.cursor if plain is not None else plain, 0, first + given)": (
-            _READ_AGAIN
-        ),
+        "StreamedPart._span: at = Cursor(span.cursor if plain is not None else plain, 0, first + given)": (_READ_AGAIN),
         **{
             f"StreamedPart._others: if {condition}:": _READ_AGAIN
             for condition in (
-                "self.shard in context.process.shards or segment.stop is not None or segment.step != self.shards",
-                "self.shard not in context.process.shards or segment.stop is None or segment.step != self.shards",
-                "self.shard not in context.process.shards or segment.stop is not None or segment.step == self.shards",
+                "self.shard in context.process.shards or span.stop is not None or span.step != self.shards",
+                "self.shard not in context.process.shards or span.stop is None or span.step != self.shards",
+                "self.shard not in context.process.shards or span.stop is not None or span.step == self.shards",
             )
         },
         **{
             f"StreamedPart._others: slots = [({slot} self.shards for shard in context.process.shards]": _READ_AGAIN
             for slot in (
-                "segment.start + shard - self.shard) //",
-                "segment.start + shard + self.shard) %",
-                "segment.start - shard - self.shard) %",
+                "span.start + shard - self.shard) //",
+                "span.start + shard + self.shard) %",
+                "span.start - shard - self.shard) %",
             )
         },
         **{
             f"StreamedPart._others: return [RowShare(slot, {stop}, self.shards) for slot in slots]": _READ_AGAIN
             for stop in ("slot - 1", "slot + 2", "slot + 0")
         },
-    },
-    "plan/item_lengths.py": {
-        "lengths_of_cut: rows = lengths.of_shards(tail[0].inputs[-1]) if tail else np.zeros(0, np.int64)": (
-            "an operator that leaves rows over has one input"
-        ),
-        "ItemLengths._of_stream: number = rounds[-1] if rounds else 0": _ONE_REPEAT,
-    },
-    "core/opened.py": {
-        "Opened.note: mark: Mark = [rounds[-1] if rounds else 0, segment, places]": _ONE_REPEAT,
-    },
-    "plan/shard_operators.py": {
         **{f": MIN_SLICED_ROWS = {rows}": _ONE_WAY for rows in (63, 65)},
         **{f"{name}.moves_skipped: return False": _SKIPPED for name in ("PlacedShard", "StreamedShard")},
         **{f"{name}: seeks: ClassVar[bool] = False": _RUN_AGAIN for name in ("StreamedShard", "Leftover")},
@@ -141,5 +126,14 @@ EQUIVALENT: dict[str, dict[str, str]] = {
             for one in (">= 1", "> 0")
         },
         "Leftover.blocks: source = Cursor.of(at.token if at.token is None else self.cursor)": _READ_AGAIN,
+    },
+    "plan/lengths.py": {
+        "lengths_of_redivision: rows = lengths.of_shards(tail[0].inputs[-1]) if tail else np.zeros(0, np.int64)": (
+            "an operator that leaves rows over has one input"
+        ),
+        "OpenRunLengths._of_stream: number = rounds[-1] if rounds else 0": _ONE_REPEAT,
+    },
+    "core/context.py": {
+        "Opened.note: mark: Mark = [rounds[-1] if rounds else 0, span, places]": _ONE_REPEAT,
     },
 }

@@ -35,23 +35,26 @@ MEMORY_BYTES = 8 * 2**30
 LIMIT = 5, 20.0
 """A mutant may take so many times as long as the module itself, and so many seconds more."""
 
-ELASTIC = ("tests/loading/test_elastic.py", "tests/loading/test_even_after_cut.py")
+ELASTIC = ("tests/loading/test_elastic.py", "tests/loading/test_even_after_redivision.py")
 TESTS: dict[str, tuple[str, ...]] = {
-    "plan/parts.py": ("tests/plan/test_parts.py", *ELASTIC),
-    "plan/items.py": ("tests/plan/test_items.py", *ELASTIC),
-    "plan/cutting.py": ("tests/plan/test_cutting.py", *ELASTIC),
-    "plan/part_operators.py": ("tests/plan/test_part_operators.py", *ELASTIC),
-    "plan/item_lengths.py": ("tests/plan/test_cutting.py", *ELASTIC),
-    "loading/resume.py": (*ELASTIC, "tests/plan/test_cutting.py", "tests/loading/test_job_state.py"),
-    "core/opened.py": ("tests/core/test_opened.py", *ELASTIC),
-    "core/cursor.py": ("tests/core/test_cursor.py", "tests/loading/test_elastic.py", "tests/plan/test_sharding.py"),
-    "plan/pieces.py": ("tests/plan/test_pieces.py",),
-    "plan/shard_operators.py": (
+    "plan/divide.py": (
+        "tests/plan/test_parts.py",
+        "tests/plan/test_pieces.py",
+        "tests/plan/test_open_runs.py",
+        *ELASTIC,
+    ),
+    "plan/redividing.py": ("tests/plan/test_redividing.py", *ELASTIC),
+    "plan/lengths.py": ("tests/plan/test_lengths.py", "tests/plan/test_redividing.py", *ELASTIC),
+    "plan/shards.py": (
         "tests/plan/test_shard_operators.py",
+        "tests/plan/test_part_operators.py",
         "tests/plan/test_sharding.py",
         "tests/loading/test_job_state.py",
-        ELASTIC[0],
+        *ELASTIC,
     ),
+    "loading/job_state.py": (*ELASTIC, "tests/plan/test_redividing.py", "tests/loading/test_job_state.py"),
+    "core/context.py": ("tests/core/test_opened.py", "tests/core/test_context.py", *ELASTIC),
+    "core/cursor.py": ("tests/core/test_cursor.py", "tests/loading/test_elastic.py", "tests/plan/test_sharding.py"),
 }
 
 COMPARISONS: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {

@@ -186,7 +186,7 @@ def test_a_run_that_is_dropped_leaves_the_next_one_alone():
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_plans_of_workers_are_the_same(name):
-    root = fp.Loader(SAMPLES[name].pipe)._runner.pipe
+    root = fp.Loader(SAMPLES[name].pipe)._epochs.pipe
     plan, there = (
         Plan(node, seed=1, rank=0, world_size=1, workers=2, shards=SAMPLES[name].shards)
         for node in (root, worker_graph(root))

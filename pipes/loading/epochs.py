@@ -1,4 +1,4 @@
-"""`Runner`: plans the epochs of a loader for the rank of this process, and has what runs them."""
+"""`Epochs`: plans the epochs of a loader for the rank of this process, and has what runs them."""
 
 from __future__ import annotations
 
@@ -93,10 +93,10 @@ class _Limited(io.BytesIO):
         return super().write(content)
 
 
-# `Runner`: plans the epochs of a loader for the rank of this process, and has what runs them.
+# `Epochs`: plans the epochs of a loader for the rank of this process, and has what runs them.
 
 
-class Runner:
+class Epochs:
     """What a loader and its iterators have in common: so the last of them that is dropped ends the processes.
 
     Nothing runs before the first epoch begins. Until then it follows the rank of this process; then the rank stays. A
@@ -250,7 +250,7 @@ class Runner:
         return self._make_schedule(self.ranks.ask(), self._shards if before is None else before.plan.shards)
 
     def resume(self, schedule: Schedule, shards: int) -> Schedule:
-        """The schedule for a state with so many shards, without a change of this runner; `use` changes it."""
+        """The schedule for a state with so many shards, without a change of this epochs; `use` changes it."""
         return schedule if shards == schedule.plan.shards else self._make_schedule(schedule.rank, shards)
 
     def use(self, schedule: Schedule) -> None:

@@ -1,4 +1,4 @@
-"""`cut`: divides the rest of a pass over the data among another number of ranks."""
+"""`redivide`: divides the rest of a pass over the data among another number of ranks."""
 
 from __future__ import annotations
 
@@ -9,41 +9,45 @@ from ..core.context import Context, Mark
 from ..core.graph import Node, walk
 from ..core.operator import Operator, Order
 from ..errors import StateError
-from .divide import Cut, Item, Line, Part, Segment, divide_rest
+from .divide import Line, OpenRun, Part, Redivision, Span, divide_rest
 from .plan import Plan
 from .sharding import DividedStream, Sharding, has_user_boundary
 
 
-def cut(plan: Plan, first: int, items: Sequence[Item], base: int, data_pass: int) -> list[list[Item]]:
-    """The items of each shard of `plan`, if so many items of all ranks have not ended.
+def redivide(plan: Plan, first: int, runs: Sequence[OpenRun], base: int, data_pass: int) -> list[list[OpenRun]]:
+    """Divide what `runs` leave of a pass among the shards of `plan`.
 
-    An item that has begun ends with what it has opened; nothing of it is read anew. What nobody has opened is divided
-    among new items. The result is a function of the arguments, so all ranks come to the same.
+    Returns:
+        The runs of each shard.
+
+    A run that has begun ends with what it has opened; nothing of it is read anew. What nobody has opened is divided
+    among new runs. The result is a function of the arguments, so all ranks come to the same.
 
     Args:
         plan: of the new number of ranks.
         first: the number of shards of the first division of the pass.
-        items: those of all ranks that have not ended.
-        base: the origin of the first new item.
+        runs: those of all ranks that have not ended.
+        base: the origin of the first new run.
         data_pass: the pass.
 
     Raises:
-        StateError: the graph cannot be cut; the message names the operator.
+        StateError: the graph cannot be redivided; the message names the operator.
     """
-    sharding = plan.sharding_of(Cut(first, base, "", {}))
+    sharding = plan.sharding_of(Redivision(first, base, "", {}))
     sharding.subgraph(plan.main, 0)  # numbers the streams
     times = _check(plan, sharding)
-    items = sorted(items, key=lambda item: item.origin)
-    running = [item for item in items if item.leftovers is None]
+    runs = sorted(runs, key=lambda run: run.origin)
+    running = [run for run in runs if run.tail_of is None]
     parts: list[dict[str, Part]] = [{} for _ in range(plan.shards)]
     for name, stream in sharding.streams.items() if running else ():
         rest = _Rest(running, name, first, _lines(plan, sharding, stream, data_pass))
         for shard, part in enumerate(rest.divided(plan.shards, times)):
             if part is not None:
                 parts[shard][name] = part
-    begun = [item.cut(sharding.streams, first) for item in items if item.begun]
+    begun = [run.stopped(sharding.streams, first) for run in runs if run.begun]
     return [
-        [*begun[shard :: plan.shards], *([Item(base + shard, own)] if own else [])] for shard, own in enumerate(parts)
+        [*begun[shard :: plan.shards], *([OpenRun(base + shard, own)] if own else [])]
+        for shard, own in enumerate(parts)
     ]
 
 
@@ -51,13 +55,13 @@ class _Rest:
     """What is left of one stream.
 
     Attributes:
-        parts, marks: what each item has of it, and how far it has opened that.
+        parts, marks: what each run has of it, and how far it has opened that.
         line: makes the line of a round.
     """
 
-    def __init__(self, items: Sequence[Item], name: str, first: int, line: Callable[[int], Line | None]) -> None:
-        self.parts = [item.part(name, first) for item in items]
-        self.marks = [cast("Mark | None", item.marks.get(name)) for item in items]
+    def __init__(self, runs: Sequence[OpenRun], name: str, first: int, line: Callable[[int], Line | None]) -> None:
+        self.parts = [run.part(name, first) for run in runs]
+        self.marks = [cast("Mark | None", run.marks.get(name)) for run in runs]
         self.line = line
 
     def divided(self, shards: int, times: int) -> Iterator[Part | None]:
@@ -70,19 +74,19 @@ class _Rest:
         rounds = self._rounds()
         later = self._later_rounds_are_whole()
         last = max(rounds) if later else times - 1
-        listed: list[list[tuple[int, tuple[Segment, ...]]]] = [[] for _ in range(shards)]
+        listed: list[list[tuple[int, tuple[Span, ...]]]] = [[] for _ in range(shards)]
         for number in range(min(rounds), last + 1):
             line = self.line(number)
             rest = [
-                segment
+                span
                 for part, mark in zip(self.parts, self.marks, strict=True)
-                for segment in part.rest(number, mark, line)
+                for span in part.rest(number, mark, line)
             ]
-            for shard, segments in enumerate(divide_rest(rest, line, shards)):
-                listed[shard].append((number, tuple(segments)))
+            for shard, spans in enumerate(divide_rest(rest, line, shards)):
+                listed[shard].append((number, tuple(spans)))
         for shard, of_shard in enumerate(listed):
             goes_on = (shards, shard) if later and last < times - 1 else None
-            has_any = any(segments for _, segments in of_shard)
+            has_any = any(spans for _, spans in of_shard)
             yield Part(tuple(of_shard), goes_on) if has_any or goes_on else None
 
     def _rounds(self) -> set[int]:

@@ -15,20 +15,20 @@ import feedpipe as fp
 from ..loading.elastic import Chain, Job, count
 from ..loading.signing import signed
 from ..soak import SOAK
-from ..support.plan import Cut, Item
+from ..support.plan import OpenRun, Redivision
 
 pytestmark = pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
 
 
-def cuts(job: Job) -> list[Cut]:
+def redivisions(job: Job) -> list[Redivision]:
     """What the ranks of a job that has loaded states run, if that was divided anew."""
-    return [loader._progress.cut for loader in job.loaders if loader._progress.cut]
+    return [loader._progress.redivision for loader in job.loaders if loader._progress.redivision]
 
 
-def check_parts(item: Item, rounds: int) -> None:
-    """Checks that an item that has not begun has something to read, and only in rounds that there are."""
-    assert item.parts
-    for part in item.parts.values():
+def check_parts(run: OpenRun, rounds: int) -> None:
+    """Checks that a run that has not begun has something to read, and only in rounds that there are."""
+    assert run.parts
+    for part in run.parts.values():
         listed = dict(part.listed)
         assert part.later or any(listed.values())
         assert all(number < rounds - bool(part.later) for number in listed)
@@ -51,10 +51,10 @@ def test_the_rounds_that_are_left_are_divided_once(seed: int) -> None:
             return  # the only rank has come to the end
         ranks = chance.choice([n for n in range(1, 8) if n != ranks])
         job = Job(pipe, ranks, states, seed=seed)
-        for cut in cuts(job):
-            for item in cut.all_items():
-                if not item.begun and item.leftover is None and item.parts is not None:
-                    check_parts(item, rounds)
+        for redivision in redivisions(job):
+            for run in redivision.all_runs():
+                if not run.begun and run.leftover is None and run.parts is not None:
+                    check_parts(run, rounds)
     assert count(taken + job.rest()) == count(list(pipe)), repr(pipe)
 
 
@@ -66,9 +66,9 @@ def test_rounds_that_nobody_has_begun_are_not_listed() -> None:
         job = Job(pipe, ranks, states, seed=1)
     numbers = {
         number
-        for cut in cuts(job)
-        for item in cut.all_items()
-        for part in (item.parts or {}).values()
+        for redivision in redivisions(job)
+        for run in redivision.all_runs()
+        for part in (run.parts or {}).values()
         for number, _ in part.listed
     }
     assert numbers == {0}
@@ -80,7 +80,11 @@ def test_leftover_rows_are_divided_evenly() -> None:
     pipe = fp.from_sequence(range(234)).shuffle(window=3).batch(10)  # of 12 shards, six have two batches
     _, states = Job(pipe, 1, seed=1, shards=12).take([16])
     job = Job(pipe, 5, states, seed=1)
-    by_shard = [sum(item.leftover is not None for item in items) for cut in cuts(job) for items in cut.items.values()]
+    by_shard = [
+        sum(run.leftover is not None for run in runs)
+        for redivision in redivisions(job)
+        for runs in redivision.runs.values()
+    ]
     assert sum(by_shard) > 3 and max(by_shard) == 1
     assert all(len(loader) - loader.step == len(list(loader)) for loader in job.loaders)
 
@@ -96,4 +100,6 @@ def test_the_digest_of_states_never_changes() -> None:
         assert reordered["position"] != one["position"]
         states.append(reordered)
     for job_states in (states[:2], states[2:]):  # in whichever order their entries come
-        assert {cut.digest for cut in cuts(Job(pipe, 3, job_states, seed=1))} == {"432275c209a469d8"}
+        assert {redivision.digest for redivision in redivisions(Job(pipe, 3, job_states, seed=1))} == {
+            "432275c209a469d8"
+        }

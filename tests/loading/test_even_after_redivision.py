@@ -17,7 +17,7 @@ from feedpipe.errors import PlanError, StateError
 
 from ..plan.test_lengths import Counts, Expand
 from ..soak import SOAK
-from ..support.plan import ItemLengths
+from ..support.plan import OpenRunLengths
 from .elastic import Chain, Job, Sources, count
 
 pytestmark = pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
@@ -44,7 +44,7 @@ def chain_of_known_length(sources: Sources, chance: random.Random) -> Chain:
 
 
 def cut_job(pipe: Chain, chance: random.Random, seed: int) -> tuple[list[Any], Any, int]:
-    """What a job took before it was cut once or several times, its last states, and the next number of ranks."""
+    """What a job took before it was redivided once or several times, its last states, and the next number of ranks."""
     ranks = chance.randint(1, 6)
     job, taken, states = Job(pipe, ranks, seed=seed), list[Any](), None
     for _ in range(chance.randint(1, 3)):
@@ -120,8 +120,8 @@ def test_groups_before_the_padding_are_not_handed_on() -> None:
     assert [bool(of_rank[3][1].valid.all()) for of_rank in pairs] == [True, False, False]
     taken += [batch for of_rank in pairs for batch, info in of_rank if info.valid.all()]
     job = Job(pipe, 2, [of_rank[3][1].state_dict() for of_rank in pairs], seed=1)
-    cuts = [loader._progress.cut for loader in job.loaders]
-    assert sum(bool(item.leftovers) for cut in cuts if cut for item in cut.all_items()) == 1, "those of rank 0"
+    redivisions = [loader._progress.redivision for loader in job.loaders]
+    assert sum(bool(run.tail_of) for one in redivisions if one for run in one.all_runs()) == 1, "those of rank 0"
     assert count(taken + job.rest()) == count(list(pipe))
 
 
@@ -152,7 +152,7 @@ def test_ranks_that_loaded_different_states_say_so():
 def test_even_ranks_that_cannot_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     pipe = numbers()
     _, states = Job(pipe, 2, seed=1).take([2, 2])
-    monkeypatch.setattr(ItemLengths, "of_shards", lambda *_: None)  # as for an operator that asks for rows
+    monkeypatch.setattr(OpenRunLengths, "of_shards", lambda *_: None)  # as for an operator that asks for rows
     with pytest.raises(PlanError, match="divided anew among 3 ranks.*`even=None` or `steps=`"):
         Job(pipe, 3, states, seed=1, even="drop")
     assert [len(list(islice(loader, 9))) for loader in Job(pipe, 3, states, seed=1, steps=9, even="auto").loaders]
