@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 U = TypeVar("U")
 
+_Token: TypeAlias = "tuple[Json, int, list[tuple[int, Json] | None], int, int]"
+
 
 def interleave(pipe: Pipe[T], /, function: Callable[[T], Iterable[U]], *, cycle: int, block: int = 1) -> Pipe[U]:
     """Replace each row with the items of `function(row)`, of several rows in turn.
@@ -40,8 +42,8 @@ def interleave(pipe: Pipe[T], /, function: Callable[[T], Iterable[U]], *, cycle:
     Args:
         function: called once for each row; it returns a pipe, such as `fp.read_parquet(row)`, or any iterable that
             gives the same items each time. Its errors come with file, line and row (`RowError`).
-        cycle: how many rows are open at once.
-        block: how many items of a row come in one turn.
+        cycle: the number of rows that are open at once.
+        block: the number of items of a row that come in one turn.
 
     Raises:
         ArgumentError: `cycle` or `block` is below 1.
@@ -56,7 +58,7 @@ def interleave(pipe: Pipe[T], /, function: Callable[[T], Iterable[U]], *, cycle:
 
 @dataclass(frozen=True)
 class Interleave(Operator):
-    """A token is that of `Interleaving`."""
+    """A token is that of `_Interleaving`."""
 
     kind: ClassVar[str] = "interleave"
     order: ClassVar[Order] = Order.ROW_LOCAL
@@ -72,148 +74,41 @@ class Interleave(Operator):
         object.__setattr__(self, "block", check_int("block", self.block, least=1))
 
     def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
-        return interleaving_cursors(self, stage, at)
+        source, rows_again, items, turn, emitted = cast("_Token", self.token(at))
+        check_numbers(rows_again, turn, emitted)
+        if len(items) != self.cycle or turn >= self.cycle:
+            raise ValueError(f"must have {self.cycle} places but has {len(items)}, and the turn of place {turn}")
+        for row, cursor in (item for item in items if item is not None):
+            check_numbers(row)
+            checked_cursor(cursor)
+        yield stage.input, source
+
+    def token(self, at: Cursor) -> Json:
+        return at.token or [None, 0, [None] * self.cycle, 0, 0]
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
-        return Interleaving(self, stage, at, context).blocks()
+        return _Interleaving(self, stage, at, context).blocks()
 
 
-# `Interleaving`: takes the rows of several open items in turn.
-
-
-_Token: TypeAlias = "tuple[Json, int, list[tuple[int, Json] | None], int, int]"
-
-
-class InterleavedItems(Protocol):
-    """What a run needs of its operator."""
-
-    @property
-    def function(self) -> Callable[..., Iterable[object]]: ...
-    @property
-    def cycle(self) -> int: ...
-    @property
-    def block(self) -> int: ...
-
-
-class InputRow(NamedTuple):
-    """A row of the input, its cursor and its origin."""
-
-    value: object
-    at: Cursor
-    origin: Origin | None
-
-
-class OpenItem:
-    """What a function made of one row of the input, while it is read.
-
-    Attributes:
-        row: the row of the input.
-        block: the rows that were read last; `place` is the first that was not given.
-        signature: names and types of their columns.
-    """
-
-    def __init__(self, item: object, row: InputRow, at: Cursor, context: Context) -> None:
-        self.row = row
-        self.block: Block | None = None
-        self.place = 0
-        self.signature: object = None
-        self._end = at
-        if isinstance(item, Node):
-            # Each item has random draws of its own: the position is part of their key.
-            self._blocks = bind(resolve(item)).blocks(at, context.round(row.at.position))
-        else:
-            self._blocks = _blocks_of(cast("Iterable[object]", item), at.position, context)
-
-    @property
-    def cursor(self) -> Cursor:
-        return self._end if self.block is None else self.block.at.advance(self.place)
-
-    @property
-    def left(self) -> int:
-        """How many rows are at hand."""
-        return 0 if self.block is None else len(self.block) - self.place
-
-    def has_rows(self) -> bool:
-        """Whether a row is left; reads a block if none is at hand."""
-        if self.block is None:
-            self.block = next(self._blocks, None)
-            if self.block is not None:
-                self.place, self.signature = 0, signature(self.block.rows)
-        return self.block is not None
-
-    def advance(self, count: int) -> None:
-        """Goes on by `count` rows, which are at hand."""
-        block = self.block
-        assert block is not None, "only rows at hand are given"
-        self.place += count
-        if self.place == len(block):
-            self.block, self._end = None, block.end
-
-
-class MixedPieces:
-    """Pieces of the blocks of several items, in the order in which they come out. All have the same columns."""
-
-    def __init__(self) -> None:
-        self.origins: list[Origin | None] = []
-        self.signature: object = None
-        self._places: list[int] = []
-        self._parts: dict[int, tuple[Block, int, int]] = {}  # block, its first row here, its place among all rows
-        self._size = 0
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-    def add(self, items: Sequence[OpenItem], length: int, rounds: int = 1) -> None:
-        """Adds rows that are at hand: in each round, the next `length` rows of each item."""
-        count = rounds * length
-        parts = [(self._begin(item), self._origins(item, count)) for item in items]
-        for done in range(0, count, length):
-            for begin, origins in parts:
-                self._places += range(begin + done, begin + done + length)
-                self.origins += origins[done : done + length]
-        self.signature = items[0].signature
-        for item in items:
-            item.advance(count)
-
-    def _begin(self, item: OpenItem) -> int:
-        """The place of the next row of an item, among the rows of all blocks."""
-        block = item.block
-        assert block is not None, "only rows at hand are given"
-        if id(block) not in self._parts:
-            self._parts[id(block)] = block, item.place, self._size
-            self._size += len(block) - item.place
-        _, first, start = self._parts[id(block)]
-        return start + item.place - first
-
-    def _origins(self, item: OpenItem, count: int) -> list[Origin | None]:
-        block = item.block
-        assert block is not None, "only rows at hand are given"
-        return block.origins[item.place : item.place + count] if block.origins else [item.row.origin] * count
-
-    def rows(self) -> BlockRows:
-        parts = [block.slice(first, len(block)).rows for block, first, _ in self._parts.values()]
-        return take_joined(parts, np.array(self._places, np.int64))[0]
-
-
-class Interleaving:
-    """One run.
+class _Interleaving:
+    """One run: it takes the rows of several open items in turn.
 
     A token is [input's cursor at the oldest open item, rows from there to the next one to open, for each place in the
-    cycle the row and the cursor of its item, the place whose turn it is, how many rows it has given].
+    cycle the row and the cursor of its item, the place whose turn it is, the number of rows that it has given].
     """
 
-    def __init__(self, op: InterleavedItems, stage: StageView, at: Cursor, context: Context) -> None:
-        self._token: Json = at.token or _first_token(op.cycle)
+    def __init__(self, op: Interleave, stage: StageView, at: Cursor, context: Context) -> None:
+        self._token: Json = op.token(at)
         source, self._rows_again, self._saved_items, self._turn, self._emitted = cast("_Token", self._token)
         self._op = op
         self._stage = stage
         self._context = context
         self._row = at.row
         self._next_row = Cursor.of(source)
-        self._input = input_rows(stage, self._next_row, context)
-        self._items: list[OpenItem | None] = [None] * op.cycle
+        self._input = _input_rows(stage, self._next_row, context)
+        self._items: list[_OpenItem | None] = [None] * op.cycle
         self._has_ended = False  # the input
-        self._pieces = MixedPieces()
+        self._pieces = _Pieces()
 
     def blocks(self) -> Iterator[Block]:
         size = self._context.block_size()
@@ -257,11 +152,11 @@ class Interleaving:
         if failure is not None:
             raise failure
 
-    def _open_items(self) -> list[OpenItem]:
+    def _open_items(self) -> list[_OpenItem]:
         return [item for item in self._items if item is not None]
 
     def _rounds_at_hand(self, limit: int) -> int:
-        """How many rounds of all items need nothing to be opened or read; 0 within a round."""
+        """The number of rounds of all items that need nothing to be opened or read; 0 within a round."""
         if self._emitted or any(self._items[: self._turn]):
             return 0
         items = self._open_items()
@@ -271,7 +166,7 @@ class Interleaving:
         room = (limit - len(self._pieces)) // (self._op.block * len(items))
         return min([room, *(item.left // self._op.block for item in items)])
 
-    def _item(self) -> OpenItem | None:
+    def _item(self) -> _OpenItem | None:
         """The item whose turn it is; None after the last."""
         for _ in self._items:
             item = self._items[self._turn]
@@ -287,20 +182,20 @@ class Interleaving:
     def _end_turn(self) -> None:
         self._turn, self._emitted = (self._turn + 1) % self._op.cycle, 0
 
-    def _open(self, row: InputRow, at: Cursor) -> OpenItem:
+    def _open(self, row: _InputRow, at: Cursor) -> _OpenItem:
         try:
-            return OpenItem(self._op.function(row.value), row, at, self._context)
+            return _OpenItem(self._op.function(row.value), row, at, self._context)
         except Exception as error:
             raise self._stage.failed(error, row.at, self._context) from error
 
-    def _has_rows(self, item: OpenItem) -> bool:
+    def _has_rows(self, item: _OpenItem) -> bool:
         try:
             return item.has_rows()
         except Exception as error:
             raise self._stage.failed(error, item.row.at, self._context) from error
 
     def _open_again(self) -> None:
-        """Opens the items that were open at the cursor where the run begins."""
+        """Open the items that were open at the cursor where the run begins."""
         places = {saved[0]: place for place, saved in enumerate(self._saved_items) if saved is not None}
         for number, row in enumerate(islice(self._input, self._rows_again)):
             if number in places:
@@ -311,7 +206,7 @@ class Interleaving:
 
     def _block(self) -> Block:
         """The rows so far."""
-        pieces, self._pieces = self._pieces, MixedPieces()
+        pieces, self._pieces = self._pieces, _Pieces()
         start = Cursor(self._token, 0, self._row)
         self._token = self._new_token()
         self._row += len(pieces)
@@ -328,28 +223,67 @@ class Interleaving:
         return [oldest.plain, self._next_row.position - first, items, self._turn, self._emitted]
 
 
-def interleaving_cursors(op: InterleavedItems, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
-    """The cursor of the input in a token."""
-    source, rows_again, items, turn, emitted = cast("_Token", at.token or _first_token(op.cycle))
-    check_numbers(rows_again, turn, emitted)
-    if len(items) != op.cycle or turn >= op.cycle:
-        raise ValueError(f"must have {op.cycle} places but has {len(items)}, and the turn of place {turn}")
-    for row, cursor in (item for item in items if item is not None):
-        check_numbers(row)
-        checked_cursor(cursor)
-    yield stage.input, source
+class _InputRow(NamedTuple):
+    """A row of the input, its cursor and its origin."""
+
+    value: object
+    at: Cursor
+    origin: Origin | None
 
 
-def _first_token(cycle: int) -> Json:
-    return [None, 0, [None] * cycle, 0, 0]
-
-
-def input_rows(stage: StageView, at: Cursor, context: Context) -> Iterator[InputRow]:
+def _input_rows(stage: StageView, at: Cursor, context: Context) -> Iterator[_InputRow]:
     """The rows of the input one by one."""
     for block in stage.input.blocks(at, context):
         origins = block.origins or [None] * len(block)
         for place, (value, origin) in enumerate(zip(block.rows, origins, strict=True)):
-            yield InputRow(value, block.at.advance(place), origin)
+            yield _InputRow(value, block.at.advance(place), origin)
+
+
+class _OpenItem:
+    """The items of one row of the input, while they are read.
+
+    Attributes:
+        row: the row of the input.
+        block: the rows that were read last; `place` is the first that was not given.
+        signature: names and types of their columns.
+    """
+
+    def __init__(self, item: object, row: _InputRow, at: Cursor, context: Context) -> None:
+        self.row = row
+        self.block: Block | None = None
+        self.place = 0
+        self.signature: object = None
+        self._end = at
+        if isinstance(item, Node):
+            # Each item has random draws of its own: the position is part of their key.
+            self._blocks = bind(resolve(item)).blocks(at, context.round(row.at.position))
+        else:
+            self._blocks = _blocks_of(cast("Iterable[object]", item), at.position, context)
+
+    @property
+    def cursor(self) -> Cursor:
+        return self._end if self.block is None else self.block.at.advance(self.place)
+
+    @property
+    def left(self) -> int:
+        """The number of rows at hand."""
+        return 0 if self.block is None else len(self.block) - self.place
+
+    def has_rows(self) -> bool:
+        """Whether a row is left. Reads a block if none is at hand."""
+        if self.block is None:
+            self.block = next(self._blocks, None)
+            if self.block is not None:
+                self.place, self.signature = 0, signature(self.block.rows)
+        return self.block is not None
+
+    def advance(self, count: int) -> None:
+        """Give the next `count` rows, which are at hand."""
+        block = self.block
+        assert block is not None, "only rows at hand are given"
+        self.place += count
+        if self.place == len(block):
+            self.block, self._end = None, block.end
 
 
 def _blocks_of(items: Iterable[object], position: int, context: Context) -> Iterator[Block]:
@@ -369,3 +303,48 @@ def _blocks_of(items: Iterable[object], position: int, context: Context) -> Iter
             raise error
         if len(rows) < count:
             return
+
+
+class _Pieces:
+    """Pieces of the blocks of several items in their order in the output. All have the same columns."""
+
+    def __init__(self) -> None:
+        self.origins: list[Origin | None] = []
+        self.signature: object = None
+        self._places: list[int] = []
+        self._parts: dict[int, tuple[Block, int, int]] = {}  # block, its first row here, its place among all rows
+        self._size = 0
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def add(self, items: Sequence[_OpenItem], length: int, rounds: int = 1) -> None:
+        """Add rows that are at hand: in each round, the next `length` rows of each item."""
+        count = rounds * length
+        parts = [(self._begin(item), self._origins(item, count)) for item in items]
+        for done in range(0, count, length):
+            for begin, origins in parts:
+                self._places += range(begin + done, begin + done + length)
+                self.origins += origins[done : done + length]
+        self.signature = items[0].signature
+        for item in items:
+            item.advance(count)
+
+    def _begin(self, item: _OpenItem) -> int:
+        """The place of the next row of an item, among the rows of all blocks."""
+        block = item.block
+        assert block is not None, "only rows at hand are given"
+        if id(block) not in self._parts:
+            self._parts[id(block)] = block, item.place, self._size
+            self._size += len(block) - item.place
+        _, first, start = self._parts[id(block)]
+        return start + item.place - first
+
+    def _origins(self, item: _OpenItem, count: int) -> list[Origin | None]:
+        block = item.block
+        assert block is not None, "only rows at hand are given"
+        return block.origins[item.place : item.place + count] if block.origins else [item.row.origin] * count
+
+    def rows(self) -> BlockRows:
+        parts = [block.slice(first, len(block)).rows for block, first, _ in self._parts.values()]
+        return take_joined(parts, np.array(self._places, np.int64))[0]

@@ -7,7 +7,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar, cast
 
 import numpy as np
 
@@ -38,16 +38,107 @@ if TYPE_CHECKING:
 
     from ..pipe import Pipe
 
+T = TypeVar("T")
+U = TypeVar("U")
+
+log = logging.getLogger("feedpipe")
+
 MIN_STRETCH = 32
 """The turns of this many neighbouring rows are computed with those around them."""
+
+
+def mix(
+    pipe: Pipe[T],
+    /,
+    *others: Pipe[U],
+    weights: Sequence[float] | Callable[[int], Sequence[float]] | None = None,
+    stop: Literal["first", "longest", "all"] = "longest",
+    random: bool = False,
+    name: str | None = None,
+) -> Pipe[T | U]:
+    """Take rows of this pipe and of `others` in given proportions.
+
+        a b c d e f   and   1 2   with weights 3 : 1   ->   a b 1 c d e 2 f
+
+    Element: those of the inputs; tables stay columns if all have one schema. Order: after i rows of a shard, each input
+    has given its part of i, give or take less than two rows. Length: with `stop="longest"` the sum of the inputs',
+    else where the rule ends. Indexed if all inputs are. State: a position in each input. Memory: a block of each.
+    `explain()` says how many rows come from each; of streamed pipes, the log `feedpipe` says it at the end of a
+    loader's epoch.
+
+    Args:
+        weights: a number for each pipe, this one first; by default all the same. Or a function that returns them for
+            the number of an epoch; with `steps=` of a loader, for that of a pass over the data. A pipe of weight 0
+            gives its rows when all others have ended.
+        stop: "longest" leaves out a pipe that has ended, and the others keep their proportions: no row is lost. "first"
+            ends with the first pipe that ends. "all" lets a pipe that has ended begin again, shuffled anew, until each
+            has ended once. Every shard reads streamed inputs whole with these two, unless no pipe ends (`.repeat()`).
+        random: permute the order of the pipes within blocks of 1024 rows, in each epoch in another way.
+        name: identifies the operator in the key of its random order, in place of its kind and count.
+
+    Raises:
+        ArgumentError: a weight is below 0, all are 0, or there is another number of them; or `weights` is a function
+            and `stop` not "longest", because the length would change.
+        PlanError: with `stop="all"` a pipe has no rows. If only a run can tell, a `DataError`.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> list(fp.from_sequence("abcdef").mix(fp.from_sequence([1, 2]), weights=[3, 1]))
+        ['a', 'b', 1, 'c', 'd', 'e', 2, 'f']
+    """
+    check_choice("stop", stop, ("first", "longest", "all"))
+    check_choice("random", random, (False, True))
+    inputs = (pipe, *others)
+    counted = stop != "longest" and not all(map(never_ends, inputs))
+    shares = weights if weights is None or callable(weights) else check_weights(weights, len(inputs))
+    if counted and callable(shares):
+        raise ArgumentError(
+            with_call_site(
+                f"`weights` must be numbers with `stop={stop!r}`, because the length would depend on them and change "
+                'with the epoch; give `stop="longest"`, or `.repeat()` the inputs'
+            )
+        )
+    return pipe.then((CountedMix if counted else Mix)(stop, shares=shares, random=random, name=name), *others)
+
+
+def round_robin(
+    pipe: Pipe[T], /, *others: Pipe[U], stop: Literal["first", "longest", "all"] = "longest"
+) -> Pipe[T | U]:
+    """Take one row of this pipe and of each of `others` in turn.
+
+        a b c   and   1 2   ->   a 1 b 2 c
+
+    Element: those of the inputs; tables stay columns if all have one schema. Order: the inputs'. Length: with
+    `stop="longest"` the sum of the inputs', else where the rule ends. Indexed if all inputs are. State: a position in
+    each input. Memory: a block of each.
+
+    Args:
+        stop: "longest" leaves out a pipe that has ended: no row is lost. "first" ends with the first pipe that ends.
+            "all" lets a pipe that has ended begin again, shuffled anew, until each has ended once. Every shard reads
+            streamed inputs whole with these two, unless no pipe ends (`.repeat()`).
+
+    Raises:
+        PlanError: with `stop="all"` a pipe has no rows. If only a run can tell, a `DataError`.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> list(fp.from_sequence("abc").round_robin(fp.from_sequence([1, 2])))
+        ['a', 1, 'b', 2, 'c']
+        >>> list(fp.from_sequence("abc").round_robin(fp.from_sequence([1, 2]), stop="all"))
+        ['a', 1, 'b', 2, 'c', 1]
+    """
+    check_choice("stop", stop, ("first", "longest", "all"))
+    inputs = (pipe, *others)
+    counted = stop != "longest" and not all(map(never_ends, inputs))
+    return pipe.then((CountedRoundRobin if counted else RoundRobin)(stop), *others)
 
 
 @dataclass(frozen=True)
 class Mixture(Operator, ABC):
     """A token is that of `MixtureRun`.
 
-    The turns of the inputs are in closed form as long as no input ends. With `stop="longest"`, an input that has ended
-    is left out: from its next turn on, the turns of the others begin anew.
+    The turns of the inputs are in closed form until an input ends. With `stop="longest"`, an input that has ended is
+    left out: from its next turn on, the turns of the others start over.
     """
 
     order: ClassVar[Order] = Order.ROW_LOCAL
@@ -73,7 +164,7 @@ class Mixture(Operator, ABC):
         """The inputs that have turns now, in the order in which they get them.
 
         Args:
-            rounds: how often each input has ended.
+            rounds: the number of times that each input has ended.
             first: the input from which the order begins.
             epoch: the pass over the data.
         """
@@ -83,7 +174,7 @@ class Mixture(Operator, ABC):
         """The turns of these inputs, in an order that is not random."""
 
     def random_turns(self, stage: StageView, turns: Turns, context: Context, end: int | None = None) -> Turns:
-        """The turns as they are used; none from `end` on."""
+        """The turns in their final order; there are none from `end` on."""
         return turns
 
     def resolve(self, stage: StageView) -> Operator:
@@ -131,7 +222,9 @@ class Mixture(Operator, ABC):
         return concat(stretches)
 
     def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
-        return mixture_cursors(stage, at)
+        position, first, rounds, cursors = _read_token(at.token, len(stage.inputs))
+        check_numbers(position, first, *rounds)
+        yield from zip(stage.inputs, cursors, strict=True)
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         return MixtureRun(self, stage, at, context).blocks()
@@ -173,14 +266,14 @@ class Mixture(Operator, ABC):
                 raise PlanError(with_call_site(self.empty_input(number), stage.call_site))
 
     def empty_input(self, number: int) -> str:
-        """The message if an input without rows is to begin again."""
+        """The message for an input without rows that has to begin again."""
         return (
             f'input {number + 1} of `{self.kind}(stop="all")` has no rows, so it cannot begin again; leave it out, or '
             'give `stop="longest"`'
         )
 
     def contributions(self, stage: StageView) -> str | None:
-        """How many rows each input gives, if that is known."""
+        """The number of rows that each input gives, if it is known."""
         lengths = [source.length for source in stage.inputs]
         if None in lengths:
             return None
@@ -189,91 +282,6 @@ class Mixture(Operator, ABC):
         if len(segments) > 1 and segments[0].stop < segments[-1].stop:
             text += f"; the first to end does so after {segments[0].stop} rows, and the others go on"
         return text
-
-
-def never_ends(pipe: object) -> bool:
-    """Whether a pipe surely has no end: it is repeated without one, and nothing cuts it off."""
-    if not isinstance(pipe, Node):
-        return False
-    if isinstance(pipe.op, Repeat) and pipe.op.times is None:
-        return True
-    return bool(pipe.inputs) and pipe.op.order is not Order.GLOBAL and all(map(never_ends, pipe.inputs))
-
-
-def _common_schema(stage: StageView) -> pa.Schema | None:
-    """The schema of all inputs, if they have one; their rows then stay columns.
-
-    Otherwise all rows become Python rows, or whether rows are columns would depend on where a block ends.
-    """
-    first, *others = (source.schema for source in stage.inputs)
-    return (
-        first if first is not None and all(schema is not None and schema.equals(first) for schema in others) else None
-    )
-
-
-def _as_range(places: Indices) -> Indices:
-    """Neighbouring places as a `range`, so that storage can slice."""
-    if isinstance(places, range) or not len(places) or int(places[-1] - places[0]) != len(places) - 1:
-        return places
-    return range(int(places[0]), int(places[-1]) + 1) if (np.diff(places) == 1).all() else places
-
-
-T = TypeVar("T")
-U = TypeVar("U")
-
-
-def mix(
-    pipe: Pipe[T],
-    /,
-    *others: Pipe[U],
-    weights: Sequence[float] | Callable[[int], Sequence[float]] | None = None,
-    stop: Literal["first", "longest", "all"] = "longest",
-    random: bool = False,
-    name: str | None = None,
-) -> Pipe[T | U]:
-    """Take rows of this pipe and of `others` in given proportions.
-
-        a b c d e f   and   1 2   with weights 3 : 1   ->   a b 1 c d e 2 f
-
-    Element: those of the inputs; tables stay columns if all have one schema. Order: after i rows of a shard, each input
-    has given its part of i, give or take less than two rows. Length: with `stop="longest"` the sum of the inputs',
-    else where the rule ends. Indexed if all inputs are. State: a position in each input. Memory: a block of each.
-    `explain()` says how many rows come from each; of streamed pipes, the log `feedpipe` says it at the end of a
-    loader's epoch.
-
-    Args:
-        weights: a number for each pipe, this one first; by default all the same. Or a function that returns them for
-            the number of an epoch; with `steps=` of a loader, for that of a pass over the data. A pipe of weight 0
-            gives its rows when all others have ended.
-        stop: "longest" leaves out a pipe that has ended, and the others keep their proportions: no row is lost. "first"
-            ends with the first pipe that ends. "all" lets a pipe that has ended begin again, shuffled anew, until each
-            has ended once. Every shard reads streamed inputs whole with these two, unless no pipe ends (`.repeat()`).
-        random: permute the order of the pipes within blocks of 1024 rows, anew in each epoch.
-        name: identifies the operator in the key of its random order, in place of its kind and count.
-
-    Raises:
-        ArgumentError: a weight is below 0, all are 0, or there is another number of them; or `weights` is a function
-            and `stop` not "longest", because the length would change.
-        PlanError: with `stop="all"` a pipe has no rows. If only a run can tell, a `DataError`.
-
-    Example:
-        >>> import feedpipe as fp
-        >>> list(fp.from_sequence("abcdef").mix(fp.from_sequence([1, 2]), weights=[3, 1]))
-        ['a', 'b', 1, 'c', 'd', 'e', 2, 'f']
-    """
-    check_choice("stop", stop, ("first", "longest", "all"))
-    check_choice("random", random, (False, True))
-    inputs = (pipe, *others)
-    counted = stop != "longest" and not all(map(never_ends, inputs))
-    shares = weights if weights is None or callable(weights) else check_weights(weights, len(inputs))
-    if counted and callable(shares):
-        raise ArgumentError(
-            with_call_site(
-                f"`weights` must be numbers with `stop={stop!r}`, because the length would depend on them and change "
-                'with the epoch; give `stop="longest"`, or `.repeat()` the inputs'
-            )
-        )
-    return pipe.then((CountedMix if counted else Mix)(stop, shares=shares, random=random, name=name), *others)
 
 
 @dataclass(frozen=True)
@@ -333,38 +341,6 @@ class CountedMix(Mix):
     order: ClassVar[Order] = Order.GLOBAL
 
 
-def round_robin(
-    pipe: Pipe[T], /, *others: Pipe[U], stop: Literal["first", "longest", "all"] = "longest"
-) -> Pipe[T | U]:
-    """Take one row of this pipe and of each of `others` in turn.
-
-        a b c   and   1 2   ->   a 1 b 2 c
-
-    Element: those of the inputs; tables stay columns if all have one schema. Order: the inputs'. Length: with
-    `stop="longest"` the sum of the inputs', else where the rule ends. Indexed if all inputs are. State: a position in
-    each input. Memory: a block of each.
-
-    Args:
-        stop: "longest" leaves out a pipe that has ended: no row is lost. "first" ends with the first pipe that ends.
-            "all" lets a pipe that has ended begin again, shuffled anew, until each has ended once. Every shard reads
-            streamed inputs whole with these two, unless no pipe ends (`.repeat()`).
-
-    Raises:
-        PlanError: with `stop="all"` a pipe has no rows. If only a run can tell, a `DataError`.
-
-    Example:
-        >>> import feedpipe as fp
-        >>> list(fp.from_sequence("abc").round_robin(fp.from_sequence([1, 2])))
-        ['a', 1, 'b', 2, 'c']
-        >>> list(fp.from_sequence("abc").round_robin(fp.from_sequence([1, 2]), stop="all"))
-        ['a', 1, 'b', 2, 'c', 1]
-    """
-    check_choice("stop", stop, ("first", "longest", "all"))
-    inputs = (pipe, *others)
-    counted = stop != "longest" and not all(map(never_ends, inputs))
-    return pipe.then((CountedRoundRobin if counted else RoundRobin)(stop), *others)
-
-
 @dataclass(frozen=True)
 class RoundRobin(Mixture):
     kind: ClassVar[str] = "round_robin"
@@ -385,7 +361,34 @@ class CountedRoundRobin(RoundRobin):
     order: ClassVar[Order] = Order.GLOBAL
 
 
-# `MixtureLayout`: where each row of a mixture of indexed inputs comes from.
+def never_ends(pipe: object) -> bool:
+    """Whether a pipe is known to have no end: it is repeated without one, and nothing cuts it off."""
+    if not isinstance(pipe, Node):
+        return False
+    if isinstance(pipe.op, Repeat) and pipe.op.times is None:
+        return True
+    return bool(pipe.inputs) and pipe.op.order is not Order.GLOBAL and all(map(never_ends, pipe.inputs))
+
+
+def _common_schema(stage: StageView) -> pa.Schema | None:
+    """The schema that all inputs share, if they do; their rows then stay columns.
+
+    Otherwise all rows become Python rows: the type of a row must not depend on the ends of blocks.
+    """
+    first, *others = (source.schema for source in stage.inputs)
+    if first is None or any(schema is None or not schema.equals(first) for schema in others):
+        return None
+    return first
+
+
+def _as_range(places: Indices) -> Indices:
+    """Neighbouring places as a `range`, so that storage can slice."""
+    if isinstance(places, range) or not len(places) or int(places[-1] - places[0]) != len(places) - 1:
+        return places
+    return range(int(places[0]), int(places[-1]) + 1) if (np.diff(places) == 1).all() else places
+
+
+# Indexed inputs: the layout of a mixture.
 
 
 class MixtureSegment(NamedTuple):
@@ -394,8 +397,8 @@ class MixtureSegment(NamedTuple):
     Attributes:
         start, stop: the positions of these rows.
         sources: the inputs that they come from, by their number among the turns.
-        given, given_after: how many rows each input has given before them, and with them.
-        turns: whose turn it is at each position, from `start` on.
+        given, given_after: the rows that each input has given before them, and with them.
+        turns: the turns from `start` on.
     """
 
     start: int
@@ -433,7 +436,7 @@ class MixtureLayout:
         return source, context.round(round_) if self._repeats else context
 
     def places(self, positions: Ints) -> Ints:
-        """Where the rows at `positions` are."""
+        """The places of the rows at `positions`."""
         if len(self.segments) == 1:
             return self._places_in(0, positions)
         numbers = np.searchsorted(self.starts, positions, "right") - 1
@@ -452,7 +455,7 @@ class MixtureLayout:
         return places
 
     def stretches(self, positions: range) -> Iterator[tuple[list[tuple[int, range]], Ints]]:
-        """Neighbouring rows: parts and the rows of them, and where each of the rows is among these."""
+        """Neighbouring rows: parts and their rows, and the place of each row among these."""
         start = positions.start
         while start < positions.stop:
             number = int(np.searchsorted(self.starts, start, "right")) - 1
@@ -484,40 +487,18 @@ class MixtureLayout:
                 place = end
 
 
-# `MixtureRun`: takes rows of several streamed inputs in turn.
-
-
-log = logging.getLogger("feedpipe")
-
-
-class MixedRows(Protocol):
-    """What a run needs of its operator."""
-
-    kind: ClassVar[str]
-
-    @property
-    def stop(self) -> str: ...
-    @property
-    def columnar(self) -> bool: ...
-    @property
-    def leaves_out(self) -> bool: ...
-    @property
-    def repeats_inputs(self) -> bool: ...
-    def sources(self, stage: StageView, rounds: Sequence[int], first: int, epoch: int) -> list[int]: ...
-    def turns(self, stage: StageView, sources: Sequence[int], epoch: int) -> FixedTurns: ...
-    def random_turns(self, stage: StageView, turns: Turns, context: Context, end: int | None = None) -> Turns: ...
-    def empty_input(self, number: int) -> str: ...
+# Streamed inputs: a run of a mixture.
 
 
 class MixtureRun:
     """One run.
 
-    A token is [position among the turns, input from which their order begins, how often each input has ended, cursors].
-    A block of an input is read when the input has a turn and no rows are left of its last block. What comes out is as
-    many rows as the blocks at hand give.
+    A token is [position among the turns, input from which their order begins, the times that each input has ended,
+    cursors]. A block of an input is read when the input has a turn and no rows are left of its last block. A block of
+    the mixture has as many rows as the blocks at hand give.
     """
 
-    def __init__(self, op: MixedRows, stage: StageView, at: Cursor, context: Context) -> None:
+    def __init__(self, op: Mixture, stage: StageView, at: Cursor, context: Context) -> None:
         count = len(stage.inputs)
         self._position, self._first, rounds, cursors = _read_token(at.token, count)
         self._op = op
@@ -542,7 +523,7 @@ class MixtureRun:
             self._report()
 
     def _goes_on_after(self, ended: int, sources: Sequence[int]) -> bool:
-        """Whether there are rows after the end of an input."""
+        """Whether there are rows after the end of an input; note that end."""
         self._rounds[ended] += 1
         if self._op.leaves_out:
             self._cursors[ended] = None
@@ -562,7 +543,7 @@ class MixtureRun:
         return _MixedInput(self._stage.inputs[source].blocks(at, context), at)
 
     def _until_an_end(self, sources: Sequence[int], turns: Turns) -> Generator[Block, None, int]:
-        """The rows up to the turn of an input that has ended. Returns the number of that input."""
+        """The rows up to the turn of an input that has ended. Return the number of that input."""
         window = TurnWindow(turns, len(sources), self._position)
         while True:
             if self._position == window.stop:
@@ -576,7 +557,7 @@ class MixtureRun:
             yield output.pop()
 
     def _mixed(self, sources: Sequence[int], window: TurnWindow) -> Block:
-        """The rows of the turns from here on, as far as the rows at hand and the window go."""
+        """The rows of the next turns, up to the end of the rows at hand or of the window."""
         at = Cursor(self._token(), 0, self._row)
         stop = min(self._position + self._block_size.rows(), window.stop)
         stretch = window.stretch(self._position, stop, [self._readers[source].rows_left for source in sources])
@@ -601,19 +582,11 @@ class MixtureRun:
         return [self._position, self._first, list(self._rounds), list(self._cursors)]
 
     def _report(self) -> None:
-        """Adds the rows that were taken of each input to those of the other shards of this process."""
+        """Add the rows taken of each input to those of the other shards of this process."""
         key = "mixture", self._stage.name, self._context.epoch
         resources = self._context.process.resources
-        rows = resources.get(key, lambda: RowsTaken(self._op.kind, self._context.epoch, len(self._rows_given)))
+        rows = resources.get(key, lambda: _RowsTaken(self._op.kind, self._context.epoch, len(self._rows_given)))
         rows.add(self._rows_given)
-
-
-def mixture_cursors(stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
-    """The cursor of each input in a token."""
-    position, first, rounds, cursors = _read_token(at.token, len(stage.inputs))
-    check_numbers(position, first, *rounds)
-    for source, _, cursor in zip(stage.inputs, rounds, cursors, strict=True):
-        yield source, cursor
 
 
 def _read_token(token: Json, inputs: int) -> tuple[int, int, list[int], list[Json]]:
@@ -622,11 +595,11 @@ def _read_token(token: Json, inputs: int) -> tuple[int, int, list[int], list[Jso
 
 
 class _MixedInput:
-    """Reads one input.
+    """A reader of one input.
 
     Attributes:
         cursor: of the next row.
-        rows_left: how many rows are left of the block that was read last.
+        rows_left: the number of rows left of the block that was read last.
         is_empty: whether it was read from the start and gave no rows.
     """
 
@@ -638,7 +611,7 @@ class _MixedInput:
         self._block: Block | None = None
 
     def read(self) -> bool:
-        """Reads the next block; False if there is none."""
+        """Read the next block. False if there is none."""
         self._block = next(self._blocks, None)
         if self._block is None:
             return False
@@ -659,7 +632,7 @@ class _MixedInput:
         return part
 
 
-class RowsTaken:
+class _RowsTaken:
     """The rows that the shards of one process have taken of each input in one epoch; logged at its end."""
 
     def __init__(self, kind: str, epoch: int, inputs: int) -> None:
