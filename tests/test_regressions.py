@@ -49,7 +49,7 @@ def test_batches_of_an_indexed_shard_lose_nothing():
 
 
 def test_load_behind_shard_by_rank_is_refused():
-    with pytest.raises(PlanError, match=r"must stand before `shard_by_rank\(\)`"):
+    with pytest.raises(PlanError, match=r"must come before `shard_by_rank\(\)`"):
         numbers(4).shard_by_rank().load()
 
 

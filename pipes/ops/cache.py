@@ -82,7 +82,7 @@ def cache(
         freeze: allows random draws before it, and fixes them as they are with seed 0 in epoch 0.
 
     Raises:
-        PlanError: operators before it draw at random, and `freeze` is not given; `shard_by_rank()` stands before it; or
+        PlanError: operators before it draw at random, and `freeze` is not given; `shard_by_rank()` comes before it; or
             an operator of a streamed pipe, such as `filter` or `batch`, follows a function with a policy for errors.
         ArgumentError: `limit` is not a size in bytes, or `path` is empty or a URL.
         SourceError: the folder cannot be written to. It is raised at the first row.
@@ -106,7 +106,7 @@ def cache(
     if any(node.op.boundary is Boundary.SHARD for node in walk(pipe)):
         raise PlanError(
             with_call_site(
-                "`cache()` must stand before `shard_by_rank()`, because it keeps rows for all ranks and a shard has "
+                "`cache()` must come before `shard_by_rank()`, because it keeps rows for all ranks and a shard has "
                 "only its part of them; swap the two"
             )
         )
@@ -177,7 +177,7 @@ class Cache(SameRows):
             code = node_code(renumbering.node).lstrip(".")
             raise PlanError(
                 with_call_site(
-                    f"`cache` must stand before `{code}`, because it keeps rows of a stream by their number, which "
+                    f"`cache` must come before `{code}`, because it keeps rows of a stream by their number, which "
                     f"`{renumbering.op.kind}` changes if a row fails at one time and not at another; swap the two",
                     stage.call_site,
                 )

@@ -38,7 +38,7 @@ def fork(pipe: Pipe[T], /, count: int = 2, *, limit: int | str = "256MiB") -> tu
 
     Element, order and length: the input's, in each branch. Indexed if the input is. State: that of each branch.
 
-    Branches are read together if they come together again, as in `a.zip(b)`: then what stands before the fork runs once
+    Branches are read together if they come together again, as in `a.zip(b)`: then what comes before the fork runs once
     for all of them, and rows wait for the branches that lag. If the pipe is indexed, rows are made once if the branches
     ask for the same ones, one branch after the other, as `zip` does. Branches in several loaders share nothing: each
     loader runs the pipe by itself. So does a branch that begins when the others are more than `limit` ahead, as in

@@ -30,6 +30,21 @@ if TYPE_CHECKING:
     from ..pipe import Pipe
 
 
+Ints = npt.NDArray[np.int64]
+
+MAX_BYTES = 2**30
+"""The memory that the rows of the other side may take in each process."""
+MAX_ROWS_IN_DIGEST = 16
+NO_ROW = -1
+"""The number of a key that the other side does not have, and the place of its row."""
+
+
+class ArrowTable(Protocol):
+    """A data frame, an Arrow table, or anything else with Arrow's stream protocol."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+
 def join(
     pipe: Pipe[Any],
     /,
@@ -53,13 +68,13 @@ def join(
         on: the name of the key's column, or several names. A null is never found.
         other_on: the names in `other` if they differ.
         how: "inner" leaves out a row whose key is not found, "left" gives it nulls (None), "error" raises.
-        multiple: what to do if several rows of `other` have one key: "error" raises, "first" takes the first, "all"
-            gives a row for each.
+        multiple: the choice among several rows of `other` that have one key: "error" raises, "first" takes the first,
+            "all" gives a row for each.
         suffix: added to the name of a column of `other` that the input has as well.
 
     Raises:
         PlanError: a column of the key is missing, its types differ, or two columns would have one name. If only a run
-            can tell, a `DataError`. Or `remote()` stands in the other side.
+            can tell, a `DataError`. Or `remote()` is in the other side.
         DataError: a key is not found, or found several times; it names the row.
         LimitError: the other side takes more than 1 GiB.
 
@@ -82,152 +97,15 @@ def join(
     if isinstance(other, Node) and find_remote(other) is not None:
         raise PlanError(
             with_call_site(
-                "`remote()` must not stand in the other side of `join()`, because each process that runs `join()` "
+                "`remote()` must not be in the other side of `join()`, because each process that runs `join()` "
                 "reads that side by itself; leave it out"
             )
         )
     is_dict = isinstance(other, Mapping)
     if is_dict and other_on is not None:
         raise ArgumentError(with_call_site("`other_on` names columns of a table, and the keys of a dict have no name"))
-    source = join_source(other, () if is_dict else tuple(others or ()))
+    source = _join_source(other, () if is_dict else tuple(others or ()))
     return pipe.then(Join(source, on=tuple(own), how=how, multiple=multiple, suffix=suffix))
-
-
-class ArrowTable(Protocol):
-    """A data frame, an Arrow table, or anything else with Arrow's stream protocol."""
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
-
-
-# `JoinSource`: what the user gives `join` as its other side.
-
-
-MAX_ROWS_IN_DIGEST = 16
-
-
-@dataclass(frozen=True, eq=False)
-class JoinSource:
-    """The other side of a join, before it is read.
-
-    Attributes:
-        source: a pipe, a table, or a dict of rows by key.
-        key: the columns of the key; a dict has none.
-    """
-
-    source: Node | pa.Table | Mapping[Any, Any]
-    key: tuple[str, ...]
-
-    @property
-    def code(self) -> str:
-        if isinstance(self.source, Node):
-            return chain_code(self.source)
-        rows = len(self.source) if isinstance(self.source, Mapping) else self.source.num_rows
-        return f"<{'dict' if isinstance(self.source, Mapping) else 'Table'} of {rows}>"
-
-    def identity(self) -> Json:
-        """What identifies it in a state: the chain of a pipe, or some rows."""
-        if isinstance(self.source, Node):
-            return chain_code(self.source)
-        if isinstance(self.source, Mapping):
-            return [len(self.source), digest(list(self.source.items())[:MAX_ROWS_IN_DIGEST])]
-        rows = self.source.num_rows
-        step = max(1, rows // MAX_ROWS_IN_DIGEST)
-        return [rows, str(self.source.schema), digest(self.source.take([*range(0, rows, step)]).to_pylist())]
-
-    def resolved(self) -> JoinSource:
-        return replace(self, source=resolve(self.source)) if isinstance(self.source, Node) else self
-
-    def schema(self) -> pa.Schema | None:
-        """Names and types of the columns, if they are known without a run."""
-        if isinstance(self.source, Node):
-            return bind(self.source).schema
-        return None if isinstance(self.source, Mapping) else self.source.schema
-
-    def check_key(self, key: tuple[str, ...], schema: pa.Schema, other: pa.Schema | None) -> None:
-        """Raises an `UnfitError` if a column of the key is missing, or no two values can be equal."""
-        import pyarrow as pa
-
-        existing_columns(key, schema.names)
-        if other is None:
-            return
-        existing_columns(self.key, other.names)
-        for name, other_name in zip(key, self.key, strict=True):
-            own, others = schema.field(name).type, other.field(other_name).type
-            kinds = _comparable(pa, own), _comparable(pa, others)
-            if None not in kinds and kinds[0] != kinds[1]:
-                raise UnfitError(
-                    f"column {name!r} is of type {own} and {other_name!r} of the other side of type {others}, so no "
-                    "key would be found; `.cast` one of them"
-                )
-
-    def no_match(self, row: BlockRows, key: tuple[str, ...]) -> UnfitError:
-        """The error of a row whose key the other side does not have."""
-        ((value, *_), _) = keys_of(row, key)
-        name = key[0] if len(key) == 1 else list(key)
-        return UnfitError(
-            f'no row of the other side has the key {value!r:.80} of {name!r}; `how="inner"` leaves out such rows, and '
-            '`how="left"` gives them nulls'
-        )
-
-    def read(self, op: Operator, stage: StageView, *, nulls: bool, one_row: bool) -> OtherSide:
-        """Reads all of it.
-
-        Args:
-            op: the join, for errors.
-            nulls: whether columns must be held in Arrow, where they can be null.
-            one_row: whether no two rows may have one key.
-        """
-        try:
-            side = self._read(nulls=nulls)
-            if one_row:
-                side.check_one_row_each()
-        except (UnfitError, LimitError) as error:
-            kind = DataError if isinstance(error, UnfitError) else LimitError
-            raise kind(with_call_site(f"the other side of `{op.kind}`: {error}", stage.call_site)) from None
-        return side
-
-    def _read(self, *, nulls: bool) -> OtherSide:
-        if isinstance(self.source, Node):
-            return index_rows(read_rows(bind(self.source).blocks(START, Context())), self.key, nulls=nulls)
-        if isinstance(self.source, Mapping):
-            return index_dicts(list(self.source), list(self.source.values()))
-        return index_rows(to_rows(self.source), self.key, nulls=nulls)
-
-
-def join_source(other: object, key: tuple[str, ...]) -> JoinSource:
-    """The other side that the user gave, checked.
-
-    Args:
-        other: a pipe, a table, or a dict of rows by key.
-        key: the columns of the key; empty for a dict.
-    """
-    if isinstance(other, (Node, Mapping)):
-        return JoinSource(other, key)
-    if not hasattr(other, "__arrow_c_stream__") or isinstance(other, type):
-        raise ArgumentTypeError(
-            with_call_site(
-                "`other` must be a pipe, a data frame or Arrow table, or a dict of rows by key, but got: "
-                f"{type(other).__name__}"
-            )
-        )
-    import pyarrow as pa
-
-    from ..formats.chunked import with_takeable_types
-
-    return JoinSource(with_takeable_types(pa.table(cast("Any", other))), key)
-
-
-def _comparable(pa: Any, kind: Any) -> str | None:
-    """A word for the types whose values may be equal; None if that cannot be told."""
-    types = pa.types
-    if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
-        return "number"
-    if types.is_string(kind) or types.is_large_string(kind):
-        return "text"
-    return "bytes" if types.is_binary(kind) or types.is_large_binary(kind) else None
-
-
-# `Join`: the operator of `join`.
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,7 +154,9 @@ class Join(TokenOfInput):
         try:
             if schema is not None:
                 self.other.check_key(self.on, schema, other)
-            return None if schema is None or other is None else join_schemas(schema, other, self.other.key, self.suffix)
+            return (
+                None if schema is None or other is None else _join_schemas(schema, other, self.other.key, self.suffix)
+            )
         except UnfitError as error:
             raise plan_error(self, stage, error) from None
 
@@ -328,7 +208,7 @@ class Join(TokenOfInput):
         return Cursor(block.at.advance(left).plain, skipped, row - skipped)
 
     def _match(self, stage: StageView, rows: BlockRows) -> tuple[Matches, int, Exception | None]:
-        """The pairs of the rows before the first that fails, how many rows these are, and its error."""
+        """The pairs of the rows before the first that fails, the number of these rows, and the error."""
         side = self._side(stage)
         numbers, error = side.find(rows, self.on)
         missing = np.flatnonzero(numbers == NO_ROW)
@@ -339,7 +219,7 @@ class Join(TokenOfInput):
         return matches, len(numbers), error
 
     def _join(self, stage: StageView, rows: BlockRows, matches: Matches) -> BlockRows:
-        return join_rows(rows, self._side(stage), matches, self.suffix, nulls=self.how == "left")
+        return _join_rows(rows, self._side(stage), matches, self.suffix, nulls=self.how == "left")
 
     def _side(self, stage: StageView) -> OtherSide:
         def read() -> OtherSide:
@@ -348,19 +228,133 @@ class Join(TokenOfInput):
         return self.memory.get(read)
 
 
+# The other side, as it is given and as it is read.
+
+
+@dataclass(frozen=True, eq=False)
+class JoinSource:
+    """The other side of a join, before it is read.
+
+    Attributes:
+        source: a pipe, a table, or a dict of rows by key.
+        key: the columns of the key; a dict has none.
+    """
+
+    source: Node | pa.Table | Mapping[Any, Any]
+    key: tuple[str, ...]
+
+    @property
+    def code(self) -> str:
+        if isinstance(self.source, Node):
+            return chain_code(self.source)
+        rows = len(self.source) if isinstance(self.source, Mapping) else self.source.num_rows
+        return f"<{'dict' if isinstance(self.source, Mapping) else 'Table'} of {rows}>"
+
+    def identity(self) -> Json:
+        """The identity of the other side in a state: the chain of a pipe, or some rows."""
+        if isinstance(self.source, Node):
+            return chain_code(self.source)
+        if isinstance(self.source, Mapping):
+            return [len(self.source), digest(list(self.source.items())[:MAX_ROWS_IN_DIGEST])]
+        rows = self.source.num_rows
+        step = max(1, rows // MAX_ROWS_IN_DIGEST)
+        return [rows, str(self.source.schema), digest(self.source.take([*range(0, rows, step)]).to_pylist())]
+
+    def resolved(self) -> JoinSource:
+        return replace(self, source=resolve(self.source)) if isinstance(self.source, Node) else self
+
+    def schema(self) -> pa.Schema | None:
+        """Names and types of the columns, if they are known without a run."""
+        if isinstance(self.source, Node):
+            return bind(self.source).schema
+        return None if isinstance(self.source, Mapping) else self.source.schema
+
+    def check_key(self, key: tuple[str, ...], schema: pa.Schema, other: pa.Schema | None) -> None:
+        """Raise an `UnfitError` if a column of the key is missing, or no two values can be equal."""
+        import pyarrow as pa
+
+        existing_columns(key, schema.names)
+        if other is None:
+            return
+        existing_columns(self.key, other.names)
+        for name, other_name in zip(key, self.key, strict=True):
+            own, others = schema.field(name).type, other.field(other_name).type
+            kinds = _comparable(pa, own), _comparable(pa, others)
+            if None not in kinds and kinds[0] != kinds[1]:
+                raise UnfitError(
+                    f"column {name!r} is of type {own} and {other_name!r} of the other side of type {others}, so no "
+                    "key would be found; `.cast` one of them"
+                )
+
+    def no_match(self, row: BlockRows, key: tuple[str, ...]) -> UnfitError:
+        """The error of a row whose key the other side does not have."""
+        ((value, *_), _) = keys_of(row, key)
+        name = key[0] if len(key) == 1 else list(key)
+        return UnfitError(
+            f'no row of the other side has the key {value!r:.80} of {name!r}; `how="inner"` leaves out such rows, and '
+            '`how="left"` gives them nulls'
+        )
+
+    def read(self, op: Operator, stage: StageView, *, nulls: bool, one_row: bool) -> OtherSide:
+        """Read all of it.
+
+        Args:
+            op: the join, for errors.
+            nulls: if columns must be held in Arrow, where they can be null.
+            one_row: if no two rows may have one key.
+        """
+        try:
+            side = self._read(nulls=nulls)
+            if one_row:
+                side.check_one_row_each()
+        except (UnfitError, LimitError) as error:
+            kind = DataError if isinstance(error, UnfitError) else LimitError
+            raise kind(with_call_site(f"the other side of `{op.kind}`: {error}", stage.call_site)) from None
+        return side
+
+    def _read(self, *, nulls: bool) -> OtherSide:
+        if isinstance(self.source, Node):
+            return _index_rows(_read_rows(bind(self.source).blocks(START, Context())), self.key, nulls=nulls)
+        if isinstance(self.source, Mapping):
+            return _index_dicts(list(self.source), list(self.source.values()))
+        return _index_rows(to_rows(self.source), self.key, nulls=nulls)
+
+
+def _join_source(other: object, key: tuple[str, ...]) -> JoinSource:
+    """The other side that the user gave, checked.
+
+    Args:
+        other: a pipe, a table, or a dict of rows by key.
+        key: the columns of the key; empty for a dict.
+    """
+    if isinstance(other, (Node, Mapping)):
+        return JoinSource(other, key)
+    if not hasattr(other, "__arrow_c_stream__") or isinstance(other, type):
+        raise ArgumentTypeError(
+            with_call_site(
+                "`other` must be a pipe, a data frame or Arrow table, or a dict of rows by key, but got: "
+                f"{type(other).__name__}"
+            )
+        )
+    import pyarrow as pa
+
+    from ..formats.chunked import with_takeable_types
+
+    return JoinSource(with_takeable_types(pa.table(cast("Any", other))), key)
+
+
+def _comparable(pa: Any, kind: Any) -> str | None:
+    """The kind of values of a type, within which values may be equal; None if it is unknown."""
+    types = pa.types
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
+        return "number"
+    if types.is_string(kind) or types.is_large_string(kind):
+        return "text"
+    return "bytes" if types.is_binary(kind) or types.is_large_binary(kind) else None
+
+
 def _shortest(names: tuple[str, ...]) -> str | list[str]:
     return names[0] if len(names) == 1 else list(names)
-
-
-# `OtherSide`: the rows that `join` adds to those of its input, and where each key is among them.
-
-
-Ints = npt.NDArray[np.int64]
-
-MAX_BYTES = 2**30
-"""So much the rows of the other side may take in each process."""
-NO_ROW = -1
-"""Stands for the number of a key that the other side does not have, and for the place of its row."""
 
 
 class Matches(NamedTuple):
@@ -376,8 +370,8 @@ class OtherSide:
 
     Attributes:
         rows: as columns, or as dicts; without the columns of the key.
-        names: those of the columns.
-        numbers: of each key; null and NaN are no keys.
+        names: the names of the columns.
+        numbers: the number of each key; null and NaN are no keys.
         starts: the rows of key number k are at the places `order[starts[k] : starts[k + 1]]`.
     """
 
@@ -388,7 +382,7 @@ class OtherSide:
     order: Ints
 
     def find(self, rows: BlockRows, key: tuple[str, ...]) -> tuple[Ints, Exception | None]:
-        """The number of the key of each row, up to the first row that has none; and its error."""
+        """The number of the key of each row before the first that has none, and the error of that row."""
         if not isinstance(rows, Rows) or len(key) > 1:
             keys, error = keys_of(rows, key)
             numbers, unhashable = self._numbers_of(keys)
@@ -412,7 +406,7 @@ class OtherSide:
         return (numbers, unhashable) if unhashable else (np.append(numbers, NO_ROW)[places], None)
 
     def check_one_row_each(self) -> None:
-        """Raises an `UnfitError` if two rows have one key."""
+        """Raise an `UnfitError` if two rows have one key."""
         counts = np.diff(self.starts)
         if len(counts) and counts.max() > 1:
             doubled = int(counts.argmax())
@@ -432,13 +426,13 @@ class OtherSide:
         """The pairs of rows that belong together.
 
         Args:
-            numbers: of the keys of some rows of the input.
-            keeps_all: whether a row without a partner stays.
-            gives_all: whether a row comes with each row of its key; else with the first.
+            numbers: those of the keys of some rows of the input.
+            keeps_all: if a row without a partner stays.
+            gives_all: if a row comes with each row of its key; else it comes with the first.
         """
         left = np.arange(len(numbers)) if keeps_all else np.flatnonzero(numbers != NO_ROW)
         own = numbers[left]
-        # Behind the last key stands one that has a single row, `NO_ROW`: that of `numbers` -1.
+        # One more key follows the last, for the rows without a partner: its only row is `NO_ROW`.
         starts, order = np.append(self.starts, len(self.order) + 1), np.append(self.order, NO_ROW)
         own = np.where(own == NO_ROW, len(self.starts) - 1, own)
         first = starts[own]
@@ -466,7 +460,7 @@ class OtherSide:
         return [as_mapping(next(rows)) if has_row else None for has_row in exists.tolist()]
 
 
-def read_rows(blocks: Iterable[Block]) -> BlockRows:
+def _read_rows(blocks: Iterable[Block]) -> BlockRows:
     """All rows of a run.
 
     Raises:
@@ -485,12 +479,12 @@ def read_rows(blocks: Iterable[Block]) -> BlockRows:
     return concat(parts) if parts else []
 
 
-def index_rows(rows: BlockRows, key: tuple[str, ...], *, nulls: bool) -> OtherSide:
+def _index_rows(rows: BlockRows, key: tuple[str, ...], *, nulls: bool) -> OtherSide:
     """The other side of these rows.
 
     Args:
         key: the columns of the key.
-        nulls: whether columns must be held in Arrow, where they can be null.
+        nulls: if columns must be held in Arrow, where they can be null.
 
     Raises:
         UnfitError: a row has no key.
@@ -500,13 +494,13 @@ def index_rows(rows: BlockRows, key: tuple[str, ...], *, nulls: bool) -> OtherSi
         raise error
     if not isinstance(rows, Rows):
         dicts = [{name: value for name, value in as_mapping(row).items() if name not in key} for row in rows]
-        return index_dicts(keys, dicts)
+        return _index_dicts(keys, dicts)
     table = Rows.from_arrow(rows.arrow) if nulls else rows
     columns = {name: column for name, column in table.columns.items() if name not in key}
     return OtherSide(Rows(columns, len(rows)), tuple(columns), *_index(keys))
 
 
-def index_dicts(keys: Sequence[Hashable], dicts: Sequence[object]) -> OtherSide:
+def _index_dicts(keys: Sequence[Hashable], dicts: Sequence[object]) -> OtherSide:
     """The other side of rows that are dicts, without their keys."""
     for row in dicts:
         if not isinstance(row, Mapping):
@@ -519,7 +513,7 @@ def index_dicts(keys: Sequence[Hashable], dicts: Sequence[object]) -> OtherSide:
 
 
 def _index(keys: Sequence[Hashable]) -> tuple[dict[Hashable, int], Ints, Ints]:
-    """The number of each key, where the rows of each number start, and the rows in the order of these numbers."""
+    """The number of each key, the first place of each number, and the rows in the order of their numbers."""
     numbers: dict[Hashable, int] = {}
     own, error = map_until_error(lambda key: NO_ROW if _is_null(key) else numbers.setdefault(key, len(numbers)), keys)
     if error is not None:
@@ -535,14 +529,14 @@ def _is_null(key: object) -> bool:
     return key is None or key != key  # NaN is not equal to itself
 
 
-# Puts the columns of two rows side by side, under different names.
+# Two rows side by side.
 
 
-def join_rows(rows: BlockRows, side: OtherSide, matches: Matches, suffix: str, *, nulls: bool) -> BlockRows:
+def _join_rows(rows: BlockRows, side: OtherSide, matches: Matches, suffix: str, *, nulls: bool) -> BlockRows:
     """The pairs of `matches`: columns if both sides are, else dicts.
 
     Args:
-        nulls: whether some rows have no partner; the columns of the other side are then null.
+        nulls: if some rows have no partner, for which the columns of the other side are null.
 
     Raises:
         UnfitError: a row is no dict, or two columns have one name.
@@ -550,7 +544,7 @@ def join_rows(rows: BlockRows, side: OtherSide, matches: Matches, suffix: str, *
     if isinstance(rows, Rows) and isinstance(side.rows, Rows):
         left = take(rows, range(len(rows)) if len(matches.left) == len(rows) and _is_whole(matches) else matches.left)
         assert isinstance(left, Rows)
-        names = new_names(left.columns, side.names, suffix)
+        names = _new_names(left.columns, side.names, suffix)
         right = side.take_columns(matches.right, nulls=nulls)
         return Rows({**left.columns, **{names[name]: column for name, column in right.items()}}, len(left))
     nothing = dict.fromkeys(side.names)
@@ -559,23 +553,23 @@ def join_rows(rows: BlockRows, side: OtherSide, matches: Matches, suffix: str, *
     for row, other in pairs:
         own = as_mapping(row)
         added: Mapping[str, object] = nothing if other is None else other
-        names = new_names(own, added, suffix)
+        names = _new_names(own, added, suffix)
         joined.append({**own, **{names[name]: value for name, value in added.items()}})
     return joined
 
 
-def join_schemas(schema: pa.Schema, other: pa.Schema, key: Iterable[str], suffix: str) -> pa.Schema:
+def _join_schemas(schema: pa.Schema, other: pa.Schema, key: Iterable[str], suffix: str) -> pa.Schema:
     """The columns of both, without the key of the other side."""
     import pyarrow as pa
 
     keys = set(key)
     fields = [field for field in other if field.name not in keys]
-    names = new_names(schema.names, [field.name for field in fields], suffix)
+    names = _new_names(schema.names, [field.name for field in fields], suffix)
     return pa.schema([*schema, *(field.with_name(names[field.name]) for field in fields)])
 
 
-def new_names(names: Iterable[str], others: Iterable[str], suffix: str) -> dict[str, str]:
-    """The names of the other columns beside `names`; those that both have get the suffix."""
+def _new_names(names: Iterable[str], others: Iterable[str], suffix: str) -> dict[str, str]:
+    """The names of the other columns beside `names`. Those that both have get the suffix."""
     own = set(names)
     renamed = {name: name + suffix if name in own else name for name in others}
     for name, new in renamed.items():

@@ -36,7 +36,7 @@ def load(pipe: Pipe[T], /, limit: int | str = "1GiB") -> Pipe[T]:
         limit: the number of bytes that the rows may take, as an int or a string such as "500MB".
 
     Raises:
-        PlanError: `shard_by_rank()` or `remote()` stands before it.
+        PlanError: `shard_by_rank()` or `remote()` comes before it.
         ArgumentError: `limit` is not a size in bytes.
         LimitError: the rows take more than `limit`, by an estimate from the first row of each block. It is raised when
             the rows are read.
@@ -50,25 +50,18 @@ def load(pipe: Pipe[T], /, limit: int | str = "1GiB") -> Pipe[T]:
     if any(node.op.boundary is Boundary.SHARD for node in walk(pipe)):
         raise PlanError(
             with_call_site(
-                "`load()` must stand before `shard_by_rank()`, because it loads all rows and a shard has only its "
+                "`load()` must come before `shard_by_rank()`, because it loads all rows and a shard has only its "
                 "part of them; swap the two"
             )
         )
     if find_remote(pipe) is not None:
         raise PlanError(
             with_call_site(
-                "`load()` must stand before `remote()`, because it reads all rows when the plan is made, and workers "
+                "`load()` must come before `remote()`, because it reads all rows when the plan is made, and workers "
                 "run after that; swap the two"
             )
         )
     return pipe.then(Load(limit))
-
-
-class _Loaded(NamedTuple):
-    """All rows: the blocks in which they came, at least one, and the positions at which they begin and end."""
-
-    blocks: list[BlockRows]
-    bounds: npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -80,11 +73,11 @@ class Load(SameRows):
     limit: int | str = "1GiB"
     memory: PerProcess[_Loaded] = field(default_factory=PerProcess, repr=False, compare=False)
 
-    def moves_skipped(self) -> bool:
-        return True
-
     def __post_init__(self) -> None:
         check_bytes("limit", self.limit)
+
+    def moves_skipped(self) -> bool:
+        return True
 
     def indexed(self, inputs: Sequence[bool]) -> bool:
         return True
@@ -121,3 +114,10 @@ class Load(SameRows):
             blocks = [list(block) for block in blocks]  # all blocks are columns, or none is
         blocks = blocks or [[]]  # reading the rows at no positions needs a block too
         return _Loaded(blocks, np.cumsum([0, *map(len, blocks)], dtype=np.int64))
+
+
+class _Loaded(NamedTuple):
+    """All rows: their blocks, at least one, and the positions at which blocks begin and end."""
+
+    blocks: list[BlockRows]
+    bounds: npt.NDArray[np.int64]

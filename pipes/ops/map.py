@@ -100,20 +100,20 @@ def map(
             any number of workers; in an indexed pipe, and in a streamed one with fixed `shards=`, also on any number of
             ranks. "global" is for functions that draw from Python's `random`, or from the global generators of NumPy or
             torch: it seeds these from the same key before each call of `function(row)` and restores them afterwards.
-        concurrency: how many calls run at the same time in each process, in threads or on the event loop. For functions
-            that wait, such as for a server, or that let other threads run, such as most of NumPy. Rows keep their
-            order. Up to four times as many rows are called ahead of the one that is used, fewer if they hold more than
-            256 MiB; a resume calls them again.
-        on_error: what happens to a row on which `function` fails: "raise" (the default) ends the run; "skip" leaves the
+        concurrency: the number of calls that run at the same time in each process, in threads or on the event loop. For
+            functions that wait, such as for a server, or that let other threads run, such as most of NumPy. Rows keep
+            their order. Up to four times as many rows are called ahead of the one that is used, fewer if they hold more
+            than 256 MiB; a resume calls them again.
+        on_error: the policy for a row on which `function` fails: "raise" (the default) ends the run; "skip" leaves the
             row out; `Quarantine(folder)` also records it. None takes the policy of the next `on_error()` in the chain.
             See [Errors](errors.md).
-        retry: how often `function` is called again for a row that failed with an `OSError`, before `on_error` applies;
-            `Retry` also says which errors, the waits, and a timeout of coroutines.
-        name: identifies the operator in that key, in place of its kind and count.
+        retry: the number of further calls for a row that failed with an `OSError`, before `on_error` applies; `Retry`
+            also sets the errors, the waits, and a timeout of coroutines.
+        name: identifies the operator in that key, instead of its kind and count.
 
     Raises:
-        ArgumentError: `concurrency` is below 1, or `on_error` no policy; `rng="global"` stands beside calls that run at
-            the same time, or a `timeout` beside a plain function.
+        ArgumentError: `concurrency` is below 1, or `on_error` no policy; `rng="global"` comes with calls that run at
+            the same time, or a `timeout` with a plain function.
 
     Example:
         >>> import feedpipe as fp
@@ -130,9 +130,6 @@ def map(
     return pipe.then(ConcurrentMap(function, rng, name, concurrency=concurrency, on_error=on_error, retry=retry))
 
 
-# `Map`: calls a function with each row, one after the other.
-
-
 @dataclass(frozen=True)
 class Map(CursorOfInput):
     kind: ClassVar[str] = "map"
@@ -140,7 +137,7 @@ class Map(CursorOfInput):
     columns: ClassVar[Columns] = Columns.LOSES
     seeks: ClassVar[bool] = True
     awaits: ClassVar[bool] = False
-    """Whether the function may be a coroutine function."""
+    """Coroutine functions are accepted."""
 
     function: Callable[..., object]
     rng: Literal[False, True, "global"] = False
@@ -203,7 +200,7 @@ class Map(CursorOfInput):
     ) -> tuple[BlockRows, Exception | None]:
         """The results up to the first row that fails and may not be skipped, and its error.
 
-        No function is called twice: behind a row that is skipped, the calls go on with the next row.
+        The function is called once for each row: after a row that is skipped, the calls go on with the next.
         """
         marked = stage.input.may_skip and has_skipped(rows)
         results: list[object] = []
@@ -249,15 +246,12 @@ class Map(CursorOfInput):
             return map_until_error(seed_and_call, rows, user_function=self.function)
 
 
-# `ConcurrentMap`: a `map` whose function runs for several rows at the same time.
-
-
 @dataclass(frozen=True)
 class ConcurrentMap(Map):
     """Calls the function for up to `concurrency` rows at a time; results keep the order of the rows.
 
-    Functions run in threads, coroutine functions on one event loop. Only they do: rows are read, and results handed
-    out, by the thread that runs the pipe.
+    Functions run in threads, coroutine functions on one event loop. The thread that runs the pipe reads the rows and
+    gives the results.
     """
 
     awaits: ClassVar[bool] = True
@@ -290,7 +284,7 @@ class ConcurrentMap(Map):
 
     @property
     def called(self) -> Callable[..., object]:
-        """The function, with the further calls of `retry`."""
+        """The function with the retries."""
         return retrying(self.function, check_retry(self.retry)) if self.retry else self.function
 
     @property
@@ -373,13 +367,10 @@ class ConcurrentMap(Map):
 
 
 def _with_skipped(skipped: Skipped | None, result: object) -> object:
-    """The result of a row, with what stands before it or in its place."""
+    """The result of a row, after the skipped rows before it; or the skipped row itself."""
     if skipped is None:
         return result
     return skipped if skipped.is_row else skipped.before(result)
-
-
-# The base of the operators that map whole batches: `collate`, `map_columns`, `to_arrow`.
 
 
 _IN_BATCH = "in the batch that begins at"
@@ -387,7 +378,10 @@ _IN_BATCH = "in the batch that begins at"
 
 @dataclass(frozen=True)
 class BatchMap(Map):
-    """A `map` over batches. A batch that does not fit is a `DataError`, not a failure of the user's function."""
+    """The base of operators that map whole batches, such as `collate` and `map_columns`.
+
+    A batch that does not fit is a `DataError`, not a failure of the user's function.
+    """
 
     columns: ClassVar[Columns] = Columns.KEEPS
 

@@ -135,7 +135,7 @@ def map_batches(
     """Replace each row with a row that `function` returns for it, calling it with many rows at once.
 
     It is `batch(size).map(function).unbatch()` for a function that treats each row by itself, such as a model: groups
-    are only for speed. So rows keep their positions. Which rows come together depends on how they are read.
+    are only for speed. So rows keep their positions. The rows of a group depend on how the pipe is read.
 
     Element: what `function` returns; for a format of columns a row of a table. Order and length are the input's.
     Indexed if the input is. State: a position; a resume calls `function` again for up to `size` rows.
@@ -162,18 +162,15 @@ def map_batches(
     return pipe.then(GroupedMap(function, rng, name, size=size, format=format, **options))
 
 
-# `GroupedMap`: the operator of `map_batches`.
-
-
 _IN_GROUP = "in the group that begins at"
 
 
 @dataclass(frozen=True)
 class GroupedMap(TokenOfInput, ConcurrentMap):
-    """Calls the function with groups of rows; which rows form a group does not matter, as long as nothing is drawn.
+    """Calls the function with groups of rows.
 
-    Draws are keyed by the number of the group. Each group then has the rows from a multiple of `size` on. So it has if
-    calls run at the same time, because a group is begun before its rows are asked for.
+    Any rows may form a group, with two exceptions. Draws are keyed by the number of the group, and concurrent calls
+    begin a group before its rows are asked for: each group then begins at a multiple of `size`.
     """
 
     kind: ClassVar[str] = "map_batches"
@@ -269,7 +266,7 @@ class GroupedMap(TokenOfInput, ConcurrentMap):
                 and not isinstance(error, UnfitError)
                 and not skips(self.on_error)
             ):
-                # Search the row that fails. If none fails again, it counts as the first.
+                # Look for the row that fails. If none fails again, it counts as the first.
                 singles, again = replace(self, size=1)._call(stage, parts.values, 0, context)
                 results, error = (singles, again) if again is not None else (results, error)
             place = partial(cursor_at, group)
@@ -287,7 +284,7 @@ class GroupedMap(TokenOfInput, ConcurrentMap):
     def _called(
         self, stage: StageView, groups: Iterator[tuple[list[Block], Block]], context: Context
     ) -> Iterator[tuple[list[Block], Block, Parted, list[BlockRows], Exception | None]]:
-        """Each group, as blocks, as one block and as the rows to call with; its results and their error."""
+        """Each group, as blocks, as one block and as the arguments of the calls; its results and their error."""
         parts = ((group, whole, parted(whole.rows)) for group, whole in groups)
         calls = ((part, (stage, part[2].values, part[1].at.row // self.size, context)) for part in parts)
         if not self.calls_ahead() or not context.process.threads:
@@ -352,7 +349,7 @@ class GroupedMap(TokenOfInput, ConcurrentMap):
 
 
 def _joined(groups: Iterable[list[Block]], row: int) -> Iterator[tuple[list[Block], Block]]:
-    """Each group, also as one block; the first of them begins at row `row` of the output."""
+    """Each group, and the same as one block. The first begins at row `row` of the output."""
     for group in groups:
         rows, origins = join_blocks(group)
         whole = Block(rows, Cursor(group[0].at.plain, 0, row), Cursor(group[-1].end.plain, 0, row + len(rows)), origins)

@@ -130,31 +130,29 @@ class MapColumns(BatchMap):
 def _on_arrays(function: Callable[..., object], batch: object, *rng: object) -> Rows:
     rows = as_rows(batch)
     columns = numpy_columns(rows)
-    return rows_of_columns(function(dict(columns), *rng), columns, rows)
+    return _rows_of_columns(function(dict(columns), *rng), columns, rows)
 
 
 def _on_arrow(function: Callable[..., object], batch: object, *rng: object) -> Rows:
-    return rows_of_record_batch(function(as_rows(batch).arrow, *rng))
+    return _rows_of_record_batch(function(as_rows(batch).arrow, *rng))
 
 
 def _on_tensors(function: Callable[..., object], batch: object, *rng: object) -> Rows:
     rows = as_rows(batch)
-    return rows_of_columns(function(tensors(rows), *rng), {}, rows)
+    return _rows_of_columns(function(tensors(rows), *rng), {}, rows)
 
 
 FORMATS: dict[str, Callable[..., Rows]] = {"numpy": _on_arrays, "arrow": _on_arrow, "torch": _on_tensors}
-"""What calls a function of columns with a batch of rows, by the form of the columns."""
-
-# Checks what a function of columns returned, and turns it into rows.
+"""By the form of the columns: how a function of columns is called with a batch of rows."""
 
 
-def rows_of_columns(result: object, arguments: Mapping[str, object], rows: Rows) -> Rows:
+def _rows_of_columns(result: object, arguments: Mapping[str, object], rows: Rows) -> Rows:
     """The rows of the columns that a function returned.
 
     Args:
-        result: what the function returned.
-        arguments: the columns that it was called with and could not change. If it returns one of them, that column
-            keeps its type in `rows`.
+        result: the result of the function.
+        arguments: the read-only columns that it was called with. If it returns one of them, that column keeps its type
+            in `rows`.
         rows: the batch that `arguments` were made from.
     """
     if not isinstance(result, Mapping) or not result:
@@ -175,7 +173,7 @@ def rows_of_columns(result: object, arguments: Mapping[str, object], rows: Rows)
     return Rows(columns, length)
 
 
-def rows_of_record_batch(result: object) -> Rows:
+def _rows_of_record_batch(result: object) -> Rows:
     """The rows of the record batch that a function returned."""
     import pyarrow as pa
 
@@ -187,7 +185,7 @@ def rows_of_record_batch(result: object) -> Rows:
 
 
 def column_of_result(value: object, name: object) -> Column:
-    """What a function returned for the column `name`."""
+    """The column `name` that a function returned."""
     if isinstance(value, getattr(sys.modules.get("torch"), "Tensor", ())):
         try:
             value = cast("Any", value).numpy(force=True)

@@ -30,6 +30,15 @@ if TYPE_CHECKING:
     from ..pipe import Pipe
 
 
+Ints = npt.NDArray[np.int64]
+
+TOKENS = "tokens"
+"""The name of the tokens if a row is an array."""
+ADDED_COLUMNS = "segment_ids", "position_ids"
+
+_RULE = "`pack` takes one-dimensional arrays or lists of numbers; convert or drop others before"
+
+
 def pack(
     pipe: Pipe[object],
     /,
@@ -83,9 +92,6 @@ def pack(
     return pipe.then(Pack(length, column, strategy, window, pad, drop_last))
 
 
-# `Pack`, the operator of `pack`.
-
-
 @dataclass(frozen=True)
 class Pack(Operator):
     kind: ClassVar[str] = "pack"
@@ -124,9 +130,9 @@ class Pack(Operator):
         reader = DocumentReader(self.column, self.pad)
         if self.strategy == "fit":
             return segment_blocks(stage, at, context, self.window, partial(self._fitted, stage, context, reader))
-        return self._cut(stage, at, context, reader)
+        return self._filled(stage, at, context, reader)
 
-    def _cut(self, stage: StageView, at: Cursor, context: Context, reader: DocumentReader) -> Iterator[Block]:
+    def _filled(self, stage: StageView, at: Cursor, context: Context, reader: DocumentReader) -> Iterator[Block]:
         # The token is the input's cursor at the document in which a pack begins, and how many of its tokens are packed.
         source, packed = cast("tuple[Json, int]", at.token or (None, 0))
         stream = TokenStream(packed, self.size, self.pad)
@@ -155,46 +161,35 @@ class Pack(Operator):
         documents = Documents.joined(parts)
         if not documents.total:
             return [], None
-        rows, owners = fitted_packs(documents, self.size, self.pad)
+        rows, owners = _fitted_packs(documents, self.size, self.pad)
         return rows, group_origins(join_origins(segment), owners)
 
     def _failed(self, error: Exception, stage: StageView, at: Cursor, context: Context) -> Exception:
         return data_error(self, stage.failed(error, at, context))
 
 
-# `Documents`: the tokens of many rows as flat arrays. No token becomes a Python object.
-
-
-TOKENS = "tokens"
-"""The name of the tokens if a row is an array."""
-ADDED_COLUMNS = "segment_ids", "position_ids"
-"""What `pack` adds."""
-
-_RULE = "`pack` takes one-dimensional arrays or lists of numbers; convert or drop others before"
-
-
 @dataclass(frozen=True)
 class Documents:
-    """The tokens of documents, one after the other.
+    """The tokens of many documents, one after the other, as flat arrays: no token becomes a Python object.
 
     Attributes:
         columns: for each column the values of all documents; there are none if no document has a token.
-        starts: where each document begins, and where the last one ends.
+        starts: the first token of each document, and the end of the last.
     """
 
     columns: Mapping[str, Array]
-    starts: npt.NDArray[np.int64]
+    starts: Ints
 
     def __len__(self) -> int:
         return len(self.starts) - 1
 
     @property
     def total(self) -> int:
-        """How many tokens there are."""
+        """The number of tokens."""
         return int(self.starts[-1])
 
     @staticmethod
-    def of(columns: Mapping[str, Array], lengths: npt.NDArray[np.int64]) -> Documents:
+    def of(columns: Mapping[str, Array], lengths: Ints) -> Documents:
         starts = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths, out=starts[1:])
         return Documents(columns if starts[-1] else {}, starts)
@@ -203,7 +198,7 @@ class Documents:
     def joined(parts: Sequence[Documents]) -> Documents:
         """All documents of all parts."""
         tables = [part.columns for part in parts if part.columns]
-        return Documents.of(joined_columns(tables), np.concatenate([np.diff(part.starts) for part in parts]))
+        return Documents.of(_joined_columns(tables), np.concatenate([np.diff(part.starts) for part in parts]))
 
 
 class DocumentReader:
@@ -221,7 +216,7 @@ class DocumentReader:
         self._names: tuple[str, ...] = ()
 
     def read(self, rows: BlockRows) -> tuple[Documents, Exception | None]:
-        """The documents before the first row that is none, and what is wrong with that row."""
+        """The documents before the first row that is none, and the error of that row."""
         if not isinstance(rows, Rows):
             documents, error = map_until_error(self._document, rows)
             return self._joined(documents), error
@@ -268,7 +263,7 @@ class DocumentReader:
     def _joined(self, documents: list[dict[str, Array]]) -> Documents:
         tokens = map(itemgetter(self._names[0] if self._names else TOKENS), documents)
         lengths = np.fromiter(map(len, tokens), np.int64, len(documents))
-        return Documents.of(joined_columns(list(compress(documents, lengths.tolist()))), lengths)
+        return Documents.of(_joined_columns(list(compress(documents, lengths.tolist()))), lengths)
 
     def _check_names(self, columns: Mapping[str, object]) -> None:
         if self._names and self._names == tuple(columns):
@@ -313,7 +308,7 @@ class DocumentReader:
             raise UnfitRowError(f"`pad` must have names of columns, which are {names}, but has: {unknown[0]!r}")
 
 
-def joined_columns(tables: Sequence[Mapping[str, Array]]) -> Mapping[str, Array]:
+def _joined_columns(tables: Sequence[Mapping[str, Array]]) -> Mapping[str, Array]:
     """The values of all tables, which have the same columns; none if there is no table."""
     if len(tables) == 1:
         return tables[0]
@@ -337,9 +332,6 @@ def _lengths_differ(first: str, length: int, other: str, other_length: int) -> s
     )
 
 
-# `TokenStream`: the tokens of documents, one after the other, cut into packs.
-
-
 class _Run(NamedTuple):
     """The documents of one block, the cursors of the first and of the one after the last, and their origins."""
 
@@ -353,7 +345,7 @@ class TokenStream:
     """Documents that are not packed yet.
 
     Attributes:
-        available: how many tokens there are.
+        available: the number of their tokens.
     """
 
     def __init__(self, packed: int, length: int, pad: Fill) -> None:
@@ -372,7 +364,7 @@ class TokenStream:
             self.available += documents.total
 
     def take(self, count: int, row: int) -> Block:
-        """Takes the next `count` packs; the first of them is row `row`. What the last one lacks is padding."""
+        """Take the next `count` packs, the first of which is row `row`. The last is padded."""
         at = self._cursor(row)
         size = min(count * self._length, self.available)
         tokens: list[dict[str, Array]] = []
@@ -395,7 +387,7 @@ class TokenStream:
         self.available -= size
         documents = np.concatenate(starts)
         edges = np.arange(0, size, self._length)
-        packs = _cut(tokens, documents, edges, self._length, self._pad)
+        packs = _packs_of(tokens, documents, edges, self._length, self._pad)
         owners = np.searchsorted(documents, edges, "right") - 1
         ends = np.searchsorted(documents, edges + self._length)
         spans = map(range, owners.tolist(), ends.tolist())
@@ -410,13 +402,13 @@ class TokenStream:
         return Cursor([run.at.advance(document).plain, packed], 0, row)
 
 
-def _cut(parts: list[dict[str, Array]], documents: Ints, edges: Ints, length: int, pad: Fill) -> Rows:
+def _packs_of(parts: list[dict[str, Array]], documents: Ints, edges: Ints, length: int, pad: Fill) -> Rows:
     """Packs of all tokens of all parts.
 
     Args:
         parts: the tokens.
-        documents: where each document begins; the first one may begin before the tokens.
-        edges: where each pack begins.
+        documents: the first token of each document; the first document may begin before the tokens.
+        edges: the first token of each pack.
         length: tokens of a pack.
         pad: fills the last pack.
     """
@@ -426,7 +418,7 @@ def _cut(parts: list[dict[str, Array]], documents: Ints, edges: Ints, length: in
         parts.append(
             {name: filled(missing, fill_of(pad, name), values.dtype, name) for name, values in parts[0].items()}
         )
-    tokens = joined_columns(parts)
+    tokens = _joined_columns(parts)
     starts = np.sort(np.concatenate([np.maximum(documents, 0), edges]))  # of pieces; some twice
     starts = starts[np.flatnonzero(np.append(starts[1:], size) > starts)]
     positions = starts - documents[np.searchsorted(documents, starts, "right") - 1]
@@ -434,21 +426,15 @@ def _cut(parts: list[dict[str, Array]], documents: Ints, edges: Ints, length: in
     segments = np.arange(1, len(starts) + 1) - firsts[starts // length]
     if missing:
         starts, positions, segments = np.append(starts, size), np.append(positions, 0), np.append(segments, 0)
-    return packs_of(tokens, starts, positions, segments, length)
+    return _pack_rows(tokens, starts, positions, segments, length)
 
 
-# Packs: rows of equal length made of pieces of documents, with the number and the positions of each piece.
-
-
-Ints = npt.NDArray[np.int64]
-
-
-def packs_of(tokens: Mapping[str, Array], starts: Ints, positions: Ints, segments: Ints, length: int) -> Rows:
-    """Packs as rows of columns.
+def _pack_rows(tokens: Mapping[str, Array], starts: Ints, positions: Ints, segments: Ints, length: int) -> Rows:
+    """Packs as rows of columns, with the number and the positions of each piece of a document.
 
     Args:
         tokens: the tokens of all packs with their padding, by column.
-        starts: where each piece begins in `tokens`; the first one begins at 0.
+        starts: the first token of each piece in `tokens`; the first is 0.
         positions: for each piece the number of its first token in its document.
         segments: the number of each piece in its pack; 0 for padding.
         length: tokens of a pack.
@@ -465,7 +451,7 @@ def packs_of(tokens: Mapping[str, Array], starts: Ints, positions: Ints, segment
     return Rows({name: read_only(values.reshape(packs, length)) for name, values in columns.items()}, packs)
 
 
-def fitted_packs(documents: Documents, length: int, pad: Fill) -> tuple[Rows, list[Ints]]:
+def _fitted_packs(documents: Documents, length: int, pad: Fill) -> tuple[Rows, list[Ints]]:
     """Packs of whole documents, and the documents of each. Documents above `length` are cut first."""
     sizes = np.diff(documents.starts)
     counts = -(-sizes // length)  # of pieces
@@ -491,7 +477,7 @@ def fitted_packs(documents: Documents, length: int, pad: Fill) -> tuple[Rows, li
     padding = np.flatnonzero(used < length)
     after = firsts[padding] + np.bincount(bins)[padding]  # the padding follows the last piece of its pack
     places = np.insert(places, after, padding * length + used[padding])
-    rows = packs_of(tokens, places, np.insert(positions, after, 0), np.insert(segments, after, 0), length)
+    rows = _pack_rows(tokens, places, np.insert(positions, after, 0), np.insert(segments, after, 0), length)
     return rows, np.split(owners, firsts[1:])
 
 

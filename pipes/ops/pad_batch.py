@@ -20,7 +20,13 @@ from .map import BatchMap
 if TYPE_CHECKING:
     from ..pipe import Pipe
 
+T = TypeVar("T")
 Ints = npt.NDArray[np.int64]
+Fill: TypeAlias = float | Mapping[str, float]
+"""The padding: one number, or one for each column by name; a column without one gets 0."""
+
+NUMBERS = "biuf"
+"""The kinds of the dtypes of numbers."""
 
 _RULE = "`pad_batch` takes lists or arrays of numbers; convert them before, or leave the column out of `columns`"
 _RAGGED = (
@@ -28,8 +34,52 @@ _RAGGED = (
 )
 
 
+def pad_batch(
+    pipe: Pipe[Sequence[T]],
+    /,
+    value: float = 0,
+    *,
+    columns: Sequence[str] | None = None,
+    to: int | None = None,
+    multiple_of: int | None = None,
+    lengths: str | None = None,
+) -> Pipe[Sequence[T]]:
+    """Make the lists or arrays in each batch equally long, so that `collate` can make tensors of them.
+
+        [a a a] [b] [c c]   ->   [a a a] [b - -] [c c -]
+
+    Element: the batch with arrays instead of its lists; a batch of a table stays columns, and each padded column
+    becomes one array. Rows may be dicts, rows of a table, tuples, lists or arrays. Tensors become arrays. Order and
+    length are the input's. Indexed if the input is. State: none.
+
+    Args:
+        value: the padding.
+        columns: the names of the columns to pad; None pads all lists of numbers and all one-dimensional arrays. Arrays
+            of more dimensions are padded along the first of them if they are named, or if they are rows.
+        to: the length of all rows; by default that of the longest row of the batch.
+        multiple_of: rounds the length up to a multiple.
+        lengths: the name of a new column with the lengths before padding.
+
+    Raises:
+        DataError: a row is longer than `to`, items are lists of different lengths, or the dtype of a column cannot hold
+            `value`.
+        ArgumentError: `to` or `multiple_of` is below 1, or both are given.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> batches = fp.from_sequence([{"x": [1, 2, 3]}, {"x": [4]}]).batch(2).pad_batch(-1, lengths="n")
+        >>> batches.collate()[0]
+        {'x': tensor([[ 1,  2,  3],
+                [ 4, -1, -1]]), 'n': tensor([3, 1])}
+    """
+    if isinstance(columns, str) or (columns is not None and not all(isinstance(name, str) for name in columns)):
+        raise ArgumentTypeError(with_call_site(f"`columns` must be a list of names but got: {columns!r}"))
+    names = None if columns is None else tuple(columns)
+    return pipe.then(PadBatch(value=value, names=names, to=to, multiple_of=multiple_of, lengths=lengths))
+
+
 class Padding(NamedTuple):
-    """How to pad; `pad_batch` explains the values."""
+    """The arguments of `pad_batch`, and the batches that it makes."""
 
     value: float
     columns: tuple[str, ...] | None
@@ -38,7 +88,7 @@ class Padding(NamedTuple):
     lengths: str | None
 
     def batch(self, batch: object) -> object:
-        """`batch`, padded."""
+        """The padded batch."""
         if isinstance(batch, Rows):
             return self._table(batch)
         if not isinstance(batch, Sequence) or isinstance(batch, (str, bytes)):
@@ -146,6 +196,50 @@ class Padding(NamedTuple):
         return {self.lengths: lengths[first]}
 
 
+@dataclass(frozen=True)
+class PadBatch(BatchMap):
+    kind: ClassVar[str] = "pad_batch"
+
+    function: Callable[..., object] = Padding.batch
+    value: float = 0
+    names: tuple[str, ...] | None = None  # the `columns`, which are a declaration here
+    to: int | None = None
+    multiple_of: int | None = None
+    lengths: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_fill("value", self.value)
+        for name in ("to", "multiple_of"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, check_int(name, getattr(self, name), least=1))
+        if self.to is not None and self.multiple_of is not None:
+            raise ArgumentError(
+                with_call_site(
+                    "`multiple_of` must be left out if `to` is given, which alone says how long the rows become"
+                )
+            )
+        if self.lengths is not None and not isinstance(self.lengths, str):
+            raise ArgumentTypeError(with_call_site(f"`lengths` must be a name but got: {self.lengths!r}"))
+
+    @property
+    def row_function(self) -> Callable[..., object]:
+        return Padding(self.value, self.names, self.to, self.multiple_of, self.lengths).batch
+
+    def remark(self, stage: StageView) -> None:
+        return None
+
+    def call(self) -> str:
+        values = {
+            "columns": None if self.names is None else list(self.names),
+            "to": self.to,
+            "multiple_of": self.multiple_of,
+            "lengths": self.lengths,
+        }
+        arguments = [f"{name}={value_code(value)}" for name, value in values.items() if value is not None]
+        return f"pad_batch({', '.join([*([value_code(self.value)] if self.value else []), *arguments])})"
+
+
 def _lengths_of(arrays: list[Array]) -> Ints:
     return np.fromiter(map(len, arrays), np.int64, len(arrays))
 
@@ -191,102 +285,7 @@ def _is_nested(column: Column) -> bool:
     return not isinstance(column, np.ndarray) and "list" in str(getattr(column.type, "value_type", ""))
 
 
-T = TypeVar("T")
-
-
-def pad_batch(
-    pipe: Pipe[Sequence[T]],
-    /,
-    value: float = 0,
-    *,
-    columns: Sequence[str] | None = None,
-    to: int | None = None,
-    multiple_of: int | None = None,
-    lengths: str | None = None,
-) -> Pipe[Sequence[T]]:
-    """Make the lists or arrays in each batch equally long, so that `collate` can make tensors of them.
-
-        [a a a] [b] [c c]   ->   [a a a] [b - -] [c c -]
-
-    Element: the batch with arrays in place of its lists; a batch of a table stays columns, and each padded column
-    becomes one array. Rows may be dicts, rows of a table, tuples, lists or arrays. Tensors become arrays. Order and
-    length are the input's. Indexed if the input is. State: none.
-
-    Args:
-        value: stands for the missing items.
-        columns: the names of the columns to pad; None pads all lists of numbers and all one-dimensional arrays. Arrays
-            of more dimensions are padded along the first of them if they are named, or if they are rows.
-        to: the length of all rows; by default that of the longest row of the batch.
-        multiple_of: rounds the length up to a multiple.
-        lengths: the name of a new column with the lengths before padding.
-
-    Raises:
-        DataError: a row is longer than `to`, items are lists of different lengths, or the dtype of a column cannot hold
-            `value`.
-        ArgumentError: `to` or `multiple_of` is below 1, or both are given.
-
-    Example:
-        >>> import feedpipe as fp
-        >>> batches = fp.from_sequence([{"x": [1, 2, 3]}, {"x": [4]}]).batch(2).pad_batch(-1, lengths="n")
-        >>> batches.collate()[0]
-        {'x': tensor([[ 1,  2,  3],
-                [ 4, -1, -1]]), 'n': tensor([3, 1])}
-    """
-    if isinstance(columns, str) or (columns is not None and not all(isinstance(name, str) for name in columns)):
-        raise ArgumentTypeError(with_call_site(f"`columns` must be a list of names but got: {columns!r}"))
-    names = None if columns is None else tuple(columns)
-    return pipe.then(PadBatch(value=value, names=names, to=to, multiple_of=multiple_of, lengths=lengths))
-
-
-@dataclass(frozen=True)
-class PadBatch(BatchMap):
-    kind: ClassVar[str] = "pad_batch"
-
-    function: Callable[..., object] = Padding.batch
-    value: float = 0
-    names: tuple[str, ...] | None = None  # the `columns`, which are a declaration here
-    to: int | None = None
-    multiple_of: int | None = None
-    lengths: str | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_fill("value", self.value)
-        for name in ("to", "multiple_of"):
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, check_int(name, getattr(self, name), least=1))
-        if self.to is not None and self.multiple_of is not None:
-            raise ArgumentError(
-                with_call_site(
-                    "`multiple_of` must be left out if `to` is given, which alone says how long the rows become"
-                )
-            )
-        if self.lengths is not None and not isinstance(self.lengths, str):
-            raise ArgumentTypeError(with_call_site(f"`lengths` must be a name but got: {self.lengths!r}"))
-
-    @property
-    def row_function(self) -> Callable[..., object]:
-        return Padding(self.value, self.names, self.to, self.multiple_of, self.lengths).batch
-
-    def remark(self, stage: StageView) -> None:
-        return None
-
-    def call(self) -> str:
-        values = {
-            "columns": None if self.names is None else list(self.names),
-            "to": self.to,
-            "multiple_of": self.multiple_of,
-            "lengths": self.lengths,
-        }
-        arguments = [f"{name}={value_code(value)}" for name, value in values.items() if value is not None]
-        return f"pad_batch({', '.join([*([value_code(self.value)] if self.value else []), *arguments])})"
-
-
-# `fill`: the value that stands for missing items, in the type of a column.
-
-
-Fill: TypeAlias = float | Mapping[str, float]
-"""What stands for missing items: one number, or one for each column by name; a column without one gets 0."""
+# The padding, in the type of a column. `pack` uses it too.
 
 
 def check_fill(name: str, value: object) -> None:
@@ -295,7 +294,7 @@ def check_fill(name: str, value: object) -> None:
 
 
 def fill_of(fill: Fill, field: str) -> float:
-    """What stands for the missing items of column `field`."""
+    """The padding of column `field`."""
     return fill.get(field, 0) if isinstance(fill, Mapping) else fill
 
 
@@ -321,11 +320,7 @@ def _no_room(value: float, dtype: np.dtype[Any], field: str) -> UnfitError:
     )
 
 
-# Columns of lists of numbers as flat arrays.
-
-
-NUMBERS = "biuf"
-"""The kinds of the dtypes of numbers."""
+# Columns of lists of numbers as flat arrays. `pack` uses them too.
 
 
 class UnfitRowError(UnfitError):

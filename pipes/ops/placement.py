@@ -1,4 +1,4 @@
-"""`prefetch`, `remote`, `dispatch`, `shard_by_rank`, `on_error`: how the rows before are run; they stay the same."""
+"""`prefetch`, `remote`, `dispatch`, `shard_by_rank`, `on_error`: where and how rows are made, not which."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def prefetch(pipe: Pipe[T], /, count: int) -> Pipe[T]:
 
 @dataclass(frozen=True)
 class Prefetch(PassThrough):
-    """Hands everything through; the engine makes its elements in a thread."""
+    """Passes all rows on. The engine makes its elements in a thread."""
 
     kind: ClassVar[str] = "prefetch"
     order: ClassVar[Order] = Order.ROW_LOCAL
@@ -65,14 +65,14 @@ def remote(pipe: Pipe[T], /) -> Pipe[T]:
     """Let workers run the pipe up to here, and the training process the rest.
 
     By default, workers run all of a pipe, and send its elements. With this operator, `MultiProcess` and `Ray` run only
-    what stands before it. What comes after it stays in the training process: it may use a model, a lock or an open file
+    what comes before it. What comes after it stays in the training process: it may use a model, a lock or an open file
     there, and rows that are cheaper to make than to send need not be sent. `InProcess` and `Threads` run everything in
     one process anyway. All four give the same elements in the same order, and their states fit each other.
 
     Element, order, length and state are the input's; streamed.
 
     Raises:
-        PlanError: it stands twice on one path.
+        PlanError: it comes twice on one path.
 
     Example:
         >>> import feedpipe as fp
@@ -87,7 +87,7 @@ def remote(pipe: Pipe[T], /) -> Pipe[T]:
     if find_remote(pipe) is not None:
         raise PlanError(
             with_call_site(
-                "`remote()` must not stand twice on one path, because what comes after the first one runs in the "
+                "`remote()` must not come twice on one path, because what comes after the first one runs in the "
                 "training process; remove one of the two"
             )
         )
@@ -119,7 +119,7 @@ def dispatch(pipe: Pipe[T], /) -> Pipe[T]:
     Element, order, length and state are the input's; streamed.
 
     Raises:
-        PlanError: it stands behind `remote()`.
+        PlanError: it comes after `remote()`.
 
     Example:
         >>> import feedpipe as fp
@@ -130,7 +130,7 @@ def dispatch(pipe: Pipe[T], /) -> Pipe[T]:
     if find_remote(pipe) is not None:
         raise PlanError(
             with_call_site(
-                "`dispatch()` must stand before `remote()`, because what comes after that runs in the training process "
+                "`dispatch()` must come before `remote()`, because what comes after that runs in the training process "
                 "alone; swap the two, or leave out `dispatch()`"
             )
         )
@@ -139,7 +139,7 @@ def dispatch(pipe: Pipe[T], /) -> Pipe[T]:
 
 @dataclass(frozen=True)
 class Dispatch(CursorOfInput, SameRows):
-    """Passes all rows on. A plan shards only after it, and a service runs what stands before it in one process."""
+    """Passes all rows on. A plan shards only after it, and a service runs what comes before it in one process."""
 
     kind: ClassVar[str] = "dispatch"
     order: ClassVar[Order] = Order.GLOBAL
@@ -168,7 +168,7 @@ def shard_by_rank(pipe: Pipe[T], /) -> Pipe[T]:
     State: the input's.
 
     Raises:
-        PlanError: it stands twice on one path.
+        PlanError: it comes twice on one path.
 
     Example:
         >>> import feedpipe as fp
@@ -179,7 +179,7 @@ def shard_by_rank(pipe: Pipe[T], /) -> Pipe[T]:
     if any(node.op.boundary is Boundary.SHARD for node in walk(pipe)):
         raise PlanError(
             with_call_site(
-                "`shard_by_rank()` must not stand twice on one path, because rows can be sharded only once; remove one "
+                "`shard_by_rank()` must not come twice on one path, because rows can be sharded only once; remove one "
                 "of the two"
             )
         )

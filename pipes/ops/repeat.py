@@ -32,7 +32,7 @@ def repeat(pipe: Pipe[T], /, times: int | None = None) -> Pipe[T]:
     `times`. Indexed if the input is and `times` is given. State: the number of the round and the position in it.
 
     Args:
-        times: how many rounds; None repeats without end, and a loader then needs `steps=`.
+        times: the number of rounds; None repeats without end, and a loader then needs `steps=`.
 
     Raises:
         ArgumentError: `times` is below 0.
@@ -53,12 +53,12 @@ class Repeat(SameRows):
 
     times: int | None = None
 
-    def moves_skipped(self) -> bool:
-        return True
-
     def __post_init__(self) -> None:
         if self.times is not None:
             object.__setattr__(self, "times", check_int("times", self.times, least=0))
+
+    def moves_skipped(self) -> bool:
+        return True
 
     def indexed(self, inputs: Sequence[bool]) -> bool:
         return inputs[0] and self.times is not None

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ..pipe import Pipe
 
 T = TypeVar("T")
+Floats = npt.NDArray[np.float64]
 
 
 def sample(
@@ -46,12 +47,12 @@ def sample(
 
     Args:
         size: the number of draws; None draws as many as there are rows, or, without replacement, all with a weight.
-        weights: how likely each row is, a number >= 0 for each; one over the size of the row's class makes all classes
-            equally likely.
-        replacement: whether a row may be drawn repeatedly.
-        seed: used in place of the loader's seed.
+        weights: a number >= 0 for each row, in proportion to its chance; one over the size of the row's class makes all
+            classes equally likely.
+        replacement: True may draw a row repeatedly.
+        seed: used instead of the loader's seed.
         each_epoch: False draws the same rows in each epoch, and in each round of a `repeat`.
-        name: identifies the operator in the key of its draws, in place of its kind and count.
+        name: identifies the operator in the key of its draws, instead of its kind and count.
 
     Raises:
         PlanError: the pipe is streamed; weights of another number than the rows; `size` is above the number of rows,
@@ -79,200 +80,6 @@ def sample(
     return pipe.then(
         DrawRows(size, row_weights=weights, replacement=replacement, seed=seed, each_epoch=each_epoch, name=name)
     )
-
-
-def resample(
-    pipe: Pipe[T],
-    /,
-    key: Key,
-    *,
-    target: Literal["uniform"] | Mapping[Any, float],
-    source: Mapping[Any, float],
-    limit: int = 10,
-    name: str | None = None,
-) -> Pipe[T]:
-    """Give rows of rare classes several times and leave out some of frequent ones, so that classes get other shares.
-
-    Element: the rows as they are; copies of a row follow each other, so shuffle behind it. Order: the input's. Length:
-    unknown, about the input's; streamed. State: a position in the input; which rows come is drawn by key, anew in each
-    epoch. Memory: one block.
-
-    Args:
-        key: the class of a row: the name of a column, several names, or a function of the row.
-        target: the shares of the classes that come out, or "uniform" for equal ones.
-        source: the shares of the classes in the pipe, or their counts, such as a `Counter` of a first pass.
-        limit: how often a row may come on average.
-        name: identifies the operator in the key of its draws, in place of its kind and count.
-
-    Raises:
-        ArgumentError: `source` and `target` name other classes; a class must come more often than `limit`.
-        PlanError: there is no such column. If only a run can tell, a `DataError`.
-        DataError: a row is of a class without a share.
-
-    Example:
-        >>> import feedpipe as fp
-        >>> rows = fp.from_sequence(["cat"] * 900 + ["dog"] * 100)
-        >>> pipe = rows.resample(lambda row: row, target="uniform", source={"cat": 0.9, "dog": 0.1})
-        >>> 450 < list(pipe).count("dog") < 550
-        True
-    """
-    return pipe.then(Resample(key, target=target, source=source, limit=limit, name=name))
-
-
-@dataclass(frozen=True)
-class Resample(TokenOfInput, SameRows):
-    kind: ClassVar[str] = "resample"
-    order: ClassVar[Order] = Order.ROW_LOCAL
-
-    key: Any
-    target: Any = field(kw_only=True)
-    source: Any = field(kw_only=True)
-    limit: int = field(default=10, kw_only=True)
-    name: str | None = field(default=None, kw_only=True)
-
-    def __post_init__(self) -> None:
-        key = check_key("key", self.key)
-        if key is None:
-            raise ArgumentTypeError(
-                with_call_site("`key` must be the name of a column, names, or a function, not None")
-            )
-        object.__setattr__(self, "key", key)
-        object.__setattr__(self, "limit", check_int("limit", self.limit, least=1))
-        if isinstance(self.target, str) and self.target != "uniform":
-            raise ArgumentError(
-                with_call_site(f"`target` must be 'uniform' or shares by class but got: {self.target!r}")
-            )
-        self.copies()
-
-    def copies(self) -> dict[Hashable, float]:
-        """How often a row of each class comes on average."""
-        target = None if isinstance(self.target, str) else check_shares("target", self.target)
-        return copies_of_classes(target, check_shares("source", self.source), self.limit)
-
-    def reshuffles(self) -> bool:
-        return True
-
-    def identity(self) -> Json:
-        return None if callable(self.key) else list(self.key)
-
-    def resolve(self, stage: StageView) -> Operator:
-        check_named_key(self, stage, self.key)
-        return self
-
-    def remark(self, stage: StageView) -> str | None:
-        few = list(self.copies().items())[:8]
-        return "gives a row, on average, " + ", ".join(f"{copies:.3g} times if {name!r}" for name, copies in few)
-
-    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
-        copies = self.copies()
-        draws = context.key(stage.name)
-        block_size = context.block_size()
-        row = at.row
-        for block in stage.input.blocks(Cursor.of(at.token), context):
-            average, error = self._copies_of_rows(block.rows, copies)
-            count = len(average)
-            whole = np.floor(average)
-            more = uniforms(draws, np.arange(block.at.position, block.at.position + count)) < average - whole
-            rows, origins = block.select(np.repeat(np.arange(count), whole.astype(np.int64) + more))
-            end = block.end if count == len(block) else block.at.advance(count)
-            start, row = Cursor(block.at.plain, 0, row), row + len(rows)
-            yield from split_block(Block(rows, start, Cursor(end.plain, 0, row), origins), block_size)
-            if error is not None:
-                raise data_error(self, stage.failed(error, end, context))
-
-    def _copies_of_rows(
-        self, rows: BlockRows, copies: Mapping[Hashable, float]
-    ) -> tuple[npt.NDArray[np.float64], Exception | None]:
-        """How often the rows come on average, up to the first that has no class, and its error."""
-        numbers, error = key_numbers(rows, self.key)
-        distinct, first, places = np.unique(numbers, return_index=True, return_inverse=True)
-        classes = keys_of(take(rows, first), self.key)[0] if len(distinct) else []
-        for place, name in sorted(zip(first.tolist(), classes, strict=True)):
-            if name not in copies:
-                numbers = numbers[:place]
-                error = UnfitError(f"the class of a row is {name!r}, which has no share in `source`; add it there")
-                break
-        average = np.array([copies.get(name, 0.0) for name in classes], np.float64)
-        return average[places[: len(numbers)]], error
-
-
-# Shares of classes, and how often each row of a class has to come for other shares.
-
-
-def check_shares(argument: str, value: object) -> dict[Hashable, float]:
-    """Shares by class that sum to 1; numbers in the same proportions, such as counts, are accepted."""
-    shares = dict(cast("Mapping[Hashable, object]", value)) if isinstance(value, Mapping) else {}
-    numbers = {name: share for name, share in shares.items() if _is_number(share)}
-    if not shares or len(numbers) < len(shares):
-        raise ArgumentTypeError(
-            with_call_site(
-                f'`{argument}` must map classes to shares, such as {{"a": 0.9, "b": 0.1}}, but got: {value!r}'
-            )
-        )
-    floats = {name: float(cast("float", share)) for name, share in numbers.items()}
-    total = math.fsum(floats.values())
-    if any(not 0 <= share < math.inf for share in floats.values()) or not total:
-        raise ArgumentError(
-            with_call_site(f"the shares in `{argument}` must be finite, >= 0 and not all 0 but got: {value!r}")
-        )
-    return {name: share / total for name, share in floats.items()}
-
-
-def copies_of_classes(
-    target: Mapping[Hashable, float] | None, source: Mapping[Hashable, float], limit: float
-) -> dict[Hashable, float]:
-    """How often a row of each class comes on average, so that the shares become those of `target`.
-
-    The number of rows stays the same on average.
-
-    Args:
-        target: the shares that come out; None for the same share of each class of `source`.
-        source: the shares that go in.
-        limit: how often a row may come.
-    """
-    present = {name for name, share in source.items() if share}
-    if target is None:
-        target = {name: float(name in present) / len(present) for name in source}
-    if unlike := [name for name in {**source, **target} if (name in source) != (name in target)]:
-        lacks = "source" if unlike[0] in target else "target"
-        raise ArgumentError(
-            with_call_site(
-                f"`source` and `target` must name the same classes, but `{lacks}` lacks {unlike[0]!r}; a share of 0 in "
-                "`target` leaves a class out"
-            )
-        )
-    copies: dict[Hashable, float] = {}
-    for name, share in target.items():
-        if share and name not in present:
-            raise ArgumentError(
-                with_call_site(f"class {name!r} has a share in `target` but none in `source`, so no row of it comes")
-            )
-        copies[name] = share / source[name] if share else 0.0
-        if copies[name] > limit:
-            raise ArgumentError(
-                with_call_site(
-                    f"rows of class {name!r} would come {copies[name]:.4g} times on average, and `limit` is {limit:g}; "
-                    "raise the limit, or lower its share in `target`"
-                )
-            )
-    return copies
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-# `DrawRows`: the operator of `sample`.
-
-
-Floats = npt.NDArray[np.float64]
-
-
-class _Cumulative(NamedTuple):
-    """The sums of the weights up to each row, and the last row that may be drawn."""
-
-    sums: Floats
-    last: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -356,6 +163,13 @@ class DrawRows(Rearranged):
         return PlanError(with_call_site(f"`{self.call()}`: {problem}", stage.call_site))
 
 
+class _Cumulative(NamedTuple):
+    """The sums of the weights up to each row, and the last row that may be drawn."""
+
+    sums: Floats
+    last: int
+
+
 def _check_weights(weights: object) -> Floats:
     """A copy of the weights as an array."""
     try:
@@ -376,3 +190,179 @@ def _check_weights(weights: object) -> Floats:
         raise ArgumentError(with_call_site("`weights` must not all be 0, because no row could be drawn"))
     array.flags.writeable = False
     return array
+
+
+def resample(
+    pipe: Pipe[T],
+    /,
+    key: Key,
+    *,
+    target: Literal["uniform"] | Mapping[Any, float],
+    source: Mapping[Any, float],
+    limit: int = 10,
+    name: str | None = None,
+) -> Pipe[T]:
+    """Give rows of rare classes several times and leave out some of frequent ones, so that classes get other shares.
+
+    Element: the rows as they are; copies of a row follow each other, so shuffle behind it. Order: the input's. Length:
+    unknown, about the input's; streamed. State: a position in the input; the draws are keyed, and others in each epoch.
+    Memory: one block.
+
+    Args:
+        key: the class of a row: the name of a column, several names, or a function of the row.
+        target: the shares of the classes in the output, or "uniform" for equal ones.
+        source: the shares of the classes in the pipe, or their counts, such as a `Counter` of a first pass.
+        limit: the most copies of a row, on average.
+        name: identifies the operator in the key of its draws, instead of its kind and count.
+
+    Raises:
+        ArgumentError: `source` and `target` name other classes; a class must come more often than `limit`.
+        PlanError: there is no such column. If only a run can tell, a `DataError`.
+        DataError: a row is of a class without a share.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> rows = fp.from_sequence(["cat"] * 900 + ["dog"] * 100)
+        >>> pipe = rows.resample(lambda row: row, target="uniform", source={"cat": 0.9, "dog": 0.1})
+        >>> 450 < list(pipe).count("dog") < 550
+        True
+    """
+    return pipe.then(Resample(key, target=target, source=source, limit=limit, name=name))
+
+
+@dataclass(frozen=True)
+class Resample(TokenOfInput, SameRows):
+    kind: ClassVar[str] = "resample"
+    order: ClassVar[Order] = Order.ROW_LOCAL
+
+    key: Any
+    target: Any = field(kw_only=True)
+    source: Any = field(kw_only=True)
+    limit: int = field(default=10, kw_only=True)
+    name: str | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        key = check_key("key", self.key)
+        if key is None:
+            raise ArgumentTypeError(
+                with_call_site("`key` must be the name of a column, names, or a function, not None")
+            )
+        object.__setattr__(self, "key", key)
+        object.__setattr__(self, "limit", check_int("limit", self.limit, least=1))
+        if isinstance(self.target, str) and self.target != "uniform":
+            raise ArgumentError(
+                with_call_site(f"`target` must be 'uniform' or shares by class but got: {self.target!r}")
+            )
+        self.copies()
+
+    def copies(self) -> dict[Hashable, float]:
+        """The average number of copies of a row, by class."""
+        target = None if isinstance(self.target, str) else _check_shares("target", self.target)
+        return _copies_of_classes(target, _check_shares("source", self.source), self.limit)
+
+    def reshuffles(self) -> bool:
+        return True
+
+    def identity(self) -> Json:
+        return None if callable(self.key) else list(self.key)
+
+    def resolve(self, stage: StageView) -> Operator:
+        check_named_key(self, stage, self.key)
+        return self
+
+    def remark(self, stage: StageView) -> str | None:
+        few = list(self.copies().items())[:8]
+        return "gives a row, on average, " + ", ".join(f"{copies:.3g} times if {name!r}" for name, copies in few)
+
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
+        copies = self.copies()
+        draws = context.key(stage.name)
+        block_size = context.block_size()
+        row = at.row
+        for block in stage.input.blocks(Cursor.of(at.token), context):
+            average, error = self._copies_of_rows(block.rows, copies)
+            count = len(average)
+            whole = np.floor(average)
+            more = uniforms(draws, np.arange(block.at.position, block.at.position + count)) < average - whole
+            rows, origins = block.select(np.repeat(np.arange(count), whole.astype(np.int64) + more))
+            end = block.end if count == len(block) else block.at.advance(count)
+            start, row = Cursor(block.at.plain, 0, row), row + len(rows)
+            yield from split_block(Block(rows, start, Cursor(end.plain, 0, row), origins), block_size)
+            if error is not None:
+                raise data_error(self, stage.failed(error, end, context))
+
+    def _copies_of_rows(self, rows: BlockRows, copies: Mapping[Hashable, float]) -> tuple[Floats, Exception | None]:
+        """The average number of copies of each row before the first that has no class, and the error of that row."""
+        numbers, error = key_numbers(rows, self.key)
+        distinct, first, places = np.unique(numbers, return_index=True, return_inverse=True)
+        classes = keys_of(take(rows, first), self.key)[0] if len(distinct) else []
+        for place, name in sorted(zip(first.tolist(), classes, strict=True)):
+            if name not in copies:
+                numbers = numbers[:place]
+                error = UnfitError(f"the class of a row is {name!r}, which has no share in `source`; add it there")
+                break
+        average = np.array([copies.get(name, 0.0) for name in classes], np.float64)
+        return average[places[: len(numbers)]], error
+
+
+def _check_shares(argument: str, value: object) -> dict[Hashable, float]:
+    """Shares by class that sum to 1; numbers in the same proportions, such as counts, are accepted."""
+    shares = dict(cast("Mapping[Hashable, object]", value)) if isinstance(value, Mapping) else {}
+    numbers = {name: share for name, share in shares.items() if _is_number(share)}
+    if not shares or len(numbers) < len(shares):
+        raise ArgumentTypeError(
+            with_call_site(
+                f'`{argument}` must map classes to shares, such as {{"a": 0.9, "b": 0.1}}, but got: {value!r}'
+            )
+        )
+    floats = {name: float(cast("float", share)) for name, share in numbers.items()}
+    total = math.fsum(floats.values())
+    if any(not 0 <= share < math.inf for share in floats.values()) or not total:
+        raise ArgumentError(
+            with_call_site(f"the shares in `{argument}` must be finite, >= 0 and not all 0 but got: {value!r}")
+        )
+    return {name: share / total for name, share in floats.items()}
+
+
+def _copies_of_classes(
+    target: Mapping[Hashable, float] | None, source: Mapping[Hashable, float], limit: float
+) -> dict[Hashable, float]:
+    """The average number of copies of a row, by class, so that the shares become those of `target`.
+
+    The number of rows stays the same on average.
+
+    Args:
+        target: the shares of the output; None for the same share of each class of `source`.
+        source: the shares of the input.
+        limit: the most copies of a row.
+    """
+    present = {name for name, share in source.items() if share}
+    if target is None:
+        target = {name: float(name in present) / len(present) for name in source}
+    if unlike := [name for name in {**source, **target} if (name in source) != (name in target)]:
+        lacks = "source" if unlike[0] in target else "target"
+        raise ArgumentError(
+            with_call_site(
+                f"`source` and `target` must name the same classes, but `{lacks}` lacks {unlike[0]!r}; a share of 0 in "
+                "`target` leaves a class out"
+            )
+        )
+    copies: dict[Hashable, float] = {}
+    for name, share in target.items():
+        if share and name not in present:
+            raise ArgumentError(
+                with_call_site(f"class {name!r} has a share in `target` but none in `source`, so no row of it comes")
+            )
+        copies[name] = share / source[name] if share else 0.0
+        if copies[name] > limit:
+            raise ArgumentError(
+                with_call_site(
+                    f"rows of class {name!r} would come {copies[name]:.4g} times on average, and `limit` is {limit:g}; "
+                    "raise the limit, or lower its share in `target`"
+                )
+            )
+    return copies
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -106,7 +106,7 @@ def split(
     if indexed and moving is not None:
         raise PlanError(
             with_call_site(
-                f"`split` must stand before `{moving}`, because it divides rows by their position, which changes "
+                f"`split` must come before `{moving}`, because it divides rows by their position, which changes "
                 "there; swap the two, or give `key=`, by which rows keep their part anywhere"
             )
         )
@@ -209,7 +209,7 @@ def check_no_groups(pipe: Node) -> None:
         code = node_code(node).lstrip(".")
         raise PlanError(
             with_call_site(
-                f"`split` must stand before `{code}`, because it divides rows, and behind it come groups of rows; swap "
+                f"`split` must come before `{code}`, because it divides rows, and behind it come groups of rows; swap "
                 "the two"
             )
         )

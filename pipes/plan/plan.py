@@ -494,7 +494,7 @@ class LocalOperator(Operator):
 
 
 def worker_graph(root: Node) -> Node:
-    """The graph to send to workers: what stands before `remote`, and stand-ins for the rest.
+    """The graph to send to workers: what comes before `remote`, and stand-ins for the rest.
 
     What comes after `remote` may be unable to travel. The plans of both graphs are the same. Without `remote`, the
     graph stays as it is.

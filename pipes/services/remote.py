@@ -1,4 +1,4 @@
-"""`remote`: workers run what stands before it, and the training process the rest."""
+"""`remote`: workers run what comes before it, and the training process the rest."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ class RowServer:
         return ShardEnd(number, leftover.at.plain, leftover.rows)
 
 
-# `RemoteRun`: one run of a plan; workers run what stands before `remote`, and this process runs the rest.
+# `RemoteRun`: one run of a plan; workers run what comes before `remote`, and this process runs the rest.
 
 
 BLOCKS_AHEAD = 2

@@ -168,7 +168,7 @@ def test_draws_are_refused(folder: Path) -> None:
         numbers.shuffle(each_epoch=False).cache(folder)
     with pytest.raises(PlanError, match="must not follow `map"):
         numbers.map(lambda x, rng: x, rng=True).cache(folder)
-    with pytest.raises(PlanError, match=r"`cache\(\)` must stand before `shard_by_rank\(\)`"):
+    with pytest.raises(PlanError, match=r"`cache\(\)` must come before `shard_by_rank\(\)`"):
         numbers.shard_by_rank().cache(folder)
 
 

@@ -251,6 +251,6 @@ def test_numbers_that_a_passing_failure_would_change(
     tmp_path: Path, change: Callable[[fp.Pipe[Any]], fp.Pipe[Any]], code: str
 ) -> None:
     pipe = change(fp.from_iterable([{"x": 1}]))
-    with pytest.raises(PlanError, match=rf"`cache` must stand before `{code}.*swap the two(.|\n)*  at ") as caught:
+    with pytest.raises(PlanError, match=rf"`cache` must come before `{code}.*swap the two(.|\n)*  at ") as caught:
         list(pipe.cache(tmp_path))
     assert __file__ in str(caught.value)

@@ -219,21 +219,21 @@ def test_tables_stay_tables():
 
 class TestRefused:
     def test_twice_on_one_path(self):
-        with pytest.raises(PlanError, match=r"`remote\(\)` must not stand twice on one path.*remove one of the two"):
+        with pytest.raises(PlanError, match=r"`remote\(\)` must not come twice on one path.*remove one of the two"):
             NUMBERS.remote().map(str).remote()
         assert list(NUMBERS.remote().zip(NUMBERS.remote()).take(1)) == [(0, 0)]
 
     def test_dispatch_behind_it(self):
-        with pytest.raises(PlanError, match=r"`dispatch\(\)` must stand before `remote\(\)`"):
+        with pytest.raises(PlanError, match=r"`dispatch\(\)` must come before `remote\(\)`"):
             NUMBERS.remote().dispatch()
 
     def test_load_behind_it(self):
-        with pytest.raises(PlanError, match=r"`load\(\)` must stand before `remote\(\)`"):
+        with pytest.raises(PlanError, match=r"`load\(\)` must come before `remote\(\)`"):
             NUMBERS.remote().load()
 
     def test_in_the_other_side_of_a_join(self):
         rows = fp.from_sequence([{"a": 1}])
-        with pytest.raises(PlanError, match=r"`remote\(\)` must not stand in the other side of `join\(\)`"):
+        with pytest.raises(PlanError, match=r"`remote\(\)` must not be in the other side of `join\(\)`"):
             rows.join(rows.remote(), on="a")
 
     def test_a_full_shuffle_behind_it(self):

@@ -194,7 +194,7 @@ def test_a_cache_keeps_the_rows_that_did_not_fail(tmp_path):
             assert sorted(loader) == GOOD
     assert len(calls) == 100 + 5 * 10  # those that failed are tried again in each epoch
     check_operator(TABLE.cache(tmp_path / "columns").map(lambda row: row["x"]), samples=2)
-    with pytest.raises(PlanError, match="`cache` must stand before `filter.*, because it keeps rows of a stream by"):
+    with pytest.raises(PlanError, match="`cache` must come before `filter.*, because it keeps rows of a stream by"):
         list(streamed(parsed()).cache(tmp_path))
 
 

@@ -81,7 +81,7 @@ def test_columns_and_shards() -> None:
 
 
 def test_a_split_stands_before_it() -> None:
-    with pytest.raises(PlanError, match=r"`split` must stand before `sample\(size=3\)`"):
+    with pytest.raises(PlanError, match=r"`split` must come before `sample\(size=3\)`"):
         fp.from_sequence(range(9)).sample(3).split({"a": 0.5, "b": 0.5})
 
 

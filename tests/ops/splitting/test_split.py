@@ -306,14 +306,14 @@ def test_arguments() -> None:
 def test_pipes_that_cannot_be_divided() -> None:
     source = fp.from_sequence(range(10))
     for pipe in (source.batch(2), source.batch(2).map(len).shuffle()):
-        with pytest.raises(PlanError, match=r"`split` must stand before `batch\(2\)`, because it divides rows"):
+        with pytest.raises(PlanError, match=r"`split` must come before `batch\(2\)`, because it divides rows"):
             pipe.split(SHARES)
     for pipe, code in (
         (source.shuffle().take(5), r"shuffle\(\)"),
         (source.repeat(2), r"repeat\(times=2\)"),
         (source.shard_by_rank().take(5), r"shard_by_rank\(\)"),
     ):
-        with pytest.raises(PlanError, match=f"`split` must stand before `{code}`, because it divides rows by their"):
+        with pytest.raises(PlanError, match=f"`split` must come before `{code}`, because it divides rows by their"):
             pipe.split(SHARES)
     for arguments in ({"parts": {"a": 5, "b": 5}}, {"parts": SHARES, "stratify": abs}):
         with pytest.raises(PlanError, match="must follow an indexed pipe, because it must know all rows"):
