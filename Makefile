@@ -18,7 +18,7 @@ DATA = $(or $(FASHION_MNIST),$(shell test -d $(DEBIAN_FASHION_MNIST) && echo $(D
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dataset test test-clients databases test-databases test-gpu test-python soak check format bench clean
+.PHONY: help setup demo dataset test test-slow test-clients databases test-databases test-gpu test-python soak check format bench clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*##/make \1\t/p' $(MAKEFILE_LIST)
@@ -27,18 +27,28 @@ setup: $(READY)  ## make .venv with feedpipe (editable) and all development tool
 
 # pip installs from outside, so that Pythons without ensurepip (Debian's) work too.
 # The link is for mypy and pyright, which cannot follow an editable install whose folder has another name.
+define NEW_VENV
+$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "the pins need Python 3.11 or newer: make PYTHON=...")'
+$(PYTHON) -m venv --without-pip $(VENV)
+$(PYTHON) -m pip --python $(BIN)/python install -q -c constraints.txt pip setuptools
+endef
+
 $(READY): pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "the pins need Python 3.11 or newer: make PYTHON=...")'
-	$(PYTHON) -m venv --without-pip $(VENV)
-	$(PYTHON) -m pip --python $(BIN)/python install -q -c constraints.txt pip setuptools
+	$(NEW_VENV)
 	$(BIN)/python -m pip install -q -c constraints.txt --no-build-isolation -e '.[dev,servers,test]'
 	mkdir -p $(VENV)/src
 	ln -sfn ../../pipes $(VENV)/src/feedpipe
+	touch $(VENV)/.user $@
+
+# What the demo needs: feedpipe and its dependencies, without the tools of development.
+$(VENV)/.user: pyproject.toml constraints.txt
+	$(NEW_VENV)
+	$(BIN)/python -m pip install -q -c constraints.txt --no-build-isolation -e .
 	touch $@
 
 # Two ranks share the cores. Without this, torchrun prints a long warning about it.
 demo: export OMP_NUM_THREADS ?= 1
-demo: $(READY) dataset  ## train a network on Fashion-MNIST with 2 ranks, stop, resume, compare
+demo: $(VENV)/.user dataset  ## train a network on Fashion-MNIST with 2 ranks, stop, resume, compare
 	$(BIN)/torchrun --standalone --nproc-per-node=2 examples/fashion_mnist.py $(if $(DATA),--data $(DATA))
 
 dataset:
@@ -48,13 +58,18 @@ dataset:
 	fi
 
 # A test that takes longer than a minute ends its process, with the stacks of all threads; pytest-xdist starts another.
-test test-gpu test-python: export PYTEST_ADDOPTS += -o faulthandler_timeout=60 -o faulthandler_exit_on_timeout=true
+test test-slow test-gpu test-python: export PYTEST_ADDOPTS += -o faulthandler_timeout=60 -o faulthandler_exit_on_timeout=true
 # A job of several processes that import a trainer takes longer than that on a busy machine.
 test-clients test-databases: export PYTEST_ADDOPTS += -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true
 
 # Tests wait for servers and for other processes much of the time, so there is one process more than cores.
-test: $(READY)  ## run every test
-	$(BIN)/pytest -n $$($(BIN)/python -c 'import os; print(os.cpu_count() + 1)') --dist worksteal --durations=30
+PARALLEL = -n $$($(BIN)/python -c 'import os; print(os.cpu_count() + 1)') --dist worksteal
+
+test: $(READY)  ## run the tests that are not slow, with a quarter of the random examples: four minutes on two cores
+	$(BIN)/pytest $(PARALLEL) -m "not slow and not hdfs"
+
+test-slow: $(READY)  ## run the tests that `make test` leaves out, with all examples; those of HDFS need a JDK, gcc and apt-get
+	FEEDPIPE_EXAMPLES=all $(BIN)/pytest $(PARALLEL) -m "slow or hdfs" --durations=30
 
 test-clients: $(READY)  ## run the tests in real trainers, in an environment of their own
 	.ci/test_clients

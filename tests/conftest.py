@@ -13,9 +13,14 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 
 from feedpipe import errors
+
+# The cost of each test.
+from .costs import pytest_runtest_protocol as pytest_runtest_protocol
+from .costs import pytest_sessionfinish as pytest_sessionfinish
+from .costs import pytest_terminal_summary as pytest_terminal_summary
+from .costs import pytest_testnodedown as pytest_testnodedown
 
 # Fixtures, and a hook, for those who ask for a server.
 from .servers.fixtures import hdfs as hdfs
@@ -23,6 +28,7 @@ from .servers.fixtures import hdfs_client as hdfs_client
 from .servers.fixtures import pytest_pyfunc_call as pytest_pyfunc_call
 from .servers.fixtures import s3 as s3
 from .servers.fixtures import s3_server as s3_server
+from .support.examples import load_profile
 from .support.services import start as start_methods
 
 # The option `--without`.
@@ -37,12 +43,6 @@ from .without import pytest_runtest_setup as pytest_runtest_setup
 # nothing may reach for the network.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
-
-# A shared machine can be slow at any moment, so time is not a reason to fail; in CI the same
-# examples run each time, so that a failure there can be found again.
-settings.register_profile("local", deadline=None)
-settings.register_profile("ci", deadline=None, derandomize=True)
-settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 # A worker imports the file of the test whose functions it runs. What nearly all of these import is imported once, by
 # the process that forks the workers.
@@ -72,8 +72,25 @@ class _SameEnvironment:
     pytest_fixture_setup = pytest_pyfunc_call
 
 
+class _TimeToShrink:
+    """Gives hypothesis ten minutes: it shrinks a failing example for longer than the minute that a test has."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> None:
+        test = getattr(item, "obj", None)
+        if getattr(test, "is_hypothesis_test", False) and float(item.config.getini("faulthandler_timeout") or 0):
+            faulthandler.dump_traceback_later(600, exit=True)
+
+
 def pytest_sessionstart(session: pytest.Session) -> None:
     session.config.pluginmanager.register(_SameEnvironment())
+    session.config.pluginmanager.register(_TimeToShrink())
+    load_profile()
+
+
+def pytest_report_header() -> list[str]:
+    slow = "PYTHONDONTWRITEBYTECODE is set: each program that a test starts compiles the package again"
+    return [slow] if os.environ.get("PYTHONDONTWRITEBYTECODE") else []
 
 
 def pytest_collection_finish() -> None:

@@ -21,6 +21,7 @@ from feedpipe.errors import DataError, PlanError
 from feedpipe.testing import check_operator, same
 
 from .soak import SOAK
+from .support.examples import examples
 from .support.loading import KEPT_STEPS
 
 pytestmark = pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
@@ -181,7 +182,7 @@ def chains(draw_: st.DrawFn, steps: int = 4, *, local: bool = False, skipping: b
     return pipe
 
 
-quick = settings(max_examples=60 * SOAK, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=examples(60 * SOAK), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @quick
@@ -276,7 +277,7 @@ def test_a_loader_resumes_exactly_anywhere(pipe, ranks, data):
         assert len(got) == len(rest) and all(map(same, got, rest))
 
 
-@settings(quick, max_examples=30 * SOAK)
+@settings(quick, max_examples=examples(30 * SOAK))
 @given(chains(), st.integers(1, 3), st.sampled_from([None, 1, 7, 40]), st.sampled_from([None, 3, 6]), st.data())
 def test_skipping_is_taking(pipe, ranks, steps, each, data):
     rank = data.draw(st.integers(0, ranks - 1))
@@ -319,7 +320,7 @@ def agree(got: list[Any], expected: list[Any]) -> None:
 
 
 @pytest.mark.slow
-@settings(quick, max_examples=10 * SOAK)
+@settings(quick, max_examples=examples(10 * SOAK))
 @given(chains(), st.integers(1, 4), st.data())
 def test_worker_processes_give_the_same(pipe, shards, data):
     with fp.Loader(pipe, shards=shards) as here, fp.Loader(pipe, workers=2, shards=shards) as loader:

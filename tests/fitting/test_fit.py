@@ -26,6 +26,7 @@ from feedpipe.errors import (
     StateError,
 )
 
+from ..support.examples import examples
 from ..support.fitting import ColumnSummaries, SummarizeRows
 from ..support.fitting import fit as column_summaries
 from ..support.fitting import fit as fitting
@@ -102,7 +103,7 @@ def test_over_files_in_any_number_of_workers(tmp_path: Path) -> None:
     assert all(alone[name] == shared[name] for name in statistics)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(st.lists(st.integers(-(2**40), 2**40) | st.none(), max_size=9), min_size=1, max_size=9), st.randoms())
 def test_summaries_of_parts_join_to_that_of_all(parts: list[list[int | None]], random: Any) -> None:
     """In any order, and through JSON, as they come from workers, ranks and files."""

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from feedpipe.errors import PlanError, PlanWarning, RankError
 from feedpipe.extensions import ShardEnd, Step
 
+from ..support.examples import examples
 from ..support.loading import PADDING, AgreedItems, Job
 from ..support.loading import schedule as agreement
 
@@ -102,7 +103,7 @@ ranks = st.integers(1, 4).flatmap(
 
 
 @given(ranks, st.sampled_from(("drop", "pad", "error")))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_all_ranks_end_at_one_step(case: tuple[list[int], set[int], list[int], list[int]], even: str) -> None:
     lengths, failing, memories, segments = case
     results = run(lengths, failing, even, memories, segments)

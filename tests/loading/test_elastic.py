@@ -17,6 +17,7 @@ import feedpipe as fp
 from feedpipe.errors import StateError
 
 from ..soak import SOAK
+from ..support.examples import examples
 from ..support.loading import gathered
 from .elastic import Chain, FailingSources, Job, Sources, count, random_chain
 
@@ -48,7 +49,7 @@ def run(pipe: Chain, seed: int, chance: random.Random) -> tuple[list[Any], Job |
     return taken + job.rest(), job
 
 
-@settings(max_examples=40 * SOAK, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40 * SOAK), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 10**9))
 def test_every_row_comes_once(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)
@@ -57,7 +58,7 @@ def test_every_row_comes_once(seed: int, tmp_path: Path) -> None:
     assert count(elements) == count(list(pipe)), repr(pipe)
 
 
-@settings(max_examples=8 * SOAK, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(8 * SOAK), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 10**9))
 def test_rows_that_fail_are_counted_and_recorded_once(seed: int, tmp_path: Path) -> None:
     folder = Path(tempfile.mkdtemp(dir=tmp_path))
@@ -215,7 +216,7 @@ def test_ranks_begin_an_epoch_alike_although_some_are_through_a_cut_pass():
     assert schedule.standing(progress) == schedule.standing(schedule.next_pass(schedule.next_pass(progress)))
 
 
-@settings(max_examples=25 * SOAK, deadline=None)
+@settings(max_examples=examples(25 * SOAK), deadline=None)
 @given(seed=st.integers(0, 10**9))
 def test_every_row_comes_once_in_each_pass(seed: int) -> None:
     chance = random.Random(seed)

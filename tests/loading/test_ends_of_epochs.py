@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 import feedpipe as fp
 from feedpipe.errors import PlanError, StateError
 
+from ..support.examples import examples
+
 
 def loaders(count, ranks, *, indexed, **options):
     pipe = fp.from_sequence(range(count)).shuffle()
@@ -48,7 +50,7 @@ several = st.integers(1, 4)
 
 
 @given(count=small, ranks=several, others=several, steps=small)
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_an_indexed_state_is_the_same_on_all_ranks_and_serves_any_number(count, ranks, others, steps):
     parts = loaders(count, ranks, indexed=True, even=None)
     taken = stepped(parts, steps)
@@ -68,7 +70,7 @@ def test_an_indexed_state_is_the_same_on_all_ranks_and_serves_any_number(count, 
 
 
 @given(count=small, ranks=several, steps=small)
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_a_streamed_state_stands_at_the_end_of_its_own_part(count, ranks, steps):
     parts = loaders(count, ranks, indexed=False, even=None)
     taken = stepped(parts, steps)
@@ -90,7 +92,7 @@ def test_a_streamed_state_stands_at_the_end_of_its_own_part(count, ranks, steps)
 
 
 @given(count=st.integers(1, 7), ranks=several, others=several, length=st.integers(1, 6), steps=st.integers(0, 14))
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_with_steps_the_ranks_stand_at_one_place_of_one_sequence(count, ranks, others, length, steps):
     (single,) = loaders(count, 1, indexed=True)
     passes = sum((list(single) for _ in range(14 * 4 + 60)), [])[: 14 * 4 + 60]

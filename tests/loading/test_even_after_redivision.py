@@ -17,6 +17,7 @@ from feedpipe.errors import PlanError, StateError
 
 from ..plan.test_lengths import Counts, Expand
 from ..soak import SOAK
+from ..support.examples import examples
 from ..support.plan import OpenRunLengths
 from .elastic import Chain, Job, Sources, count
 
@@ -56,7 +57,7 @@ def cut_job(pipe: Chain, chance: random.Random, seed: int) -> tuple[list[Any], A
     return taken, states, ranks
 
 
-@settings(max_examples=10 * SOAK, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(10 * SOAK), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 10**9))
 def test_lengths_are_known_after_a_cut(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import feedpipe as fp
 from feedpipe.errors import StateError
 
+from ..support.examples import examples
 from ..support.loading import State, gathered
 
 INDEXED = fp.from_sequence(range(120)).shuffle()
@@ -45,7 +46,7 @@ def rows(elements: list[Any]) -> Iterator[Any]:
         yield from element if isinstance(element, list) else [element]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.integers(1, 6), st.data())
 def test_an_indexed_job_goes_on_with_the_exact_set_that_is_left(ranks: int, data: st.DataObject) -> None:
     job, everything = loaders(INDEXED, ranks), list[int]()

@@ -19,6 +19,7 @@ from feedpipe.errors import PlanError
 from feedpipe.extensions import Block, Context, Cursor, Operator, Order, Plan, Weights
 
 from ..support.engine import resolve
+from ..support.examples import examples
 from ..support.plan import lengths as lengths_module
 
 pytestmark = pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
@@ -101,7 +102,7 @@ def test_a_loader_gives_as_many_elements_as_its_length(uneven, chain, world_size
                 assert len(set(expected)) == 1
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.integers(0, 19), st.integers(2, 3))
 def test_no_seed_gives_a_rank_fewer_rounds_than_its_length(seed, world_size):
     units = fp.from_sequence(list(range(0, 60, 7))).then(Counts())

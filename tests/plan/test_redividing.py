@@ -15,6 +15,7 @@ import feedpipe as fp
 from ..loading.elastic import Chain, Job, count
 from ..loading.signing import signed
 from ..soak import SOAK
+from ..support.examples import examples
 from ..support.plan import OpenRun, Redivision
 
 pytestmark = pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
@@ -34,7 +35,7 @@ def check_parts(run: OpenRun, rounds: int) -> None:
         assert all(number < rounds - bool(part.later) for number in listed)
 
 
-@settings(max_examples=60 * SOAK, deadline=None)
+@settings(max_examples=examples(60 * SOAK), deadline=None)
 @given(seed=st.integers(0, 10**9))
 def test_the_rounds_that_are_left_are_divided_once(seed: int) -> None:
     chance = random.Random(seed)

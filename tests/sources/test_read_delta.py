@@ -23,6 +23,7 @@ from feedpipe.testing import check_operator
 
 from ..servers.s3 import S3
 from ..support.core import walk
+from ..support.examples import examples
 from ..support.files import ColumnBounds, may_match
 from ..support.sources import read_delta as _delta_log
 
@@ -150,7 +151,7 @@ EXPRESSIONS = st.recursive(
 
 
 @given(st.data(), EXPRESSIONS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_a_file_with_rows_for_a_filter_is_never_ruled_out(data: st.DataObject, expression: pc.Expression) -> None:
     rows = data.draw(st.lists(st.fixed_dictionaries({name: st.none() | kind for name, kind in VALUES.items()})))
     schema = pa.schema({"id": pa.int64(), "x": pa.float64(), "word": pa.string()})

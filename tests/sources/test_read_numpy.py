@@ -17,6 +17,8 @@ import feedpipe as fp
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, MissingError, SourceError
 from feedpipe.testing import check_operator, same
 
+from ..support.examples import examples
+
 
 def encoded(array: object, version: tuple[int, int] | None = None) -> bytes:
     stream = io.BytesIO()
@@ -59,7 +61,7 @@ def test_versions_of_the_format(tmp_path, version):
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=4), st.lists(st.integers(0, 5), min_size=1, max_size=4))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(25))
 def test_files_are_joined_wherever_they_end(tmp_path, xs, ys):
     ys = [*ys, max(0, sum(xs) - sum(ys))]
     xs = [*xs, max(0, sum(ys) - sum(xs))]

@@ -21,6 +21,7 @@ from feedpipe.errors import DataError
 from feedpipe.extensions import SqlQuery
 
 from ..support.databases import DbApiConnection
+from ..support.examples import examples
 from .sql_files import read_sqlite, write_sqlite
 
 
@@ -29,7 +30,7 @@ from .sql_files import read_sqlite, write_sqlite
     partitions=st.integers(1, 50),
     taken=st.integers(0, 40),
 )
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 def test_any_keys_come_once_in_order(
     tmp_path_factory: pytest.TempPathFactory, keys: set[int], partitions: int, taken: int
 ) -> None:
@@ -61,7 +62,7 @@ class SqliteThatSaysWhetherItSorts(DbApiConnection):
     step=st.integers(1, 70),
     steps=st.integers(1, 5),
 )
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_walking_and_numbering_find_the_same_ranges(
     keys: set[int], partitions: int | None, step: int, steps: int
 ) -> None:

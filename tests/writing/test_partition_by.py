@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError
 
+from ..support.examples import examples
 from ..support.writing import _tables as _folder_files
 from ..support.writing import _tables as _table_files
 
@@ -53,7 +54,7 @@ def test_folders(tmp_path: Path) -> None:
     fp.Loader(listed).load_state_dict(fp.Loader(fp.read_parquet(tmp_path, recursive=True)).state_dict())
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     st.lists(st.tuples(st.sampled_from(WORDS), st.integers(-1, 1)), min_size=1, max_size=60),
     st.integers(1, 20),

@@ -13,6 +13,7 @@ from feedpipe.errors import ArgumentError, DataError
 from feedpipe.testing import check_operator
 
 from ...support.engine import bind, resolve
+from ...support.examples import examples
 from ...support.files import read_parquet_footer
 from ...support.formats import common_type
 
@@ -72,7 +73,7 @@ def write_text(path, **files):
 
 @pytest.mark.parametrize("form", ["parquet", "arrow"])
 @given(st.data())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_rows_are_those_of_the_tables_together(tmp_path_factory, form, data):
     tables = [table(types) for types in data.draw(SCHEMAS)]
     pipe = read_all(form, write(tmp_path_factory.mktemp("files"), tables, form))

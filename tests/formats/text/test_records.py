@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ...support.examples import examples
 from ...support.files import Csv, Jsonl, Lines, jsonl
 from ...support.files import csv_parser as dialect
 from ...support.files import csv_parser as faults
@@ -52,7 +53,7 @@ def by_halving(data: bytes, form: TextFormat[Any], size: int) -> list[object]:
     st.sampled_from(["utf-8", "latin-1"]),
     st.sampled_from([40, 10_000]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_csv(
     lines: list[str], end: str, schema: dict[str, str], newlines: bool, quote: str | None, encoding: str, size: int
 ) -> None:
@@ -75,7 +76,7 @@ JSON_LINES = FIELDS.map(json.dumps) | st.sampled_from(["", "  ", "junk", "[1]", 
 
 
 @given(st.lists(JSON_LINES, max_size=25), st.booleans(), st.sampled_from(["utf-8", "utf-16-le"]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_jsonl(lines: list[str], selects: bool, encoding: str) -> None:
     form = Jsonl(schema={"a": "int64", "b": "int8", "c": "string"}, columns=["a", "b"] if selects else None)
     data = b"\n".join(line.encode(encoding if k % 5 == 3 else "utf-8") for k, line in enumerate(lines))
@@ -84,7 +85,7 @@ def test_jsonl(lines: list[str], selects: bool, encoding: str) -> None:
 
 
 @given(st.lists(st.binary(max_size=4), max_size=25))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_lines(lines: list[bytes]) -> None:
     data = b"\n".join(lines)
     assert parsed(data, Lines(), 10_000) == by_halving(data, Lines(), 10_000)

@@ -9,6 +9,7 @@ from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError
 from feedpipe.extensions import Rows
 from feedpipe.testing import check_operator
 
+from ...support.examples import examples
 from ..groups import numbers, pipes, places
 
 
@@ -25,7 +26,7 @@ def by_hand(sizes: list[int], order: list[int], limit: int, max_rows: int | None
     return batches
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(numbers, st.integers(6, 20), st.none() | st.integers(1, 4), st.booleans())
 def test_batches_in_order(numbers, limit, max_rows, padded):
     expected = by_hand(numbers, list(range(len(numbers))), limit, max_rows, padded)
@@ -37,7 +38,7 @@ def test_batches_in_order(numbers, limit, max_rows, padded):
         assert places(check_operator(last_is_dropped, samples=2)) == expected[:-1]
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(numbers, st.integers(6, 20), st.integers(1, 12), st.booleans())
 def test_batches_of_a_window(numbers, limit, window, padded):
     expected: list[list[int]] = []

@@ -13,6 +13,7 @@ from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, RowErro
 from feedpipe.extensions import Rows
 from feedpipe.testing import check_operator
 
+from ...support.examples import examples
 from ..groups import numbers, pipes, places
 
 
@@ -31,7 +32,7 @@ def by_hand(lengths: list[int], size: int, window: int, boundaries: list[int] | 
     return groups
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(numbers, st.integers(1, 4), st.integers(1, 12), st.none() | st.just([2, 4]), st.booleans())
 def test_buckets(numbers, size, window, boundaries, drop_last):
     arguments = {"window": window, "boundaries": boundaries, "drop_last": drop_last}

@@ -14,6 +14,7 @@ from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, PlanErr
 from feedpipe.extensions import Rows
 from feedpipe.testing import check_operator
 
+from ...support.examples import examples
 from ..groups import numbers, pipes, places
 
 
@@ -31,7 +32,7 @@ def by_hand(keys: list[Any], size: int | None, window: int, least: int) -> list[
     return [group for group in groups if len(group) >= least]
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(numbers, st.none() | st.integers(1, 4), st.integers(1, 12), st.booleans())
 def test_groups(numbers, size, window, drop_last):
     arguments = {"size": size, "window": window, "drop_last": drop_last and size is not None}

@@ -15,6 +15,7 @@ from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError
 from feedpipe.extensions import Rows
 from feedpipe.testing import check_operator
 
+from ...support.examples import examples
 from ...support.operators import best_fit
 
 lengths = st.lists(st.integers(0, 25), max_size=25)
@@ -50,7 +51,7 @@ def cut_by_hand(docs: list[np.ndarray], length: int, pad: int) -> Iterator[dict[
         }
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(lengths, sizes, st.booleans())
 def test_cut(lengths, length, as_table):
     docs = documents(lengths)
@@ -61,7 +62,7 @@ def test_cut(lengths, length, as_table):
     assert [tokens(pack) for pack in full] == [tokens(pack) for pack in packs if len(tokens(pack)) == length]
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(lengths, sizes, st.integers(1, 9), st.booleans())
 def test_fit_keeps_documents_whole_and_their_order(lengths, length, window, as_table):
     docs = documents(lengths)

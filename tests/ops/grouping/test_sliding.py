@@ -11,8 +11,10 @@ from feedpipe.errors import ArgumentError, ArgumentTypeError, RowError
 from feedpipe.extensions import Rows
 from feedpipe.testing import check_operator
 
+from ...support.examples import examples
 
-@settings(max_examples=25)
+
+@settings(max_examples=examples(25))
 @given(st.integers(0, 40), st.integers(1, 9), st.integers(1, 12))
 def test_law(count, size, step):
     expected = [list(range(a, a + size)) for a in range(0, count - size + 1, step)]

@@ -14,6 +14,7 @@ import feedpipe as fp
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, PlanError, PlanWarning, RowError
 from feedpipe.testing import check_operator
 
+from ...support.examples import examples
 from ...support.operators import EqualTurns, WeightedTurns, whole_weights
 
 A, B, C = fp.from_sequence(range(30)), fp.from_sequence(range(100, 112)), fp.from_sequence(range(200, 205))
@@ -31,7 +32,7 @@ def shares(rows, count=3):
 
 
 class TestTurns:
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=examples(60), deadline=None)
     @given(st.lists(weight, min_size=1, max_size=9))
     def test_each_input_has_its_share_at_every_position(self, weights):
         turns = WeightedTurns(weights)

@@ -21,6 +21,7 @@ from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError
 from feedpipe.testing import check_operator
 
 from ...support.engine import bind, resolve
+from ...support.examples import examples
 from ...support.files import ArrowFile
 from ...support.files import arrow_rows as _arrow_rows
 from .arrow_files import FILE, STREAM, WAYS, counted, encoded, listed, parsed, write
@@ -114,7 +115,7 @@ def test_one_file_serves_many_shards(tmp_path: Path, ranks: int, indexed: bool) 
     st.sampled_from([None, "lz4"]),
     st.booleans(),
 )
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(25), deadline=None)
 def test_law_of_random_files(tmp_path: Path, numbers: list[Any], size: int, compression: Any, indexed: bool) -> None:
     tables = [pa.table({"n": pa.array(n, pa.int64()), "m": pa.array(range(len(n)), pa.int8())}) for n in numbers]
     files = [write(tmp_path / f"{k}.arrow", t, size, compression=compression) for k, t in enumerate(tables)]

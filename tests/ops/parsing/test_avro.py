@@ -12,6 +12,7 @@ import feedpipe as fp
 from feedpipe.errors import ArgumentError, DataError, FeedpipeError
 from feedpipe.testing import check_operator
 
+from ...support.examples import examples
 from ...support.files import _read_head, _read_long, _write_long
 from ...support.files import ranges as _byte_ranges
 from ...support.formats import StreamWindow
@@ -114,7 +115,7 @@ def test_path_column(tmp_path):
 
 
 @given(st.data())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(60), deadline=None)
 def test_mutated_files(tmp_path, data):
     """Avro has no checksums: damage of values may go unseen. All else is an error that names the file."""
     whole = bytearray(encoded(listed(0, 60), data.draw(st.sampled_from(["null", "deflate"]))))
@@ -130,7 +131,7 @@ def test_mutated_files(tmp_path, data):
 
 
 @given(st.integers(0, len(encoded(listed(0, 60))) - 1), st.sampled_from([150, 2**30]))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(60), deadline=None)
 def test_truncated_files(tmp_path, size, length):
     data = encoded(listed(0, 60))[:size]
     (tmp_path / "a.avro").write_bytes(data)

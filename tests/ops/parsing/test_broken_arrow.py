@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from feedpipe.errors import DataError, FeedpipeError, SourceError
 
+from ...support.examples import examples
 from .arrow_files import FILE, STREAM, WAYS, encoded, parsed, write
 
 WHOLE = encoded({"x": range(20), "t": [f"row {i}" for i in range(20)]}, 6)
@@ -95,7 +96,7 @@ MUTABLE = pa.table(
 @pytest.mark.parametrize("compression", [None, "lz4"])
 @pytest.mark.parametrize("form", [FILE, STREAM])
 @given(st.data())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(60), deadline=None)
 def test_damaged_bytes_give_an_error_or_rows(tmp_path: Path, form: Any, compression: Any, data: st.DataObject) -> None:
     made = bytearray(encoded(MUTABLE, 5, form=form, compression=compression))
     for _ in range(data.draw(st.integers(1, 4))):

@@ -12,6 +12,7 @@ from pyarrow.parquet import encryption
 
 from feedpipe.errors import DataError, FeedpipeError, SourceError
 
+from ...support.examples import examples
 from .parquet_files import counted, data_of, listed, parsed, write
 
 
@@ -106,7 +107,7 @@ GOOD = data_of({"id": range(300), "t": [str(i % 7) for i in range(300)], "f": [i
 
 
 @given(st.data())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(150), deadline=None)
 def test_damaged_bytes_give_an_error_or_rows(tmp_path, data):
     content = bytearray(GOOD)
     if data.draw(st.booleans()):

@@ -18,6 +18,7 @@ from feedpipe.testing import check_operator
 from ...storage.remote_store import RemoteStore
 from ...support.core import Tracing
 from ...support.engine import bind, resolve
+from ...support.examples import examples
 from ...support.files import Lines
 from ...support.files import ranges as _byte_ranges
 from ...support.formats import LAST_RECORD_BYTES, TO_END
@@ -77,7 +78,7 @@ def test_lines_of_ranges_are_those_of_the_file(tmp_path, ranges, lines, size, en
 
 
 @given(LINES, SIZES, st.booleans(), st.sampled_from(["\n", "\r\n", "\n\n", "\r"]), st.booleans(), st.booleans())
-@settings(suppress_health_check=QUIET, max_examples=100)
+@settings(suppress_health_check=QUIET, max_examples=examples(100))
 def test_rows_of_csv_ranges_are_those_of_the_file(tmp_path, ranges, lines, size, ended, end, bom, quotes):
     # For any text: most lines have too many values somewhere, or a quote that is not closed.
     path = tmp_path / "a.csv"
@@ -89,7 +90,7 @@ def test_rows_of_csv_ranges_are_those_of_the_file(tmp_path, ranges, lines, size,
 
 
 @given(st.lists(st.text(max_size=5), max_size=9), SIZES, st.integers(0, 12), st.sampled_from(["\n", "\r\n", "\n\n"]))
-@settings(suppress_health_check=QUIET, max_examples=50)
+@settings(suppress_health_check=QUIET, max_examples=examples(50))
 def test_rows_of_jsonl_ranges_are_those_of_the_file(tmp_path, ranges, texts, size, bad, end):
     lines = [json.dumps({"text": text, "n": n}) for n, text in enumerate(texts)]
     lines.insert(bad, '{"n": ')

@@ -15,6 +15,7 @@ from feedpipe.extensions import START, Context, Rows
 from feedpipe.testing import check_operator
 
 from ...support.engine import bind, resolve
+from ...support.examples import examples
 
 
 def parsed(files, **options):
@@ -42,7 +43,7 @@ def test_law(tmp_path, compressed):
 
 
 @given(st.lists(st.lists(st.text('a"\n, é', max_size=5), max_size=9), min_size=1, max_size=3))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(25))
 def test_law_of_random_files(tmp_path, texts):
     files = [write(tmp_path / f"{k}.csv", enumerate(some)) for k, some in enumerate(texts)]
     got = check_operator(parsed(files, schema={"id": "int32", "text": "string"}), samples=4)

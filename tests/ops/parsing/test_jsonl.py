@@ -13,6 +13,7 @@ from feedpipe.extensions import Rows
 from feedpipe.testing import check_operator
 
 from ...support.engine import resolve
+from ...support.examples import examples
 
 
 def parsed(files, **options):
@@ -34,7 +35,7 @@ def test_law(tmp_path, ending):
 
 
 @given(st.lists(st.lists(st.text(max_size=5), max_size=9), min_size=1, max_size=3))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(25))
 def test_law_of_random_files(tmp_path, texts):
     rows = [[{"text": text, "n": i} for i, text in enumerate(some)] for some in texts]
     files = [write(tmp_path / f"{k}.jsonl", some) for k, some in enumerate(rows)]

@@ -11,6 +11,8 @@ import feedpipe as fp
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, SourceError
 from feedpipe.testing import check_operator
 
+from ...support.examples import examples
+
 
 def lines_of(files, **options):
     return fp.from_sequence([str(file) for file in files]).open_files().parse_lines(**options)
@@ -30,7 +32,7 @@ def test_law(tmp_path, ending):
 
 
 @given(st.lists(st.lists(st.text("ab\r é", max_size=5), max_size=9), max_size=4), st.booleans())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(25))
 def test_law_of_random_files(tmp_path, files, ended):
     for number, lines in enumerate(files):
         end = "\n" if ended and lines else ""

@@ -20,6 +20,7 @@ from feedpipe.errors import ArgumentError, DataError
 from feedpipe.testing import check_operator
 
 from ...readers.contents import mds
+from ...support.examples import examples
 from ...support.files import BYTES, FLOATS, INTS, write_example, write_feature
 from ...support.files import ranges as _byte_ranges
 from .test_tfrecord import framed
@@ -313,7 +314,7 @@ def test_a_quote_that_is_never_closed(tmp_path):
 
 
 @given(st.lists(st.sampled_from(["1,a\n", "x,a\n", '1,"a"\n', '1,"a\n', "\n", "1\n", '1,"a\nb"\n']), max_size=30))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=12, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(12), deadline=None)
 def test_law_of_random_files(tmp_path, lines):
     path = tmp_path / "a.csv"
     path.write_text("n,s\n" + "".join(lines))

@@ -17,6 +17,7 @@ from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, Feedpip
 from feedpipe.testing import check_operator, same
 
 from ...readers.contents import mds
+from ...support.examples import examples
 
 GOLDEN = zlib.decompress(
     base64.b64decode(
@@ -239,7 +240,7 @@ def test_files_without_positions(shards):
 
 
 @given(st.data())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(60), deadline=None)
 def test_mutated_and_truncated_files(tmp_path, data):
     """Shards have no checksums: damage of values may go unseen. All else is an error that names the file."""
     whole = bytearray(data.draw(st.sampled_from([GOLDEN, encoded(0, 60)])))
@@ -254,7 +255,7 @@ def test_mutated_and_truncated_files(tmp_path, data):
 
 
 @given(st.integers(0, len(encoded(0, 60)) - 1))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(30), deadline=None)
 def test_rows_before_the_end_of_a_file_that_is_cut_short_come_first(tmp_path, size):
     (tmp_path / "a.mds").write_bytes(encoded(0, 60)[:size])
     rows = []

@@ -13,6 +13,7 @@ import feedpipe as fp
 from feedpipe.errors import DataError, FeedpipeError, SourceError
 from feedpipe.testing import check_operator
 
+from ...support.examples import examples
 from ...support.files import OrcFile
 
 
@@ -100,7 +101,7 @@ def test_no_orc(tmp_path, data, message):
 
 
 @given(st.data())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(40), deadline=None)
 def test_mutated_files(tmp_path, data):
     """ORC has no checksums: damage of values may go unseen, all else is an error that names the file."""
     whole = bytearray(encoded(listed(0, 60), compression=data.draw(st.sampled_from(["uncompressed", "zstd"]))))

@@ -14,6 +14,7 @@ from feedpipe.extensions import Rows
 from feedpipe.testing import check_operator
 
 from ...support.engine import resolve
+from ...support.examples import examples
 from ...support.files import parquet_file
 from .parquet_files import column, counted, listed, parsed, write
 
@@ -74,7 +75,7 @@ def test_law_if_files_have_no_fixed_order(tmp_path, files):
     st.integers(1, 5),
     st.sampled_from([None, column("n") > 2, column("n") == 7, ~(column("n") < 3) | column("n").is_null()]),
 )
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(25), deadline=None)
 def test_law_of_random_files(tmp_path, numbers, rows, expression):
     files = [write(tmp_path / f"{k}.parquet", {"n": pa.array(n, pa.int64())}, rows) for k, n in enumerate(numbers)]
     got = check_operator(parsed(files, filter=expression, row_column="row"), samples=4)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from feedpipe.testing import check_operator
 
 from ...support.engine import resolve
+from ...support.examples import examples
 from .parquet_files import column, counted, listed, parsed, write
 
 
@@ -62,7 +63,7 @@ def expressions(draw):
     st.lists(expressions(), min_size=4, max_size=8),
     st.booleans(),
 )
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(60), deadline=None)
 def test_pruning_loses_nothing(tmp_path, rows, size, filters, statistics):
     table = pa.Table.from_pylist(rows, pa.schema(TABLE_TYPES))
     path = write(tmp_path / "a.parquet", table, size, write_statistics=statistics)

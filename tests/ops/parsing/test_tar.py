@@ -14,6 +14,8 @@ from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, Missing
 from feedpipe.extensions import START, Context
 from feedpipe.testing import check_operator
 
+from ...support.examples import examples
+
 
 def packed(first: int, count: int, size: int = 20) -> bytes:
     made = io.BytesIO()
@@ -85,7 +87,7 @@ def test_rows_before_damage_come_first(tmp_path):
 
 
 @given(st.integers(0, 40_960))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(25))
 def test_a_compressed_file_that_is_cut_short(tmp_path, size):
     data = gzip.compress(packed(0, 19, 2000))
     size %= len(data)

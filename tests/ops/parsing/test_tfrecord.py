@@ -15,6 +15,7 @@ import feedpipe as fp
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, MissingError, StateError
 from feedpipe.testing import check_operator
 
+from ...support.examples import examples
 from ...support.files import BYTES, INTS, masked, write_example, write_feature
 from ...support.files import ranges as _byte_ranges
 
@@ -175,7 +176,7 @@ def test_unify_schemas(tmp_path):
 
 
 @given(st.data())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(40), deadline=None)
 def test_mutated_files(tmp_path, data):
     whole = bytearray(encoded(0, 60))
     for _ in range(data.draw(st.integers(1, 3))):

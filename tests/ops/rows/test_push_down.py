@@ -19,6 +19,7 @@ from feedpipe.testing import check_operator
 
 from ...support.core import walk
 from ...support.engine import bind, resolve
+from ...support.examples import examples
 
 ROWS = 40
 TABLE = pa.table(
@@ -84,7 +85,7 @@ def test_which_operators_may_stand_between(folder: Path) -> None:
         assert row_groups(between.filter(expression)) == 8
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.sampled_from(["t", "x"]),
     st.sampled_from(["<", "<=", "==", "!=", ">", ">=", "null", "valid", "isin"]),

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from feedpipe.testing import same
 
+from ...support.examples import examples
 from ...support.services import MAX_BURST_BYTES, BurstWriter, Packer, burst_items, unpack
 
 ELEMENTS = st.lists(
@@ -22,7 +23,7 @@ ELEMENTS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(ELEMENTS)
 def test_bursts_bring_all_items_in_their_order(elements: list[object]) -> None:
     packer, writer = Packer(), BurstWriter()
