@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from feedpipe.errors import UnfitError
 from feedpipe.extensions import Rows
 
+from ..support.core import digest
 from ..support.operators import digest_of, digests_of_column, digests_of_records, digests_of_values
 
 numbers = st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.booleans()
@@ -121,3 +122,8 @@ def test_what_has_none() -> None:
     for value in (object(), {1, 2}, 1j, [lambda: None]):
         with pytest.raises(UnfitError, match="has no digest that is the same in each process"):
             digest_of(value)
+
+
+def test_digests_in_fingerprints_never_change() -> None:
+    """They are in the states of running projects."""
+    assert digest({"a": [1, 2.5, None]}) == "#fe857ee1a440"

@@ -122,3 +122,10 @@ def test_an_error_at_the_first_look_has_no_other_before_it():
     while seen is not None:
         assert isinstance(seen, SourceError)
         seen = seen.__cause__ or seen.__context__
+
+
+def test_names_count_operators_on_the_longest_way() -> None:
+    """Where branches of different length meet, the next name follows those of both."""
+    short = fp.from_sequence([1]).map(str)
+    pipe = short.map(str).map(str).concat(short).map(str)
+    assert sorted(names(pipe).values()) == ["concat-1", "from_sequence-1", "map-1", "map-2", "map-3", "map-4"]

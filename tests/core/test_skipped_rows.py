@@ -25,6 +25,7 @@ from ..support.core import (
     select_columns,
     take,
     take_joined,
+    zipped,
 )
 
 MARKS = ["row", "skipped", "skipped before"]
@@ -92,3 +93,23 @@ def test_tables_joined_twice(groups: list[list[tuple[list[str], str]]], data: st
     assert list(again.places) == remain
     assert repr(list(again.values)) == repr([rows[place] for place in remain])
     assert sorted(again.skipped) == [place for place, row in enumerate(expected) if isinstance(row, Skipped)]
+
+
+def test_a_row_is_zipped_with_rows_that_were_skipped() -> None:
+    """The row of a tuple is skipped if a part of it is; a group whose rows were skipped in part keeps its value."""
+    lost, partly = Skipped((SkippedRow("map", "bad"),)), Skipped((SkippedRow("batch", "short"),), [1], is_row=False)
+    rows: list[Any] = zipped([[0, 1, 2], [3, partly, partly], [lost, 4, lost]])
+    assert [(row.skips, row.value, row.is_row) for row in rows] == [
+        (lost.skips, None, True),
+        (partly.skips, (1, [1], 4), False),
+        ((*partly.skips, *lost.skips), None, True),
+    ]
+
+
+@given(st.lists(st.sampled_from(MARKS), max_size=8), st.data())
+def test_results_are_merged_as_tables_and_as_lists(marks: list[str], data: st.DataObject) -> None:
+    parts = parted([{"x": place} if name == "row" else mark(name) for place, name in enumerate(marks)])
+    count = data.draw(st.integers(0, len(parts.places)))
+    rows = [{"y": 10 * place} for place in parts.places[:count]]
+    table = Rows({"y": np.array([row["y"] for row in rows], np.int64)}, count)
+    assert repr(list(parts.merged(table))) == repr(list(parts.merged(rows)))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 import traceback
 from typing import Any
 
@@ -198,3 +199,19 @@ class TestErrors:
             assert numbers(fp.replay(stream(folder).batch(2), info.cursor)) == [0, 1]
         with pytest.raises(StateError, match="only one of both is indexed"):
             fp.replay(fp.from_sequence(range(3)), info.cursor)
+
+
+def test_a_replay_runs_in_the_thread_that_asks(folder: Any) -> None:
+    """So a debugger stops in the user's function."""
+    threads = []
+
+    def note(row: Any) -> Any:
+        threads.append(threading.get_ident())
+        return row
+
+    pipe = stream(folder).map(note).prefetch(4)
+    with fp.Loader(pipe) as loader:
+        _, info = next(iter(loader.with_info()))
+    threads.clear()
+    fp.replay(pipe, info.cursor)
+    assert set(threads) == {threading.get_ident()}

@@ -76,7 +76,7 @@ def test_rows(name: str, there: Place) -> None:
 
 @PLACED_READERS
 def test_resume(name: str, here: Place, there: Place) -> None:
-    check_resume(name, here, there, step=2 if there.root.startswith("s3:") else 1)
+    check_resume(name, here, there)
 
 
 @PLACED_READERS

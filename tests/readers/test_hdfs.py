@@ -44,7 +44,7 @@ def test_rows(name: str, there: Place) -> None:
 @pytest.mark.slow
 @READERS
 def test_resume(name: str, here: Place, there: Place) -> None:
-    check_resume(name, here, there, step=2)
+    check_resume(name, here, there)
 
 
 @READERS

@@ -54,7 +54,7 @@ def java_home() -> Path:
     javac = shutil.which("javac")
     home = Path(variable) if variable else Path(javac).resolve().parents[1] if javac else None
     if home is None or not (home / "lib/server/libjvm.so").exists():
-        raise RuntimeError("HDFS needs a JDK: on Debian, `apt-get install openjdk-17-jdk-headless`")
+        raise RuntimeError("HDFS needs a JDK (`apt-get install openjdk-17-jdk-headless`)")
     return home
 
 
@@ -74,6 +74,15 @@ def install() -> Path:
             (work / "made").rename(hadoop)
             shutil.rmtree(work)
     return hadoop
+
+
+def check() -> None:
+    """Check that an HDFS can be put together and run here, and put it together."""
+    java_home()
+    for program in ("gcc", "apt-get"):
+        if not shutil.which(program):
+            raise RuntimeError(f"HDFS needs {program}")
+    install()
 
 
 @contextlib.contextmanager
@@ -149,3 +158,10 @@ def _run(command: list[str], folder: Path) -> None:
         raise RuntimeError(f"HDFS for the tests needs {command[0]}") from None
     if result.returncode:
         raise RuntimeError(f"`{' '.join(command)}` failed:\n{result.stdout[-3000:]}")
+
+
+if __name__ == "__main__":
+    try:
+        check()
+    except RuntimeError as error:
+        sys.exit(f'{error}; to run the other tests, say PYTEST_ADDOPTS="--without servers"')

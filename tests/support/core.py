@@ -7,9 +7,13 @@ from feedpipe.core.block import AdaptiveBlockSize as AdaptiveBlockSize
 from feedpipe.core.block import BlockSize as BlockSize
 from feedpipe.core.block import Clock as Clock
 from feedpipe.core.block import OneRow as OneRow
+from feedpipe.core.block import cursor_at as cursor_at
 from feedpipe.core.block import has_skipped as has_skipped
 from feedpipe.core.block import nbytes as nbytes
 from feedpipe.core.block import parted as parted
+from feedpipe.core.block import zipped as zipped
+from feedpipe.core.checks import digest as digest
+from feedpipe.core.context import Meter as Meter
 from feedpipe.core.context import Opened as Opened
 from feedpipe.core.context import Pacing as Pacing
 from feedpipe.core.context import ProcessContext as ProcessContext
