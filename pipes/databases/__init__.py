@@ -1,1 +1,1 @@
-"""Databases: what a query is divided into, and the drivers that run it and give its rows as Arrow."""
+"""Databases: ranges of a query, and the drivers that run it and give its rows as Arrow."""

@@ -15,65 +15,12 @@ from .driver import DIALECTS, FLIGHT, POSTGRESQL, SQLITE, SqlDialect, SqlQuery, 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-PATIENCE = 0.05
-"""Seconds that a connection waits for others: longer than a server nearby takes, shorter than a second database."""
-
-
-class AdbcDatabases:
-    """Open databases, each as long as it has connections.
-
-    The driver for PostgreSQL loads all types of the server when it opens a database, which takes as long as ten
-    connections. A database allows one call at a time, and connections begin and end with such calls. Types that are
-    new on the server are unknown to an open database, so only the connections of one pipe share it.
-    """
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._open: dict[str, tuple[Any, int]] = {}  # the number is that of the connections
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return AdbcDatabases, ()
-
-    def connect(
-        self, uri: str, open_database: Callable[[str], Any], open_connection: Callable[[Any], Any]
-    ) -> tuple[Any, Callable[[], None]]:
-        """A new connection, and the function that closes it."""
-        if not self._lock.acquire(timeout=PATIENCE):
-            return AdbcDatabases().connect(uri, open_database, open_connection)
-        try:
-            database, count = self._open[uri] if uri in self._open else (open_database(uri), 0)
-            try:
-                connection = open_connection(database)
-                count += 1
-            finally:
-                self._keep(uri, database, count)
-        finally:
-            self._lock.release()
-        return connection, partial(self._close, uri, connection)
-
-    def _close(self, uri: str, connection: Any) -> None:
-        with self._lock:
-            connection.close()
-            database, count = self._open[uri]
-            self._keep(uri, database, count - 1)
-
-    def _keep(self, uri: str, database: Any, count: int) -> None:
-        if count:
-            self._open[uri] = database, count
-        else:
-            self._open.pop(uri, None)
-            database.close()
-
-
-# ADBC: PostgreSQL, SQLite and Flight SQL, from the wire as Arrow.
-
-
 T = TypeVar("T")
 
 BATCH_BYTES = 2**20
 """PostgreSQL's rows come in batches of this size; without it, all of them come as one."""
 TYPED_ROWS = 2**17
-"""SQLite's types are those of so many rows: of a whole range, unless the user makes longer ones."""
+"""SQLite's types are those of this many rows: of a whole range, unless the user makes longer ones."""
 
 _OPTIONS = {
     POSTGRESQL: {"adbc.postgresql.batch_size_hint_bytes": str(BATCH_BYTES)},
@@ -84,7 +31,7 @@ _EXPLAIN = {
     POSTGRESQL: ("EXPLAIN", {"adbc.postgresql.use_copy": "false"}, "Sort"),
     SQLITE: ("EXPLAIN QUERY PLAN", dict[str, str](), "TEMP B-TREE"),
 }
-"""The statement that tells how another one is run, its options, and what it says if rows are sorted."""
+"""The statement that explains another one, its options, and its word for a sort."""
 _NOTICE_LOST_CLIENT = (
     "SELECT set_config('client_connection_check_interval', '10s', false) "
     "WHERE current_setting('client_connection_check_interval', true) = '0' AND version() LIKE '%linux%'"
@@ -228,7 +175,7 @@ def _driver_of(dialect: SqlDialect) -> Any:
 
 
 def interruptible(function: Callable[[], T], cancel: Callable[[], object]) -> T:
-    """What a function returns that blocks this thread. In the main thread, Ctrl-C cancels it."""
+    """Returns the result of a function that blocks this thread. In the main thread, Ctrl-C cancels it."""
     if current_thread() is not main_thread():
         return function()
     with ThreadPoolExecutor(1) as thread:
@@ -239,3 +186,53 @@ def interruptible(function: Callable[[], T], cancel: Callable[[], object]) -> T:
             if not running.done():
                 cancel()
             raise
+
+
+PATIENCE = 0.05
+"""Seconds that a connection waits for others: longer than a server nearby takes, shorter than a second database."""
+
+
+class AdbcDatabases:
+    """Open databases, each as long as it has connections.
+
+    The driver for PostgreSQL loads all types of the server when it opens a database, which takes as long as ten
+    connections. A database allows one call at a time, and connections begin and end with such calls. Types that are
+    new on the server are unknown to an open database, so only the connections of one pipe share it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._open: dict[str, tuple[Any, int]] = {}  # the number is that of the connections
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return AdbcDatabases, ()
+
+    def connect(
+        self, uri: str, open_database: Callable[[str], Any], open_connection: Callable[[Any], Any]
+    ) -> tuple[Any, Callable[[], None]]:
+        """A new connection, and the function that closes it."""
+        if not self._lock.acquire(timeout=PATIENCE):
+            return AdbcDatabases().connect(uri, open_database, open_connection)
+        try:
+            database, count = self._open[uri] if uri in self._open else (open_database(uri), 0)
+            try:
+                connection = open_connection(database)
+                count += 1
+            finally:
+                self._keep(uri, database, count)
+        finally:
+            self._lock.release()
+        return connection, partial(self._close, uri, connection)
+
+    def _close(self, uri: str, connection: Any) -> None:
+        with self._lock:
+            connection.close()
+            database, count = self._open[uri]
+            self._keep(uri, database, count - 1)
+
+    def _keep(self, uri: str, database: Any, count: int) -> None:
+        if count:
+            self._open[uri] = database, count
+        else:
+            self._open.pop(uri, None)
+            database.close()

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ..core.cursor import Json
 from ..errors import DataError
@@ -17,6 +17,245 @@ from .driver import Key, KeyRange, SqlDialect, SqlQuery
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+SAMPLE_ROWS = 1024
+"""The rows that show the types of columns, if the database has none for columns."""
+
+
+class StatementConnection(ABC):
+    """Plans and reads a query with the statements of a dialect."""
+
+    def __init__(self, dialect: SqlDialect) -> None:
+        self.dialect = dialect
+
+    @abstractmethod
+    def execute(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:
+        """Runs a statement: its rows in batches. If there are none, a batch without rows says the types."""
+
+    def cancel(self) -> None:
+        """Ends the statement that another thread runs, if the driver can do that."""
+        return
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    def run(self, statement: str) -> None:
+        """Runs a statement, and drops its rows."""
+        for _ in self.execute(statement):
+            pass
+
+    def begin(self) -> None:
+        """Begins a transaction in which all queries see the same rows, if the database has such."""
+        if self.dialect.begin is not None:
+            self.run(self.dialect.begin)
+
+    def export_snapshot(self) -> str | None:
+        """The name of a snapshot of this transaction, which lives as long as the transaction; None if there is none."""
+        if self.dialect.export_snapshot is None:
+            return None
+        self.run("SET LOCAL idle_in_transaction_session_timeout TO 0")  # else the server may end the connection
+        (name,) = (str(value) for batch in self.execute(self.dialect.export_snapshot) for value in batch[0].to_pylist())
+        return name
+
+    def use_snapshot(self, name: str) -> None:
+        """Begins a transaction that sees a snapshot of another one."""
+        self.begin()
+        self.run(self.dialect.use_snapshot.format(name.replace("'", "''")))
+
+    def describe(self, query: SqlQuery) -> pa.Schema:
+        """Names and types by the first rows; of a column without values there, by a value further on."""
+        import pyarrow as pa
+
+        sample = pa.Table.from_batches(list(self.execute(self.dialect.head(query, SAMPLE_ROWS), query.parameters)))
+        fields: list[pa.Field[pa.DataType]] = []
+        for column, field in zip(sample.columns, sample.schema, strict=True):
+            if sample.num_rows and column.null_count == sample.num_rows:
+                for batch in self.execute(self.dialect.value(query, field.name), query.parameters):
+                    field = batch.schema.field(0) if batch.num_rows else field
+            fields.append(field)
+        return pa.schema(fields)
+
+    def ranges(self, query: SqlQuery, count: int | None) -> list[KeyRange]:
+        return key_ranges(self, query, count)
+
+    def read(self, query: SqlQuery, after: Key | None, high: Key | None) -> Iterator[pa.RecordBatch]:
+        return self.execute(self.dialect.between(query, after, high), query.parameters)
+
+    def values(self, statement: str, query: SqlQuery) -> Iterator[tuple[Key, ...]]:
+        """The rows of a statement as keys and numbers."""
+        for batch in self.execute(statement, query.parameters):
+            yield from zip(*map(key_values, batch.columns), strict=True)
+
+    def has_order(self, statement: str, query: SqlQuery) -> bool:
+        """Returns True if the database has the rows of a statement in their order, and need not sort all of them first.
+
+        False if it cannot tell, or if several statements may see different rows.
+        """
+        return False
+
+
+def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
+    """A batch without rows."""
+    import pyarrow as pa
+
+    # Other ways, such as `from_pylist`, import pandas if it is installed.
+    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
+
+
+class TableConnection(StatementConnection):
+    """Writes rows into tables. A transaction takes effect at its end, wholly or not at all.
+
+    MySQL ends a transaction before it creates or drops a table.
+    """
+
+    def begin_writing(self) -> None:
+        """Begins a transaction."""
+        self.run(self.dialect.begin_writing)
+
+    def commit_writing(self) -> None:
+        """Ends the transaction."""
+        self.run("COMMIT")
+
+    def roll_back(self) -> None:
+        """Ends the transaction without an effect."""
+        self.run("ROLLBACK")
+
+    @abstractmethod
+    def create_table(self, name: str, schema: pa.Schema) -> None:
+        """Creates a table without rows."""
+
+    @abstractmethod
+    def insert(self, name: str, rows: pa.Table) -> None:
+        """Adds rows to a table, whose columns are found by their names."""
+
+    def has_table(self, name: str) -> bool:
+        statement = self.dialect.find_table.format(self.dialect.literal(name))
+        return any(batch.num_rows for batch in self.execute(statement))
+
+    def drop_table(self, name: str) -> None:
+        self.run(f"DROP TABLE {self.dialect.column(name)}")
+
+    def column_types(self, name: str) -> Mapping[str, pa.DataType]:
+        """The types that values must have to become values of a table; nothing if the database converts them."""
+        return {}
+
+
+# Ranges of keys
+
+
+MAX_RANGES = 4096
+ROWS_OF_RANGE = 65_536
+"""A range has no more rows, unless there are very many ranges, or the user says how many."""
+ROWS_OF_STEP = 4096
+"""The rows of a step along an index. Each range takes half a step more on average."""
+STEPS_OF_STATEMENT = 256
+"""The steps of one statement, which takes less than a second."""
+
+
+def key_ranges(connection: StatementConnection, query: SqlQuery, count: int | None) -> list[KeyRange]:
+    """All rows of a query in ranges of equal length, in the order of the key.
+
+    Args:
+        connection: runs the statements.
+        query: a query with a key.
+        count: the number of ranges; None chooses it by the number of rows.
+
+    Raises:
+        DataError: a key is null, or two rows have the same key.
+    """
+    is_ordered = connection.has_order(connection.dialect.steps(query, None, ROWS_OF_STEP, STEPS_OF_STATEMENT), query)
+    return list((_walk if is_ordered else _number)(connection, query, count))
+
+
+def default_count(rows: int) -> int:
+    """The number of ranges: a power of two, so that the usual numbers of shards divide them."""
+    return min(1 << (-(-rows // ROWS_OF_RANGE) - 1).bit_length(), MAX_RANGES)
+
+
+def _lengths(rows: int, count: int | None) -> list[int]:
+    if not rows:
+        return []
+    size = -(-rows // (default_count(rows) if count is None else count))
+    return [min(size, rows - first) for first in range(0, rows, size)]
+
+
+def _walk(connection: StatementConnection, query: SqlQuery, count: int | None) -> Iterator[KeyRange]:
+    """Goes along an index, which takes a sixth of the time of counting and numbering all rows.
+
+    The rows are counted in steps. Each range ends a short way behind the end of a step.
+    """
+    dialect = connection.dialect
+    if nulls := _number_of(connection, query, dialect.count_nulls(query)):
+        raise nulls_error(query.key or "", nulls)
+    steps: list[Key | None] = [None, *_steps(connection, query)]  # the key before each step
+    rows = ROWS_OF_STEP * (len(steps) - 1) + _number_of(connection, query, dialect.count_behind(query, steps[-1]))
+    low = _keys(connection, query, None, 0, 1)
+    last = 0
+    for length in _lengths(rows, count):
+        last += length
+        step, skip = divmod(last - 1, ROWS_OF_STEP)
+        keys = _keys(connection, query, steps[step], skip, 2)
+        if not (low and keys):
+            raise _lost_rows_error()
+        yield KeyRange(low[0], keys[0], length)
+        low = keys[1:]
+
+
+def _steps(connection: StatementConnection, query: SqlQuery) -> list[Key]:
+    """The last key of each step."""
+    keys: list[Key] = []
+    is_end = False
+    while not is_end:
+        after = keys[-1] if keys else None
+        statement = connection.dialect.steps(query, after, ROWS_OF_STEP, STEPS_OF_STATEMENT)
+        steps = sorted(connection.values(statement, query))  # by their numbers
+        for _, key, rows in steps:
+            if rows != 1:
+                raise duplicate_error(query.key or "", key)
+            keys.append(key)
+        is_end = len(steps) < STEPS_OF_STATEMENT
+    return keys
+
+
+def _number_of(connection: StatementConnection, query: SqlQuery, statement: str) -> int:
+    """The number that a statement gives."""
+    ((number,),) = connection.values(statement, query)
+    return int(number)
+
+
+def _keys(connection: StatementConnection, query: SqlQuery, after: Key | None, skip: int, count: int) -> list[Key]:
+    """The next keys, behind a key and some more rows; fewer at the end."""
+    keys = [key for (key,) in connection.values(connection.dialect.keys(query, after, skip, count), query)]
+    if len(keys) > 1 and keys[0] == keys[1]:
+        raise duplicate_error(query.key or "", keys[0])
+    return keys
+
+
+def _number(connection: StatementConnection, query: SqlQuery, count: int | None) -> Iterator[KeyRange]:
+    """Counts all rows, and numbers them in one statement, for which most databases sort them."""
+    ((rows, with_key),) = (map(int, row) for row in connection.values(connection.dialect.count(query), query))
+    if with_key < rows:
+        raise nulls_error(query.key or "", rows - with_key)
+    if not rows:
+        return
+    lengths = _lengths(rows, count)
+    statement = connection.dialect.bounds(query, rows, lengths[0])
+    keys = {int(place): key for key, place in connection.values(statement, query)}
+    last = 0
+    for length in lengths:
+        first, last = last + 1, last + length
+        if not {first, last} <= keys.keys():
+            raise _lost_rows_error()
+        if keys.get(last + 1) == keys[last]:
+            raise duplicate_error(query.key or "", keys[last])
+        yield KeyRange(keys[first], keys[last], length)
+
+
+def _lost_rows_error() -> DataError:
+    return DataError("the query has lost rows while they were counted; read it when nobody deletes")
+
+
+# Keys
 
 
 def check_key_type(name: str, kind: pa.DataType) -> None:
@@ -119,276 +358,17 @@ def _is_bytes(kind: Any) -> bool:
     return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind))
 
 
-# `key_ranges`: divides the rows of a query into ranges of keys, by statements that a database runs fast.
-
-
-MAX_RANGES = 4096
-ROWS_OF_RANGE = 65_536
-"""A range has no more rows, unless there are very many ranges, or the user says how many."""
-ROWS_OF_STEP = 4096
-"""Each step along an index has so many rows, and each range takes half of one more on average."""
-STEPS_OF_STATEMENT = 256
-"""One statement makes so many steps, for which it takes less than a second."""
-
-
-class Statements(Protocol):
-    """A connection, as far as ranges of keys need it."""
-
-    @property
-    def dialect(self) -> SqlDialect: ...
-
-    def values(self, statement: str, query: SqlQuery) -> Iterator[tuple[Key, ...]]:
-        """The rows of a statement as keys and numbers."""
-        ...
-
-    def has_order(self, statement: str, query: SqlQuery) -> bool:
-        """Whether the database has the rows of a statement in their order, and need not sort all for the first ones.
-
-        False if it cannot tell, or if several statements may see different rows.
-        """
-        ...
-
-
-def key_ranges(connection: Statements, query: SqlQuery, count: int | None) -> list[KeyRange]:
-    """All rows of a query in ranges of equal length, in the order of the key.
-
-    Args:
-        connection: runs the statements.
-        query: a query with a key.
-        count: how many ranges; None chooses it by the number of rows.
-
-    Raises:
-        DataError: a key is null, or two rows have the same key.
-    """
-    is_ordered = connection.has_order(connection.dialect.steps(query, None, ROWS_OF_STEP, STEPS_OF_STATEMENT), query)
-    return list((_walk if is_ordered else _number)(connection, query, count))
-
-
-def default_count(rows: int) -> int:
-    """How many ranges: a power of two, so that the usual numbers of shards share them, and none begins within one."""
-    return min(1 << (-(-rows // ROWS_OF_RANGE) - 1).bit_length(), MAX_RANGES)
-
-
-def _lengths(rows: int, count: int | None) -> list[int]:
-    if not rows:
-        return []
-    size = -(-rows // (default_count(rows) if count is None else count))
-    return [min(size, rows - first) for first in range(0, rows, size)]
-
-
-def _walk(connection: Statements, query: SqlQuery, count: int | None) -> Iterator[KeyRange]:
-    """Goes along an index, which takes a sixth of the time of counting and numbering all rows.
-
-    The rows are counted in steps. Each range ends a short way behind the end of a step.
-    """
-    dialect = connection.dialect
-    if nulls := _number_of(connection, query, dialect.count_nulls(query)):
-        raise nulls_error(query.key or "", nulls)
-    steps: list[Key | None] = [None, *_steps(connection, query)]  # the key before each step
-    rows = ROWS_OF_STEP * (len(steps) - 1) + _number_of(connection, query, dialect.count_behind(query, steps[-1]))
-    low = _keys(connection, query, None, 0, 1)
-    last = 0
-    for length in _lengths(rows, count):
-        last += length
-        step, skip = divmod(last - 1, ROWS_OF_STEP)
-        keys = _keys(connection, query, steps[step], skip, 2)
-        if not (low and keys):
-            raise _lost_rows_error()
-        yield KeyRange(low[0], keys[0], length)
-        low = keys[1:]
-
-
-def _steps(connection: Statements, query: SqlQuery) -> list[Key]:
-    """The last key of each step."""
-    keys: list[Key] = []
-    is_end = False
-    while not is_end:
-        after = keys[-1] if keys else None
-        statement = connection.dialect.steps(query, after, ROWS_OF_STEP, STEPS_OF_STATEMENT)
-        steps = sorted(connection.values(statement, query))  # by their numbers
-        for _, key, rows in steps:
-            if rows != 1:
-                raise duplicate_error(query.key or "", key)
-            keys.append(key)
-        is_end = len(steps) < STEPS_OF_STATEMENT
-    return keys
-
-
-def _number_of(connection: Statements, query: SqlQuery, statement: str) -> int:
-    """The number that a statement gives."""
-    ((number,),) = connection.values(statement, query)
-    return int(number)
-
-
-def _keys(connection: Statements, query: SqlQuery, after: Key | None, skip: int, count: int) -> list[Key]:
-    """The next keys, behind a key and some more rows; fewer at the end."""
-    keys = [key for (key,) in connection.values(connection.dialect.keys(query, after, skip, count), query)]
-    if len(keys) > 1 and keys[0] == keys[1]:
-        raise duplicate_error(query.key or "", keys[0])
-    return keys
-
-
-def _number(connection: Statements, query: SqlQuery, count: int | None) -> Iterator[KeyRange]:
-    """Counts all rows, and numbers them in one statement, for which most databases sort them."""
-    ((rows, with_key),) = (map(int, row) for row in connection.values(connection.dialect.count(query), query))
-    if with_key < rows:
-        raise nulls_error(query.key or "", rows - with_key)
-    if not rows:
-        return
-    lengths = _lengths(rows, count)
-    statement = connection.dialect.bounds(query, rows, lengths[0])
-    keys = {int(place): key for key, place in connection.values(statement, query)}
-    last = 0
-    for length in lengths:
-        first, last = last + 1, last + length
-        if not {first, last} <= keys.keys():
-            raise _lost_rows_error()
-        if keys.get(last + 1) == keys[last]:
-            raise duplicate_error(query.key or "", keys[last])
-        yield KeyRange(keys[first], keys[last], length)
-
-
-def _lost_rows_error() -> DataError:
-    return DataError("the query has lost rows while they were counted; read it when nobody deletes")
-
-
-# `StatementConnection`: the base of connections that run SQL statements and give their rows as Arrow.
-
-
-SAMPLE_ROWS = 1024
-"""So many rows show the types of columns, if the database has no types for columns."""
-
-
-class StatementConnection(ABC):
-    """Plans and reads a query with the statements of a dialect."""
-
-    def __init__(self, dialect: SqlDialect) -> None:
-        self.dialect = dialect
-
-    @abstractmethod
-    def execute(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:
-        """Runs a statement: its rows in batches. If there are none, a batch without rows says the types."""
-
-    def cancel(self) -> None:
-        """Ends the statement that another thread runs, if the driver can do that."""
-        return
-
-    @abstractmethod
-    def close(self) -> None: ...
-
-    def run(self, statement: str) -> None:
-        """Runs a statement, and drops its rows."""
-        for _ in self.execute(statement):
-            pass
-
-    def begin(self) -> None:
-        """Begins a transaction in which all queries see the same rows, if the database has such."""
-        if self.dialect.begin is not None:
-            self.run(self.dialect.begin)
-
-    def export_snapshot(self) -> str | None:
-        """The name of a snapshot of this transaction, which lives as long as the transaction; None if there is none."""
-        if self.dialect.export_snapshot is None:
-            return None
-        self.run("SET LOCAL idle_in_transaction_session_timeout TO 0")  # else the server may end the connection
-        (name,) = (str(value) for batch in self.execute(self.dialect.export_snapshot) for value in batch[0].to_pylist())
-        return name
-
-    def use_snapshot(self, name: str) -> None:
-        """Begins a transaction that sees a snapshot of another one."""
-        self.begin()
-        self.run(self.dialect.use_snapshot.format(name.replace("'", "''")))
-
-    def describe(self, query: SqlQuery) -> pa.Schema:
-        """Names and types by the first rows; of a column without values there, by a value further on."""
-        import pyarrow as pa
-
-        sample = pa.Table.from_batches(list(self.execute(self.dialect.head(query, SAMPLE_ROWS), query.parameters)))
-        fields: list[pa.Field[pa.DataType]] = []
-        for column, field in zip(sample.columns, sample.schema, strict=True):
-            if sample.num_rows and column.null_count == sample.num_rows:
-                for batch in self.execute(self.dialect.value(query, field.name), query.parameters):
-                    field = batch.schema.field(0) if batch.num_rows else field
-            fields.append(field)
-        return pa.schema(fields)
-
-    def ranges(self, query: SqlQuery, count: int | None) -> list[KeyRange]:
-        return key_ranges(self, query, count)
-
-    def read(self, query: SqlQuery, after: Key | None, high: Key | None) -> Iterator[pa.RecordBatch]:
-        return self.execute(self.dialect.between(query, after, high), query.parameters)
-
-    def values(self, statement: str, query: SqlQuery) -> Iterator[tuple[Key, ...]]:
-        for batch in self.execute(statement, query.parameters):
-            yield from zip(*map(key_values, batch.columns), strict=True)
-
-    def has_order(self, statement: str, query: SqlQuery) -> bool:
-        return False
-
-
-def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
-    """A batch without rows."""
-    import pyarrow as pa
-
-    # Other ways, such as `from_pylist`, import pandas if it is installed.
-    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
-
-
-# `TableConnection`: the base of connections that also write tables.
-
-
-class TableConnection(StatementConnection):
-    """Writes rows into tables. What happens in a transaction takes effect at its end, all of it or nothing.
-
-    MySQL ends a transaction before it creates or drops a table.
-    """
-
-    def begin_writing(self) -> None:
-        """Begins a transaction."""
-        self.run(self.dialect.begin_writing)
-
-    def commit_writing(self) -> None:
-        """Ends the transaction."""
-        self.run("COMMIT")
-
-    def roll_back(self) -> None:
-        """Ends the transaction without an effect."""
-        self.run("ROLLBACK")
-
-    @abstractmethod
-    def create_table(self, name: str, schema: pa.Schema) -> None:
-        """Creates a table without rows."""
-
-    @abstractmethod
-    def insert(self, name: str, rows: pa.Table) -> None:
-        """Adds rows to a table, whose columns are found by their names."""
-
-    def has_table(self, name: str) -> bool:
-        statement = self.dialect.find_table.format(self.dialect.literal(name))
-        return any(batch.num_rows for batch in self.execute(statement))
-
-    def drop_table(self, name: str) -> None:
-        self.run(f"DROP TABLE {self.dialect.column(name)}")
-
-    def column_types(self, name: str) -> Mapping[str, pa.DataType]:
-        """The types that values must have to become values of a table; nothing if the database converts them."""
-        return {}
-
-
-# `QueryPlan`: the columns and the ranges of a query, found once for a job and all states of it.
-
-
 class RangeUnit(NamedTuple):
-    """The rows behind `after`, up to the row with the key `high`. What is None sets no bound.
+    """The rows behind `after`, up to the row with the key `high`. None sets no bound.
 
     Without a gap between ranges, a row that is new somewhere changes the number of rows of a range.
 
     Attributes:
         number: of the range.
-        first: how many rows the ranges before it have.
+        first: the number of rows before it.
         after: the last key of the range before it.
         low, high: the keys of its first and last row; None for the rows of a query without a key.
-        rows: how many it has; -1 if that is not known.
+        rows: their number; -1 if it is not known.
     """
 
     number: int
@@ -404,7 +384,7 @@ WHOLE_QUERY = RangeUnit(0, 0, None, None, None, -1)
 
 @dataclass(frozen=True, eq=False)
 class QueryPlan:
-    """What is read, and in which units.
+    """The columns and the units of a query.
 
     Attributes:
         schema: of the query, as the driver gives it.
@@ -427,7 +407,7 @@ class QueryPlan:
 
     @property
     def rows(self) -> int | None:
-        """How many rows there are, if the ranges say it."""
+        """The number of rows, if the ranges tell it."""
         counts = [unit.rows for unit in self.units]
         return None if -1 in counts else sum(counts)
 

@@ -1,4 +1,4 @@
-"""`Database`: where a query runs, how to connect to it, what its errors say, what its connections see."""
+"""`Database`: the addresses of a database, connections to it, their errors, and their snapshots."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _LOST = re.compile(
     "not yet prepared node|server shutdown",
     re.IGNORECASE,
 )
-"""What drivers say of a connection that is lost: few of them have a class of errors for it."""
+"""The messages of drivers about a lost connection: few drivers have a class of errors for it."""
 
 
 class LostConnectionError(SourceError):
@@ -76,13 +76,13 @@ class TableDriver(Protocol):
 
 @dataclass(frozen=True)
 class Database:
-    """Where a query runs.
+    """The database of a query.
 
     Attributes:
         addresses: each holds the same rows.
         session: statements that each connection runs first.
         driver: the name of a driver, or one of the user; None chooses by the scheme of the address.
-        adbc: the driver whose connections in this process share what they know of the server.
+        adbc: the driver whose connections in this process share their knowledge of the server.
     """
 
     addresses: tuple[Address, ...] = field(repr=False)
@@ -177,7 +177,7 @@ class Database:
 
         Args:
             number: of the address.
-            task: what it is for, as errors say it; other tasks than `READ` write.
+            task: the purpose, as errors name it; all tasks but `READ` write.
 
         Raises:
             SourceError: there is none; a `LostConnectionError` if another address may serve.
@@ -204,7 +204,7 @@ class Database:
         driver = self.driver_of(uri)
         if task == READ:
             return driver.connect(uri)
-        replace(self, addresses=(uri,)).check_writing()  # the URI may be what a function returned
+        replace(self, addresses=(uri,)).check_writing()  # a function may have returned the URI
         return cast("TableDriver", driver).connect_for_writing(uri)
 
     def connect_any(self, task: str = READ) -> Connected:
@@ -240,7 +240,7 @@ class Connected:
         return self.connection if isinstance(self.connection, StatementConnection) else None
 
     def call(self, function: Callable[[], T]) -> T:
-        """What the function returns."""
+        """Returns the result of a function; its errors become errors of this package."""
         with _errors(self.shown, self._uri, self._task):
             return function()
 
@@ -271,7 +271,7 @@ class Connected:
                     batches.close()
 
     def cancel(self) -> None:
-        """Ends what another thread reads, if the driver can do that."""
+        """Ends the reading of another thread, if the driver can do that."""
         with suppress(Exception):
             if callable(cancel := getattr(self.connection, "cancel", None)):
                 cancel()
@@ -295,7 +295,7 @@ def _errors(shown: str, uri: str, task: str) -> Generator[None, None, None]:
 
 
 def _database_error(error: Exception, shown: str, text: str, task: str) -> SourceError:
-    """An error of a driver; `text` is what it says."""
+    """The error for an error of a driver with this `text`."""
     # Statements are ours, and long.
     text = re.sub(r"(Failed to execute query) '.*'(?=: (?:ERROR|FATAL|PANIC): )", r"\1", text, flags=re.DOTALL)
     message = " ".join(text.partition("Query was:")[0].split()).strip() or type(error).__name__
@@ -319,7 +319,7 @@ def _check_address(address: object) -> None:
         )
 
 
-# `Snapshot`: what one connection sees, for other connections of the same job.
+# Snapshots
 
 
 class Snapshot:

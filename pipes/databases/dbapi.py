@@ -15,74 +15,6 @@ from .driver import ANSI, DUCKDB, MYSQL, POSTGRESQL, SQLITE, Key, SqlDialect, Sq
 if TYPE_CHECKING:
     import pyarrow as pa
 
-ANSI_TYPES = {
-    "boolean": "BOOLEAN",
-    "small": "SMALLINT",
-    "integer": "INTEGER",
-    "big": "BIGINT",
-    "unsigned": "DECIMAL(20)",
-    "float": "REAL",
-    "double": "DOUBLE PRECISION",
-    "text": "VARCHAR(4000)",
-    "binary": "BLOB",
-    "date": "DATE",
-    "time": "TIME",
-    "timestamp": "TIMESTAMP",
-    "timestamp with zone": "TIMESTAMP WITH TIME ZONE",
-}
-
-
-def table_definition(dialect: SqlDialect, name: str, schema: pa.Schema) -> str:
-    """The statement that creates a table.
-
-    Raises:
-        DataError: a column has a type that databases do not share.
-    """
-    columns = [f"{dialect.column(field.name)} {_sql_type(dialect, field.name, field.type)}" for field in schema]
-    return f"CREATE TABLE {dialect.column(name)} ({', '.join(columns)})"
-
-
-def _sql_type(dialect: SqlDialect, column: str, kind: Any) -> str:
-    import pyarrow as pa
-
-    if pa.types.is_decimal(kind):
-        return dialect.types.get("decimal", f"DECIMAL({kind.precision}, {kind.scale})")
-    name = _type_name(kind)
-    if name is None:
-        raise DataError(
-            f"column {column!r} has values of type {kind}, for which a table is not created over DB-API; create the "
-            "table, and write with `if_exists='append'`, or convert the values"
-        )
-    return dialect.types.get(name, ANSI_TYPES[name])
-
-
-def _type_name(kind: Any) -> str | None:
-    import pyarrow as pa
-
-    types: Any = pa.types
-    if types.is_boolean(kind):
-        return "boolean"
-    if types.is_integer(kind):
-        bits = kind.bit_width + (0 if types.is_signed_integer(kind) else 1)
-        return "small" if bits <= 16 else "integer" if bits <= 32 else "big" if bits <= 64 else "unsigned"
-    if types.is_floating(kind):
-        return "double" if kind.bit_width == 64 else "float"
-    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
-        return "text"
-    if types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
-        return "binary"
-    if types.is_date(kind):
-        return "date"
-    if types.is_time(kind):
-        return "time"
-    if types.is_timestamp(kind):
-        return "timestamp" if kind.tz is None else "timestamp with zone"
-    return None
-
-
-# DB-API 2.0: any connection of Python's own interface, whose rows become Arrow in blocks.
-
-
 BATCH_ROWS = 8192
 _MODULES = {
     "sqlite3": SQLITE,
@@ -205,7 +137,7 @@ def _array(name: str, values: Sequence[Any], kind: pa.DataType | None) -> Any:
 
 
 def _commits_by_itself(connection: Any) -> bool:
-    """Whether each statement is a transaction of its own, as far as the module tells."""
+    """Returns True if the module says that each statement is a transaction of its own."""
     get = getattr(connection, "get_autocommit", None)  # of drivers for MySQL
     return (get() if callable(get) else getattr(connection, "autocommit", False)) is True
 
@@ -232,3 +164,71 @@ def _open_sqlite(uri: str, mode: str) -> DbApiConnection:
         )
     # One thread at a time uses it, and a later one closes it.
     return DbApiConnection(sqlite3.connect(sqlite_uri(uri, mode), uri=True, check_same_thread=False))
+
+
+# Types of the columns of a new table
+
+
+ANSI_TYPES = {
+    "boolean": "BOOLEAN",
+    "small": "SMALLINT",
+    "integer": "INTEGER",
+    "big": "BIGINT",
+    "unsigned": "DECIMAL(20)",
+    "float": "REAL",
+    "double": "DOUBLE PRECISION",
+    "text": "VARCHAR(4000)",
+    "binary": "BLOB",
+    "date": "DATE",
+    "time": "TIME",
+    "timestamp": "TIMESTAMP",
+    "timestamp with zone": "TIMESTAMP WITH TIME ZONE",
+}
+
+
+def table_definition(dialect: SqlDialect, name: str, schema: pa.Schema) -> str:
+    """The statement that creates a table.
+
+    Raises:
+        DataError: a column has a type that databases do not share.
+    """
+    columns = [f"{dialect.column(field.name)} {_sql_type(dialect, field.name, field.type)}" for field in schema]
+    return f"CREATE TABLE {dialect.column(name)} ({', '.join(columns)})"
+
+
+def _sql_type(dialect: SqlDialect, column: str, kind: Any) -> str:
+    import pyarrow as pa
+
+    if pa.types.is_decimal(kind):
+        return dialect.types.get("decimal", f"DECIMAL({kind.precision}, {kind.scale})")
+    name = _type_name(kind)
+    if name is None:
+        raise DataError(
+            f"column {column!r} has values of type {kind}, for which a table is not created over DB-API; create the "
+            "table, and write with `if_exists='append'`, or convert the values"
+        )
+    return dialect.types.get(name, ANSI_TYPES[name])
+
+
+def _type_name(kind: Any) -> str | None:
+    import pyarrow as pa
+
+    types: Any = pa.types
+    if types.is_boolean(kind):
+        return "boolean"
+    if types.is_integer(kind):
+        bits = kind.bit_width + (0 if types.is_signed_integer(kind) else 1)
+        return "small" if bits <= 16 else "integer" if bits <= 32 else "big" if bits <= 64 else "unsigned"
+    if types.is_floating(kind):
+        return "double" if kind.bit_width == 64 else "float"
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        return "text"
+    if types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
+        return "binary"
+    if types.is_date(kind):
+        return "date"
+    if types.is_time(kind):
+        return "time"
+    if types.is_timestamp(kind):
+        return "timestamp" if kind.tz is None else "timestamp with zone"
+    return None

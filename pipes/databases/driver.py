@@ -41,7 +41,7 @@ class KeyRange(NamedTuple):
     Attributes:
         low: the key of its first row.
         high: the key of its last row.
-        rows: how many rows it has.
+        rows: their number.
     """
 
     low: Key
@@ -66,7 +66,7 @@ class SqlConnection(Protocol):
 
         Args:
             query: a query with a key.
-            count: how many ranges; None leaves it to the driver.
+            count: the number of ranges; None leaves it to the driver.
         """
         ...
 
@@ -78,12 +78,12 @@ class SqlConnection(Protocol):
         ...
 
     def close(self) -> None:
-        """Ends the connection, and what still reads from it."""
+        """Ends the connection and all reading from it."""
         ...
 
 
 class SqlDriver(Protocol):
-    """Opens connections to one kind of database. It is pickled for worker processes, and each connects anew.
+    """Opens connections to one kind of database. It is pickled for worker processes, and each opens its own.
 
     Errors of a driver may be of any class. A `ConnectionError` says that the connection is lost: reading then goes on
     behind the last row, over another connection.
@@ -94,7 +94,7 @@ class SqlDriver(Protocol):
         ...
 
 
-# `SqlDialect`: how one kind of database writes names, literals and the statements that `read_sql` needs.
+# Dialects
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class SqlDialect:
 
     Attributes:
         name: of the database.
-        quote: stands around names.
+        quote: the mark around names.
         begin: begins a transaction in which all queries see the same rows; None if there is none.
         binary: a literal of bytes, given their hexadecimal digits.
         escapes: whether a backslash in a literal begins an escape.
@@ -113,7 +113,7 @@ class SqlDialect:
         use_snapshot: makes the transaction that has begun one of these.
         begin_writing: begins a transaction that writes.
         find_table: gives a row if there is a table with a name, which it gets as a literal.
-        types: how it writes types of columns that are not those of `column_types.ANSI_TYPES`.
+        types: the names of types of columns that differ from `dbapi.ANSI_TYPES`.
     """
 
     name: str
@@ -336,14 +336,11 @@ def _secrets(uri: str) -> Iterator[str]:
             yield secret
 
 
-# `require`: the module of a driver, imported when it is needed.
-
-
 def require(module: str, package: str, purpose: str = "this database is read") -> Any:
     """The module of a driver.
 
     Args:
-        purpose: what the package does, for the error.
+        purpose: of the package, for the error.
 
     Raises:
         ArgumentError: its package is not installed.

@@ -71,14 +71,14 @@ class DuckDB:
         return DuckDBConnection(require("duckdb", "duckdb").connect(file_of(uri)))
 
 
-# connectorx: MySQL and MariaDB as Arrow, and other databases that it knows.
+# connectorx, for MySQL and MariaDB
 
 
 CONNECT_SECONDS = 10.0
 
 
 class ConnectorxConnection(StatementConnection):
-    """Runs each statement over a connection of its own, and has its whole result in memory."""
+    """Runs each statement over a connection of its own, with the whole result in memory."""
 
     def __init__(self, dialect: SqlDialect, uri: str) -> None:
         super().__init__(replace(dialect, begin=None, export_snapshot=None))

@@ -42,7 +42,7 @@ class File:
         filesystem: the pyarrow or fsspec file system of `path`; None if `path` is a local path or a URL.
         compression: how the file is compressed; "infer" goes by the end of its name.
         listed: the size in bytes when the file was listed; None if it was not listed.
-        cache: keeps what is read of the file, if it is remote, on a local disk.
+        cache: keeps the bytes read from a remote file on a local disk.
 
     Example:
         >>> import feedpipe as fp, pathlib, tempfile
@@ -81,7 +81,7 @@ class File:
         return self.stream(compression)
 
     def stream(self, compression: str | None = "infer", part: range | None = None) -> Stream:
-        """Does what `open` does, for a caller that knows which `part` of the bytes it will read; see `RemoteStream`."""
+        """Opens a stream of which only a `part` will be read; see `open` and `RemoteStream`."""
         from pyarrow import CompressedInputStream, PythonFile
 
         codec = self._codec(compression)
@@ -153,7 +153,7 @@ class File:
             raw.close()
             raise SourceError(
                 f"{self.name} has changed since it was listed: it had {self.listed} bytes then, and has {size}; a pipe "
-                "lists files once, so make it anew, and remove its manifest if it has one"
+                "lists files once, so make a new one, and remove its manifest if it has one"
             )
         return raw
 
@@ -180,12 +180,9 @@ class File:
         return SourceError(f"{self.name} cannot be opened: {reason}")
 
 
-# `TableFile`: a handle on a file of a table whose log knows more of it than its path says.
-
-
 @dataclass(frozen=True, repr=False)
 class TableFile(File):
-    """A file that a version of a table consists of. Its folders say nothing: the log has the values of their columns.
+    """A file of a version of a table. The values of its folders' columns come from the log, not from its path.
 
     Attributes:
         values: the values of columns that the file does not hold, as Arrow scalars.

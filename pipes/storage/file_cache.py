@@ -28,143 +28,17 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("feedpipe")
 
-_COUNTER = "bytes"
-_COUNT = struct.Struct("<q")
-_ENDING = ".copy"
-_MAX_VERSIONS = 2**17
-
-
-class _Copy(NamedTuple):
-    last_use: int
-    size: int
-    path: Path
-
-
-class CacheFolder:
-    """Local copies by key. Each is a file, which any process may write to, remove and make again at any time.
-
-    The number of bytes is in a file of its own, which processes lock to change it. It may be wrong after a process was
-    killed. So it is counted anew, from the copies, each time copies are removed.
-
-    Args:
-        path: the folder; it is made if it is missing.
-        limit: the bytes that all copies take together.
-
-    Raises:
-        SourceError: the folder cannot be made or written to.
-
-    Attributes:
-        usable: False after a copy could not be written, because the disk is full, say.
-    """
-
-    def __init__(self, path: str, limit: int) -> None:
-        self.path = Path(os.path.expanduser(path))
-        self.limit = limit
-        self.usable = True
-        self._lock = threading.Lock()
-        self._versions: dict[str, tuple[object, ...]] = {}
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            with self._locked_counter():
-                pass
-        except OSError as error:
-            raise SourceError(
-                f"the folder {path} of a `FileCache` cannot be written to: {describe(error)}; give a folder on a local "
-                "disk in which this user may write"
-            ) from error
-
-    def version(self, place: str) -> tuple[object, ...] | None:
-        """The version of a file that this process has looked up; None if it has not."""
-        return self._versions.get(place)
-
-    def remember_version(self, place: str, version: tuple[object, ...]) -> None:
-        with self._lock:
-            while len(self._versions) >= _MAX_VERSIONS:
-                del self._versions[next(iter(self._versions))]
-            self._versions[place] = version
-
-    def open(self, key: str) -> int | None:
-        """A descriptor of the copy with that key, which is made if it is missing. It now counts as used last."""
-        if not self.usable:
-            return None
-        folder = f"{self.path}/{key[:2]}"
-        path = f"{folder}/{key[2:]}{_ENDING}"
-        try:
-            try:
-                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            except FileNotFoundError:
-                os.makedirs(folder, exist_ok=True)
-                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            os.utime(descriptor)
-        except OSError as error:
-            self.give_up(error)
-            return None
-        return descriptor
-
-    def reserve(self, size: int) -> None:
-        """Counts `size` bytes more. Removes copies if there is no room for them, those first that were used first."""
-        with self._locked_counter() as counter:
-            data = os.pread(counter, _COUNT.size + 1, 0)
-            used = _COUNT.unpack(data)[0] if len(data) == _COUNT.size else self.limit
-            if used + size > self.limit:
-                used = self._make_room(size)
-            os.pwrite(counter, _COUNT.pack(used + size), 0)
-
-    def give_up(self, error: OSError) -> None:
-        """Writes no more copies in this process, and says so once."""
-        with self._lock:
-            usable, self.usable = self.usable, False
-        if usable:
-            LOG.warning(
-                "the file cache in %s cannot be filled: %s; this process now reads the files from where they are",
-                self.path,
-                describe(error),
-            )
-
-    @contextlib.contextmanager
-    def _locked_counter(self) -> Generator[int]:
-        # A lock belongs to one call of `open`, so it also keeps out other threads.
-        descriptor = os.open(self.path / _COUNTER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield descriptor
-        finally:
-            os.close(descriptor)
-
-    def _make_room(self, size: int) -> int:
-        """Removes copies until a tenth of the limit, and `size` bytes, are free; returns how many bytes are left."""
-        copies = sorted(self._copies())
-        used = sum(copy.size for copy in copies)
-        if used + size <= self.limit:  # the counter was wrong
-            return used
-        for copy in copies:
-            if used + size <= self.limit - self.limit // 10:
-                break
-            with contextlib.suppress(OSError):
-                copy.path.unlink()
-                used -= copy.size
-        return used
-
-    def _copies(self) -> Iterator[_Copy]:
-        for path in self.path.glob(f"??/*{_ENDING}"):
-            with contextlib.suppress(OSError):
-                status = path.stat()
-                yield _Copy(status.st_mtime_ns, status.st_blocks * 512, path)
-
-
-# `FileCache`: a folder on a local disk that keeps copies of remote files.
-
 
 @dataclass(frozen=True, repr=False)
 class FileCache:
-    """A folder on a local disk that keeps what was read of remote files, for later epochs and other processes.
+    """A folder on a local disk that keeps the parts of remote files that were read, for later epochs and processes.
 
-    Give it to `open_files` or a reader as `cache=`. What a reader asks for is fetched once, in blocks of 64 KiB, and
-    then read from the folder; so if only some columns of a file are read, only these are kept. Processes, ranks and
-    runs on a machine may use one folder at the same time. Files on this machine are read where they are.
+    Give it to `open_files` or a reader as `cache=`. Each block of 64 KiB is fetched once, when a reader first needs it,
+    and then read from the folder; if only some columns of a file are read, only these are kept. Processes, ranks and
+    runs on a machine may share a folder. Files on this machine are read directly.
 
     A process asks storage for the size and the version of a file when a pipe first opens it: the ETag and the time on
-    S3, the time elsewhere, which HDFS gives in seconds. A file that has changed is fetched anew. If storage gives
+    S3, the time elsewhere, which HDFS gives in seconds. A file that has changed is fetched again. If storage gives
     neither, only the size counts.
     Each block has a checksum, so a damaged copy is fetched again. If the disk is full, or the folder cannot be
     written to later on, the process reads on from the remote files and logs one warning.
@@ -207,7 +81,7 @@ class FileCache:
         return self._copies.get(lambda: CacheFolder(os.fspath(self.folder), check_bytes("limit", self.limit)))
 
     def renewed(self) -> FileCache:
-        """The cache for another pipe, which looks up the versions of files anew."""
+        """The same cache for another pipe, which looks up the versions of files itself."""
         return replace(self)
 
 
@@ -219,15 +93,12 @@ def check_file_cache(value: object) -> None:
         )
 
 
-# `CachedFile`: a remote file whose blocks are kept in a `FileCache`.
-
-
 BLOCK_BYTES = 2**16
 _PAGE_BYTES = 2**12
 _ENTRY = struct.Struct("<II")  # of a block: a mark that it is here, and its checksum
 _HERE = 0xFEED_B10C
 
-# What fsspec's file systems call the properties by which versions of a file differ.
+# The properties in which versions of a file differ, as fsspec's file systems call them.
 _VERSION_KEYS = ("ETag", "etag", "LastModified", "Last-Modified", "last_modified", "mtime", "generation", "md5Hash")
 
 
@@ -356,7 +227,7 @@ def _runs(numbers: list[int]) -> Iterator[range]:
 
 
 def _marks(version: Any, location: Location) -> tuple[object, ...]:
-    """What a look-up says about the version of a file, if opening it did not say enough."""
+    """The marks of a file's version that a look-up gives, if opening the file gave none."""
     if any(mark is not None for mark in version[1:]):
         return ()
     (info,) = file_infos(location.filesystem, [location.path])
@@ -367,3 +238,127 @@ def _marks(version: Any, location: Location) -> tuple[object, ...]:
         return ()
     properties: dict[str, object] = fsspec.info(location.path)
     return tuple(str(properties.get(key)) for key in _VERSION_KEYS)
+
+
+_COUNTER = "bytes"
+_COUNT = struct.Struct("<q")
+_ENDING = ".copy"
+_MAX_VERSIONS = 2**17
+
+
+class _Copy(NamedTuple):
+    last_use: int
+    size: int
+    path: Path
+
+
+class CacheFolder:
+    """Local copies by key. Each is a file, which any process may write to, remove and make again at any time.
+
+    The number of bytes is in a file of its own, which processes lock to change it. It may be wrong after a process was
+    killed, so it is counted again, from the copies, each time copies are removed.
+
+    Args:
+        path: the folder; it is made if it is missing.
+        limit: the bytes that all copies take together.
+
+    Raises:
+        SourceError: the folder cannot be made or written to.
+
+    Attributes:
+        usable: False after a copy could not be written, because the disk is full, say.
+    """
+
+    def __init__(self, path: str, limit: int) -> None:
+        self.path = Path(os.path.expanduser(path))
+        self.limit = limit
+        self.usable = True
+        self._lock = threading.Lock()
+        self._versions: dict[str, tuple[object, ...]] = {}
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            with self._locked_counter():
+                pass
+        except OSError as error:
+            raise SourceError(
+                f"the folder {path} of a `FileCache` cannot be written to: {describe(error)}; give a folder on a local "
+                "disk in which this user may write"
+            ) from error
+
+    def version(self, place: str) -> tuple[object, ...] | None:
+        """The version of a file that this process has looked up; None if it has not."""
+        return self._versions.get(place)
+
+    def remember_version(self, place: str, version: tuple[object, ...]) -> None:
+        with self._lock:
+            while len(self._versions) >= _MAX_VERSIONS:
+                del self._versions[next(iter(self._versions))]
+            self._versions[place] = version
+
+    def open(self, key: str) -> int | None:
+        """A descriptor of the copy with that key, which is made if it is missing. It now counts as used last."""
+        if not self.usable:
+            return None
+        folder = f"{self.path}/{key[:2]}"
+        path = f"{folder}/{key[2:]}{_ENDING}"
+        try:
+            try:
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            except FileNotFoundError:
+                os.makedirs(folder, exist_ok=True)
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            os.utime(descriptor)
+        except OSError as error:
+            self.give_up(error)
+            return None
+        return descriptor
+
+    def reserve(self, size: int) -> None:
+        """Counts `size` bytes more. Removes copies if there is no room for them, those first that were used first."""
+        with self._locked_counter() as counter:
+            data = os.pread(counter, _COUNT.size + 1, 0)
+            used = _COUNT.unpack(data)[0] if len(data) == _COUNT.size else self.limit
+            if used + size > self.limit:
+                used = self._make_room(size)
+            os.pwrite(counter, _COUNT.pack(used + size), 0)
+
+    def give_up(self, error: OSError) -> None:
+        """Writes no more copies in this process, and says so once."""
+        with self._lock:
+            usable, self.usable = self.usable, False
+        if usable:
+            LOG.warning(
+                "the file cache in %s cannot be filled: %s; this process reads the remote files from now on",
+                self.path,
+                describe(error),
+            )
+
+    @contextlib.contextmanager
+    def _locked_counter(self) -> Generator[int]:
+        # A lock belongs to one call of `open`, so it also keeps out other threads.
+        descriptor = os.open(self.path / _COUNTER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def _make_room(self, size: int) -> int:
+        """Removes copies until a tenth of the limit, and `size` bytes, are free; returns how many bytes are left."""
+        copies = sorted(self._copies())
+        used = sum(copy.size for copy in copies)
+        if used + size <= self.limit:  # the counter was wrong
+            return used
+        for copy in copies:
+            if used + size <= self.limit - self.limit // 10:
+                break
+            with contextlib.suppress(OSError):
+                copy.path.unlink()
+                used -= copy.size
+        return used
+
+    def _copies(self) -> Iterator[_Copy]:
+        for path in self.path.glob(f"??/*{_ENDING}"):
+            with contextlib.suppress(OSError):
+                status = path.stat()
+                yield _Copy(status.st_mtime_ns, status.st_blocks * 512, path)

@@ -1,4 +1,4 @@
-"""The way to storage: file systems of paths and URLs, what their errors mean, and retries.
+"""File systems: those of paths and URLs, the meaning of their errors, and retries.
 
 pyarrow opens the URLs that it knows, and fsspec the others. pyarrow is imported when a file is first looked at. No file
 system that is opened here is pickled: each process opens its own.
@@ -26,240 +26,6 @@ from ..errors import ArgumentTypeError, SourceError, redacted, with_call_site
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileInfo, FileSystem, SubTreeFileSystem
-
-HDFS_UNKNOWN = 255
-"""The `errno` of every error for which libhdfs has no other."""
-
-_CREDENTIALS = "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, or AWS_PROFILE"
-_REFUSED = f"access is denied, or the credentials are wrong or have expired; they come from {_CREDENTIALS}"
-_SIGNATURE = f"the server refuses the signature: the secret key is wrong; it comes from {_CREDENTIALS}"
-_REGION = "the bucket is in another region; AWS_REGION or `?region=` in the URL names it"
-_AWS_ERROR = re.compile(r"AWS Error (\w+)(?: \(HTTP status (\d+)\))? during \w+ operation: ?(.*)", re.DOTALL)
-_AWS_EXCEPTION = re.compile(r"ExceptionName: (\w+) Message: (.*)", re.DOTALL)
-_CURL = re.compile(r"curlCode: (\d+), ([^;]*)")
-_CURL_UNKNOWN_HOST, _CURL_BAD_CERTIFICATE = 6, 60
-
-_BUSY_STATUSES = {408, 429, 500, 502, 503, 504}
-_BUSY_AWS_ERRORS = {"SLOW_DOWN", "SERVICE_UNAVAILABLE", "INTERNAL_FAILURE", "THROTTLING", "REQUEST_TIMEOUT"}
-_BUSY_EXCEPTIONS = {
-    "SlowDown",
-    "ServiceUnavailable",
-    "InternalError",
-    "RequestTimeout",
-    "Throttling",
-    "TooManyRequests",
-}
-_AWS_MESSAGES = {
-    "ACCESS_DENIED": _REFUSED,
-    "INVALID_ACCESS_KEY_ID": f"the server does not know the access key; it comes from {_CREDENTIALS}",
-    "INVALID_CLIENT_TOKEN_ID": f"the server does not know the credentials; they come from {_CREDENTIALS}",
-    "INVALID_SIGNATURE": _SIGNATURE,
-    "SIGNATURE_DOES_NOT_MATCH": _SIGNATURE,
-    "REQUEST_EXPIRED": f"the credentials have expired; they come from {_CREDENTIALS}",
-    "ExpiredToken": f"the credentials have expired; they come from {_CREDENTIALS}",
-    "REQUEST_TIME_TOO_SKEWED": "the clock of this machine is wrong, so the server refuses the signature",
-    "NO_SUCH_BUCKET": "there is no such bucket",
-    "NO_SUCH_KEY": "there is no such object",
-    "RESOURCE_NOT_FOUND": "there is no such object",
-}
-_STATUS_MESSAGES = {
-    301: _REGION,
-    307: _REGION,
-    400: f"the server refuses the request: the credentials may have expired ({_CREDENTIALS}), or {_REGION}",
-    401: _REFUSED,
-    403: _REFUSED,
-    416: "it has become shorter",
-}
-_TRANSIENT_ERRNOS = {
-    errno.ECONNABORTED,
-    errno.ECONNREFUSED,
-    errno.ECONNRESET,
-    errno.EHOSTUNREACH,
-    errno.ENETDOWN,
-    errno.ENETRESET,
-    errno.ENETUNREACH,
-    errno.EPIPE,
-    errno.ETIMEDOUT,
-    socket.EAI_AGAIN,
-    HDFS_UNKNOWN,  # such as a DataNode that is gone, or a NameNode that does not answer
-}
-
-
-class _Meaning(NamedTuple):
-    message: str
-    transient: bool
-
-
-def describe(error: BaseException) -> str:
-    """A short message for an error."""
-    return redacted(_meaning(error).message)
-
-
-def is_transient(error: BaseException) -> bool:
-    """Whether the next attempt may succeed, as after a busy server or a lost connection."""
-    return _meaning(error).transient
-
-
-def says_missing(error: OSError) -> bool:
-    """Whether an error says that there is no such file, and not that it cannot be reached."""
-    return isinstance(error, FileNotFoundError) or "AWS Error NO_SUCH_BUCKET" in str(error)
-
-
-def _meaning(error: BaseException) -> _Meaning:
-    text = str(error)
-    if aws := _AWS_ERROR.search(text):
-        return _meaning_of_s3(aws[1], int(aws[2] or 0), aws[3])
-    if "Unable to load libjvm" in text:
-        return _Meaning("HDFS needs Java: install a JRE or JDK, and let JAVA_HOME name its folder", False)
-    if "Unable to load libhdfs" in text:
-        return _Meaning(
-            "HDFS needs libhdfs.so of a Hadoop client: let HADOOP_HOME name Hadoop's folder, or ARROW_LIBHDFS_DIR the "
-            "one with that file, and set CLASSPATH to what `hadoop classpath --glob` prints",
-            False,
-        )
-    number = error.errno if isinstance(error, OSError) else None
-    transient = isinstance(error, (ConnectionError, TimeoutError)) or number in _TRANSIENT_ERRNOS
-    if number == HDFS_UNKNOWN:
-        message = "HDFS does not answer, or refuses; its client has printed what it knows"
-        if not os.environ.get("CLASSPATH"):
-            message += "; CLASSPATH is not set: `hadoop classpath --glob` prints what it needs"
-        return _Meaning(message, transient)
-    status = getattr(error, "status", None)  # of an HTTP response; fsspec's clients set it
-    if isinstance(status, int):
-        return _Meaning(
-            _STATUS_MESSAGES.get(status, f"the server answers with status {status}"), status in _BUSY_STATUSES
-        )
-    if isinstance(error, socket.gaierror):
-        return _Meaning("there is no host of that name, or no network", transient)
-    return _Meaning(os.strerror(number) if number else text or type(error).__name__, transient)
-
-
-def _meaning_of_s3(name: str, status: int, text: str) -> _Meaning:
-    """The meaning of an error of pyarrow's S3 client, which has a name or a status, and the server's text."""
-    if name == "NETWORK_CONNECTION":
-        curl = _CURL.search(text)
-        code = int(curl[1]) if curl else 0
-        if code == _CURL_UNKNOWN_HOST:
-            return _Meaning("there is no host of that name, or no network", False)
-        message = curl[2].strip() if curl else "the connection failed"
-        return _Meaning(message[:1].lower() + message[1:], code != _CURL_BAD_CERTIFICATE)
-    if unknown := _AWS_EXCEPTION.search(text):  # an exception whose name the client does not know
-        name, text = unknown[1], unknown[2]
-    if name in _BUSY_AWS_ERRORS or name in _BUSY_EXCEPTIONS or status in _BUSY_STATUSES:
-        return _Meaning(f"the server is busy or fails ({f'status {status}' if status else name})", True)
-    message = _AWS_MESSAGES.get(name) or _STATUS_MESSAGES.get(status) or ""
-    return _Meaning(message or f"{' '.join(text.split()) or 'the server refuses'} ({status or name})", False)
-
-
-# Calls to storage that are repeated after a transient error: with growing pauses, within limits, and counted.
-
-
-T = TypeVar("T")
-Cancellation = SimpleQueue[None]
-"""Holds an item when nobody waits for the result any longer. The garbage collector may call `put` at any time."""
-
-_LOG = logging.getLogger("feedpipe")
-
-
-def _sleep(seconds: float, cancellation: Cancellation | None) -> None:
-    if cancellation is None:
-        time.sleep(seconds)
-        return
-    with suppress(Empty):
-        cancellation.put(cancellation.get(timeout=seconds))  # other calls look at it too
-
-
-@dataclass(frozen=True)
-class RetryPolicy:
-    """How often a call is repeated, and with which pauses.
-
-    Each attempt here may be three of pyarrow's S3 client, which pauses for up to a second or two between them and gives
-    up each after three to ten seconds without data. So a server that is down for some ten seconds costs a pause, and
-    one that never answers costs a minute.
-
-    Attributes:
-        max_attempts: attempts, the first one included.
-        max_seconds: seconds after the first attempt in which another one may begin.
-        first_pause: seconds before the second attempt at most; the limit doubles with each further attempt.
-        max_pause: seconds of any pause at most. Each pause is drawn between 0 and its limit (full jitter), so that
-            clients that failed together do not come back together.
-        counts: repeated attempts by host.
-    """
-
-    max_attempts: int = 6
-    max_seconds: float = 60.0
-    first_pause: float = 0.2
-    max_pause: float = 10.0
-    clock: Callable[[], float] = time.monotonic
-    sleep: Callable[[float, Cancellation | None], None] = _sleep
-    draw: Callable[[], float] = random.SystemRandom().random  # has no state that a fork would copy
-    counts: Counter[str] = field(default_factory=Counter)
-
-    def run(self, call: Callable[[int], T], path: str, cancellation: Cancellation | None = None) -> T:
-        """Returns the result of `call`, whose argument is the number of failed attempts.
-
-        Args:
-            call: raises an `OSError` if storage fails.
-            path: a path or URL for the log.
-            cancellation: ends a pause and all further attempts.
-
-        Raises:
-            OSError: the first error that is not transient; or one that says how many attempts there were.
-        """
-        start = self.clock()
-        failures = 0
-        while True:
-            try:
-                return call(failures)
-            except OSError as error:
-                if not is_transient(error):
-                    raise
-                failures += 1
-                pause = self.draw() * min(self.max_pause, self.first_pause * 2 ** (failures - 1))
-                spent = self.clock() - start
-                cancelled = cancellation is not None and not cancellation.empty()
-                if failures == self.max_attempts or spent + pause > self.max_seconds or cancelled:
-                    raise OSError(f"{describe(error)}; {failures} attempts in {spent:.1f} s") from error
-                self._count(path, error)
-            self.sleep(pause, cancellation)
-
-    def _count(self, path: str, error: OSError) -> None:
-        """Counts an attempt, and logs the first one for a host, the 10th, the 100th and so on."""
-        host = _host(path)
-        self.counts[host] += 1
-        count = self.counts[host]
-        if str(count).strip("0") == "1":
-            note = f" (attempt {count} that is made again there)" if count > 1 else ""
-            _LOG.warning("%s: %s; trying again%s", redacted(path), describe(error), note)
-
-
-_policy = RetryPolicy()
-
-
-def with_retries(call: Callable[[], T], path: str, cancellation: Cancellation | None = None) -> T:
-    """Returns the result of `call`, which is repeated after transient errors; see `RetryPolicy.run`."""
-    return _policy.run(lambda failures: call(), path, cancellation)
-
-
-def with_other_retries(
-    first: Callable[[], T], again: Callable[[], T], path: str, cancellation: Cancellation | None = None
-) -> T:
-    """Returns the result of `first`; or of `again` if that fails, which opens anew what it needs."""
-    return _policy.run(lambda failures: again() if failures else first(), path, cancellation)
-
-
-def retry_count() -> int:
-    """How many attempts of this process were repeated ones."""
-    return _policy.counts.total()
-
-
-def _host(path: str) -> str:
-    scheme, separator, rest = redacted(path).rpartition("://")
-    return scheme + separator + rest.split("/", 1)[0]
-
-
-# The way to storage: a path or URL becomes a pyarrow file system and a path in it.
-
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 
@@ -386,7 +152,7 @@ def _file_infos(filesystem: FileSystem, paths: list[str]) -> list[FileInfo]:
 
 
 def why_missing(location: Location) -> str:
-    """Why there is nothing at a location: in a store with buckets, perhaps no such bucket."""
+    """The reason why a location is empty. In a store with buckets, the bucket may not exist."""
     if location.filesystem.type_name in ("s3", "gcs"):
         bucket = location.path.partition("/")[0]
         with suppress(OSError):  # one may be allowed to ask for keys, and not for buckets
@@ -396,7 +162,7 @@ def why_missing(location: Location) -> str:
 
 
 def is_local(filesystem: FileSystem) -> bool:
-    """Whether the files are on this machine or in memory, so that a small read costs little."""
+    """Returns True if the files are on this machine or in memory, where small reads are cheap."""
     while filesystem.type_name == "subtree":
         filesystem = cast("SubTreeFileSystem", filesystem).base_fs
     return filesystem.type_name in _LOCAL_TYPES
@@ -466,3 +232,237 @@ def _connect(url: str, options: str, process: int) -> tuple[FileSystem, str]:
     except (ValueError, ImportError) as error:
         raise SourceError(f"nothing here reads URLs such as {shown}: {error}") from None
     return _as_arrow(opened), str(path)
+
+
+# Retries
+
+
+T = TypeVar("T")
+Cancellation = SimpleQueue[None]
+"""Holds an item once the result is no longer needed. The garbage collector may call `put` at any time."""
+
+_LOG = logging.getLogger("feedpipe")
+
+
+def _sleep(seconds: float, cancellation: Cancellation | None) -> None:
+    if cancellation is None:
+        time.sleep(seconds)
+        return
+    with suppress(Empty):
+        cancellation.put(cancellation.get(timeout=seconds))  # other calls look at it too
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """The number of repeated attempts, and the pauses between them.
+
+    Each attempt here may be three of pyarrow's S3 client, which pauses for up to a second or two between them and gives
+    up each after three to ten seconds without data. So a server that is down for some ten seconds costs a pause, and
+    one that never answers costs a minute.
+
+    Attributes:
+        max_attempts: attempts, the first one included.
+        max_seconds: seconds after the first attempt in which another one may begin.
+        first_pause: seconds before the second attempt at most; the limit doubles with each further attempt.
+        max_pause: seconds of any pause at most. Each pause is drawn between 0 and its limit (full jitter), so that
+            clients that failed together do not come back together.
+        counts: repeated attempts by host.
+    """
+
+    max_attempts: int = 6
+    max_seconds: float = 60.0
+    first_pause: float = 0.2
+    max_pause: float = 10.0
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float, Cancellation | None], None] = _sleep
+    draw: Callable[[], float] = random.SystemRandom().random  # has no state that a fork would copy
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def run(self, call: Callable[[int], T], path: str, cancellation: Cancellation | None = None) -> T:
+        """Returns the result of `call`, whose argument is the number of failed attempts.
+
+        Args:
+            call: raises an `OSError` if storage fails.
+            path: a path or URL for the log.
+            cancellation: ends a pause and all further attempts.
+
+        Raises:
+            OSError: the first error that is not transient; or one that says how many attempts there were.
+        """
+        start = self.clock()
+        failures = 0
+        while True:
+            try:
+                return call(failures)
+            except OSError as error:
+                if not is_transient(error):
+                    raise
+                failures += 1
+                pause = self.draw() * min(self.max_pause, self.first_pause * 2 ** (failures - 1))
+                spent = self.clock() - start
+                cancelled = cancellation is not None and not cancellation.empty()
+                if failures == self.max_attempts or spent + pause > self.max_seconds or cancelled:
+                    raise OSError(f"{describe(error)}; {failures} attempts in {spent:.1f} s") from error
+                self._count(path, error)
+            self.sleep(pause, cancellation)
+
+    def _count(self, path: str, error: OSError) -> None:
+        """Counts an attempt, and logs the first one for a host, the 10th, the 100th and so on."""
+        host = _host(path)
+        self.counts[host] += 1
+        count = self.counts[host]
+        if str(count).strip("0") == "1":
+            note = f" (attempt {count} that is made again there)" if count > 1 else ""
+            _LOG.warning("%s: %s; trying again%s", redacted(path), describe(error), note)
+
+
+_policy = RetryPolicy()
+
+
+def with_retries(call: Callable[[], T], path: str, cancellation: Cancellation | None = None) -> T:
+    """Returns the result of `call`, which is repeated after transient errors; see `RetryPolicy.run`."""
+    return _policy.run(lambda failures: call(), path, cancellation)
+
+
+def with_other_retries(
+    first: Callable[[], T], again: Callable[[], T], path: str, cancellation: Cancellation | None = None
+) -> T:
+    """Returns the result of `first`, or after a failure that of `again`, which reopens the file."""
+    return _policy.run(lambda failures: again() if failures else first(), path, cancellation)
+
+
+def retry_count() -> int:
+    """Returns the number of repeated attempts in this process."""
+    return _policy.counts.total()
+
+
+def _host(path: str) -> str:
+    scheme, separator, rest = redacted(path).rpartition("://")
+    return scheme + separator + rest.split("/", 1)[0]
+
+
+# The meaning of errors
+
+
+HDFS_UNKNOWN = 255
+"""The `errno` of every error for which libhdfs has no other."""
+
+_CREDENTIALS = "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, or AWS_PROFILE"
+_REFUSED = f"access is denied, or the credentials are wrong or have expired; they come from {_CREDENTIALS}"
+_SIGNATURE = f"the server refuses the signature: the secret key is wrong; it comes from {_CREDENTIALS}"
+_REGION = "the bucket is in another region; AWS_REGION or `?region=` in the URL names it"
+_AWS_ERROR = re.compile(r"AWS Error (\w+)(?: \(HTTP status (\d+)\))? during \w+ operation: ?(.*)", re.DOTALL)
+_AWS_EXCEPTION = re.compile(r"ExceptionName: (\w+) Message: (.*)", re.DOTALL)
+_CURL = re.compile(r"curlCode: (\d+), ([^;]*)")
+_CURL_UNKNOWN_HOST, _CURL_BAD_CERTIFICATE = 6, 60
+
+_BUSY_STATUSES = {408, 429, 500, 502, 503, 504}
+_BUSY_AWS_ERRORS = {"SLOW_DOWN", "SERVICE_UNAVAILABLE", "INTERNAL_FAILURE", "THROTTLING", "REQUEST_TIMEOUT"}
+_BUSY_EXCEPTIONS = {
+    "SlowDown",
+    "ServiceUnavailable",
+    "InternalError",
+    "RequestTimeout",
+    "Throttling",
+    "TooManyRequests",
+}
+_AWS_MESSAGES = {
+    "ACCESS_DENIED": _REFUSED,
+    "INVALID_ACCESS_KEY_ID": f"the server does not know the access key; it comes from {_CREDENTIALS}",
+    "INVALID_CLIENT_TOKEN_ID": f"the server does not know the credentials; they come from {_CREDENTIALS}",
+    "INVALID_SIGNATURE": _SIGNATURE,
+    "SIGNATURE_DOES_NOT_MATCH": _SIGNATURE,
+    "REQUEST_EXPIRED": f"the credentials have expired; they come from {_CREDENTIALS}",
+    "ExpiredToken": f"the credentials have expired; they come from {_CREDENTIALS}",
+    "REQUEST_TIME_TOO_SKEWED": "the clock of this machine is wrong, so the server refuses the signature",
+    "NO_SUCH_BUCKET": "there is no such bucket",
+    "NO_SUCH_KEY": "there is no such object",
+    "RESOURCE_NOT_FOUND": "there is no such object",
+}
+_STATUS_MESSAGES = {
+    301: _REGION,
+    307: _REGION,
+    400: f"the server refuses the request: the credentials may have expired ({_CREDENTIALS}), or {_REGION}",
+    401: _REFUSED,
+    403: _REFUSED,
+    416: "it has become shorter",
+}
+_TRANSIENT_ERRNOS = {
+    errno.ECONNABORTED,
+    errno.ECONNREFUSED,
+    errno.ECONNRESET,
+    errno.EHOSTUNREACH,
+    errno.ENETDOWN,
+    errno.ENETRESET,
+    errno.ENETUNREACH,
+    errno.EPIPE,
+    errno.ETIMEDOUT,
+    socket.EAI_AGAIN,
+    HDFS_UNKNOWN,  # such as a DataNode that is gone, or a NameNode that does not answer
+}
+
+
+class _Meaning(NamedTuple):
+    message: str
+    transient: bool
+
+
+def describe(error: BaseException) -> str:
+    """A short message for an error."""
+    return redacted(_meaning(error).message)
+
+
+def is_transient(error: BaseException) -> bool:
+    """Returns True if the next attempt may succeed, as after a busy server or a lost connection."""
+    return _meaning(error).transient
+
+
+def says_missing(error: OSError) -> bool:
+    """Returns True if the file does not exist, and False if it only cannot be reached."""
+    return isinstance(error, FileNotFoundError) or "AWS Error NO_SUCH_BUCKET" in str(error)
+
+
+def _meaning(error: BaseException) -> _Meaning:
+    text = str(error)
+    if aws := _AWS_ERROR.search(text):
+        return _meaning_of_s3(aws[1], int(aws[2] or 0), aws[3])
+    if "Unable to load libjvm" in text:
+        return _Meaning("HDFS needs Java: install a JRE or JDK, and let JAVA_HOME name its folder", False)
+    if "Unable to load libhdfs" in text:
+        return _Meaning(
+            "HDFS needs libhdfs.so of a Hadoop client: let HADOOP_HOME name Hadoop's folder, or ARROW_LIBHDFS_DIR the "
+            "one with that file, and set CLASSPATH to what `hadoop classpath --glob` prints",
+            False,
+        )
+    number = error.errno if isinstance(error, OSError) else None
+    transient = isinstance(error, (ConnectionError, TimeoutError)) or number in _TRANSIENT_ERRNOS
+    if number == HDFS_UNKNOWN:
+        message = "HDFS does not answer, or refuses; its client has printed what it knows"
+        if not os.environ.get("CLASSPATH"):
+            message += "; CLASSPATH is not set: `hadoop classpath --glob` prints what it needs"
+        return _Meaning(message, transient)
+    status = getattr(error, "status", None)  # of an HTTP response; fsspec's clients set it
+    if isinstance(status, int):
+        return _Meaning(
+            _STATUS_MESSAGES.get(status, f"the server answers with status {status}"), status in _BUSY_STATUSES
+        )
+    if isinstance(error, socket.gaierror):
+        return _Meaning("there is no host of that name, or no network", transient)
+    return _Meaning(os.strerror(number) if number else text or type(error).__name__, transient)
+
+
+def _meaning_of_s3(name: str, status: int, text: str) -> _Meaning:
+    """The meaning of an error of pyarrow's S3 client, which has a name or a status, and the server's text."""
+    if name == "NETWORK_CONNECTION":
+        curl = _CURL.search(text)
+        code = int(curl[1]) if curl else 0
+        if code == _CURL_UNKNOWN_HOST:
+            return _Meaning("there is no host of that name, or no network", False)
+        message = curl[2].strip() if curl else "the connection failed"
+        return _Meaning(message[:1].lower() + message[1:], code != _CURL_BAD_CERTIFICATE)
+    if unknown := _AWS_EXCEPTION.search(text):  # an exception whose name the client does not know
+        name, text = unknown[1], unknown[2]
+    if name in _BUSY_AWS_ERRORS or name in _BUSY_EXCEPTIONS or status in _BUSY_STATUSES:
+        return _Meaning(f"the server is busy or fails ({f'status {status}' if status else name})", True)
+    message = _AWS_MESSAGES.get(name) or _STATUS_MESSAGES.get(status) or ""
+    return _Meaning(message or f"{' '.join(text.split()) or 'the server refuses'} ({status or name})", False)

@@ -1,4 +1,4 @@
-"""Listings: the files that paths, folders, globs and braces stand for, as Arrow columns."""
+"""Listings: the files of paths, folders, globs and braces, as Arrow columns."""
 
 from __future__ import annotations
 
@@ -34,204 +34,6 @@ from .tasks import in_threads, in_turn
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow.fs import FileInfo, FileSystem
-
-MAX_PATHS = 10**7
-"""Paths that one pattern may stand for."""
-_RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)(?:\.\.(-?\d+))?")
-
-
-def expand_braces(path: str) -> list[str]:
-    """The paths that `path` stands for; `path` itself if it has no braces that mean something.
-
-    `{000..003}` counts, with as many digits as its ends have; `{0..9..3}` counts by threes; `{a,b}` gives each part.
-    Groups may follow each other, and a part may have groups.
-
-    Raises:
-        ArgumentError: there are too many paths.
-    """
-    group = _first_group(path)
-    if group is None:
-        return [path]
-    start, stop = group
-    inner = path[start + 1 : stop - 1]
-    parts = _counted(inner, path) or [part for option in _options(inner) for part in expand_braces(option)]
-    rest = expand_braces(path[stop:])
-    _check_count(len(parts) * len(rest), path)
-    return [path[:start] + part + end for part, end in product(parts, rest)]
-
-
-def _counted(inner: str, path: str) -> list[str]:
-    """The numbers of `a..b` or `a..b..step`, as text."""
-    match = _RANGE.fullmatch(inner)
-    if match is None:
-        return []
-    first, last, step = int(match[1]), int(match[2]), abs(int(match[3] or 1)) or 1
-    padded = any(re.match(r"-?0\d", end) for end in (match[1], match[2]))
-    width = max(len(match[1]), len(match[2])) if padded else 0
-    numbers = range(first, last + 1, step) if first <= last else range(first, last - 1, -step)
-    _check_count(len(numbers), path)
-    return [f"{number:0{width}d}" for number in numbers]
-
-
-def _check_count(count: int, path: str) -> None:
-    if count > MAX_PATHS:
-        raise ArgumentError(
-            with_call_site(f"the braces of {path!r} stand for {count} paths, and {MAX_PATHS} are most; use a glob")
-        )
-
-
-def _first_group(path: str) -> tuple[int, int] | None:
-    """The first group in braces that is a range or has several options: where it starts, and the place after it."""
-    for start in (match.start() for match in re.finditer("{", path)):
-        depth = 0
-        for at in range(start, len(path)):
-            depth += (path[at] == "{") - (path[at] == "}")
-            if depth == 0:
-                inner = path[start + 1 : at]
-                if _RANGE.fullmatch(inner) or len(_options(inner)) > 1:
-                    return start, at + 1
-                break
-    return None
-
-
-def _options(inner: str) -> list[str]:
-    """Splits at the commas that are in no further braces."""
-    options, depth = [""], 0
-    for char in inner:
-        depth += (char == "{") - (char == "}")
-        if char == "," and depth == 0:
-            options.append("")
-        else:
-            options[-1] += char
-    return options
-
-
-# Entries of local folders that cannot be read as files, and what they are.
-
-
-_KINDS = {
-    stat.S_IFIFO: "a named pipe",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
-
-
-class FolderEntry(NamedTuple):
-    """An entry of a folder.
-
-    Attributes:
-        name: in its folder.
-        is_folder: whether it is a folder, or a link to one.
-        size: in bytes, or -1 if the storage does not say; None if it is neither a file nor a folder.
-    """
-
-    name: str
-    is_folder: bool
-    size: int | None
-
-
-def scan(folder: str) -> Iterator[FolderEntry]:
-    """The entries of a local folder, one at a time: pyarrow would hold an object for each of a million files."""
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            try:
-                if entry.is_dir():
-                    yield FolderEntry(entry.name, True, None)
-                else:
-                    yield FolderEntry(entry.name, False, entry.stat().st_size if entry.is_file() else None)
-            except OSError as error:
-                if error.errno != errno.ELOOP:
-                    raise
-                yield FolderEntry(entry.name, False, None)
-
-
-def check_readable(path: str) -> None:
-    """Raises an error that says what a local entry is, if it is neither a file nor a folder.
-
-    Opening a named pipe would wait for a writer, and a device may never end. If there is no entry of that name, or it
-    may not be looked at, nothing happens.
-
-    Raises:
-        MissingError: it is a link to nothing.
-        SourceError: it is a link to itself, a named pipe, a socket or a device.
-    """
-    try:
-        kind = _KINDS.get(stat.S_IFMT(os.stat(path).st_mode))
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise SourceError(f"{path} is a link that leads back to itself; remove it") from error
-        if os.path.islink(path) and isinstance(error, FileNotFoundError):
-            raise MissingError(f"{path} is a link to a file that is not there") from error
-        return
-    if kind is not None:
-        raise SourceError(f"{path} is {kind}, and only files and folders can be read; write its bytes to a file")
-
-
-# `FileNames`: the names and sizes of many files, in little memory, and their digest.
-
-
-BATCH_FILES = 2**14
-"""Files whose names are Python strings at the same time. A digest takes the names of so many, then their sizes."""
-
-
-def add_to_digest(digest: hashlib.blake2b, names: list[str], sizes: pa.Int64Array) -> None:
-    """Adds files, by their names below the root, to the digest of a `Listing`."""
-    digest.update("\0".join([*names, ""]).encode())
-    digest.update(sizes.to_numpy().tobytes())
-
-
-class FileNames:
-    """Names and sizes: Arrow arrays, but for the last few."""
-
-    def __init__(self, folder: str = "") -> None:
-        self._folder = folder  # for errors
-        self._parts: list[pa.RecordBatch] = []
-        self._names: list[str] = []
-        self._sizes: list[int] = []
-        self.count = 0
-
-    def add(self, name: str, size: int) -> None:
-        self._names.append(name)
-        self._sizes.append(size)
-        self.count += 1
-        if len(self._names) == BATCH_FILES:
-            self._flush()
-
-    def _flush(self) -> None:
-        import pyarrow as pa
-
-        try:
-            names = pa.array(self._names, pa.large_string())
-        except UnicodeEncodeError as error:
-            raise not_utf8_error(self._folder + str(error.object)) from None
-        self._parts.append(pa.RecordBatch.from_arrays([names, pa.array(self._sizes, pa.int64())], ["name", "size"]))
-        self._names, self._sizes = [], []
-
-    def to_batch(self, digest: hashlib.blake2b, *, prefix: str | None, suffix: str = "") -> pa.RecordBatch:
-        """The paths and sizes: sorted by name if there is a `prefix`, which begins each path; else as they came."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        self._flush()
-        table = pa.Table.from_batches(self._parts).combine_chunks()
-        if prefix is not None:
-            table = table.take(pc.sort_indices(table["name"]))
-        for batch in table.to_batches(max_chunksize=BATCH_FILES):
-            names = cast("list[str]", batch.column("name").to_pylist())
-            relative = names if prefix is not None else [os.path.basename(split_options(name)[0]) for name in names]
-            add_to_digest(digest, relative, cast("Any", batch.column("size")))
-        paths: Any = table["name"]
-        if prefix or suffix:
-            parts = [pa.scalar(part, pa.large_string()) for part in (prefix or "", suffix, "")]
-            join: Any = pc.binary_join_element_wise
-            paths = join(parts[0], paths, *parts[1:])
-        columns = [pa.concat_arrays(paths.chunks), pa.concat_arrays(table["size"].chunks)]
-        return pa.RecordBatch.from_arrays(columns, ["name", "size"])
-
-
-# Listings: the files that paths, folders and globs stand for, as Arrow columns.
-
 
 log = logging.getLogger("feedpipe")
 _WILD = re.compile(r"[*?\[]")
@@ -270,7 +72,7 @@ class ListedPath(str):
 
 @dataclass(frozen=True)
 class Selection:
-    """What to list: the arguments of `list_files`."""
+    """The arguments of `list_files`."""
 
     kind: ClassVar[str] = "list_files"
 
@@ -303,7 +105,7 @@ class Selection:
         It does not read or write a manifest.
 
         Raises:
-            SourceError: a path is missing, cannot be listed, or stands for no file.
+            SourceError: a path is missing, cannot be listed, or matches no file.
         """
         import pyarrow as pa
 
@@ -423,15 +225,15 @@ class _Walk:
         return self._any_depth and (self._hidden or name[:1] not in "._")
 
     def log_folders(self, path: str) -> None:
-        """Says in the log that a folder with files has folders too, whose files are left out."""
+        """Warns about folders beside the files: their files are left out."""
         if self._is_folder and self._folder_count and not self._any_depth:
             some = "1 folder" if self._folder_count == 1 else f"{self._folder_count} folders"
             log.warning("%s holds %s that a listing leaves out; `recursive=True` lists their files too", path, some)
 
     def no_files_message(self, path: str) -> str:
-        """Says why there are no files, and what to do."""
+        """The error of a path without files: the reason and the repair."""
         matching = f" that matches {self._file_glob!r}" if self._file_glob else ""
-        message = f"{path} holds no file{matching}" if self._is_folder else f"{path} stands for no file{matching}"
+        message = f"{path} holds no file{matching}" if self._is_folder else f"{path} matches no file{matching}"
         if self._file_count:
             message += f"; there are {self._file_count} others, such as {self._first_file!r}"
             if self._first_file.rpartition("/")[2][:1] in "._":
@@ -443,7 +245,7 @@ class _Walk:
 
 
 def _look_up(paths: list[str], filesystem: object) -> Iterator[tuple[str, Location, str, int]]:
-    """Gives each path with its location, the kind of entry there, and its size."""
+    """Looks up each path: its location, the kind of entry there, and its size."""
     for start in range(0, len(paths), BATCH_FILES):
         batch = paths[start : start + BATCH_FILES]
         places = [locate(path, filesystem) for path in batch]
@@ -546,3 +348,201 @@ def _char_class(inside: str) -> str:
     except re.error:  # such as [z-a]
         return "(?!)"
     return regex
+
+
+# The names and sizes of many files, in little memory
+
+
+BATCH_FILES = 2**14
+"""The files of a batch, whose names are Python strings. A digest takes all names of a batch, then their sizes."""
+
+
+def add_to_digest(digest: hashlib.blake2b, names: list[str], sizes: pa.Int64Array) -> None:
+    """Adds files, by their names below the root, to the digest of a `Listing`."""
+    digest.update("\0".join([*names, ""]).encode())
+    digest.update(sizes.to_numpy().tobytes())
+
+
+class FileNames:
+    """Names and sizes: Arrow arrays, but for the last few."""
+
+    def __init__(self, folder: str = "") -> None:
+        self._folder = folder  # for errors
+        self._parts: list[pa.RecordBatch] = []
+        self._names: list[str] = []
+        self._sizes: list[int] = []
+        self.count = 0
+
+    def add(self, name: str, size: int) -> None:
+        self._names.append(name)
+        self._sizes.append(size)
+        self.count += 1
+        if len(self._names) == BATCH_FILES:
+            self._flush()
+
+    def _flush(self) -> None:
+        import pyarrow as pa
+
+        try:
+            names = pa.array(self._names, pa.large_string())
+        except UnicodeEncodeError as error:
+            raise not_utf8_error(self._folder + str(error.object)) from None
+        self._parts.append(pa.RecordBatch.from_arrays([names, pa.array(self._sizes, pa.int64())], ["name", "size"]))
+        self._names, self._sizes = [], []
+
+    def to_batch(self, digest: hashlib.blake2b, *, prefix: str | None, suffix: str = "") -> pa.RecordBatch:
+        """The paths and sizes: sorted by name if there is a `prefix`, which begins each path; else as they came."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        self._flush()
+        table = pa.Table.from_batches(self._parts).combine_chunks()
+        if prefix is not None:
+            table = table.take(pc.sort_indices(table["name"]))
+        for batch in table.to_batches(max_chunksize=BATCH_FILES):
+            names = cast("list[str]", batch.column("name").to_pylist())
+            relative = names if prefix is not None else [os.path.basename(split_options(name)[0]) for name in names]
+            add_to_digest(digest, relative, cast("Any", batch.column("size")))
+        paths: Any = table["name"]
+        if prefix or suffix:
+            parts = [pa.scalar(part, pa.large_string()) for part in (prefix or "", suffix, "")]
+            join: Any = pc.binary_join_element_wise
+            paths = join(parts[0], paths, *parts[1:])
+        columns = [pa.concat_arrays(paths.chunks), pa.concat_arrays(table["size"].chunks)]
+        return pa.RecordBatch.from_arrays(columns, ["name", "size"])
+
+
+# Entries of local folders
+
+
+_KINDS = {
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+class FolderEntry(NamedTuple):
+    """An entry of a folder.
+
+    Attributes:
+        name: in its folder.
+        is_folder: whether it is a folder, or a link to one.
+        size: in bytes, or -1 if the storage does not say; None if it is neither a file nor a folder.
+    """
+
+    name: str
+    is_folder: bool
+    size: int | None
+
+
+def scan(folder: str) -> Iterator[FolderEntry]:
+    """The entries of a local folder, one at a time: pyarrow would hold an object for each of a million files."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            try:
+                if entry.is_dir():
+                    yield FolderEntry(entry.name, True, None)
+                else:
+                    yield FolderEntry(entry.name, False, entry.stat().st_size if entry.is_file() else None)
+            except OSError as error:
+                if error.errno != errno.ELOOP:
+                    raise
+                yield FolderEntry(entry.name, False, None)
+
+
+def check_readable(path: str) -> None:
+    """Raises an error that names the kind of a local entry that is neither a file nor a folder.
+
+    Opening a named pipe would wait for a writer, and a device may never end. If there is no entry of that name, or it
+    may not be looked at, nothing happens.
+
+    Raises:
+        MissingError: it is a link to nothing.
+        SourceError: it is a link to itself, a named pipe, a socket or a device.
+    """
+    try:
+        kind = _KINDS.get(stat.S_IFMT(os.stat(path).st_mode))
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise SourceError(f"{path} is a link that leads back to itself; remove it") from error
+        if os.path.islink(path) and isinstance(error, FileNotFoundError):
+            raise MissingError(f"{path} is a link to a file that is not there") from error
+        return
+    if kind is not None:
+        raise SourceError(f"{path} is {kind}, and only files and folders can be read; write its bytes to a file")
+
+
+# Braces in paths
+
+
+MAX_PATHS = 10**7
+"""The most paths of one pattern."""
+_RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)(?:\.\.(-?\d+))?")
+
+
+def expand_braces(path: str) -> list[str]:
+    """Expands the braces of `path`; without a range or options in braces, returns `path` alone.
+
+    `{000..003}` counts, with as many digits as its ends have; `{0..9..3}` counts by threes; `{a,b}` gives each part.
+    Groups may follow each other, and a part may have groups.
+
+    Raises:
+        ArgumentError: there are too many paths.
+    """
+    group = _first_group(path)
+    if group is None:
+        return [path]
+    start, stop = group
+    inner = path[start + 1 : stop - 1]
+    parts = _counted(inner, path) or [part for option in _options(inner) for part in expand_braces(option)]
+    rest = expand_braces(path[stop:])
+    _check_count(len(parts) * len(rest), path)
+    return [path[:start] + part + end for part, end in product(parts, rest)]
+
+
+def _counted(inner: str, path: str) -> list[str]:
+    """The numbers of `a..b` or `a..b..step`, as text."""
+    match = _RANGE.fullmatch(inner)
+    if match is None:
+        return []
+    first, last, step = int(match[1]), int(match[2]), abs(int(match[3] or 1)) or 1
+    padded = any(re.match(r"-?0\d", end) for end in (match[1], match[2]))
+    width = max(len(match[1]), len(match[2])) if padded else 0
+    numbers = range(first, last + 1, step) if first <= last else range(first, last - 1, -step)
+    _check_count(len(numbers), path)
+    return [f"{number:0{width}d}" for number in numbers]
+
+
+def _check_count(count: int, path: str) -> None:
+    if count > MAX_PATHS:
+        raise ArgumentError(
+            with_call_site(f"the braces of {path!r} make {count} paths, but {MAX_PATHS} are allowed; use a glob")
+        )
+
+
+def _first_group(path: str) -> tuple[int, int] | None:
+    """The start and the stop of the first group in braces that is a range or has several options."""
+    for start in (match.start() for match in re.finditer("{", path)):
+        depth = 0
+        for at in range(start, len(path)):
+            depth += (path[at] == "{") - (path[at] == "}")
+            if depth == 0:
+                inner = path[start + 1 : at]
+                if _RANGE.fullmatch(inner) or len(_options(inner)) > 1:
+                    return start, at + 1
+                break
+    return None
+
+
+def _options(inner: str) -> list[str]:
+    """Splits at the commas that are in no further braces."""
+    options, depth = [""], 0
+    for char in inner:
+        depth += (char == "{") - (char == "}")
+        if char == "," and depth == 0:
+            options.append("")
+        else:
+            options[-1] += char
+    return options

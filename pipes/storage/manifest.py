@@ -1,6 +1,6 @@
-"""Manifests, lists of files that are read in place of listings; files that get their name when complete.
+"""Manifests, which list files, and outputs, which get their names when they are complete.
 
-A manifest is a text of JSON lines. The first line says what it is and how many files follow; each other line is a file:
+A manifest is a text of JSON lines: a head with the number of files, then a line for each file.
 
     {"format": "feedpipe manifest", "version": 1, "made_by": "write_parquet", "files": 1}
     {"path": "part-00000.parquet", "bytes": 1234, "rows": 100, "sha256": "9f86d081884c7d65..."}
@@ -25,6 +25,159 @@ from .filesystem import describe, locate, split_options
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow import NativeFile
+
+FORMAT = "feedpipe manifest"
+VERSION = 1
+
+_MAX_HEAD_BYTES = 2**20  # of the first line
+_BATCH_LINES = 2**14  # lines that are Python objects at the same time
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """Files in order, and the function that listed or wrote them.
+
+    Attributes:
+        made_by: the name of the function.
+        files: a table of `path`, `bytes`, `rows` and `sha256`; null means unknown.
+        details: other values that the function puts into the first line.
+    """
+
+    made_by: str
+    files: pa.Table
+    details: Mapping[str, Json] = field(default_factory=lambda: MappingProxyType({}))
+
+    def paths(self, path: str, filesystem: object = None) -> pa.LargeStringArray:
+        """The paths or URLs of the files; `path` is that of the manifest.
+
+        A listing has the paths as they were listed. A writer puts its files beside the manifest.
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        names: Any = self.files["path"]
+        if self.made_by != "list_files":
+            plain, options = (path, "") if filesystem is not None else split_options(path)
+            parts = [pa.scalar(part, pa.large_string()) for part in (plain[: plain.rfind("/") + 1], options, "")]
+            join: Any = pc.binary_join_element_wise
+            names = join(parts[0], names, *parts[1:])
+        paths: pa.LargeStringArray = pa.concat_arrays([pa.array([], pa.large_string()), *names.chunks])
+        return paths
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestPlace:
+    """The place of the manifest of some files.
+
+    Attributes:
+        path: of the manifest.
+        filesystem: that `path` is on; None if it is a local path or a URL.
+        digest: of the listing.
+    """
+
+    path: str
+    filesystem: object
+    digest: str
+
+    @property
+    def unit_file(self) -> str:
+        """The path of the file beside it that keeps facts from footers. Its name is hidden from listings."""
+        plain, options = (self.path, "") if self.filesystem is not None else split_options(self.path)
+        folder, slash, name = plain.rpartition("/")
+        return f"{folder}{slash}{'' if name.startswith(('.', '_')) else '_'}{name}.units{options}"
+
+
+@runtime_checkable
+class FromManifest(Protocol):
+    """An operator whose rows are the files of a manifest, in order."""
+
+    @property
+    def listed_in(self) -> ManifestPlace | None:
+        """The place of the manifest; None if there is none."""
+        ...
+
+
+def manifest_schema() -> pa.Schema:
+    """The schema of `Manifest.files`."""
+    import pyarrow as pa
+
+    text, number = pa.string(), pa.int64()
+    types: dict[str, pa.DataType] = {"path": pa.large_string(), "bytes": number, "rows": number, "sha256": text}
+    return pa.schema(types)
+
+
+def write_manifest(manifest: Manifest, path: str, filesystem: object = None) -> None:
+    """Writes a manifest. A concurrent reader sees all of it, or no file.
+
+    Raises:
+        SourceError: it cannot be written.
+    """
+    with open_output(path, filesystem) as stream:
+        for text in _encode(manifest):
+            stream.write(text.encode())
+
+
+def read_manifest(path: str, filesystem: object = None) -> Manifest:
+    """Reads the manifest at `path`.
+
+    Raises:
+        SourceError: it cannot be read; a `MissingError` if there is none.
+        DataError: it is no manifest, one of a newer version, or damaged.
+    """
+    with File(path, filesystem=filesystem).open(None) as stream:
+        head = _parse_head(stream.readline(_MAX_HEAD_BYTES), path)
+        rest = stream.read()
+    made_by, count = head.pop("made_by", None), head.pop("files", None)
+    if not isinstance(made_by, str) or type(count) is not int:
+        raise DataError(f"{path} is damaged: its first line must have `made_by` and the number of `files`")
+    files = _parse_files(rest, path)
+    if len(files) != count:
+        raise DataError(f"{path} is damaged: it has {len(files)} files, and its first line says {count}")
+    return Manifest(made_by, files, head)
+
+
+def _encode(manifest: Manifest) -> Iterator[str]:
+    head = {"format": FORMAT, "version": VERSION, "made_by": manifest.made_by, "files": len(manifest.files)}
+    yield json.dumps(head | dict(manifest.details)) + "\n"
+    for batch in manifest.files.to_batches(max_chunksize=_BATCH_LINES):
+        rows = cast("list[dict[str, object]]", batch.to_pylist())
+        yield "".join(json.dumps({k: v for k, v in row.items() if v is not None}) + "\n" for row in rows)
+
+
+def _parse_head(line: bytes, path: str) -> dict[str, Any]:
+    try:
+        head = json.loads(line)
+    except (ValueError, RecursionError):
+        head = None
+    if not isinstance(head, dict) or head.get("format") != FORMAT:
+        raise DataError(f"{path} is no manifest: its first line must be a JSON object whose `format` is {FORMAT!r}")
+    if head.get("version") != VERSION:
+        raise DataError(
+            f"{path} is a manifest of version {head.get('version')!r}, and this feedpipe reads version {VERSION}"
+        )
+    return {key: value for key, value in head.items() if key not in ("format", "version")}
+
+
+def _parse_files(lines: bytes, path: str) -> pa.Table:
+    import pyarrow as pa
+    from pyarrow import json as arrow_json
+
+    schema = manifest_schema()
+    if not lines.strip():
+        return schema.empty_table()
+    options = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
+    try:
+        table = arrow_json.read_json(cast("Any", pa.BufferReader(lines)), parse_options=options)
+        table.validate(full=True)
+    except pa.ArrowException as error:
+        raise DataError(f"{path} is damaged: {' '.join(str(error).split())}") from error
+    if table["path"].null_count:
+        raise DataError(f"{path} is damaged: each line must have a `path`")
+    return table
+
+
+# Outputs
+
 
 TEMPORARY_SUFFIX = ".tmp"
 """The end of a temporary name. The name begins with a dot, so that no listing takes the file for data."""
@@ -92,156 +245,3 @@ def folder_of(path: str, filesystem: object = None) -> str:
 
 def _write_error(path: str, error: OSError) -> SourceError:
     return SourceError(f"{path} cannot be written: {describe(error)}")
-
-
-# Manifests: lists of files with their sizes and checksums, which are read in place of listing folders.
-
-
-FORMAT = "feedpipe manifest"
-VERSION = 1
-
-_MAX_HEAD_BYTES = 2**20  # of the first line
-_BATCH_LINES = 2**14  # lines that are Python objects at the same time
-
-
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """Files in order, and the function that listed or wrote them.
-
-    Attributes:
-        made_by: the name of the function.
-        files: a table of `path`, `bytes`, `rows` and `sha256`; null means unknown.
-        details: other values that the function puts into the first line.
-    """
-
-    made_by: str
-    files: pa.Table
-    details: Mapping[str, Json] = field(default_factory=lambda: MappingProxyType({}))
-
-    def paths(self, path: str, filesystem: object = None) -> pa.LargeStringArray:
-        """The paths or URLs of the files; `path` is that of the manifest.
-
-        A listing has the paths as they were listed. A writer puts its files beside the manifest.
-        """
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        names: Any = self.files["path"]
-        if self.made_by != "list_files":
-            plain, options = (path, "") if filesystem is not None else split_options(path)
-            parts = [pa.scalar(part, pa.large_string()) for part in (plain[: plain.rfind("/") + 1], options, "")]
-            join: Any = pc.binary_join_element_wise
-            names = join(parts[0], names, *parts[1:])
-        paths: pa.LargeStringArray = pa.concat_arrays([pa.array([], pa.large_string()), *names.chunks])
-        return paths
-
-
-@dataclass(frozen=True, slots=True)
-class ManifestPlace:
-    """Where the manifest of some files is.
-
-    Attributes:
-        path: of the manifest.
-        filesystem: that `path` is on; None if it is a local path or a URL.
-        digest: of the listing.
-    """
-
-    path: str
-    filesystem: object
-    digest: str
-
-    @property
-    def unit_file(self) -> str:
-        """The path of the file beside it that keeps what footers say. Its name is hidden from listings."""
-        plain, options = (self.path, "") if self.filesystem is not None else split_options(self.path)
-        folder, slash, name = plain.rpartition("/")
-        return f"{folder}{slash}{'' if name.startswith(('.', '_')) else '_'}{name}.units{options}"
-
-
-@runtime_checkable
-class FromManifest(Protocol):
-    """An operator whose rows are the files of a manifest, in order."""
-
-    @property
-    def listed_in(self) -> ManifestPlace | None:
-        """Where the manifest is; None if there is none."""
-        ...
-
-
-def manifest_schema() -> pa.Schema:
-    """The schema of `Manifest.files`."""
-    import pyarrow as pa
-
-    text, number = pa.string(), pa.int64()
-    types: dict[str, pa.DataType] = {"path": pa.large_string(), "bytes": number, "rows": number, "sha256": text}
-    return pa.schema(types)
-
-
-def write_manifest(manifest: Manifest, path: str, filesystem: object = None) -> None:
-    """Writes a manifest. A concurrent reader sees all of it, or no file.
-
-    Raises:
-        SourceError: it cannot be written.
-    """
-    with open_output(path, filesystem) as stream:
-        for text in _encode(manifest):
-            stream.write(text.encode())
-
-
-def read_manifest(path: str, filesystem: object = None) -> Manifest:
-    """Reads the manifest at `path`.
-
-    Raises:
-        SourceError: it cannot be read; a `MissingError` if there is none.
-        DataError: it is no manifest, one of a newer version, or damaged.
-    """
-    with File(path, filesystem=filesystem).open(None) as stream:
-        head = _parse_head(stream.readline(_MAX_HEAD_BYTES), path)
-        rest = stream.read()
-    made_by, count = head.pop("made_by", None), head.pop("files", None)
-    if not isinstance(made_by, str) or type(count) is not int:
-        raise DataError(f"{path} is damaged: its first line must say what made it and how many files follow")
-    files = _parse_files(rest, path)
-    if len(files) != count:
-        raise DataError(f"{path} is damaged: it has {len(files)} files, and its first line says {count}")
-    return Manifest(made_by, files, head)
-
-
-def _encode(manifest: Manifest) -> Iterator[str]:
-    head = {"format": FORMAT, "version": VERSION, "made_by": manifest.made_by, "files": len(manifest.files)}
-    yield json.dumps(head | dict(manifest.details)) + "\n"
-    for batch in manifest.files.to_batches(max_chunksize=_BATCH_LINES):
-        rows = cast("list[dict[str, object]]", batch.to_pylist())
-        yield "".join(json.dumps({k: v for k, v in row.items() if v is not None}) + "\n" for row in rows)
-
-
-def _parse_head(line: bytes, path: str) -> dict[str, Any]:
-    try:
-        head = json.loads(line)
-    except (ValueError, RecursionError):
-        head = None
-    if not isinstance(head, dict) or head.get("format") != FORMAT:
-        raise DataError(f"{path} is no manifest: its first line must be a JSON object whose `format` is {FORMAT!r}")
-    if head.get("version") != VERSION:
-        raise DataError(
-            f"{path} is a manifest of version {head.get('version')!r}, and this feedpipe reads version {VERSION}"
-        )
-    return {key: value for key, value in head.items() if key not in ("format", "version")}
-
-
-def _parse_files(lines: bytes, path: str) -> pa.Table:
-    import pyarrow as pa
-    from pyarrow import json as arrow_json
-
-    schema = manifest_schema()
-    if not lines.strip():
-        return schema.empty_table()
-    options = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
-    try:
-        table = arrow_json.read_json(cast("Any", pa.BufferReader(lines)), parse_options=options)
-        table.validate(full=True)
-    except pa.ArrowException as error:
-        raise DataError(f"{path} is damaged: {' '.join(str(error).split())}") from error
-    if table["path"].null_count:
-        raise DataError(f"{path} is damaged: each line must have a `path`")
-    return table

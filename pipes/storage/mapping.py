@@ -1,4 +1,4 @@
-"""What a process keeps of files: mappings into memory, and values such as footers."""
+"""Files mapped into memory, and values read from files, such as footers, that a process keeps."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _mapped: WeakValueDictionary[tuple[object, ...], npt.NDArray[np.uint8]] = WeakVa
 
 
 def mapping_limit() -> int:
-    """How many mappings the system allows a process: Linux counts libraries and blocks of memory, too."""
+    """The number of mappings that a process may have; Linux counts libraries and blocks of memory, too."""
     try:
         return int(_LIMIT_FILE.read_text())
     except (OSError, ValueError):
@@ -80,7 +80,7 @@ def map_file(path: str, name: str) -> pa.Buffer:
 
 
 def room_for_mappings() -> int:
-    """How many more files may be mapped until half of what the system allows is used."""
+    """The number of files that may still be mapped; half of what the system allows is for other uses."""
     return _room.left()
 
 
@@ -101,7 +101,7 @@ _room: Budget
 _reset()
 os.register_at_fork(after_in_child=_reset)
 
-# `FileValues`: what was read from files, such as their footers, kept until they change or others need the room.
+# Values of files
 
 
 T = TypeVar("T")
@@ -181,10 +181,10 @@ class _Entry(Generic[T]):
 
 
 def open_version(file: File) -> tuple[Stream, object]:
-    """Opens a file as it is, and says which version of it this is: another value if the file has been replaced.
+    """Opens a file as it is, and returns its version, a value that differs once the file has been replaced.
 
-    A version has the size, and where storage gives more, the time of the last change, the ETag on S3, and the inode of
-    a local file.
+    A version has the size and, if storage gives them, the time of the last change, the ETag on S3, and the inode of a
+    local file.
     """
     before = _local_version(file)
     stream = file.open(None)

@@ -96,7 +96,7 @@ class RemoteFile:
         return file
 
     def changed_error(self) -> SourceError:
-        return SourceError(f"{self.name} has changed while it was read: it is another one now; read it anew")
+        return SourceError(f"{self.name} has changed while it was read: it is another one now; read it again")
 
     def __del__(self) -> None:
         # There is no `close`: another thread may still read, and libhdfs does not survive that.
@@ -285,7 +285,7 @@ class RemoteRanges(_RemoteReader):
         self._begins = [fetch.begin for fetch in self._fetches]
 
     def fetch(self, *, needed: bool) -> None:
-        """Starts the fetches of all parts; if they are not needed yet, only as far as the budget has room."""
+        """Starts the fetches of all parts; if they are not needed yet, only those that fit the budget."""
         for fetch in self._fetches:
             if not fetch.try_start(needed=needed):
                 break

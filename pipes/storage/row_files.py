@@ -1,4 +1,4 @@
-"""Files of a cache of rows, and the folder that they are in."""
+"""Files of a cache of rows, and their folder."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _ALIGNMENT = 64
 _ENDING = ".rows"
 _MAX_OPEN = 4096
 ABANDONED_SECONDS = 3600
-"""An unfinished file that nobody has written to for so long is of a process that was killed."""
+"""An unfinished file that is older than this belongs to a process that was killed."""
 
 
 class RowFile(NamedTuple):
@@ -44,7 +44,7 @@ class RowFile(NamedTuple):
 
     Attributes:
         name: of the file in its folder.
-        head: what the writer gave.
+        head: the values of the writer.
         keys: the first part of the memory.
     """
 
@@ -64,7 +64,7 @@ class RowFiles:
         SourceError: the folder cannot be made or written to.
 
     Attributes:
-        bytes: what the files take, as far as this process has looked.
+        bytes: the size of all files that this process has seen.
         usable: False if there is no room, or a file could not be written.
     """
 
@@ -160,7 +160,7 @@ class RowFiles:
         self._parts.pop(name, None)
         with contextlib.suppress(OSError):
             (self.folder / name).unlink()
-            LOG.warning("%s is damaged and was removed; its rows are made anew", self.folder / name)
+            LOG.warning("%s is damaged and was removed; its rows are made again", self.folder / name)
 
     def _temporary(self) -> Path:
         return self.folder / f"{secrets.token_hex(8)}.{os.getpid()}.part"
@@ -175,7 +175,7 @@ class RowFiles:
     def _stop(self, reason: str) -> None:
         self.usable = False
         LOG.warning(
-            "the cache in %s takes no more rows: %s; rows that are not in it are made in each epoch",
+            "the cache in %s takes no more rows: %s; other rows are made in each epoch",
             self.folder,
             reason,
         )
@@ -233,7 +233,7 @@ def _checksum(memory: Memory) -> int:
     return (int(np.add.reduce(memory[:whole].view(np.uint64), initial=np.uint64(0))) + rest + len(memory)) % 2**64
 
 
-# The folder of one cache: below the user's, or a temporary one in shared memory.
+# Folders of caches
 
 
 _SHARED_MEMORY = Path("/dev/shm")
@@ -260,7 +260,7 @@ class TemporaryFolder:
 
 
 def other_caches(folder: Path, key: str) -> int:
-    """How many other caches are in the user's folder."""
+    """The number of other caches in the user's folder."""
     try:
         return sum(1 for entry in os.scandir(folder) if entry.is_dir() and entry.name != key)
     except OSError:

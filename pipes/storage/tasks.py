@@ -1,4 +1,4 @@
-"""Calls that a few threads of this process make early, and the budget of bytes for their results."""
+"""Calls that threads of this process make early, within a budget of bytes for their results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ U = TypeVar("U")
 MAX_THREADS = 32
 """Requests at a time. The threads mostly wait, so there may be more of them than cores."""
 IDLE_SECONDS = 0.01
-"""How long a thread waits for another task. To start one takes longer than to read the footer of a local file."""
+"""The wait of a thread for another task. Starting a thread takes longer than reading the footer of a local file."""
 BUDGET_BYTES = 2**27
 """Bytes that one process may fetch early."""
 
@@ -173,7 +173,7 @@ class Budget:
             return True
 
     def left(self) -> int:
-        """How many bytes nobody has taken; less than 0 if more were needed."""
+        """The bytes that nobody has taken; below 0 if more were needed."""
         with self._lock:
             self._count_released()
             return self._left

@@ -1,4 +1,4 @@
-"""The parts that all writers share: a run of a pipe in chunks, and the folder that it is written to."""
+"""The parts of all writers: a run of a pipe in chunks, and the folder for its files."""
 
 from __future__ import annotations
 
@@ -32,122 +32,11 @@ from ..storage.manifest import (
 if TYPE_CHECKING:
     from tqdm import tqdm  # type: ignore[import-untyped]
 
-MANIFEST = "_manifest.jsonl"
-"""The name of a manifest beside its files. It begins with `_`, so that no listing takes it for data."""
-
-# Readers keep the units of the files beside the manifest.
-_OURS = re.compile(
-    rf"part-\d{{5,}}\.(arrow|parquet|tar|tfrecord|tfrecord\.gz|index)|\..*{re.escape(TEMPORARY_SUFFIX)}|{re.escape(MANIFEST)}(\.units)?"
-)
-
-
-def prepare(folder: str, filesystem: object, root: Node, *, overwrite: bool) -> None:
-    """Makes the folder, or removes the files of an earlier run, unless `root` reads them.
-
-    Raises:
-        ArgumentError: the folder holds files that must not be removed.
-        SourceError: the folder cannot be made, listed or emptied.
-    """
-    place = make_folder(folder, filesystem)
-    paths, folders = _entries(place, folder)
-    if not paths:
-        return
-    foreign = next((name for name in sorted(paths) if not _OURS.fullmatch(name.rpartition("/")[2])), None)
-    if foreign is not None:
-        raise ArgumentError(
-            with_call_site(
-                f"`folder` must be empty, or hold an earlier run, but {folder} holds {foreign!r}; choose another folder"
-            )
-        )
-    if not overwrite:
-        state = "a run" if MANIFEST in paths else "a run that was not finished"
-        raise ArgumentError(
-            with_call_site(f"{folder} holds {state}: `overwrite=True` removes it, or choose another folder")
-        )
-    if _reads_folder(root, folder, filesystem):
-        raise ArgumentError(
-            with_call_site(f"{folder} holds files that the pipe reads, so it cannot be emptied; choose another folder")
-        )
-    # Remove the manifest first: a folder with a manifest has all its files.
-    for name in sorted(paths, key=lambda name: name != MANIFEST):
-        try:
-            place.filesystem.delete_file(paths[name])
-        except OSError as error:
-            raise SourceError(with_call_site(f"{folder}/{name} cannot be removed: {describe(error)}")) from error
-    for path in folders:
-        with suppress(OSError):  # an object store has no folders
-            place.filesystem.delete_dir(path)
-
-
-def make_folder(folder: str, filesystem: object) -> Location:
-    """Makes a folder unless it is there.
-
-    Raises:
-        SourceError: it cannot be made.
-    """
-    place = locate(folder, filesystem)
-    try:
-        place.filesystem.create_dir(place.path)
-    except OSError as error:
-        raise SourceError(with_call_site(f"{folder} cannot be written to: {describe(error)}")) from error
-    return place
-
-
-def _entries(place: Location, folder: str) -> tuple[dict[str, str], list[str]]:
-    """The paths of what is in the folder by their names below it, and those of folders such as `year=2024` in it.
-
-    Files of a folder `year=2024` count; it itself does not.
-    """
-    from pyarrow.fs import FileSelector, FileType
-
-    paths: dict[str, str] = {}
-    folders: list[str] = []
-    waiting = [(place.path, "")]
-    while waiting:
-        path, prefix = waiting.pop()
-        try:
-            entries = place.filesystem.get_file_info(FileSelector(path))
-        except OSError as error:
-            raise SourceError(with_call_site(f"{folder} cannot be written to: {describe(error)}")) from error
-        for info in entries:
-            if info.type == FileType.Directory and "=" in info.base_name:
-                waiting.append((info.path, f"{prefix}{info.base_name}/"))
-                folders += [] if prefix else [info.path]
-            else:
-                paths[prefix + info.base_name] = info.path
-    return paths, folders
-
-
-def _reads_folder(root: Node, folder: str, filesystem: object) -> bool:
-    """Whether a listing of the pipe has files of the folder."""
-    import pyarrow.compute as pc
-
-    call: Any = pc
-    where = _real_place(folder, filesystem)
-    for node in walk(root):
-        if isinstance(node.op, ListFiles) and node.op.listing is not None:
-            folders = call.replace_substring_regex(node.op.listing.paths, "/?[^/]*$", "").unique().to_pylist()
-            for read in folders:
-                kind, path = _real_place(read or ".", node.op.selection.filesystem)
-                if kind == where[0] and f"{path}/".startswith(f"{where[1]}/"):
-                    return True
-    return False
-
-
-def _real_place(folder: str, filesystem: object) -> tuple[str, str]:
-    place = locate(folder, filesystem)
-    kind = str(place.filesystem.type_name)
-    return kind, os.path.realpath(place.path) if kind == "local" else place.path
-
-
-# The parts that all writers share: a run of a pipe in chunks, and the files that it is written to.
-
-
 FILE_SIZE = "256MiB"
 
 
 class Limits:
-    """When a file is full: after a number of rows, or of bytes.
+    """The most rows or bytes of a file.
 
     Attributes:
         rows: of each file but the last; None if bytes decide.
@@ -201,12 +90,12 @@ class ChunkedRun:
         """The chunks, each with its info."""
         with self._new_loader() if self._loader is None else self._loader as loader:
             for chunk, info in loader.with_info():
-                if info.epoch:  # the state was that of the end, after which the loader begins anew
+                if info.epoch:  # the state was that of the end, after which the loader begins again
                     return
                 yield chunk, info
 
     def load(self, state: Mapping[str, object], chunk: int) -> None:
-        """Begins behind the chunks of an earlier run, which had so many rows.
+        """Begins behind the chunks of an earlier run, which had `chunk` rows each.
 
         Raises:
             StateError: the state is of another pipe.
@@ -287,7 +176,6 @@ class DatasetWriter:
         self._opened = 0
         self._bytes = 0
         prepare(self._folder, filesystem, run.root, overwrite=overwrite)
-
         self._bar = progress_bar(made_by, run.length, shown=progress)
 
     def __enter__(self) -> DatasetWriter:
@@ -329,3 +217,114 @@ class DatasetWriter:
         files = pa.Table.from_pylist(in_order, manifest_schema())
         write_manifest(Manifest(self._made_by, files), path, self._filesystem)
         return path
+
+
+# The folder
+
+
+MANIFEST = "_manifest.jsonl"
+"""The name of a manifest beside its files. It begins with `_`, so that no listing takes it for data."""
+
+# Readers keep the units of the files beside the manifest.
+_OURS = re.compile(
+    rf"part-\d{{5,}}\.(arrow|parquet|tar|tfrecord|tfrecord\.gz|index)|\..*{re.escape(TEMPORARY_SUFFIX)}|{re.escape(MANIFEST)}(\.units)?"
+)
+
+
+def prepare(folder: str, filesystem: object, root: Node, *, overwrite: bool) -> None:
+    """Makes the folder, or removes the files of an earlier run, unless `root` reads them.
+
+    Raises:
+        ArgumentError: the folder holds files that must not be removed.
+        SourceError: the folder cannot be made, listed or emptied.
+    """
+    place = make_folder(folder, filesystem)
+    paths, folders = _entries(place, folder)
+    if not paths:
+        return
+    foreign = next((name for name in sorted(paths) if not _OURS.fullmatch(name.rpartition("/")[2])), None)
+    if foreign is not None:
+        raise ArgumentError(
+            with_call_site(
+                f"`folder` must be empty, or hold an earlier run, but {folder} holds {foreign!r}; choose another folder"
+            )
+        )
+    if not overwrite:
+        state = "a run" if MANIFEST in paths else "a run that was not finished"
+        raise ArgumentError(
+            with_call_site(f"{folder} holds {state}: `overwrite=True` removes it, or choose another folder")
+        )
+    if _reads_folder(root, folder, filesystem):
+        raise ArgumentError(
+            with_call_site(f"{folder} holds files that the pipe reads, so it cannot be emptied; choose another folder")
+        )
+    # Remove the manifest first: a folder with a manifest has all its files.
+    for name in sorted(paths, key=lambda name: name != MANIFEST):
+        try:
+            place.filesystem.delete_file(paths[name])
+        except OSError as error:
+            raise SourceError(with_call_site(f"{folder}/{name} cannot be removed: {describe(error)}")) from error
+    for path in folders:
+        with suppress(OSError):  # an object store has no folders
+            place.filesystem.delete_dir(path)
+
+
+def make_folder(folder: str, filesystem: object) -> Location:
+    """Makes a folder unless it is there.
+
+    Raises:
+        SourceError: it cannot be made.
+    """
+    place = locate(folder, filesystem)
+    try:
+        place.filesystem.create_dir(place.path)
+    except OSError as error:
+        raise SourceError(with_call_site(f"{folder} cannot be written to: {describe(error)}")) from error
+    return place
+
+
+def _entries(place: Location, folder: str) -> tuple[dict[str, str], list[str]]:
+    """The paths of all entries of the folder, by their names below it, and those of its folders such as `year=2024`.
+
+    Such a folder's files are entries; the folder itself is none.
+    """
+    from pyarrow.fs import FileSelector, FileType
+
+    paths: dict[str, str] = {}
+    folders: list[str] = []
+    waiting = [(place.path, "")]
+    while waiting:
+        path, prefix = waiting.pop()
+        try:
+            entries = place.filesystem.get_file_info(FileSelector(path))
+        except OSError as error:
+            raise SourceError(with_call_site(f"{folder} cannot be written to: {describe(error)}")) from error
+        for info in entries:
+            if info.type == FileType.Directory and "=" in info.base_name:
+                waiting.append((info.path, f"{prefix}{info.base_name}/"))
+                folders += [] if prefix else [info.path]
+            else:
+                paths[prefix + info.base_name] = info.path
+    return paths, folders
+
+
+def _reads_folder(root: Node, folder: str, filesystem: object) -> bool:
+    """Returns True if a listing of the pipe has files of the folder."""
+    import pyarrow.compute as pc
+
+    call: Any = pc
+    where = _real_place(folder, filesystem)
+    for node in walk(root):
+        if isinstance(node.op, ListFiles) and node.op.listing is not None:
+            folders = call.replace_substring_regex(node.op.listing.paths, "/?[^/]*$", "").unique().to_pylist()
+            for read in folders:
+                kind, path = _real_place(read or ".", node.op.selection.filesystem)
+                if kind == where[0] and f"{path}/".startswith(f"{where[1]}/"):
+                    return True
+    return False
+
+
+def _real_place(folder: str, filesystem: object) -> tuple[str, str]:
+    place = locate(folder, filesystem)
+    kind = str(place.filesystem.type_name)
+    return kind, os.path.realpath(place.path) if kind == "local" else place.path

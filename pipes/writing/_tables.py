@@ -22,6 +22,69 @@ from ._dataset_writer import ChunkedRun, DatasetWriter, Limits, OutputFile
 if TYPE_CHECKING:
     import pyarrow as pa
 
+W = TypeVar("W", bound=AbstractContextManager[Any])
+
+CHUNK_ROWS = 256
+"""The rows that become columns, or come from a worker, at a time."""
+_MAX_TABLE_BYTES = 2**26  # of memory, about
+_SPLIT_ROWS = 2**19  # divided by folder at a time; short pieces of a folder cost as much as long ones
+
+
+def write_tables(
+    writer: DatasetWriter,
+    run: ChunkedRun,
+    builder: BatchBuilder,
+    limits: Limits,
+    max_rows: int,
+    open_table_file: Callable[[OutputFile, pa.Schema], W],
+    write: Callable[[W, pa.Table], object],
+    folder_columns: Sequence[str] = (),
+) -> str:
+    """Writes all rows of a run, and returns the path of the manifest. Without rows, a file with columns alone.
+
+    Args:
+        writer: makes the files.
+        run: gives the rows.
+        builder: makes batches of them.
+        limits: of a file.
+        max_rows: of a table.
+        open_table_file: begins to write a format into a file.
+        write: writes a table into such a file, as a row group or a record batch.
+        folder_columns: those whose values become folders.
+    """
+    max_bytes = min(_MAX_TABLE_BYTES, limits.bytes or _MAX_TABLE_BYTES)
+    batches = map(builder.batch, run)
+    if folder_columns:
+        with FolderFiles(writer, limits, max_rows, max_bytes, open_table_file, write) as files:
+            for table in slice_tables(batches, _SPLIT_ROWS, max_bytes, None):
+                check_folder_columns(table.schema, folder_columns)
+                for folder, rows in split_by_folder(table, folder_columns):
+                    files.add(folder, rows)
+            files.finish()
+    else:
+        tables = slice_tables(batches, max_rows, max_bytes, limits.rows)
+        for first in tables:
+            with writer.next_file() as file, open_table_file(file, first.schema) as table_file:
+                for table in _of_one_file(first, tables, file, limits):
+                    write(table_file, table)
+                    file.count_rows(len(table))
+    if not builder.rows:
+        with writer.next_file() as file, open_table_file(file, builder.schema_without_rows()):
+            pass
+    return writer.finish()
+
+
+def _of_one_file(
+    table: pa.Table | None, tables: Iterator[pa.Table], file: OutputFile, limits: Limits
+) -> Iterator[pa.Table]:
+    """`table` and those after it, until the file is full."""
+    while table is not None:
+        yield table
+        if file.rows == limits.rows or (limits.bytes is not None and file.bytes >= limits.bytes):
+            return
+        table = next(tables, None)
+
+
 Values: TypeAlias = "list[object] | ArrowArray"
 
 
@@ -209,7 +272,7 @@ def _array_types() -> tuple[type, ...]:
 
 
 def _converts_columns(kind: pa.DataType, to: pa.DataType) -> bool:
-    """Whether Arrow converts whole columns, and refuses values that would change."""
+    """Returns True if Arrow converts whole columns, and refuses values that would change."""
     import pyarrow as pa
 
     return pa.types.is_null(kind) or any(is_kind(kind) and is_kind(to) for is_kind in (_is_number, _is_text))
@@ -239,13 +302,10 @@ def _fields(kind: Any, above: str = "") -> Iterator[str]:
         yield from _fields(inner, above)
 
 
-# `cut_tables`: the rows of a run as tables, each of which becomes a row group or a record batch.
-
-
-def cut_tables(
+def slice_tables(
     batches: Iterable[pa.RecordBatch], max_rows: int, max_bytes: int, rows_per_file: int | None
 ) -> Iterator[pa.Table]:
-    """Cuts the rows into tables of at most so many rows and bytes, none of which crosses the end of a file."""
+    """Slices the rows into tables within both limits, none of which crosses the end of a file."""
     import pyarrow as pa
 
     parts: list[pa.RecordBatch] = []
@@ -269,14 +329,12 @@ def cut_tables(
         yield pa.Table.from_batches(parts)
 
 
-# `FolderFiles`: writes the rows of many folders at the same time, a file for each.
+# The files of many folders at a time
 
 
 MAX_OPEN_FILES = 64
 MAX_BUFFERED_BYTES = 2**28
-"""Of rows that are not written yet, in all folders. The folder with most of them is written if there are more."""
-
-W = TypeVar("W", bound=AbstractContextManager[Any])
+"""The limit of rows that are not written yet, in all folders. Beyond it, the folder with most of them is written."""
 
 
 class _Buffer:
@@ -408,7 +466,7 @@ class FolderFiles(Generic[W]):
             file.stack.close()
 
 
-# `split_by_folder`: divides a table by the columns that become folders, as in `year=2024/city=K%C3%B6ln`.
+# Columns that become folders
 
 
 def check_folder_columns(schema: pa.Schema, keys: Sequence[str]) -> None:
@@ -466,67 +524,3 @@ def _text(value: object, name: str) -> str:
     if value == NULL:
         raise DataError(f"column {name!r} has the text {NULL!r}, which stands for null in the names of folders")
     return quote(str(value).lower() if isinstance(value, bool) else str(value), safe="")
-
-
-# `write_tables`: the rows of a run as tables, in files that the writer of a format opens.
-
-
-CHUNK_ROWS = 256
-"""Rows that become columns, or come from a worker, at a time."""
-_MAX_TABLE_BYTES = 2**26  # of memory, about
-_SPLIT_ROWS = 2**19  # that are divided by folder at a time; each piece of a folder costs, however short it is
-
-
-def write_tables(
-    writer: DatasetWriter,
-    run: ChunkedRun,
-    builder: BatchBuilder,
-    limits: Limits,
-    max_rows: int,
-    open_table_file: Callable[[OutputFile, pa.Schema], W],
-    write: Callable[[W, pa.Table], object],
-    folder_columns: Sequence[str] = (),
-) -> str:
-    """Writes all rows of a run, and returns the path of the manifest. Without rows, a file with columns alone.
-
-    Args:
-        writer: makes the files.
-        run: gives the rows.
-        builder: makes batches of them.
-        limits: of a file.
-        max_rows: of a table.
-        open_table_file: begins to write a format into a file.
-        write: writes a table into such a file, as a row group or a record batch.
-        folder_columns: those whose values become folders.
-    """
-    max_bytes = min(_MAX_TABLE_BYTES, limits.bytes or _MAX_TABLE_BYTES)
-    batches = map(builder.batch, run)
-    if folder_columns:
-        with FolderFiles(writer, limits, max_rows, max_bytes, open_table_file, write) as files:
-            for table in cut_tables(batches, _SPLIT_ROWS, max_bytes, None):
-                check_folder_columns(table.schema, folder_columns)
-                for folder, rows in split_by_folder(table, folder_columns):
-                    files.add(folder, rows)
-            files.finish()
-    else:
-        tables = cut_tables(batches, max_rows, max_bytes, limits.rows)
-        for first in tables:
-            with writer.next_file() as file, open_table_file(file, first.schema) as table_file:
-                for table in _of_one_file(first, tables, file, limits):
-                    write(table_file, table)
-                    file.count_rows(len(table))
-    if not builder.rows:
-        with writer.next_file() as file, open_table_file(file, builder.schema_without_rows()):
-            pass
-    return writer.finish()
-
-
-def _of_one_file(
-    table: pa.Table | None, tables: Iterator[pa.Table], file: OutputFile, limits: Limits
-) -> Iterator[pa.Table]:
-    """`table` and those after it, until the file is full."""
-    while table is not None:
-        yield table
-        if file.rows == limits.rows or (limits.bytes is not None and file.bytes >= limits.bytes):
-            return
-        table = next(tables, None)

@@ -52,7 +52,7 @@ def write_arrow(
         pipe: gives the rows.
         folder: a path or URL; the folder must be empty or missing, unless `overwrite` is true.
         rows_per_file: rows of each file but the last.
-        file_size: bytes after which a file is full, such as "1GiB", in place of `rows_per_file`; the file ends with the
+        file_size: bytes after which a file is full, such as "1GiB", instead of `rows_per_file`; the file ends with the
             record batch that exceeds the size. By default 256 MiB.
         batch_rows: the maximum number of rows of a record batch. A record batch takes at most 64 MiB of memory.
         compression: "zstd", "lz4" or None, of each column. Files that are not compressed are read in place, out of
@@ -131,7 +131,7 @@ def write_parquet(
 
     Element: a dict. The first 256 rows fix the columns, and the types of those that `schema` does not name. Columns
     that come from a file stay columns. Arrays and tensors of one shape become a column of tensors; arrays of one axis
-    and several lengths become a column of lists. Lists, dicts, bytes, dates and None become what Arrow makes of them.
+    and several lengths become a column of lists. Lists, dicts, bytes, dates and None take Arrow's types.
     Order: that of `Loader(pipe, workers=workers)` in epoch 0 with seed 0, the same in each run; it is the pipe's own
     order, unless the pipe is streamed and several workers read it. Memory: one row group.
 
@@ -144,7 +144,7 @@ def write_parquet(
         pipe: gives the rows.
         folder: a path or URL; the folder must be empty or missing, unless `overwrite` is true.
         rows_per_file: rows of each file but the last.
-        file_size: bytes after which a file is full, such as "1GiB", in place of `rows_per_file`; the file ends with the
+        file_size: bytes after which a file is full, such as "1GiB", instead of `rows_per_file`; the file ends with the
             row group that exceeds the size. By default 256 MiB.
         row_group_rows: the maximum number of rows of a row group, the unit by which readers share the work. A row group
             takes at most 64 MiB of memory.
@@ -242,7 +242,7 @@ def write_tfrecord(
         pipe: gives the rows.
         folder: a path or URL; the folder must be empty or missing, unless `overwrite` is true.
         rows_per_file: rows of each file but the last.
-        file_size: bytes after which a file is full, such as "1GiB", in place of `rows_per_file`; the file ends with the
+        file_size: bytes after which a file is full, such as "1GiB", instead of `rows_per_file`; the file ends with the
             record that exceeds the size. By default 256 MiB.
         compression: "gzip" compresses each file, whose name then ends with `.tfrecord.gz`. A compressed file serves one
             worker at a time.

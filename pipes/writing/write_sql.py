@@ -42,7 +42,7 @@ def write_sql(
     workers: int = 0,
     progress: bool = True,
 ) -> int:
-    """Write the rows of a pipe into a table of a database; returns how many rows the write has, of all its runs.
+    """Write the rows of a pipe into a table of a database; returns the number of its rows, of all its runs.
 
     Each transaction also writes how far the pipe has come, into the table `feedpipe_writes` of the same database. If a
     run fails or is killed, call `write_sql` again with the same pipe and table: it goes on behind the rows that are
@@ -63,7 +63,7 @@ def write_sql(
         rows_per_transaction: the maximum number of rows of a transaction.
         schema: types by name, as Arrow types or their names, or a pyarrow schema.
         session: statements that each connection runs first.
-        driver: "adbc" or "dbapi" in place of the usual one for the URI.
+        driver: "adbc" or "dbapi" instead of the usual one for the URI.
         workers: the number of processes that run the pipe; this process writes.
         progress: on a terminal, shows rows.
 
@@ -174,7 +174,7 @@ def _types_of(chunk: Sequence[object], writer: TableWriter) -> dict[str, pa.Data
     return {name: kind for name, kind in writer.column_types().items() if name in names}
 
 
-# `TableWriter`: writes rows into a table of a database, each transaction with the progress that it makes.
+# Transactions of rows with their progress
 
 
 T = TypeVar("T")
@@ -188,7 +188,7 @@ class TableWriter:
         table: its name.
 
     Attributes:
-        has_table: whether there was a table before the run.
+        has_table: True if there was a table before the run.
         last: the progress of the last write into it; None if there is none.
     """
 
@@ -205,12 +205,12 @@ class TableWriter:
 
     @property
     def rows(self) -> int:
-        """How many rows are written, with those of the runs before."""
+        """The number of rows written, with those of the runs before."""
         return self._written.rows if self._written is not None else 0
 
     @property
     def creates(self) -> bool:
-        """Whether the first rows create the table."""
+        """True if the first rows create the table."""
         return self._drops or not self.has_table
 
     def look(self) -> None:
@@ -302,13 +302,13 @@ class TableWriter:
         return ProgressTable(connection, self._table)
 
     def _call(self, function: Callable[[TableConnection], T]) -> T:
-        """What a function returns for the connection, which is made if there is none."""
+        """Returns the result of a function of the connection, which is made if there is none."""
         if self._connected is None:
             self._connected = self._database.connect_any(self._task)
         return self._connected.call(partial(function, cast("TableConnection", self._connected.connection)))
 
 
-# Rows as databases take them: arrays of one axis as lists, and no column without a type.
+# Rows for a database
 
 
 def database_table(batches: Sequence[pa.RecordBatch]) -> pa.Table:
@@ -351,15 +351,15 @@ def _converted(column: pa.ChunkedArray[Any], kind: Any) -> Any:
     return pa.chunked_array(chunks, kind)
 
 
-# `SavedRun`: what a database keeps of a run of `write_sql`.
+# The progress of a run, in the database
 
 
 class SavedRun(NamedTuple):
-    """Where a run stands, for another run of the same pipe.
+    """The progress of a run, for another run of the same pipe.
 
     Attributes:
         loader: the state of its loader.
-        chunk: how many rows the loader gives at a time.
+        chunk: the number of rows that the loader gives at a time.
         schema: names and types of the rows.
     """
 
@@ -387,20 +387,17 @@ class SavedRun(NamedTuple):
             raise StateError("the saved progress is damaged") from error
 
 
-# `ProgressTable`: how far writes into tables have come, in a table beside them.
-
-
 NAME = "feedpipe_writes"
 
 
 class WriteProgress(NamedTuple):
-    """How far the last write into a table has come.
+    """The progress of the last write into a table.
 
     Attributes:
         run: the run that may go on with it.
-        rows: how many rows are written.
-        is_finished: whether these are all.
-        state: what another run needs to go on.
+        rows: the number of rows written.
+        is_finished: True if these are all.
+        state: a `SavedRun` as text.
     """
 
     run: str

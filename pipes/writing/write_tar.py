@@ -55,7 +55,7 @@ def write_tar(
         pipe: gives the rows.
         folder: a path or URL; the folder must be empty or missing, unless `overwrite` is true.
         rows_per_file: rows of each file but the last.
-        file_size: the maximum size of a file in bytes, such as "1GiB", in place of `rows_per_file`; a single row may
+        file_size: the maximum size of a file in bytes, such as "1GiB", instead of `rows_per_file`; a single row may
             exceed it. By default 256 MiB.
         encoders: functions that return bytes, by extension; they come before those above.
         filesystem: a pyarrow or fsspec file system for `folder`; without it, `folder` is a local path or a URL.
@@ -172,7 +172,7 @@ def _check_key(key: object) -> str:
     return key
 
 
-# Encoders: they turn a value into bytes by the extension of its file, and `decode` undoes that.
+# Encoders, which `decode` undoes
 
 
 Encode: TypeAlias = Callable[[Any], bytes]

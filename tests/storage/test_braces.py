@@ -42,5 +42,5 @@ def test_braces_in_paths_of_files(tmp_path: Path) -> None:
 
 
 def test_braces_that_stand_for_too_many_paths() -> None:
-    with pytest.raises(ArgumentError, match=r"stand for 100000000 paths, and 10000000 are most"):
+    with pytest.raises(ArgumentError, match=r"make 100000000 paths, but 10000000 are allowed"):
         len(fp.read_bytes("{0..9999}/{0..9999}"))

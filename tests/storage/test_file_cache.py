@@ -209,7 +209,7 @@ def test_a_full_disk_is_one_warning(
         for _ in range(2):
             assert {row["path"]: row["bytes"] for row in pipe} == store.files
     (record,) = caplog.records
-    assert "cannot be filled: No space left on device; this process now reads the files from where they" in (
+    assert "cannot be filled: No space left on device; this process reads the remote files from now on" in (
         record.getMessage()
     )
     monkeypatch.undo()

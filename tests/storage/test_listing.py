@@ -94,8 +94,8 @@ def test_the_files_of_paths(tree: dict[str, Any], paths: Any, options: dict[str,
         (["data/a.csv", "data/none.csv"], {}, "data/none.csv is not there"),
         ("none/*.csv", {}, r"none/\*.csv is not there, or a part of it vanished"),
         ("data", {"pattern": "*.jpg"}, r"data holds no file that matches '\*.jpg'; there are 6 others, such as"),
-        ("data/*.jpg", {}, r"data/\*.jpg stands for no file; there are 6 others, such as"),
-        ("data/*/*.jpg", {}, r"data/\*/\*.jpg stands for no file; there are 8 others"),
+        ("data/*.jpg", {}, r"data/\*.jpg matches no file; there are 6 others, such as"),
+        ("data/*/*.jpg", {}, r"data/\*/\*.jpg matches no file; there are 8 others"),
     ],
 )
 def test_paths_without_files(tree: dict[str, Any], paths: Any, options: dict[str, Any], message: str) -> None:

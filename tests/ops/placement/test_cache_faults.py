@@ -60,7 +60,7 @@ class TestEachKind:
             elif place % 3 == 1:
                 os.truncate(path, path.stat().st_size * (place % 5) // 5)
         assert shown(list(kind(tmp_path, same).cache(folder))) == expected
-        assert "is damaged and was removed; its rows are made anew" in caplog.text
+        assert "is damaged and was removed; its rows are made again" in caplog.text
         assert shown(list(kind(tmp_path, same).cache(folder))) == expected
 
     def test_a_full_disk(
@@ -78,9 +78,7 @@ class TestEachKind:
             for _ in range(2):
                 assert shown(list(pipe)) == expected
         (record,) = caplog.records
-        assert "takes no more rows: No space left on device; rows that are not in it are made in each epoch" in (
-            record.getMessage()
-        )
+        assert "takes no more rows: No space left on device; other rows are made in each epoch" in (record.getMessage())
         assert len(files(folder)) == 3
         assert not list(folder.glob("*/*.part"))
 
