@@ -1,4 +1,4 @@
-"""Accelerate, and the Trainer of Transformers that builds on it: a loader as they know one."""
+"""`PreparedLoader`: a loader for Accelerate, and for the Trainer of Transformers that builds on it."""
 
 from .prepared_loader import PreparedLoader as PreparedLoader
 

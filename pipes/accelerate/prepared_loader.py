@@ -15,20 +15,20 @@ T = TypeVar("T")
 
 
 class PreparedLoader(Generic[T]):
-    """What `accelerator.prepare` makes of torch's DataLoader, for a feedpipe loader: each rank gets its own elements.
+    """A feedpipe loader as `accelerator.prepare` would return it: each rank gets its own elements.
 
-    - `skip_first_batches` moves on by `loader.skip`, so it reads nothing that an indexed pipe need not read.
-    - `accelerator.register_for_checkpointing` saves the states of all ranks with `save_state`, and `load_state` goes on
-      from there, on any number of ranks.
+    - `skip_first_batches` calls `loader.skip`, which reads nothing of an indexed pipe.
+    - `accelerator.register_for_checkpointing` saves the states of all ranks with `save_state`, and `load_state`
+      continues from there, on any number of ranks.
     - `accelerator.accumulate` learns of the last element of an epoch, so it takes a step of the optimiser there. If the
-      length is not known, that element is taken while the one before it is handed out.
+      length is not known, each element is read one step ahead.
     - The Trainer of Transformers takes it from `get_train_dataloader`, and resumes from its checkpoints.
 
-    The loader must not be iterated beside it. Its elements stay where they are: move them with
+    Do not iterate the loader itself meanwhile. Elements stay on their device: move them with
     `accelerate.utils.send_to_device`, as the Trainer does by itself.
 
     Args:
-        loader: the loader of this rank; `even` and `steps` are its affair.
+        loader: the loader of this rank, with `even` and `steps` as needed.
 
     Raises:
         ArgumentTypeError: `loader` is no Loader.
@@ -55,7 +55,7 @@ class PreparedLoader(Generic[T]):
         return _next_epoch(self.loader)
 
     def __len__(self) -> int:
-        """Return how many elements an epoch has on this rank."""
+        """Return the number of elements of an epoch on this rank."""
         return len(self.loader)
 
     def set_epoch(self, epoch: int) -> None:
@@ -63,11 +63,11 @@ class PreparedLoader(Generic[T]):
         self.loader.set_epoch(epoch)
 
     def state_dict(self) -> State:
-        """Return one state of all ranks, which all ranks ask for together."""
+        """Return one state of all ranks. All ranks must call this together."""
         return gather_state(self.loader)
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
-        """Go on from a state, on any number of ranks."""
+        """Continue from a state, on any number of ranks."""
         self.loader.load_state_dict(state)
 
     @staticmethod
@@ -107,14 +107,14 @@ def _reported(loader: Loader[T], elements: Iterator[T], gradients: Any) -> Gener
 
 
 class _Elements(Generic[T]):
-    """The elements of an epoch as torch's DataLoader asks a dataset for them: by the number of their step."""
+    """The elements of an epoch as a dataset of torch's DataLoader: by the number of their step."""
 
     def __init__(self, loader: Loader[T]) -> None:
         self.loader = loader
         self._elements: Iterator[T] | None = None
 
     def begin(self) -> None:
-        """An epoch begins with the next element."""
+        """Begins an epoch with the next element."""
         self._elements = None
 
     def __getitems__(self, steps: Sequence[int]) -> T:
@@ -141,5 +141,5 @@ class _Steps(Generic[T]):
         return len(self._elements.loader)
 
     def set_epoch(self, epoch: int) -> None:
-        """Called by the Trainer of Transformers for an epoch in which it skips."""
+        """Begin epoch `epoch`; the Trainer of Transformers calls this for an epoch in which it skips."""
         self._elements.loader.set_epoch(epoch)

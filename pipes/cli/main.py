@@ -19,222 +19,6 @@ from ..pipe import InstalledFunction, Pipe, installed_functions
 from ..plan.explain import explained
 from ..writing.verify import verify
 
-
-class CommandError(Exception):
-    """A command cannot be done; the message is one line, without a traceback.
-
-    Attributes:
-        exit_code: of the program: 2 if the command itself is wrong, 1 if something that it reads is.
-    """
-
-    def __init__(self, message: str, exit_code: int = 2) -> None:
-        super().__init__(message)
-        self.exit_code = exit_code
-
-
-# `feedpipe ops`: all operators and sources, by family, and the documentation of one.
-
-
-FAMILIES: Mapping[str, tuple[str, ...]] = {
-    "Rows": ("map", "map_batches", "filter", "flat_map", "interleave", "enumerate", "decode", "on_error"),
-    "Selection and order": (
-        *("shuffle", "take", "skip", "take_while", "skip_while", "distinct", "slice"),
-        *("sample", "resample", "repeat"),
-    ),
-    "Parts": ("split", "route", "unzip", "fork"),
-    "Several pipes": ("concat", "join", "mix", "round_robin", "zip", "zip_by_key", "zip_longest"),
-    "Groups": (
-        *("batch", "batch_by_size", "group_by", "bucket_by_length", "sliding", "unbatch", "collate"),
-        *("pad_batch", "pack"),
-    ),
-    "Columns of tables": (*("select", "drop", "rename", "cast", "with_columns", "unnest", "map_columns", "to_arrow"),),
-    "Values of columns": (
-        *(
-            "clip",
-            "fill_null",
-            "drop_null",
-            "one_hot",
-            "index_of",
-            "bucketize",
-            "normalize_text",
-            "standardize",
-            "scale",
-        ),
-    ),
-    "Files": (
-        *("open_files", "parse_parquet", "parse_avro", "parse_orc", "parse_arrow", "parse_csv", "parse_jsonl"),
-        *("parse_lines", "parse_tar", "parse_tfrecord", "parse_mds", "parse_bytes"),
-    ),
-    "Memory and place": ("load", "cache", "prefetch", "shard_by_rank", "dispatch", "remote"),
-}
-"""The operators as `docs/reference.md` groups them."""
-
-
-class _ListedFunction(NamedTuple):
-    """An operator or a source.
-
-    Attributes:
-        name: what a user asks for.
-        call: how it is written, up to its arguments.
-        function: the function, or the package that should have it.
-    """
-
-    name: str
-    call: str
-    function: Callable[..., Any] | InstalledFunction
-
-    def summary(self) -> str:
-        """What it does, in one line."""
-        if not isinstance(self.function, InstalledFunction):
-            return _summary(self.function)
-        try:
-            return f"{_summary(self.function.load())} [{self.function.package}]"
-        except ImportError as error:
-            return _first_line(str(error))
-
-    def documentation(self) -> str:
-        """Its signature and its docstring."""
-        function, package = self.function, None
-        if isinstance(function, InstalledFunction):
-            package = function.package
-            try:
-                function = function.load()
-            except ImportError as error:
-                raise CommandError(_first_line(str(error)), exit_code=1) from error
-        parts = [f"{self.call}{_arguments(function, method=self.call.startswith('pipe.'))}"]
-        parts += [f"    from {package}"] if package else []
-        return "\n".join([*parts, "", inspect.getdoc(function) or "There is no documentation."])
-
-
-def list_functions() -> Iterator[str]:
-    """Yield the lines of a list of all operators and sources."""
-    for number, (family, entries) in enumerate(_families()):
-        width = max(len(entry.name) for entry in entries)
-        yield f"{family}" if number == 0 else f"\n{family}"
-        for entry in entries:
-            yield f"  {entry.name:{width}}  {entry.summary()}"
-
-
-def describe_function(name: str) -> Iterator[str]:
-    """Yield the documentation of each operator or source of that name."""
-    entries = [entry for _, family in _families() for entry in family]
-    short_name = name.removeprefix("pipe.").removeprefix("ext.").removeprefix("fp.").removesuffix("()")
-    matches = [entry for entry in entries if entry.name == short_name]
-    if not matches:
-        near = difflib.get_close_matches(short_name, [entry.name for entry in entries], 1)
-        repair = f"did you mean `{near[0]}`?" if near else "`feedpipe ops` lists all"
-        raise CommandError(f"there is no operator or source `{name}`; {repair}")
-    for number, entry in enumerate(matches):
-        yield entry.documentation() if number == 0 else f"\n\n{entry.documentation()}"
-
-
-def _families() -> Iterator[tuple[str, list[_ListedFunction]]]:
-    for family, names in FAMILIES.items():
-        yield family, [_ListedFunction(name, f"pipe.{name}", getattr(Pipe, name)) for name in names]
-    package = import_module("..", __package__)
-    public = {name: getattr(package, name) for name in package.__all__}
-    sources = {name: value for name, value in public.items() if ".sources." in value.__module__}
-    yield "Sources", [_ListedFunction(name, f"fp.{name}", value) for name, value in sources.items()]
-    if operators := installed_functions("operator"):
-        title = "Operators of installed packages, called as `pipe.ext.name(...)`"
-        yield title, [_ListedFunction(function.name, f"pipe.ext.{function.name}", function) for function in operators]
-    if installed := installed_functions("source"):
-        title = "Sources of installed packages, imported from there"
-        calls = [function.entry_point.value.replace(":", ".") for function in installed]
-        yield (
-            title,
-            [_ListedFunction(function.name, call, function) for function, call in zip(installed, calls, strict=True)],
-        )
-
-
-def _summary(function: Callable[..., Any]) -> str:
-    return _first_line(inspect.getdoc(function) or "(without documentation)")
-
-
-def _first_line(text: str) -> str:
-    return text.partition("\n")[0]
-
-
-class _Code(str):
-    """Code whose `repr` is itself: a signature shows annotations that are strings without their quotes."""
-
-    __slots__ = ()
-    __repr__ = str.__str__
-
-
-def _arguments(function: Callable[..., Any], *, method: bool) -> str:
-    """The arguments as code; those of a method without the pipe."""
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):  # a function written in C need not have one
-        return "(...)"
-    parameters = [
-        parameter.replace(annotation=_Code(parameter.annotation))
-        if isinstance(parameter.annotation, str)
-        else parameter
-        for parameter in signature.parameters.values()
-    ]
-    return str(inspect.Signature(parameters[1:] if method else parameters))
-
-
-# `load_pipe`: finds a pipe by `module:pipe`.
-
-
-def load_pipe(target: str) -> Pipe[Any]:
-    """Import a module of the user, from the current folder or installed, and return the pipe in it.
-
-    Args:
-        target: `package.module:name`, where the name is that of a pipe or of a function without arguments that returns
-            one. It may have dots, as in `module:Data.train`.
-
-    Raises:
-        CommandError: there is no such module or name, or it is no pipe. Errors of the user's code are left as they are.
-    """
-    module_name, colon, path = target.partition(":")
-    if module_name.endswith(".py"):
-        module = module_name.removesuffix(".py").removeprefix("./").replace("/", ".")
-        raise CommandError(
-            f"a pipe is given as `module:pipe` but got a file; did you mean `{module}:{path or 'pipe'}`?"
-        )
-    if not colon or not all(part.isidentifier() for part in [*module_name.split("."), *path.split(".")]):
-        raise CommandError(f"a pipe is given as `module:pipe`, such as `train:pipe`, but got: `{target}`")
-    value = _import(module_name)
-    for name in path.split("."):
-        if not hasattr(value, name):
-            near = difflib.get_close_matches(name, dir(value), 1)
-            meant = f"; did you mean `{near[0]}`?" if near else ""
-            raise CommandError(f"`{module_name}` has no `{path}`{meant}")
-        value = getattr(value, name)
-    called = inspect.isfunction(value) or inspect.ismethod(value)
-    if called:
-        if missing := _required_arguments(value):
-            raise CommandError(f"`{target}` must be a pipe, or a function without arguments, but it takes {missing}")
-        value = value()
-    if not isinstance(value, Pipe):
-        raise CommandError(f"`{target}` must {'return' if called else 'be'} a pipe but got: {value!r:.80}")
-    return value
-
-
-def _import(name: str) -> Any:
-    if (folder := os.getcwd()) not in sys.path:
-        sys.path.insert(0, folder)
-    try:
-        return import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise  # the module is there; what it imports is not
-        raise CommandError(f"there is no module `{error.name}` in this folder or among the installed ones") from None
-
-
-def _required_arguments(function: Any) -> str:
-    parameters = inspect.signature(function).parameters.values()
-    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return ", ".join(f"`{p.name}`" for p in parameters if p.default is p.empty and p.kind not in kinds)
-
-
-# The program `feedpipe`: its commands, what they print, and its exit codes.
-
-
 _TARGET = "module:pipe; the module is looked for in this folder too"
 
 
@@ -256,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except FeedpipeError as error:
         if isinstance(error, RowError) and error.__cause__ is not None:
             _print_traceback(error.__cause__)
-        # Errors name the user's line. Where no line of the user called anything, that is the start of this program.
+        # Errors name the user's line. If no line of the user called anything, that is the start of this program.
         _print_error(str(error).replace(with_call_site("", call_site()), ""))
         return 1
     except Exception as error:
@@ -314,9 +98,8 @@ def _print_lines(lines: Iterable[str]) -> None:
         try:
             print(line, flush=True)
         except BrokenPipeError:  # the reader has seen enough, as in `feedpipe ops | head`
-            os.dup2(
-                os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
-            )  # so that Python's own flush at exit is silent
+            # Python's own flush at exit is then silent.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return
 
 
@@ -327,7 +110,7 @@ def _print_error(message: str) -> None:
 def _print_traceback(error: BaseException) -> None:
     """Prints the traceback from the first line of the user's code on."""
     frames = _users_frames(error.__traceback__)
-    if frames is None and not isinstance(error, SyntaxError):  # no code of the user's: the failure is ours
+    if frames is None and not isinstance(error, SyntaxError):  # the failure is ours
         frames = error.__traceback__
     traceback.print_exception(type(error), error, frames)
 
@@ -340,3 +123,206 @@ def _users_frames(frames: TracebackType | None) -> TracebackType | None:
             return frames
         frames = frames.tb_next
     return None
+
+
+class CommandError(Exception):
+    """A command that cannot be done; the message is one line, without a traceback.
+
+    Attributes:
+        exit_code: 2 if the command itself is wrong, 1 if something that it reads is.
+    """
+
+    def __init__(self, message: str, exit_code: int = 2) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+# `feedpipe ops`
+
+
+FAMILIES: Mapping[str, tuple[str, ...]] = {
+    "Rows": ("map", "map_batches", "filter", "flat_map", "interleave", "enumerate", "decode", "on_error"),
+    "Selection and order": (
+        *("shuffle", "take", "skip", "take_while", "skip_while", "distinct", "slice"),
+        *("sample", "resample", "repeat"),
+    ),
+    "Parts": ("split", "route", "unzip", "fork"),
+    "Several pipes": ("concat", "join", "mix", "round_robin", "zip", "zip_by_key", "zip_longest"),
+    "Groups": (
+        *("batch", "batch_by_size", "group_by", "bucket_by_length", "sliding", "unbatch", "collate"),
+        *("pad_batch", "pack"),
+    ),
+    "Columns of tables": ("select", "drop", "rename", "cast", "with_columns", "unnest", "map_columns", "to_arrow"),
+    "Values of columns": (
+        *("clip", "fill_null", "drop_null", "one_hot", "index_of", "bucketize"),
+        *("normalize_text", "standardize", "scale"),
+    ),
+    "Files": (
+        *("open_files", "parse_parquet", "parse_avro", "parse_orc", "parse_arrow", "parse_csv", "parse_jsonl"),
+        *("parse_lines", "parse_tar", "parse_tfrecord", "parse_mds", "parse_bytes"),
+    ),
+    "Memory and place": ("load", "cache", "prefetch", "shard_by_rank", "dispatch", "remote"),
+}
+"""The operators as `docs/reference.md` groups them."""
+
+
+def list_functions() -> Iterator[str]:
+    """Yield the lines of a list of all operators and sources."""
+    for number, (family, entries) in enumerate(_families()):
+        width = max(len(entry.name) for entry in entries)
+        yield f"{family}" if number == 0 else f"\n{family}"
+        for entry in entries:
+            yield f"  {entry.name:{width}}  {entry.summary()}"
+
+
+def describe_function(name: str) -> Iterator[str]:
+    """Yield the documentation of each operator or source of that name."""
+    entries = [entry for _, family in _families() for entry in family]
+    short_name = name.removeprefix("pipe.").removeprefix("ext.").removeprefix("fp.").removesuffix("()")
+    matches = [entry for entry in entries if entry.name == short_name]
+    if not matches:
+        near = difflib.get_close_matches(short_name, [entry.name for entry in entries], 1)
+        repair = f"did you mean `{near[0]}`?" if near else "`feedpipe ops` lists all"
+        raise CommandError(f"there is no operator or source `{name}`; {repair}")
+    for number, entry in enumerate(matches):
+        yield entry.documentation() if number == 0 else f"\n\n{entry.documentation()}"
+
+
+def _families() -> Iterator[tuple[str, list[_ListedFunction]]]:
+    for family, names in FAMILIES.items():
+        yield family, [_ListedFunction(name, f"pipe.{name}", getattr(Pipe, name)) for name in names]
+    package = import_module("..", __package__)
+    public = {name: getattr(package, name) for name in package.__all__}
+    sources = {name: value for name, value in public.items() if ".sources." in value.__module__}
+    yield "Sources", [_ListedFunction(name, f"fp.{name}", value) for name, value in sources.items()]
+    if operators := installed_functions("operator"):
+        title = "Operators of installed packages, called as `pipe.ext.name(...)`"
+        yield title, [_ListedFunction(function.name, f"pipe.ext.{function.name}", function) for function in operators]
+    if installed := installed_functions("source"):
+        title = "Sources of installed packages, imported from there"
+        calls = [function.entry_point.value.replace(":", ".") for function in installed]
+        yield (
+            title,
+            [_ListedFunction(function.name, call, function) for function, call in zip(installed, calls, strict=True)],
+        )
+
+
+class _ListedFunction(NamedTuple):
+    """An operator or a source.
+
+    Attributes:
+        name: what a user asks for.
+        call: how it is written, up to its arguments.
+        function: the function, or the package that should have it.
+    """
+
+    name: str
+    call: str
+    function: Callable[..., Any] | InstalledFunction
+
+    def summary(self) -> str:
+        """Its purpose, in one line."""
+        if not isinstance(self.function, InstalledFunction):
+            return _summary(self.function)
+        try:
+            return f"{_summary(self.function.load())} [{self.function.package}]"
+        except ImportError as error:
+            return _first_line(str(error))
+
+    def documentation(self) -> str:
+        """Its signature and its docstring."""
+        function, package = self.function, None
+        if isinstance(function, InstalledFunction):
+            package = function.package
+            try:
+                function = function.load()
+            except ImportError as error:
+                raise CommandError(_first_line(str(error)), exit_code=1) from error
+        parts = [f"{self.call}{_arguments(function, method=self.call.startswith('pipe.'))}"]
+        parts += [f"    from {package}"] if package else []
+        return "\n".join([*parts, "", inspect.getdoc(function) or "There is no documentation."])
+
+
+def _summary(function: Callable[..., Any]) -> str:
+    return _first_line(inspect.getdoc(function) or "(without documentation)")
+
+
+def _first_line(text: str) -> str:
+    return text.partition("\n")[0]
+
+
+def _arguments(function: Callable[..., Any], *, method: bool) -> str:
+    """The arguments as code; those of a method without the pipe."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # a function written in C need not have one
+        return "(...)"
+    parameters = [
+        parameter.replace(annotation=_Code(parameter.annotation))
+        if isinstance(parameter.annotation, str)
+        else parameter
+        for parameter in signature.parameters.values()
+    ]
+    return str(inspect.Signature(parameters[1:] if method else parameters))
+
+
+class _Code(str):
+    """Code whose `repr` is itself: a signature shows annotations that are strings without their quotes."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
+
+
+# Pipes by `module:pipe`
+
+
+def load_pipe(target: str) -> Pipe[Any]:
+    """Import a module of the user, from the current folder or installed, and return the pipe in it.
+
+    Args:
+        target: `package.module:name`, where the name is that of a pipe or of a function without arguments that returns
+            one. It may have dots, as in `module:Data.train`.
+
+    Raises:
+        CommandError: there is no such module or name, or it is no pipe. Errors of the user's code are left as they are.
+    """
+    module_name, colon, path = target.partition(":")
+    if module_name.endswith(".py"):
+        module = module_name.removesuffix(".py").removeprefix("./").replace("/", ".")
+        raise CommandError(
+            f"a pipe is given as `module:pipe` but got a file; did you mean `{module}:{path or 'pipe'}`?"
+        )
+    if not colon or not all(part.isidentifier() for part in [*module_name.split("."), *path.split(".")]):
+        raise CommandError(f"a pipe is given as `module:pipe`, such as `train:pipe`, but got: `{target}`")
+    value = _import(module_name)
+    for name in path.split("."):
+        if not hasattr(value, name):
+            near = difflib.get_close_matches(name, dir(value), 1)
+            meant = f"; did you mean `{near[0]}`?" if near else ""
+            raise CommandError(f"`{module_name}` has no `{path}`{meant}")
+        value = getattr(value, name)
+    called = inspect.isfunction(value) or inspect.ismethod(value)
+    if called:
+        if missing := _required_arguments(value):
+            raise CommandError(f"`{target}` must be a pipe, or a function without arguments, but it takes {missing}")
+        value = value()
+    if not isinstance(value, Pipe):
+        raise CommandError(f"`{target}` must {'return' if called else 'be'} a pipe but got: {value!r:.80}")
+    return value
+
+
+def _import(name: str) -> Any:
+    if (folder := os.getcwd()) not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise  # the module exists, but not what it imports
+        raise CommandError(f"there is no module `{error.name}` in this folder or among the installed ones") from None
+
+
+def _required_arguments(function: Any) -> str:
+    parameters = inspect.signature(function).parameters.values()
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return ", ".join(f"`{p.name}`" for p in parameters if p.default is p.empty and p.kind not in kinds)

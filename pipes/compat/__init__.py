@@ -1,4 +1,4 @@
-"""The doors to torch's `DataLoader`: `DataLoader`, which stands in for it, and datasets that give it pipes."""
+"""`DataLoader`, a replacement for torch's, and the datasets by which torch's own reads pipes."""
 
 from .dataloader import DataLoader as DataLoader
 

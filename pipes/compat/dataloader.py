@@ -1,4 +1,4 @@
-"""`DataLoader`: stands in for torch's, with feedpipe's workers, exact resume and restart of workers."""
+"""`DataLoader`: a replacement for torch's, with feedpipe's workers, exact resume and restart of workers."""
 
 from __future__ import annotations
 
@@ -31,395 +31,9 @@ from ..services.on_ray import Ray, actor_pool
 from ..services.processes.pool import Pool, PoolSettings
 from ..services.processes.runs import FetchRun
 from ..services.workers import FetchEnd, FetchRequest, KeyedRun
-from .fetchers import DatasetSource, InheritedSource
-
-
-class Sampling:
-    """The samplers of a loader, and the generators that it and they were given.
-
-    Args:
-        loader_generator: the `generator` of the loader.
-        samplers: its sampler and its batch sampler.
-    """
-
-    def __init__(self, loader_generator: torch.Generator | None, samplers: Iterable[object]) -> None:
-        nested = [each for sampler in samplers for each in (sampler, getattr(sampler, "sampler", None))]
-        self._samplers: list[Any] = _unique(each for each in nested if each is not None)
-        owned = [loader_generator, *(getattr(sampler, "generator", None) for sampler in self._samplers)]
-        self._generators: list[torch.Generator] = _unique(each for each in owned if isinstance(each, torch.Generator))
-
-    def states(self) -> dict[str, Json]:
-        """Where they stand."""
-        return {
-            "generators": [_encoded(generator.get_state()) for generator in self._generators],
-            "samplers": [_sampler_state(sampler) for sampler in self._samplers],
-        }
-
-    def restore(self, states: Mapping[str, Any]) -> None:
-        """Goes back to where they stood."""
-        for generator, state in zip(self._generators, states["generators"], strict=True):
-            generator.set_state(_tensor(state))
-        for sampler, state in zip(self._samplers, states["samplers"], strict=True):
-            if state is None:
-                continue
-            if "state" in state:
-                sampler.load_state_dict(state["state"])
-            else:
-                sampler.set_epoch(state["epoch"])
-
-
-def _sampler_state(sampler: Any) -> Json:
-    """The sampler's own state; or its epoch, as that of `DistributedSampler`; or None."""
-    if hasattr(sampler, "state_dict") and hasattr(sampler, "load_state_dict"):
-        return {"state": sampler.state_dict()}
-    epoch = getattr(sampler, "epoch", None)
-    return {"epoch": epoch} if isinstance(epoch, int) and hasattr(sampler, "set_epoch") else None
-
-
-def process_states() -> dict[str, Json]:
-    """The states of the generators that the whole process shares."""
-    version, words, gauss = random.getstate()
-    kind, keys, *rest = cast("tuple[Any, ...]", np.random.get_state(legacy=True))
-    return {
-        "python": [version, _encoded(np.array(words, np.uint32)), gauss],
-        "numpy": [kind, _encoded(keys), *rest],
-        "torch": _encoded(torch.get_rng_state()),
-    }
-
-
-@contextmanager
-def at_process_states(states: Mapping[str, Any]) -> Generator[None]:
-    """Goes back to `states` for a while."""
-    now = process_states()
-    _set_process_states(states)
-    try:
-        yield
-    finally:
-        _set_process_states(now)
-
-
-def _set_process_states(states: Mapping[str, Any]) -> None:
-    version, words, gauss = states["python"]
-    random.setstate((version, tuple(_array(words, np.uint32).tolist()), gauss))
-    kind, keys, *rest = states["numpy"]
-    np.random.set_state((kind, _array(keys, np.uint32), *rest))
-    torch.set_rng_state(_tensor(states["torch"]))
-
-
-def _unique(values: Iterable[Any]) -> list[Any]:
-    return list({id(value): value for value in values}.values())
-
-
-def _encoded(values: npt.NDArray[Any] | torch.Tensor) -> str:
-    return base64.b64encode(np.asarray(values).tobytes()).decode()
-
-
-def _array(text: str, dtype: type[np.generic]) -> npt.NDArray[Any]:
-    return np.frombuffer(base64.b64decode(text), dtype).copy()
-
-
-def _tensor(text: str) -> torch.Tensor:
-    return torch.from_numpy(_array(text, np.uint8))
-
-
-# The workers of `DataLoader`, processes or actors: kept for all epochs, or new for each.
-
-
-class WorkerPool(Protocol):
-    """The workers of an epoch."""
-
-    def distrust(self) -> None: ...
-    def close(self) -> None: ...
-
-
-class WorkerPools:
-    """Hands out the pool of an epoch, and begins runs on it.
-
-    Args:
-        make_pool: makes a pool.
-        make_run: makes a run of a pool, with the arguments of `FetchRun`.
-        keep: whether the workers live as long as the loader. Else each epoch starts new ones, which see the dataset as
-            it is.
-    """
-
-    def __init__(self, make_pool: Callable[[], Any], make_run: Callable[..., KeyedRun[Any]], *, keep: bool) -> None:
-        self._make_pool = make_pool
-        self._make_run = make_run
-        self.keep = keep
-        self._kept: WorkerPool | None = None
-        self._runs = 0
-
-    def acquire(self) -> WorkerPool:
-        pool: WorkerPool = self._kept or self._make_pool()
-        if self.keep:
-            self._kept = pool
-        return pool
-
-    def release(self, pool: WorkerPool) -> None:
-        """Ends the workers of a pool, unless they are kept."""
-        if pool is not self._kept:
-            pool.close()
-
-    def begin(
-        self,
-        pool: WorkerPool,
-        root: Node,
-        keys: Iterator[object],
-        turns: Sequence[int],
-        positions: Sequence[Json],
-        **options: int,
-    ) -> KeyedRun[Any]:
-        """Begins a run; `FetchRun` explains the arguments."""
-        self._runs += 1
-        return self._make_run(pool, root, keys, turns, positions, number=self._runs, **options)
-
-    def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_kept": None}  # workers belong to the process that started them
-
-
-def processes(settings: PoolSettings, *, keep: bool, ordered: bool) -> WorkerPools:
-    """Processes of this machine."""
-    return WorkerPools(partial(Pool, settings), partial(FetchRun, ordered=ordered), keep=keep)
-
-
-def actors(service: Ray, *, keep: bool) -> WorkerPools:
-    """Actors of a cluster. They hand out elements in order, also if none is needed."""
-    return WorkerPools(partial(actor_pool, service), _actor_run, keep=keep)
-
-
-def _actor_run(*arguments: Any, **options: Any) -> KeyedRun[Any]:
-    from ..services.actors.runs import ActorFetchRun
-
-    return ActorFetchRun(*arguments, **options)
-
-
-# One epoch of `DataLoader`: the keys of its samplers, and the elements that are made of them.
-
+from .fetchers import DatasetSource, InheritedSource, has_state
 
 T_co = TypeVar("T_co", covariant=True)
-
-
-class LocalRun:
-    """Makes the elements in this process, each when it is asked for."""
-
-    def __init__(self, source: DatasetSource, keys: Iterator[object], position: Json) -> None:
-        self._keys = keys
-        self._fetcher = source.local_fetcher()
-        self._fetcher.begin(FetchRequest(run=0, worker=0, workers=1, seed=0, position=position, waiting=0))
-
-    @property
-    def positions(self) -> list[Json]:
-        return [self._fetcher.position()]
-
-    @property
-    def turns(self) -> list[int]:
-        return [0]
-
-    def __next__(self) -> object:
-        key = next(self._keys)
-        try:
-            return self._fetcher.fetch(0, key)
-        except FetchEnd:
-            raise StopIteration from None
-
-    def close(self) -> None:
-        pass
-
-
-@dataclass
-class Parts:
-    """What the epochs of a loader have in common.
-
-    Attributes:
-        source: makes an element of a key; `node` is a graph of it, for workers.
-        keys: the sampler or batch sampler; of an iterable dataset, any keys without end.
-        sampling: what gives the keys.
-        generator: the `generator` of the loader.
-        workers, prefetch: as the loader has them.
-        pools: the workers, if there are any.
-        pin: called with each element, if it is to be pinned.
-        seed: of the last epoch.
-        announced_length: the length of the iterable dataset, if the loader was asked for its own.
-    """
-
-    source: DatasetSource
-    node: Node
-    keys: Iterable[object]
-    sampling: Sampling
-    generator: torch.Generator | None
-    workers: int
-    prefetch: int
-    pools: WorkerPools
-    pin: Callable[[object], object] | None
-    seed: int | None = None
-    announced_length: int | None = None
-
-    def draw_seed(self) -> int:
-        """Draws a seed as torch does."""
-        return int(torch.empty((), dtype=torch.int64).random_(generator=self.generator).item())
-
-
-class DataLoaderIterator(Generic[T_co]):
-    """What `iter(loader)` returns. If it is dropped, its epoch ends, and with it the workers of the epoch."""
-
-    def __init__(self, epoch: DataLoaderEpoch) -> None:
-        self._epoch = epoch
-        weakref.finalize(self, epoch.end, LoaderError("the iterator of this epoch was dropped"))
-
-    def __iter__(self) -> DataLoaderIterator[T_co]:
-        return self
-
-    def __next__(self) -> T_co:
-        return cast("T_co", self._epoch.next())
-
-
-class DataLoaderEpoch:
-    """One iteration over a `DataLoader`.
-
-    After an error of the dataset's code, it goes on with the next element, as torch's does.
-
-    Args:
-        parts: of the loader.
-        saved: the state to begin at.
-    """
-
-    def __init__(self, parts: Parts, saved: Mapping[str, Any] | None) -> None:
-        self._parts = parts
-        self._step = 0  # elements that were taken
-        self._stop: Exception | None = None
-        self._pool: WorkerPool | None = None
-        self._resumed = saved is not None  # and has given nothing since
-        if saved is not None:
-            parts.sampling.restore(saved)
-        if saved is None or saved["epoch"] is None:
-            self._begin()
-        else:
-            self._resume(saved["step"], saved["epoch"])
-
-    @property
-    def finished(self) -> bool:
-        """Whether all elements were taken, and the consumer has seen the end."""
-        return isinstance(self._stop, StopIteration)
-
-    def next(self) -> object:
-        """The next element.
-
-        Raises:
-            StopIteration: there is none.
-        """
-        if self._stop is not None:
-            raise self._stop
-        try:
-            element = self._next()
-        except StopIteration:
-            self.end(StopIteration())
-            raise
-        except WorkerError as error:
-            self.end(error)
-            raise
-        except Exception:
-            self._step += 1
-            raise
-        except BaseException as error:
-            if self._pool is not None:
-                self._pool.distrust()
-            self.end(interrupted(error))
-            raise
-        self._step += 1
-        self._resumed = False
-        length = self._parts.announced_length
-        if length is not None and self._step > length:
-            _warn_of_length(self._step, length)
-        pin = self._parts.pin
-        return element if pin is None else pin(element)
-
-    def entries(self) -> dict[str, Json]:
-        """The entries of a state after the element that was taken last."""
-        epoch: dict[str, Json] = {"seed": self._seed, "draws_seed": self._draws_seed, "process": self._process}
-        if self._parts.source.iterable:
-            epoch |= {"positions": self._run.positions, "turns": cast("Json", self._run.turns)}
-        return {"step": self._step, **self._samplers, "epoch": epoch}
-
-    def end(self, stop: Exception) -> None:
-        """Ends it, so that each later `next` raises `stop`."""
-        if self._stop is not None:
-            return
-        self._stop = stop
-        self._run.close()
-        if self._pool is not None:
-            self._parts.pools.release(self._pool)
-
-    def _next(self) -> object:
-        try:
-            return next(self._run)
-        except StopIteration:
-            if not self._resumed:
-                raise
-        # A state after the last element means the next epoch.
-        self._resumed = False
-        self._run.close()
-        self._begin()
-        return next(self._run)
-
-    def _begin(self) -> None:
-        """Begins at the first element, and draws from the generators in the order in which torch does."""
-        parts = self._parts
-        self._step = 0
-        self._samplers: dict[str, Json] = parts.sampling.states()
-        self._process: dict[str, Json] = process_states()
-        keys = iter(parts.keys)
-        # Workers that are kept have their seed; each further epoch of theirs has the next number.
-        self._draws_seed = parts.seed is None or not parts.pools.keep
-        self._seed: int = parts.draw_seed() if self._draws_seed else cast("int", parts.seed) + 1
-        self._run = self._start(keys, None, None)
-
-    def _resume(self, step: int, epoch: Mapping[str, Any]) -> None:
-        """Begins behind `step` elements. The samplers draw again what they drew for these."""
-        parts = self._parts
-        self._step = step
-        self._samplers = parts.sampling.states()
-        self._process = epoch["process"]
-        self._draws_seed, self._seed = epoch["draws_seed"], epoch["seed"]
-        with at_process_states(self._process):
-            keys = iter(parts.keys)
-            if self._draws_seed:
-                parts.draw_seed()
-            keys = islice(keys, 0 if parts.source.iterable else step, None)
-            keys = chain([*islice(keys, 1)], keys)  # many samplers draw all with the first key
-        self._run = self._start(keys, epoch.get("positions"), epoch.get("turns"))
-
-    def _start(
-        self, keys: Iterator[object], positions: list[Json] | None, turns: list[int] | None
-    ) -> LocalRun | KeyedRun[Any]:
-        parts = self._parts
-        parts.seed = self._seed
-        if not parts.workers:
-            return LocalRun(parts.source, keys, positions[0] if positions else None)
-        if self._pool is None:
-            self._pool = parts.pools.acquire()
-        return parts.pools.begin(
-            self._pool,
-            parts.node,
-            keys,
-            range(parts.workers) if turns is None else turns,
-            positions or [None] * parts.workers,
-            first=self._step,
-            seed=self._seed,
-            ahead=parts.prefetch,
-        )
-
-
-def _warn_of_length(step: int, length: int) -> None:
-    warnings.warn(
-        f"the iterable dataset says that it has {length} items, and the loader has given {step} elements; each worker "
-        "iterates the whole dataset unless its `__iter__` looks at `get_worker_info()`",
-        UserWarning,
-        stacklevel=3,
-    )
-
-
-# `DataLoader`: stands in for torch's, with feedpipe's workers, exact resume and restart of workers.
-
 
 VERSION = 1
 
@@ -437,8 +51,8 @@ class DataLoader(TorchDataLoader[T_co]):
         batch_size, shuffle, sampler, batch_sampler, num_workers, collate_fn, pin_memory, drop_last, timeout,
             worker_init_fn, multiprocessing_context, generator, prefetch_factor, persistent_workers, in_order: as for
             torch's.
-        distribute: "ray" has `num_workers` actors of a Ray cluster make the batches, in place of processes; `fp.Ray`
-            says more about these actors, and brings their number.
+        distribute: "ray" has `num_workers` actors of a Ray cluster make the batches, instead of processes; an `fp.Ray`
+            says more about these actors, and has their number.
 
     Raises:
         ValueError, TypeError: as torch's, in its words.
@@ -532,12 +146,12 @@ class DataLoader(TorchDataLoader[T_co]):
         return super().__len__()
 
     def state_dict(self) -> State:
-        """Return where the consumer stands: after the last batch that it took, in the iteration that began last.
+        """Return the position of the consumer: after the last batch that it took, in the iteration that began last.
 
-        Plain JSON, as far as the states of the dataset and of the sampler are, if they have any.
+        It is plain JSON if the states of the dataset and of the sampler are, should they have any.
 
         Raises:
-            LoaderError: `in_order=False` hands out batches in no order.
+            LoaderError: `in_order=False` gives batches in no order.
         """
         self._check_order()
         if self._saved is not None:
@@ -549,11 +163,11 @@ class DataLoader(TorchDataLoader[T_co]):
         return {"feedpipe_dataloader": VERSION, "loader": self._signature(), **entries}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Make the next `iter(loader)` go on behind the batch after which `state` was taken.
+        """Make the next `iter(loader)` continue behind the batch after which `state` was taken.
 
         The samplers draw again what they drew for the batches before, from the same states of all generators; no row of
-        a map-style dataset is read again. Of an iterable dataset, the workers go on by its `state_dict`, if it has one,
-        and else iterate the rows before again. A state after the last batch means the next epoch.
+        a map-style dataset is read again. An iterable dataset continues by its own state, if it has one; else the
+        workers iterate again over the rows before. A state after the last batch means the next epoch.
 
         Raises:
             StateError: it is no such state, or that of a loader with other arguments.
@@ -581,15 +195,15 @@ class DataLoader(TorchDataLoader[T_co]):
     def _check_order(self) -> None:
         if not self.in_order:
             raise LoaderError(
-                "`in_order=False` hands out batches as they come, so a state cannot name those that were taken; leave "
-                "it out to save states"
+                "`in_order=False` gives batches as they come, so a state cannot name those that were taken; leave it "
+                "out to save states"
             )
 
     def _sampling(self) -> Sampling:
         return Sampling(self.generator, (self.sampler, self.batch_sampler))
 
     def _signature(self) -> dict[str, Json]:
-        """What must be the same for a state to fit."""
+        """The facts that a state and its loader share."""
         iterable = isinstance(self.dataset, IterableDataset)
         states = self._sampling().states()
         return {
@@ -648,7 +262,7 @@ class DataLoader(TorchDataLoader[T_co]):
 
 
 def _ray_service(distribute: object, workers: int, timeout: float) -> tuple[Ray | None, int]:
-    """The service that `distribute` stands for, if any, and the number of workers."""
+    """The service of `distribute`, if any, and the number of workers."""
     if distribute is None:
         return None, workers
     if isinstance(distribute, Ray):
@@ -660,7 +274,9 @@ def _ray_service(distribute: object, workers: int, timeout: float) -> tuple[Ray 
     if distribute != "ray":
         raise ArgumentError(with_call_site(f'`distribute` must be "ray", an `fp.Ray` or None but got: {distribute!r}'))
     if not workers:
-        raise ArgumentError(with_call_site("`num_workers` must be >= 1 with `distribute`, which has so many actors"))
+        raise ArgumentError(
+            with_call_site("`num_workers` must be >= 1 with `distribute`, because it is the number of actors")
+        )
     return Ray(workers, timeout=timeout or None), workers
 
 
@@ -673,3 +289,387 @@ def _pin(wanted: bool) -> Callable[[object], object] | None:
         return pinned
     warnings.warn("`pin_memory` is True, but there is no GPU, so nothing is pinned", UserWarning, stacklevel=4)
     return None
+
+
+# Epochs: the keys of samplers, and the elements that are made of them
+
+
+@dataclass
+class Parts:
+    """The parts of a loader that its epochs share.
+
+    Attributes:
+        source: makes an element of a key; `node` is a graph of it, for workers.
+        keys: the sampler or batch sampler; of an iterable dataset, any keys without end.
+        sampling: what gives the keys.
+        generator: the `generator` of the loader.
+        workers, prefetch: as the loader has them.
+        pools: the workers, if there are any.
+        pin: pins an element, if elements are pinned.
+        seed: of the last epoch.
+        announced_length: the length of the iterable dataset, if the loader was asked for its own.
+    """
+
+    source: DatasetSource
+    node: Node
+    keys: Iterable[object]
+    sampling: Sampling
+    generator: torch.Generator | None
+    workers: int
+    prefetch: int
+    pools: WorkerPools
+    pin: Callable[[object], object] | None
+    seed: int | None = None
+    announced_length: int | None = None
+
+    def draw_seed(self) -> int:
+        """Draws a seed as torch does."""
+        return int(torch.empty((), dtype=torch.int64).random_(generator=self.generator).item())
+
+
+class DataLoaderIterator(Generic[T_co]):
+    """The iterator of an epoch. If it is dropped, the epoch ends, and with it the workers of the epoch."""
+
+    def __init__(self, epoch: DataLoaderEpoch) -> None:
+        self._epoch = epoch
+        weakref.finalize(self, epoch.end, LoaderError("the iterator of this epoch was dropped"))
+
+    def __iter__(self) -> DataLoaderIterator[T_co]:
+        return self
+
+    def __next__(self) -> T_co:
+        return cast("T_co", self._epoch.next())
+
+
+class DataLoaderEpoch:
+    """One iteration over a `DataLoader`.
+
+    After an error of the dataset's code, it continues with the next element, as torch's does.
+
+    Args:
+        parts: of the loader.
+        saved: the state to begin at.
+    """
+
+    def __init__(self, parts: Parts, saved: Mapping[str, Any] | None) -> None:
+        self._parts = parts
+        self._step = 0  # elements that were taken
+        self._stop: Exception | None = None
+        self._pool: WorkerPool | None = None
+        self._resumed = saved is not None  # and has given no element since
+        if saved is not None:
+            parts.sampling.restore(saved)
+        if saved is None or saved["epoch"] is None:
+            self._begin()
+        else:
+            self._resume(saved["step"], saved["epoch"])
+
+    @property
+    def finished(self) -> bool:
+        """Whether all elements were taken, and the consumer has seen the end."""
+        return isinstance(self._stop, StopIteration)
+
+    def next(self) -> object:
+        """The next element.
+
+        Raises:
+            StopIteration: there is none.
+        """
+        if self._stop is not None:
+            raise self._stop
+        try:
+            element = self._next()
+        except StopIteration:
+            self.end(StopIteration())
+            raise
+        except WorkerError as error:
+            self.end(error)
+            raise
+        except Exception:
+            self._step += 1
+            raise
+        except BaseException as error:
+            if self._pool is not None:
+                self._pool.distrust()
+            self.end(interrupted(error))
+            raise
+        self._step += 1
+        self._resumed = False
+        length = self._parts.announced_length
+        if length is not None and self._step > length:
+            _warn_of_length(self._step, length)
+        pin = self._parts.pin
+        return element if pin is None else pin(element)
+
+    def entries(self) -> dict[str, Json]:
+        """The entries of a state after the element that was taken last."""
+        epoch: dict[str, Json] = {"seed": self._seed, "draws_seed": self._draws_seed, "process": self._process}
+        if self._parts.source.iterable:
+            epoch |= {"positions": self._run.positions, "turns": cast("Json", self._run.turns)}
+        return {"step": self._step, **self._samplers, "epoch": epoch}
+
+    def end(self, stop: Exception) -> None:
+        """Ends the epoch, so that each later `next` raises `stop`."""
+        if self._stop is not None:
+            return
+        self._stop = stop
+        self._run.close()
+        if self._pool is not None:
+            self._parts.pools.release(self._pool)
+
+    def _next(self) -> object:
+        try:
+            return next(self._run)
+        except StopIteration:
+            if not self._resumed:
+                raise
+        # A state after the last element means the next epoch.
+        self._resumed = False
+        self._run.close()
+        self._begin()
+        return next(self._run)
+
+    def _begin(self) -> None:
+        """Begins at the first element, and draws from the generators in the order in which torch does."""
+        parts = self._parts
+        self._step = 0
+        self._samplers: dict[str, Json] = parts.sampling.states()
+        self._process: dict[str, Json] = process_states()
+        keys = iter(parts.keys)
+        # Workers that are kept have their seed; each further epoch of theirs has the next number.
+        self._draws_seed = parts.seed is None or not parts.pools.keep
+        self._seed: int = parts.draw_seed() if self._draws_seed else cast("int", parts.seed) + 1
+        self._run = self._start(keys, None, None)
+
+    def _resume(self, step: int, epoch: Mapping[str, Any]) -> None:
+        """Begins behind `step` elements, for which the samplers draw again."""
+        parts = self._parts
+        self._step = step
+        self._samplers = parts.sampling.states()
+        self._process = epoch["process"]
+        self._draws_seed, self._seed = epoch["draws_seed"], epoch["seed"]
+        with at_process_states(self._process):
+            keys = iter(parts.keys)
+            if self._draws_seed:
+                parts.draw_seed()
+            keys = islice(keys, 0 if parts.source.iterable else step, None)
+            keys = chain([*islice(keys, 1)], keys)  # many samplers draw all with the first key
+        self._run = self._start(keys, epoch.get("positions"), epoch.get("turns"))
+
+    def _start(
+        self, keys: Iterator[object], positions: list[Json] | None, turns: list[int] | None
+    ) -> LocalRun | KeyedRun[Any]:
+        parts = self._parts
+        parts.seed = self._seed
+        if not parts.workers:
+            return LocalRun(parts.source, keys, positions[0] if positions else None)
+        if self._pool is None:
+            self._pool = parts.pools.acquire()
+        return parts.pools.begin(
+            self._pool,
+            parts.node,
+            keys,
+            range(parts.workers) if turns is None else turns,
+            positions or [None] * parts.workers,
+            first=self._step,
+            seed=self._seed,
+            ahead=parts.prefetch,
+        )
+
+
+def _warn_of_length(step: int, length: int) -> None:
+    warnings.warn(
+        f"the iterable dataset says that it has {length} items, and the loader has given {step} elements; each worker "
+        "iterates the whole dataset unless its `__iter__` looks at `get_worker_info()`",
+        UserWarning,
+        stacklevel=3,
+    )
+
+
+class LocalRun:
+    """Makes the elements in this process, each when it is asked for."""
+
+    def __init__(self, source: DatasetSource, keys: Iterator[object], position: Json) -> None:
+        self._keys = keys
+        self._fetcher = source.local_fetcher()
+        self._fetcher.begin(FetchRequest(run=0, worker=0, workers=1, seed=0, position=position, waiting=0))
+
+    @property
+    def positions(self) -> list[Json]:
+        return [self._fetcher.position()]
+
+    @property
+    def turns(self) -> list[int]:
+        return [0]
+
+    def __next__(self) -> object:
+        key = next(self._keys)
+        try:
+            return self._fetcher.fetch(0, key)
+        except FetchEnd:
+            raise StopIteration from None
+
+    def close(self) -> None:
+        pass
+
+
+# Workers, processes or actors
+
+
+class WorkerPool(Protocol):
+    """The workers of an epoch."""
+
+    def distrust(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class WorkerPools:
+    """Has the pool of an epoch, and begins runs on it.
+
+    Args:
+        make_pool: makes a pool.
+        make_run: makes a run of a pool, with the arguments of `FetchRun`.
+        keep: whether the workers live as long as the loader. Else each epoch starts new ones, which see the dataset as
+            it is then.
+    """
+
+    def __init__(self, make_pool: Callable[[], Any], make_run: Callable[..., KeyedRun[Any]], *, keep: bool) -> None:
+        self._make_pool = make_pool
+        self._make_run = make_run
+        self.keep = keep
+        self._kept: WorkerPool | None = None
+        self._runs = 0
+
+    def acquire(self) -> WorkerPool:
+        pool: WorkerPool = self._kept or self._make_pool()
+        if self.keep:
+            self._kept = pool
+        return pool
+
+    def release(self, pool: WorkerPool) -> None:
+        """Ends the workers of a pool, unless they are kept."""
+        if pool is not self._kept:
+            pool.close()
+
+    def begin(
+        self,
+        pool: WorkerPool,
+        root: Node,
+        keys: Iterator[object],
+        turns: Sequence[int],
+        positions: Sequence[Json],
+        **options: int,
+    ) -> KeyedRun[Any]:
+        """Begins a run; `FetchRun` explains the arguments."""
+        self._runs += 1
+        return self._make_run(pool, root, keys, turns, positions, number=self._runs, **options)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_kept": None}  # workers belong to the process that started them
+
+
+def processes(settings: PoolSettings, *, keep: bool, ordered: bool) -> WorkerPools:
+    """Processes of this machine."""
+    return WorkerPools(partial(Pool, settings), partial(FetchRun, ordered=ordered), keep=keep)
+
+
+def actors(service: Ray, *, keep: bool) -> WorkerPools:
+    """Actors of a cluster. They give elements in order, even if that is not needed."""
+    return WorkerPools(partial(actor_pool, service), _actor_run, keep=keep)
+
+
+def _actor_run(*arguments: Any, **options: Any) -> KeyedRun[Any]:
+    from ..services.actors.runs import ActorFetchRun
+
+    return ActorFetchRun(*arguments, **options)
+
+
+# States of generators and samplers
+
+
+class Sampling:
+    """The samplers of a loader, and the generators that it and they were given.
+
+    Args:
+        loader_generator: the `generator` of the loader.
+        samplers: its sampler and its batch sampler.
+    """
+
+    def __init__(self, loader_generator: torch.Generator | None, samplers: Iterable[object]) -> None:
+        nested = [each for sampler in samplers for each in (sampler, getattr(sampler, "sampler", None))]
+        self._samplers: list[Any] = _unique(each for each in nested if each is not None)
+        owned = [loader_generator, *(getattr(sampler, "generator", None) for sampler in self._samplers)]
+        self._generators: list[torch.Generator] = _unique(each for each in owned if isinstance(each, torch.Generator))
+
+    def states(self) -> dict[str, Json]:
+        """The states of all generators and samplers."""
+        return {
+            "generators": [_encoded(generator.get_state()) for generator in self._generators],
+            "samplers": [_sampler_state(sampler) for sampler in self._samplers],
+        }
+
+    def restore(self, states: Mapping[str, Any]) -> None:
+        """Sets all generators and samplers to these states."""
+        for generator, state in zip(self._generators, states["generators"], strict=True):
+            generator.set_state(_tensor(state))
+        for sampler, state in zip(self._samplers, states["samplers"], strict=True):
+            if state is None:
+                continue
+            if "state" in state:
+                sampler.load_state_dict(state["state"])
+            else:
+                sampler.set_epoch(state["epoch"])
+
+
+def _sampler_state(sampler: Any) -> Json:
+    """The sampler's own state; or its epoch, as that of `DistributedSampler`; or None."""
+    if has_state(sampler):
+        return {"state": sampler.state_dict()}
+    epoch = getattr(sampler, "epoch", None)
+    return {"epoch": epoch} if isinstance(epoch, int) and hasattr(sampler, "set_epoch") else None
+
+
+def process_states() -> dict[str, Json]:
+    """The states of the generators that the whole process shares."""
+    version, words, gauss = random.getstate()
+    kind, keys, *rest = cast("tuple[Any, ...]", np.random.get_state(legacy=True))
+    return {
+        "python": [version, _encoded(np.array(words, np.uint32)), gauss],
+        "numpy": [kind, _encoded(keys), *rest],
+        "torch": _encoded(torch.get_rng_state()),
+    }
+
+
+@contextmanager
+def at_process_states(states: Mapping[str, Any]) -> Generator[None]:
+    """Sets the generators of the process to `states` for a while."""
+    now = process_states()
+    _set_process_states(states)
+    try:
+        yield
+    finally:
+        _set_process_states(now)
+
+
+def _set_process_states(states: Mapping[str, Any]) -> None:
+    version, words, gauss = states["python"]
+    random.setstate((version, tuple(_array(words, np.uint32).tolist()), gauss))
+    kind, keys, *rest = states["numpy"]
+    np.random.set_state((kind, _array(keys, np.uint32), *rest))
+    torch.set_rng_state(_tensor(states["torch"]))
+
+
+def _unique(values: Iterable[Any]) -> list[Any]:
+    return list({id(value): value for value in values}.values())
+
+
+def _encoded(values: npt.NDArray[Any] | torch.Tensor) -> str:
+    return base64.b64encode(np.asarray(values).tobytes()).decode()
+
+
+def _array(text: str, dtype: type[np.generic]) -> npt.NDArray[Any]:
+    return np.frombuffer(base64.b64decode(text), dtype).copy()
+
+
+def _tensor(text: str) -> torch.Tensor:
+    return torch.from_numpy(_array(text, np.uint8))

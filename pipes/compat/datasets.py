@@ -1,4 +1,4 @@
-"""The datasets that give the elements of a pipe to torch's `DataLoader`, and to torchdata's `StatefulDataLoader`."""
+"""Datasets with the elements of a pipe, for torch's `DataLoader` and torchdata's `StatefulDataLoader`."""
 
 from __future__ import annotations
 
@@ -24,27 +24,24 @@ from ..plan.sharding import reorders
 if TYPE_CHECKING:
     from ..torch.ranks import Group
 
+
 T_co = TypeVar("T_co", covariant=True)
 
 SHARDS_OF_RANK = 8
-"""If a streamed pipe shuffles, each rank has a multiple of so many shards: 1, 2, 4 and 8 workers give one order."""
+"""The shards of a rank, or a multiple, if a streamed pipe shuffles: 1, 2, 4 and 8 workers then give one order."""
 
 
-class _SharedEpoch:
-    """A number that the copies of a dataset in workers share with the dataset in the training process."""
-
-    def __init__(self) -> None:
-        self._value = torch.zeros((), dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
-
-    def get(self) -> int:
-        return int(self._value)
-
-    def set(self, epoch: int) -> None:
-        self._value.fill_(check_int("epoch", epoch, least=0))
+def iterable_dataset(
+    pipe: Pipe[T_co], *, seed: int, rank: int | None, world_size: int | None, group: Group | None, shards: int | None
+) -> PipeIterableDataset[T_co]:
+    """The dataset of `Pipe.as_iterable_dataset`."""
+    if shards is not None and pipe.indexed:
+        raise ArgumentError(with_call_site("`shards` must be left out if the pipe is indexed, because it has none"))
+    return PipeIterableDataset(pipe, seed, RankSource(rank, world_size, group), shards)
 
 
 class PipeIterableDataset(IterableDataset[T_co]):
-    """What `Pipe.as_iterable_dataset` returns. Each worker of each rank gives its own part of the pipe.
+    """The elements of a pipe in order; each worker of each rank gives its own part.
 
     Worker w of W on rank r of R is rank `r + R * w` of `R * W`. Since a `DataLoader` takes from its workers in turn,
     it gives the elements of the rank in their order.
@@ -59,7 +56,7 @@ class PipeIterableDataset(IterableDataset[T_co]):
         self._epoch = _SharedEpoch()
         self._loader: Loader[T_co] | None = None  # of the process that iterates
         self._part: Rank | None = None  # the rank for which it was made
-        self._resumes = False  # whether a state was loaded that stands within an epoch
+        self._resumes = False  # whether a state from within an epoch was loaded
         ranks.certain()
 
     def __iter__(self) -> Iterator[T_co]:
@@ -70,7 +67,7 @@ class PipeIterableDataset(IterableDataset[T_co]):
         return iter(loader)
 
     def __len__(self) -> int:
-        """Return how many elements this rank gives, over all workers; for indexed pipes.
+        """Return the number of elements of this rank, over all workers; for indexed pipes.
 
         Raises:
             TypeError: the pipe is streamed, so the number depends on the workers.
@@ -84,11 +81,11 @@ class PipeIterableDataset(IterableDataset[T_co]):
         self._epoch.set(epoch)
 
     def state_dict(self) -> State:
-        """Return where this process stands. `StatefulDataLoader` calls it in each worker."""
+        """Return the position of this process. `StatefulDataLoader` calls it in each worker."""
         return self._own_loader().state_dict()
 
     def load_state_dict(self, state: State) -> None:
-        """Make the next `iter` in this process go on where `state` was taken.
+        """Make the next `iter` in this process continue at `state`.
 
         Raises:
             StateError: it is the state of another pipe, seed, rank or number of workers.
@@ -126,8 +123,15 @@ class PipeIterableDataset(IterableDataset[T_co]):
         return {**self.__dict__, "_ranks": ranks, "_loader": None, "_part": None, "_resumes": False}
 
 
+def _even(pipe: Pipe[T_co], world_size: int) -> Pipe[T_co]:
+    """The elements of an indexed pipe that ranks can share evenly."""
+    if world_size == 1 or not pipe.indexed:
+        return pipe
+    return pipe.take(len(pipe) // world_size * world_size)
+
+
 class PipeMapDataset(Dataset[T_co]):
-    """What `Pipe.as_map_dataset` returns: the elements of an indexed pipe by number."""
+    """The elements of an indexed pipe by number."""
 
     def __init__(self, pipe: Pipe[T_co], seed: int) -> None:
         if not pipe.indexed:
@@ -173,17 +177,14 @@ class PipeMapDataset(Dataset[T_co]):
         self._stage = bind(resolve(self._pipe))
 
 
-def iterable_dataset(
-    pipe: Pipe[T_co], *, seed: int, rank: int | None, world_size: int | None, group: Group | None, shards: int | None
-) -> PipeIterableDataset[T_co]:
-    """The dataset of `Pipe.as_iterable_dataset`."""
-    if shards is not None and pipe.indexed:
-        raise ArgumentError(with_call_site("`shards` must be left out if the pipe is indexed, because it has none"))
-    return PipeIterableDataset(pipe, seed, RankSource(rank, world_size, group), shards)
+class _SharedEpoch:
+    """The epoch that a dataset shares with its copies in workers."""
 
+    def __init__(self) -> None:
+        self._value = torch.zeros((), dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
 
-def _even(pipe: Pipe[T_co], world_size: int) -> Pipe[T_co]:
-    """The elements of an indexed pipe that all ranks together take if each takes as many."""
-    if world_size == 1 or not pipe.indexed:
-        return pipe
-    return pipe.take(len(pipe) // world_size * world_size)
+    def get(self) -> int:
+        return int(self._value)
+
+    def set(self, epoch: int) -> None:
+        self._value.fill_(check_int("epoch", epoch, least=0))

@@ -1,4 +1,4 @@
-"""How a process makes the batches of a dataset: of a map-style one from indices, of an iterable one in order."""
+"""Fetchers: they make the batches of a dataset, from indices or in the order of an iterable one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CollateFunction = Callable[[Any], object]
 
 @dataclass(frozen=True)
 class DatasetSource(FetchSource):
-    """The batches of a dataset, as a `DataLoader` makes them.
+    """The source of the batches of a dataset.
 
     Attributes:
         dataset: a map-style or an iterable dataset.
@@ -49,7 +49,7 @@ class DatasetSource(FetchSource):
     worker_init: Callable[[int], object] | None
 
     def fetcher(self, request: FetchRequest) -> Fetcher:
-        """The fetcher of a worker process, which it makes known to torch's `get_worker_info`."""
+        """The fetcher of a worker process; torch's `get_worker_info` then describes the worker."""
         seed_worker(request)
         seed = request.seed + request.worker
         _torch_worker._worker_info = _torch_worker.WorkerInfo(
@@ -69,7 +69,7 @@ class DatasetSource(FetchSource):
         return self.collate is default_collate
 
     def _fetcher(self, default: CollateFunction, *, seeds: bool) -> Fetcher:
-        """The fetcher; `default` stands in for torch's default collation, by the same rules."""
+        """The fetcher; `default` replaces torch's default collation, by the same rules."""
         collate = default if self.collates_by_default else self.collate
         return (StreamFetcher if self.iterable else MapFetcher)(self, collate, seeds=seeds)
 
@@ -78,7 +78,7 @@ _inherited: WeakValueDictionary[int, DatasetSource] = WeakValueDictionary()
 
 
 class InheritedSource(DatasetSource):
-    """A source for workers that are forks of this process: it is in their copy of the memory, so it is not pickled."""
+    """A source for workers that are forks of this process: they have it in memory, so it is not pickled."""
 
     def reduce_for_worker(self) -> tuple[object, ...]:
         _inherited[id(self)] = self
@@ -110,76 +110,6 @@ class MapFetcher:
 
     def position(self) -> Json:
         return None
-
-
-class StreamFetcher:
-    """Makes the elements of an iterable dataset; each worker iterates a copy of it.
-
-    Its position is how many elements it has made, and the state of the iterator or the dataset, if one has any. With
-    that it goes on at once; else it iterates from the start, and leaves out the rows of the elements before.
-    """
-
-    def __init__(self, source: DatasetSource, collate: CollateFunction, *, seeds: bool) -> None:
-        self._source = source
-        self._size = source.batch_size or 1
-        self._collate = collate
-        self._seeds = seeds
-        self._seed = self._worker = self._made = 0
-        self._ended = False
-        self._rows: Iterator[object] = iter(())
-        self._stateful: Any = None
-
-    def begin(self, request: FetchRequest) -> None:
-        made, state = cast("list[Any]", request.position or [0, None])
-        dataset = self._source.dataset
-        self._seed, self._worker = request.seed, request.worker
-        self._made, self._ended = -1, False
-        self._seed_next()
-        if state is not None and _has_state(dataset):
-            dataset.load_state_dict(state)
-        self._rows = iter(dataset)
-        self._stateful = next((each for each in (self._rows, dataset) if _has_state(each)), None)
-        if state is not None and self._stateful is not dataset:
-            self._stateful.load_state_dict(state)
-        self._made = made if state is not None else 0
-        while self._made < made:
-            self._next_rows()
-
-    def fetch(self, number: int, key: object) -> object:
-        rows = self._next_rows()
-        return self._collate(rows if self._source.batch_size else rows[0])
-
-    def position(self) -> Json:
-        return [self._made, None if self._stateful is None else self._stateful.state_dict()]
-
-    def _next_rows(self) -> list[object]:
-        self._seed_next()
-        rows = [] if self._ended else [*islice(self._rows, self._size)]
-        self._ended = len(rows) < self._size
-        if not rows or (self._ended and self._source.drop_last):
-            raise FetchEnd
-        self._made += 1
-        return rows
-
-    def _seed_next(self) -> None:
-        if self._seeds:
-            seed_batch(self._seed, self._worker, self._made)
-
-
-def collate_in_worker(rows: Sequence[object]) -> object:
-    """As `default_collate`, but arrays are stacked right in the memory that the consumer shares."""
-    try:
-        return tensor_data(rows)
-    except Exception:
-        return default_collate(rows)  # type: ignore[arg-type]  # torch's own error, or what only torch can collate
-
-
-def collate_here(rows: Sequence[object]) -> object:
-    """As `default_collate`, but faster for arrays and numbers."""
-    try:
-        return tensors(rows)
-    except Exception:
-        return default_collate(rows)  # type: ignore[arg-type]
 
 
 def _element_of(source: DatasetSource, collate: CollateFunction) -> Callable[[Any], object]:
@@ -227,8 +157,78 @@ def _taker(column: torch.Tensor) -> Callable[[npt.NDArray[np.int64]], torch.Tens
     return lambda index: torch.from_numpy(array.take(index, axis=0))
 
 
-def _has_state(value: object) -> bool:
+class StreamFetcher:
+    """Makes the elements of an iterable dataset; each worker iterates a copy of it.
+
+    Its position is the number of elements that it has made, and the state of the iterator or the dataset, if one has
+    any. With a state it continues at once; else it iterates from the start, and drops the rows of the elements before.
+    """
+
+    def __init__(self, source: DatasetSource, collate: CollateFunction, *, seeds: bool) -> None:
+        self._source = source
+        self._size = source.batch_size or 1
+        self._collate = collate
+        self._seeds = seeds
+        self._seed = self._worker = self._made = 0
+        self._ended = False
+        self._rows: Iterator[object] = iter(())
+        self._stateful: Any = None
+
+    def begin(self, request: FetchRequest) -> None:
+        made, state = cast("list[Any]", request.position or [0, None])
+        dataset = self._source.dataset
+        self._seed, self._worker = request.seed, request.worker
+        self._made, self._ended = -1, False
+        self._seed_next()
+        if state is not None and has_state(dataset):
+            dataset.load_state_dict(state)
+        self._rows = iter(dataset)
+        self._stateful = next((each for each in (self._rows, dataset) if has_state(each)), None)
+        if state is not None and self._stateful is not dataset:
+            self._stateful.load_state_dict(state)
+        self._made = made if state is not None else 0
+        while self._made < made:
+            self._next_rows()
+
+    def fetch(self, number: int, key: object) -> object:
+        rows = self._next_rows()
+        return self._collate(rows if self._source.batch_size else rows[0])
+
+    def position(self) -> Json:
+        return [self._made, None if self._stateful is None else self._stateful.state_dict()]
+
+    def _next_rows(self) -> list[object]:
+        self._seed_next()
+        rows = [] if self._ended else [*islice(self._rows, self._size)]
+        self._ended = len(rows) < self._size
+        if not rows or (self._ended and self._source.drop_last):
+            raise FetchEnd
+        self._made += 1
+        return rows
+
+    def _seed_next(self) -> None:
+        if self._seeds:
+            seed_batch(self._seed, self._worker, self._made)
+
+
+def has_state(value: object) -> bool:
     return hasattr(value, "state_dict") and hasattr(value, "load_state_dict")
+
+
+def collate_in_worker(rows: Sequence[object]) -> object:
+    """As `default_collate`, but arrays are stacked right in the memory that the consumer shares."""
+    try:
+        return tensor_data(rows)
+    except Exception:
+        return default_collate(rows)  # type: ignore[arg-type]  # torch's own error, or what only torch can collate
+
+
+def collate_here(rows: Sequence[object]) -> object:
+    """As `default_collate`, but faster for arrays and numbers."""
+    try:
+        return tensors(rows)
+    except Exception:
+        return default_collate(rows)  # type: ignore[arg-type]
 
 
 def seed_worker(request: FetchRequest) -> None:

@@ -1,1 +1,1 @@
-"""Runs a pipe to find out about its columns: `fit` and `profile`."""
+"""`fit` and `profile`: runs of a pipe that summarize its columns."""

@@ -40,151 +40,22 @@ from ..stats.stats import Stats
 if TYPE_CHECKING:
     from ..torch.ranks import Group
 
-MAX_BYTES = 2**30
-"""The memory that the summary of a column may take."""
-PARTS = 16
-"""So many summaries are joined at a time."""
-
-Statistics = Mapping[str, Statistic[Any]]
-
-
-class SummarizeRows:
-    """Makes the summaries of a batch of rows, in the process that reads it.
-
-    Args:
-        statistics: by the name of the column.
-    """
-
-    def __init__(self, statistics: Statistics) -> None:
-        self._statistics = dict(statistics)
-
-    def __call__(self, batch: Sequence[object]) -> tuple[int, dict[str, Summary]]:
-        if batch and isinstance(batch[0], Rows):
-            raise UnfitError("an element must be a row but is a batch of rows; `.unbatch()` gives its rows")
-        rows = as_rows(batch)
-        columns = select_columns(rows, existing_columns(self._statistics, column_names(rows))).columns
-        summaries: dict[str, Summary] = {}
-        for name, statistic in self._statistics.items():
-            try:
-                summaries[name] = statistic.summary(columns[name])
-            except UnfitError as error:
-                raise UnfitError(f"column {name!r} {error}") from error
-        return len(rows), summaries
-
-
-class ColumnSummaries:
-    """The summaries of all rows so far.
-
-    Attributes:
-        rows: the number of rows.
-    """
-
-    def __init__(self, statistics: Statistics) -> None:
-        self.rows = 0
-        self._statistics = dict(statistics)
-        self._parts: dict[str, list[Summary]] = {name: [] for name in statistics}
-
-    def add(self, rows: int, summaries: Mapping[str, Summary]) -> None:
-        """Add the summaries of more rows.
-
-        Raises:
-            LimitError: a column has too many distinct values.
-            DataError: a column has values of several types.
-        """
-        self.rows += rows
-        for name, summary in summaries.items():
-            self._parts[name].append(summary)
-            if len(self._parts[name]) > PARTS:
-                self._merge(name)
-
-    def results(self) -> dict[str, Any]:
-        """What is known after all rows.
-
-        Raises:
-            DataError: a column has no value.
-        """
-        results: dict[str, Any] = {}
-        for name, statistic in self._statistics.items():
-            if not self._parts[name]:
-                raise DataError(with_call_site("`fit`: the pipe has no rows, so its columns have no statistics"))
-            try:
-                results[name] = statistic.result(self._merge(name))
-            except UnfitError as error:
-                raise DataError(with_call_site(f"`fit`: column {name!r} {error}")) from error
-        return results
-
-    def to_json(self) -> dict[str, object]:
-        """The summaries as plain values, for other ranks and for a later run."""
-        columns = {name: self._merge(name).to_json() if parts else None for name, parts in self._parts.items()}
-        return {"rows": self.rows, "columns": columns}
-
-    def add_json(self, values: Mapping[str, Any]) -> None:
-        """Add what `to_json` of other rows returned."""
-        summaries: dict[str, Summary] = {
-            name: self._statistics[name].summary_type.from_json(column)
-            for name, column in values["columns"].items()
-            if column is not None
-        }
-        self.add(values["rows"], summaries)
-
-    def _merge(self, name: str) -> Summary:
-        summary_type: Any = self._statistics[name].summary_type
-        try:
-            merged: Summary = summary_type.merged(self._parts[name])
-        except UnfitError as error:
-            raise DataError(with_call_site(f"`fit`: column {name!r} {error}")) from error
-        if merged.nbytes > MAX_BYTES:
-            raise LimitError(
-                with_call_site(
-                    f"`fit`: the distinct values of column {name!r} take more than {MAX_BYTES >> 20} MiB after "
-                    f"{self.rows} rows; a column that identifies rows has no vocabulary, and `.with_columns` can make "
-                    "fewer values of it, such as prefixes"
-                )
-            )
-        self._parts[name] = [merged]
-        return merged
-
-
-# Pipes without an end, which a run over all rows refuses.
-
-
-def check_ends(root: Node, function: str) -> None:
-    """Raises a `PlanError` if a `repeat()` makes the rows of `root` endless."""
-    repeat = _endless(root)
-    if repeat is not None:
-        raise PlanError(
-            with_call_site(
-                f"`{function}` must come to the end of the pipe, and `{node_code(repeat)}` has none; put it behind "
-                f"`{function}`, or `.take(n)` between them"
-            )
-        )
-
-
-def _endless(node: Node) -> Node | None:
-    """The `repeat()` that makes the rows endless; None if they have an end."""
-    if isinstance(node.op, Repeat) and node.op.times is None:
-        return node
-    if isinstance(node.op, TakeWhile) or (isinstance(node.op, SliceBase) and node.op.bounds()[1] is not None):
-        return None
-    repeats = [_endless(source) for source in node.inputs]
-    if isinstance(node.op, Zip) and None in repeats:
-        return None
-    return next((repeat for repeat in repeats if repeat is not None), None)
-
-
-# `fit`: statistics of columns, in one run of a pipe.
-
 
 CHUNK_BYTES = 2**24
-"""A worker makes one summary of rows of about so many bytes."""
+"""About the bytes of the rows of one summary."""
 MAX_CHUNK_ROWS = 2**16
 CHUNK_ROWS_OF_TEXT = 2**14
-"""Rows of a table whose width is not known."""
+"""The rows of one summary, if their width is not known."""
 CHUNK_ROWS_OF_DICTS = 2**11
 SAVE_SECONDS = 10.0
-"""How long a run goes on before `resume` is written again."""
+"""The time between two writes of `resume`."""
+
+MAX_BYTES = 2**30
+"""The most memory for the summary of a column."""
+PARTS = 16
+"""The number of summaries that are joined at once."""
 VERSION = 2
-"""Of what `resume` holds."""
+"""The version of the file `resume`."""
 
 
 def fit(
@@ -200,8 +71,8 @@ def fit(
     """Run a pipe once, and return statistics of its columns.
 
     A worker makes a summary of each few thousand rows, and only summaries leave it. Moments, extremes, vocabularies and
-    counts are exact; quantiles are exact up to 4,096 rows, else their rank is right to about 0.001. What is missing
-    (nulls, and NaN among floats) is counted and left out. If there is a process group, each rank reads its share, and
+    counts are exact; quantiles are exact up to 4,096 rows, else their rank is right to about 0.001. Missing values
+    (nulls, and NaN among floats) are counted and left out. If there is a process group, each rank reads its share, and
     all get the same result. Random draws and shuffles are those of epoch 0 with seed 0.
 
     Args:
@@ -210,8 +81,8 @@ def fit(
         service, workers: where the pipe runs, as for `Loader`.
         group: the ranks that read together, as for `Loader`.
         progress: on a terminal, shows the number of rows.
-        resume: a file that the run writes every ten seconds, and when it fails. A run that finds it goes on from there;
-            one that comes to its end removes it. With several ranks, each has one, with its rank in the name.
+        resume: a file that the run writes every ten seconds, and when it fails. A run that finds it continues from
+            there, and removes it at the end. With several ranks, each has one, with its rank in the name.
 
     Raises:
         ArgumentTypeError: `statistics` are no statistics by name.
@@ -238,7 +109,7 @@ def fit(
     check_ends(pipe, "fit")
     ranks = RankSource(None, None, group)
     side = ranks.side_group()
-    # Ranks that cannot tell each other what they have read each read everything.
+    # Ranks that cannot exchange summaries each read everything.
     rank, world_size = ranks.ask() if side is not None else (0, 1)
     path = None if resume is None else _path_of_rank(resume, rank, world_size)
     chain = _chain(pipe, statistics)
@@ -259,6 +130,70 @@ def fit(
     if path is not None:
         path.unlink(missing_ok=True)
     return stats
+
+
+def check_ends(root: Node, function: str) -> None:
+    """Raises a `PlanError` if a `repeat()` makes the rows of `root` endless."""
+    repeat = _endless(root)
+    if repeat is not None:
+        raise PlanError(
+            with_call_site(
+                f"`{function}` must come to the end of the pipe, and `{node_code(repeat)}` has none; put it behind "
+                f"`{function}`, or `.take(n)` between them"
+            )
+        )
+
+
+def _endless(node: Node) -> Node | None:
+    """The `repeat()` that makes the rows endless; None if they have an end."""
+    if isinstance(node.op, Repeat) and node.op.times is None:
+        return node
+    if isinstance(node.op, TakeWhile) or (isinstance(node.op, SliceBase) and node.op.bounds()[1] is not None):
+        return None
+    repeats = [_endless(source) for source in node.inputs]
+    if isinstance(node.op, Zip) and None in repeats:
+        return None
+    return next((repeat for repeat in repeats if repeat is not None), None)
+
+
+def _check_statistics(statistics: object) -> None:
+    entries = dict(cast("Mapping[object, object]", statistics)) if isinstance(statistics, Mapping) else {}
+    wrong = [value for name, value in entries.items() if not (isinstance(name, str) and isinstance(value, Statistic))]
+    if not entries or wrong:
+        raise ArgumentTypeError(
+            with_call_site(
+                '`statistics` must map names of columns to statistics, such as {"x": fp.stats.mean_std()}, but got: '
+                f"{(wrong or [statistics])[0]!r:.200}"
+            )
+        )
+
+
+def _chain(pipe: Pipe[Any], statistics: Mapping[str, Statistic[Any]]) -> Pipe[Any]:
+    """A pipe of summaries, each of a few thousand rows; other columns are not read."""
+    schema = pipe.schema
+    rows = CHUNK_ROWS_OF_DICTS
+    if schema is not None:
+        try:
+            existing_columns(statistics, schema.names)
+        except UnfitError as error:
+            raise PlanError(with_call_site(f"`fit`: {error}")) from None
+        pipe = pipe.select(*statistics)
+        width = row_width(pipe.schema)
+        rows = CHUNK_ROWS_OF_TEXT if width is None else max(1, min(MAX_CHUNK_ROWS, CHUNK_BYTES // max(width, 1)))
+    return pipe.batch(rows).map(SummarizeRows(statistics))
+
+
+def _signature(statistics: Mapping[str, Statistic[Any]]) -> str:
+    return json.dumps({name: repr(statistic) for name, statistic in statistics.items()})
+
+
+def _path_of_rank(resume: object, rank: int, world_size: int) -> Path:
+    if not isinstance(resume, (str, os.PathLike)):
+        raise ArgumentTypeError(with_call_site(f"`resume` must be a path but got: {resume!r}"))
+    path = Path(resume)
+    if path.is_dir():
+        raise ArgumentError(with_call_site(f"`resume` must be the path of a file, and {path} is a folder"))
+    return path if world_size == 1 else path.with_name(f"{path.name}.{rank}-of-{world_size}")
 
 
 def _run(
@@ -302,48 +237,8 @@ def _next(parts: Iterator[tuple[int, Any]], save: Callable[[], None]) -> tuple[i
         raise
 
 
-def _chain(pipe: Pipe[Any], statistics: Mapping[str, Statistic[Any]]) -> Pipe[Any]:
-    """The summaries of the rows, a few thousand at a time; other columns are not read."""
-    schema = pipe.schema
-    rows = CHUNK_ROWS_OF_DICTS
-    if schema is not None:
-        try:
-            existing_columns(statistics, schema.names)
-        except UnfitError as error:
-            raise PlanError(with_call_site(f"`fit`: {error}")) from None
-        pipe = pipe.select(*statistics)
-        width = row_width(pipe.schema)
-        rows = CHUNK_ROWS_OF_TEXT if width is None else max(1, min(MAX_CHUNK_ROWS, CHUNK_BYTES // max(width, 1)))
-    return pipe.batch(rows).map(SummarizeRows(statistics))
-
-
-def _check_statistics(statistics: object) -> None:
-    entries = dict(cast("Mapping[object, object]", statistics)) if isinstance(statistics, Mapping) else {}
-    wrong = [value for name, value in entries.items() if not (isinstance(name, str) and isinstance(value, Statistic))]
-    if not entries or wrong:
-        raise ArgumentTypeError(
-            with_call_site(
-                '`statistics` must map names of columns to statistics, such as {"x": fp.stats.mean_std()}, but got: '
-                f"{(wrong or [statistics])[0]!r:.200}"
-            )
-        )
-
-
-def _signature(statistics: Mapping[str, Statistic[Any]]) -> str:
-    return json.dumps({name: repr(statistic) for name, statistic in statistics.items()})
-
-
-def _path_of_rank(resume: object, rank: int, world_size: int) -> Path:
-    if not isinstance(resume, (str, os.PathLike)):
-        raise ArgumentTypeError(with_call_site(f"`resume` must be a path but got: {resume!r}"))
-    path = Path(resume)
-    if path.is_dir():
-        raise ArgumentError(with_call_site(f"`resume` must be the path of a file, and {path} is a folder"))
-    return path if world_size == 1 else path.with_name(f"{path.name}.{rank}-of-{world_size}")
-
-
 def _save(loader: Loader[Any], summaries: ColumnSummaries, path: Path | None, signature: str) -> None:
-    """Writes where the run stands, if it should be; another process sees the whole file or none."""
+    """Writes the file `resume`, if there is one; another process sees the whole file or none."""
     if path is None:
         return
     values = {
@@ -363,14 +258,113 @@ def _restore(loader: Loader[Any], summaries: ColumnSummaries, path: Path, signat
         version, saved = values.get("version"), values["feedpipe_fit"]
         state, rows = values["state"], values["summaries"]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise StateError(
-            with_call_site(f"{path} is no file that `fit` has written; remove it to begin anew")
-        ) from error
+        raise StateError(with_call_site(f"{path} is no file that `fit` wrote; remove it to start again")) from error
     if version != VERSION:
-        raise StateError(with_call_site(f"{path} was written by another version of feedpipe; remove it to begin anew"))
+        raise StateError(with_call_site(f"{path} was written by another version of feedpipe; remove it to start again"))
     if saved != signature:
         raise StateError(
             with_call_site(f"{path} is of other statistics, {saved}; fit the same ones, or remove the file")
         )
     loader.load_state_dict(state)
     summaries.add_json(rows)
+
+
+class SummarizeRows:
+    """The summaries of a batch of rows, by the name of the column."""
+
+    def __init__(self, statistics: Statistics) -> None:
+        self._statistics = dict(statistics)
+
+    def __call__(self, batch: Sequence[object]) -> tuple[int, dict[str, Summary]]:
+        rows = single_rows(batch)
+        columns = select_columns(rows, existing_columns(self._statistics, column_names(rows))).columns
+        summaries: dict[str, Summary] = {}
+        for name, statistic in self._statistics.items():
+            try:
+                summaries[name] = statistic.summary(columns[name])
+            except UnfitError as error:
+                raise UnfitError(f"column {name!r} {error}") from error
+        return len(rows), summaries
+
+
+def single_rows(batch: Sequence[object]) -> Rows:
+    """The rows of a batch, which must not be batches themselves."""
+    if batch and isinstance(batch[0], Rows):
+        raise UnfitError("an element must be a row but is a batch of rows; `.unbatch()` gives its rows")
+    return as_rows(batch)
+
+
+class ColumnSummaries:
+    """The summaries of all rows so far.
+
+    Attributes:
+        rows: the number of rows.
+    """
+
+    def __init__(self, statistics: Statistics) -> None:
+        self.rows = 0
+        self._statistics = dict(statistics)
+        self._parts: dict[str, list[Summary]] = {name: [] for name in statistics}
+
+    def add(self, rows: int, summaries: Mapping[str, Summary]) -> None:
+        """Adds the summaries of more rows.
+
+        Raises:
+            LimitError: a column has too many distinct values.
+            DataError: a column has values of several types.
+        """
+        self.rows += rows
+        for name, summary in summaries.items():
+            self._parts[name].append(summary)
+            if len(self._parts[name]) > PARTS:
+                self._merge(name)
+
+    def results(self) -> dict[str, Any]:
+        """The statistics, after all rows.
+
+        Raises:
+            DataError: a column has no value.
+        """
+        results: dict[str, Any] = {}
+        for name, statistic in self._statistics.items():
+            if not self._parts[name]:
+                raise DataError(with_call_site("`fit`: the pipe has no rows, so its columns have no statistics"))
+            try:
+                results[name] = statistic.result(self._merge(name))
+            except UnfitError as error:
+                raise DataError(with_call_site(f"`fit`: column {name!r} {error}")) from error
+        return results
+
+    def to_json(self) -> dict[str, object]:
+        """The summaries as plain values, for other ranks and for a later run."""
+        columns = {name: self._merge(name).to_json() if parts else None for name, parts in self._parts.items()}
+        return {"rows": self.rows, "columns": columns}
+
+    def add_json(self, values: Mapping[str, Any]) -> None:
+        """Adds the summaries of other rows, which `to_json` made plain."""
+        summaries: dict[str, Summary] = {
+            name: self._statistics[name].summary_type.from_json(column)
+            for name, column in values["columns"].items()
+            if column is not None
+        }
+        self.add(values["rows"], summaries)
+
+    def _merge(self, name: str) -> Summary:
+        summary_type: Any = self._statistics[name].summary_type
+        try:
+            merged: Summary = summary_type.merged(self._parts[name])
+        except UnfitError as error:
+            raise DataError(with_call_site(f"`fit`: column {name!r} {error}")) from error
+        if merged.nbytes > MAX_BYTES:
+            raise LimitError(
+                with_call_site(
+                    f"`fit`: the distinct values of column {name!r} take more than {MAX_BYTES >> 20} MiB after "
+                    f"{self.rows} rows; a column that identifies rows has no vocabulary, and `.with_columns` can make "
+                    "fewer values of it, such as prefixes"
+                )
+            )
+        self._parts[name] = [merged]
+        return merged
+
+
+Statistics = Mapping[str, Statistic[Any]]

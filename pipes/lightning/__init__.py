@@ -1,4 +1,4 @@
-"""Lightning: what makes its checkpoints exact. Imported only when asked for."""
+"""`ExactResume`, for exact checkpoints of Lightning. Imported only on demand."""
 
 from .exact_resume import ExactResume as ExactResume
 

@@ -1,4 +1,4 @@
-"""`ExactResume`: a callback that puts the right states of loaders into Lightning's checkpoints."""
+"""`ExactResume`: a callback that saves the right states of loaders in Lightning's checkpoints."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..loading.state import State
 if TYPE_CHECKING:
 
     class Trainer(Protocol):
-        """What is used of Lightning's trainer."""
+        """The part of Lightning's trainer that is used."""
 
         state: Any
         num_training_batches: int | float
@@ -28,7 +28,7 @@ else:
 
 
 Trained: TypeAlias = dict[int, tuple[Loader[Any], State]]
-"""Loaders with their states, by their place among the loaders that have one."""
+"""Loaders and their states, by their place among the loaders that have a state."""
 
 
 class ExactResume(Callback):
@@ -44,7 +44,7 @@ class ExactResume(Callback):
     the end of `fit`. All ranks must save together, as they do with `trainer.save_checkpoint` and `ModelCheckpoint`. It
     looks after the feedpipe loaders that are trained on, and leaves others to Lightning.
 
-    `limit_train_batches` leaves out the rest of an epoch. To go on there in the next one, give `steps=` to the loader.
+    `limit_train_batches` drops the rest of an epoch. Give `steps=` to the loader to train on it in the next one.
     If `max_steps` or `max_time` ends `fit` in mid-epoch, Lightning counts that epoch as complete. A resumed run begins
     Lightning's next epoch with the rest of the loader's.
 
@@ -79,7 +79,7 @@ class ExactResume(Callback):
             self._loaded = checkpoint["loops"]["fit_loop"]["state_dict"].pop("combined_loader", [])
 
     def on_train_start(self, trainer: Trainer, pl_module: object) -> None:
-        """Load the states, and let the trainer take its elements anew."""
+        """Load the states, and let the trainer take its first elements again."""
         states, self._loaded = self._loaded, []
         if not states:
             return
@@ -91,13 +91,13 @@ class ExactResume(Callback):
             )
         for loader, state in zip(loaders, states, strict=True):
             if isinstance(loader, Loader) and state["step"] >= trainer.num_training_batches:
-                loader.set_epoch(state["epoch"] + 1)  # `limit_train_batches` leaves out the rest of the epoch
+                loader.set_epoch(state["epoch"] + 1)  # `limit_train_batches` drops the rest of the epoch
             else:
                 loader.load_state_dict(state)
         iter(trainer.fit_loop._data_fetcher)
 
     def on_train_end(self, trainer: Trainer, pl_module: object) -> None:
-        """Keep the states, because the trainer then drops the elements that it took ahead."""
+        """Keep the states: the trainer then drops the elements that it took ahead."""
         self._last = _trained(trainer)
 
     def on_exception(self, trainer: Trainer, pl_module: object, exception: BaseException) -> None:

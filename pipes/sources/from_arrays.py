@@ -162,7 +162,7 @@ def _tensor_memory(name: str, tensor: torch.Tensor) -> Array:
         ) from error
 
 
-# Arrays as the columns of a source: their rows, their description in a state, and their way to another process.
+# Arrays as columns
 
 
 def rows_at(columns: Mapping[str, Array], length: int, indices: Indices) -> Rows:
@@ -178,6 +178,11 @@ def rows_at(columns: Mapping[str, Array], length: int, indices: Indices) -> Rows
     return Rows({name: _native(column) for name, column in rows.columns.items()}, len(rows))
 
 
+def _native(column: object) -> Array:
+    array = np.asarray(column)
+    return read_only(array.astype(array.dtype.newbyteorder("=")))
+
+
 def describe_columns(columns: Mapping[str, Array]) -> Json:
     """The names, dtypes and shapes, as plain JSON."""
     return {name: [str(column.dtype), list(column.shape)] for name, column in columns.items()}
@@ -187,6 +192,28 @@ def arrays_schema(heads: Mapping[str, tuple[np.dtype[np.generic], tuple[int, ...
     """Names and types of the columns of arrays, given the dtype and the shape of each."""
     columns = {name: np.empty((0, *shape[1:]), dtype.newbyteorder("=")) for name, (dtype, shape) in heads.items()}
     return Rows(columns, 0).arrow.schema
+
+
+# Arrays on their way to another process
+
+
+PickledArray: TypeAlias = Union["MappedArray", "Array"]
+
+
+def pickled_array(array: Array) -> PickledArray:
+    """The form in which an array is pickled: a mapped file travels as its path."""
+    root: object = array
+    while isinstance(root, np.ndarray) and not (isinstance(root, np.memmap) and isinstance(root.base, mmap.mmap)):
+        root = root.base
+    # No file has the changes to a copy-on-write map. Structured dtypes do not come back from their name.
+    if not isinstance(root, np.memmap) or root.filename is None or root.mode == "c" or min(array.strides) < 0:
+        return array if array.flags.forc else np.ascontiguousarray(array)
+    offset = root.offset + array.__array_interface__["data"][0] - root.__array_interface__["data"][0]
+    return MappedArray(str(root.filename), offset, array.dtype.str, array.shape, array.strides)
+
+
+def unpickled_arrays(parts: Mapping[str, PickledArray]) -> dict[str, Array]:
+    return {name: part.array() if isinstance(part, MappedArray) else read_only(part) for name, part in parts.items()}
 
 
 class MappedArray(NamedTuple):
@@ -208,43 +235,18 @@ class MappedArray(NamedTuple):
             ) from error
 
 
-PickledArray: TypeAlias = Union["MappedArray", "Array"]
-
-
-def pickled_array(array: Array) -> PickledArray:
-    """Prepares an array for pickling: a mapped file travels as its path, not as its content."""
-    root: object = array
-    while isinstance(root, np.ndarray) and not (isinstance(root, np.memmap) and isinstance(root.base, mmap.mmap)):
-        root = root.base
-    # Changes to a copy-on-write map are in no file. Structured dtypes do not come back from their name.
-    if not isinstance(root, np.memmap) or root.filename is None or root.mode == "c" or min(array.strides) < 0:
-        # pickle copies other arrays for each process.
-        return array if array.flags.forc else np.ascontiguousarray(array)
-    offset = root.offset + array.__array_interface__["data"][0] - root.__array_interface__["data"][0]
-    return MappedArray(str(root.filename), offset, array.dtype.str, array.shape, array.strides)
-
-
-def unpickled_arrays(parts: Mapping[str, PickledArray]) -> dict[str, Array]:
-    return {name: part.array() if isinstance(part, MappedArray) else read_only(part) for name, part in parts.items()}
-
-
-def _native(column: object) -> Array:
-    array = np.asarray(column)
-    return read_only(array.astype(array.dtype.newbyteorder("=")))
-
-
-# Notices that somebody wrote into arrays whose rows a source gave out as views.
+# Writes into the arrays
 
 
 SAMPLED_VALUES = 8
-"""Values of a row that are compared, in each array."""
+"""The values of a row that are compared, in each array."""
 
 
 class WriteGuard:
-    """Keeps a few values of the rows given out last, and compares them before the next rows are given out.
+    """Keeps a few values of the last rows, and compares them before the next rows are read.
 
     Rows are read-only, but `torch.from_numpy` makes a tensor of any array, and writes through it reach the source.
-    Giving out copies would double the cost of small images; this costs about a microsecond for each block and array.
+    Copies would double the cost of small images; this costs about a microsecond for each block and array.
     """
 
     def __init__(self, arrays: Iterable[Array]) -> None:

@@ -241,7 +241,7 @@ def _state(stage: StageView, dataset: Any) -> Json:
 
 @contextmanager
 def _no_worker() -> Generator[None]:
-    """Hides a worker of torch's DataLoader from the dataset, which would give only that worker's share of its items."""
+    """Hides the worker of torch's DataLoader: a dataset would give only the share of that worker."""
     worker: Any = sys.modules.get("torch.utils.data._utils.worker")
     info = getattr(worker, "_worker_info", None)
     if worker is None or info is None:

@@ -1,8 +1,4 @@
-"""`from_sequence` and `from_iterable`: anything with a length and an index, or that can be iterated again.
-
-Ten million paths as Python strings take a gigabyte in each process, and seconds to unpickle. Here they are one text
-and the position at which each path ends; a row becomes a string when it is read.
-"""
+"""`from_sequence` and `from_iterable`: anything with a length and an index, or that can be iterated again."""
 
 from __future__ import annotations
 
@@ -123,6 +119,7 @@ def from_iterable(iterable: Iterable[T] | Callable[[], Iterable[T]]) -> Pipe[T]:
 @dataclass(frozen=True, eq=False)
 class FromIterable(Operator):
     kind: ClassVar[str] = "from_iterable"
+    seeks: ClassVar[bool] = True
 
     iterable: Iterable[object] | Callable[[], Iterable[object]]
 
@@ -169,10 +166,52 @@ class FromIterable(Operator):
             if len(rows) < count:
                 return
 
-    seeks: ClassVar[bool] = True
+
+# Objects for other sources
 
 
-# `PackedList`: a long list of plain values in shared memory, which `from_sequence` reads in a worker.
+def check_right_source(source: str, value: object) -> None:
+    """Raises an `ArgumentTypeError` if `value`, the argument of `source`, is an object for another source."""
+    for kind in type(value).__mro__:
+        name = f"{kind.__module__.partition('.')[0].lstrip('_')}.{kind.__name__}"
+        way = _WAYS.get(name)
+        if way is not None and way.source != source:
+            raise ArgumentTypeError(with_call_site(f"`{source}` does not take a `{name}`; {way.repair}"))
+
+
+class _Way(NamedTuple):
+    """The way from objects of a class to a pipe.
+
+    Attributes:
+        source: the function that takes them, if there is one.
+        repair: the advice for a user.
+    """
+
+    source: str
+    repair: str
+
+
+_TABLE = _Way("from_table", "`from_table` takes it, and keeps its columns")
+_SPLITS = _Way("", 'choose a split, such as `dataset["train"]`, and give it to `from_dataset`')
+_WAYS = {  # by the name of the package and of the class
+    "pandas.DataFrame": _TABLE,
+    "polars.DataFrame": _TABLE,
+    "pyarrow.Table": _TABLE,
+    "pyarrow.RecordBatch": _TABLE,
+    "pyarrow.RecordBatchReader": _TABLE,
+    "duckdb.DuckDBPyRelation": _TABLE,
+    "duckdb.DuckDBPyConnection": _Way("", 'give `from_table` a relation, such as `connection.sql("SELECT ...")`'),
+    "polars.LazyFrame": _Way("", "give `from_table` its result, `frame.collect()`"),
+    "pyarrow.Dataset": _Way(
+        "", "`from_table(dataset.to_table())` reads it at once, and `read_parquet(dataset.files)` part by part"
+    ),
+    "datasets.DatasetDict": _SPLITS,
+    "datasets.IterableDatasetDict": _SPLITS,
+}
+
+
+# Long lists in workers: ten million paths as Python strings take a gigabyte in each process, and seconds to unpickle.
+# Packed, they are one text and the position at which each path ends; a row becomes a string when it is read.
 
 
 _MIN_ROWS = 1000  # a shorter list is pickled as it is
@@ -434,46 +473,3 @@ def _ends(lengths: Iterable[int], count: int) -> PickleBuffer:
 def _address(view: memoryview) -> int:
     address: int = np.frombuffer(view, np.uint8).__array_interface__["data"][0]
     return address
-
-
-# Points objects that another source takes to that source, without importing their libraries.
-
-
-class _Way(NamedTuple):
-    """How objects of a class become a pipe.
-
-    Attributes:
-        source: the function that takes them as they are, if there is one.
-        repair: what to write.
-    """
-
-    source: str
-    repair: str
-
-
-_TABLE = _Way("from_table", "`from_table` takes it, and keeps its columns")
-_SPLITS = _Way("", 'choose a split, such as `dataset["train"]`, and give it to `from_dataset`')
-_WAYS = {  # by the name of the package and of the class
-    "pandas.DataFrame": _TABLE,
-    "polars.DataFrame": _TABLE,
-    "pyarrow.Table": _TABLE,
-    "pyarrow.RecordBatch": _TABLE,
-    "pyarrow.RecordBatchReader": _TABLE,
-    "duckdb.DuckDBPyRelation": _TABLE,
-    "duckdb.DuckDBPyConnection": _Way("", 'give `from_table` a relation, such as `connection.sql("SELECT ...")`'),
-    "polars.LazyFrame": _Way("", "give `from_table` its result, `frame.collect()`"),
-    "pyarrow.Dataset": _Way(
-        "", "`from_table(dataset.to_table())` reads it at once, and `read_parquet(dataset.files)` part by part"
-    ),
-    "datasets.DatasetDict": _SPLITS,
-    "datasets.IterableDatasetDict": _SPLITS,
-}
-
-
-def check_right_source(source: str, value: object) -> None:
-    """Raises an `ArgumentTypeError` if `value`, the argument of `source`, is an object for another source."""
-    for kind in type(value).__mro__:
-        name = f"{kind.__module__.partition('.')[0].lstrip('_')}.{kind.__name__}"
-        way = _WAYS.get(name)
-        if way is not None and way.source != source:
-            raise ArgumentTypeError(with_call_site(f"`{source}` does not take a `{name}`; {way.repair}"))

@@ -74,13 +74,18 @@ class ArrowStream(Protocol):
 
 
 class _LoadedTable:
-    """The table after it has been read. A stream that can be read only once is read only once."""
+    """The table after it was read, once: a stream may end with that."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.table: pa.Table | None = None
         self.chunks: ChunkedTable | None = None
         self.positions: np.ndarray[Any, np.dtype[np.int64]] | None = None
+
+    def filled(self) -> tuple[ChunkedTable, int]:
+        """The chunks of the table, and the number of rows."""
+        assert self.chunks is not None, "`_load` reads the table"
+        return self.chunks, self.chunks.length if self.positions is None else len(self.positions)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,13 +101,12 @@ class FromTable(Operator):
         return self
 
     def length(self, stage: StageView) -> int:
-        loaded = self._load(stage)
-        return _loaded_chunks(loaded).length if loaded.positions is None else len(loaded.positions)
+        return self._load(stage).filled()[1]
 
     def schema(self, stage: StageView) -> pa.Schema:
         import pyarrow as pa
 
-        table = _loaded_chunks(self._load(stage)).schema
+        table = self._load(stage).filled()[0].schema
         return pa.schema(list(zip(table.names, table.types, strict=True)))
 
     def origin(self, stage: StageView, index: int, context: Context) -> Origin:
@@ -113,14 +117,13 @@ class FromTable(Operator):
         if loaded.positions is not None:
             cut = slice(indices.start, indices.stop, indices.step) if isinstance(indices, range) else indices
             indices = loaded.positions[cut]
-        return _loaded_chunks(loaded).rows(indices)
+        return loaded.filled()[0].rows(indices)
 
     def identity(self) -> Json:
         if self.loaded.chunks is None:
             return None
-        schema = self.loaded.chunks.schema
-        length = self.loaded.chunks.length if self.loaded.positions is None else len(self.loaded.positions)
-        columns: dict[str, Json] = {name: str(schema.field(name).type) for name in schema.names}
+        chunks, length = self.loaded.filled()
+        columns: dict[str, Json] = {name: str(chunks.schema.field(name).type) for name in chunks.schema.names}
         return {"rows": length, "columns": columns, "sample": self._sample(length)}
 
     def call(self) -> str:
@@ -136,7 +139,7 @@ class FromTable(Operator):
         if self.loaded.positions is not None:
             indices = self.loaded.positions[indices]
         columns: dict[str, object] = {}
-        for name, column in _loaded_chunks(self.loaded).rows(indices).columns.items():
+        for name, column in self.loaded.filled()[0].rows(indices).columns.items():
             if isinstance(column, pa.Array):
                 column = column.storage if isinstance(column, pa.ExtensionArray) else column
                 columns[name] = column.to_pylist()
@@ -192,11 +195,6 @@ def _restored(data: pa.Buffer) -> FromTable:
     import pyarrow as pa
 
     return FromTable(pa.ipc.open_stream(data).read_all())
-
-
-def _loaded_chunks(loaded: _LoadedTable) -> ChunkedTable:
-    assert loaded.chunks is not None
-    return loaded.chunks
 
 
 def _is_hugging_face(table: object) -> bool:

@@ -156,14 +156,14 @@ def _restored(selection: dict[str, object], listing: Listing | None) -> ListFile
     return ListFiles(restored, listing)
 
 
-# Listings that are written to a manifest once and then read from it.
+# Manifests that keep a listing
 
 
 _ABSOLUTE = r"^(/|[A-Za-z][A-Za-z0-9+.-]+:)"  # or a URL
 
 
 def cached_listing(selection: Selection) -> Listing:
-    """Lists the files of a selection, or reads its manifest; writes the manifest if there is none yet.
+    """Lists the files of a selection, or reads its manifest; writes the manifest if it is missing.
 
     Raises:
         SourceError: a path is missing, cannot be listed, or stands for no file; the manifest cannot be read or written.
@@ -191,7 +191,7 @@ def cached_listing(selection: Selection) -> Listing:
 
 
 def _list_and_write(selection: Selection, path: str) -> Listing:
-    """Lists the files and writes the manifest. Several processes may do so at once: all write the same."""
+    """Lists the files and writes the manifest. Several processes may do so at once, since all write the same."""
     import pyarrow as pa
 
     if any(redacted(name) != name for name in _paths(selection)):
@@ -210,7 +210,7 @@ def _list_and_write(selection: Selection, path: str) -> Listing:
 
 
 def _listing_of_writer(selection: Selection, path: str, manifest: Manifest) -> Listing:
-    """The files of a manifest that a writer has written."""
+    """The files in the manifest of a writer."""
     folder = folder_of(path, selection.filesystem)
     paths = [_absolute_path(name, selection) for name in _paths(selection)]
     if paths != [_absolute_path(folder, selection)] or selection.pattern is not None:
@@ -236,7 +236,7 @@ def _sizes(manifest: Manifest) -> pa.Int64Array:
 
 
 def _selection_digest(selection: Selection) -> str:
-    """A digest of the arguments; relative and absolute paths to the same place give the same digest."""
+    """A digest of the arguments, the same for relative and absolute paths to one place."""
     paths = [_absolute_path(path, selection) for path in _paths(selection)]
     arguments = [paths, selection.pattern, selection.recursive]
     return hashlib.blake2b(json.dumps(arguments).encode(), digest_size=16).hexdigest()

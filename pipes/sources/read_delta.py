@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
 
 
+PACKAGE = Package("deltalake", "deltalake", "delta", "Delta tables are read")
+
+
 def read_delta(
     uri: str | os.PathLike[str],
     *,
@@ -96,13 +99,145 @@ def read_delta(
     return Pipe[Row].source(files).then(units).then(DeltaRows(form))
 
 
-# `open_delta`: a version of a Delta table as its log has it, by the package deltalake.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class DeltaFormat(Parquet):
+    """The options of Parquet files whose columns are those of the log, in its order."""
+
+    kind: ClassVar[str] = "read_delta"
+    arguments: ClassVar[tuple[str, ...]] = ("columns", "filter")
+    int96_unit: ClassVar[str | None] = "us"  # nanoseconds reach no further than 2262
+
+    def fix(self, heads: Iterable[TableHead | None], paths: Iterable[str]) -> DeltaFormat:
+        fixed = super().fix(heads, paths)
+        schema = fixed.require_fixed_schema(self.kind)
+        return replace(fixed, fixed_schema=DeclaredSchema.of(schema))  # type: ignore[return-value]
+
+    def folder_types(self, first: str, paths: Iterable[str], taken: Sequence[str]) -> dict[str, pa.DataType]:
+        return {}
+
+    def may_match(self, values: Mapping[str, Any], bounds: Mapping[str, ColumnBounds]) -> bool:
+        """Whether a file with these values and bounds in the log may have rows for all filters."""
+        return all(
+            may_match(expression, types, values, {name: bound for name, bound in bounds.items() if name in types})
+            for expression, types in self.filters()
+        )
 
 
-PACKAGE = Package("deltalake", "deltalake", "delta", "Delta tables are read")
+@dataclass(frozen=True, eq=False)
+class DeltaFiles(Operator):
+    """The data files of a version, which `resolve` fixes: it reads the log of the table."""
+
+    kind: ClassVar[str] = "read_delta"
+    columns: ClassVar[Columns] = Columns.LOSES
+
+    # The table may be in another place tomorrow; `saved` has the version.
+    uri: str = field(repr=False)
+    format: DeltaFormat = field(repr=False)
+    version: int | None = field(default=None, repr=False)
+    saved_version: int | None = field(default=None, repr=False)
+    """The version of a state."""
+    resolved: DeltaVersion | None = field(default=None, repr=False)
+
+    def call(self) -> str:
+        arguments = [value_code(redacted(self.uri))]
+        arguments += filter(None, [self.format.call().removeprefix("read_delta(").removesuffix(")")])
+        arguments += [f"version={self.version}"] if self.version is not None else []
+        return f"read_delta({', '.join(arguments)})"
+
+    def one_view_repair(self) -> str | None:
+        return "give all ranks the same `version`" if self.version is None else None
+
+    def resolve(self, stage: StageView) -> Operator:
+        if self.resolved is not None:
+            return self
+        version = self.saved_version if self.version is None else self.version
+        try:
+            return replace(self, resolved=open_delta(self.uri, version))
+        except (SourceError, DataError) as error:
+            raise at_call_site(error, stage) from error.__cause__
+
+    def length(self, stage: StageView) -> int:
+        return len(self._resolved_version().paths)
+
+    def weights(self, stage: StageView, context: Context) -> Weights:
+        return Weights(self._resolved_version().sizes.to_numpy())
+
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        version = self._resolved_version()
+        return [self._file(version, place) for place in index_array(indices).tolist()]
+
+    def origin(self, stage: StageView, index: int, context: Context) -> Origin:
+        return Origin(redacted(str(self._resolved_version().paths[index])), index + 1, "file")
+
+    def identity(self) -> Json:
+        version = self.resolved
+        return {} if version is None else {"version": version.number, "files": len(version.paths)}
+
+    def saved(self) -> str | None:
+        return None if self.resolved is None else str(self.resolved.number)
+
+    def restored(self, saved: str) -> Operator:
+        return replace(self, saved_version=int(saved), resolved=None)
+
+    def head(self) -> FlatHead:
+        """Names and types of the columns."""
+        return FlatHead(self._name(), self._resolved_version().schema)
+
+    def bounds(self, types: Mapping[str, pa.DataType]) -> Iterator[Mapping[str, ColumnBounds]]:
+        """The bounds of the values of columns in each file, by the log."""
+        version = self._resolved_version()
+        return version.statistics.get(lambda: FileStatistics.unknown(len(version.paths))).bounds(types)
+
+    def _file(self, version: DeltaVersion, place: int) -> TableFile:
+        values = {name: version.values[name][place] for name in version.values.column_names}
+        return TableFile(str(version.paths[place]), compression=None, values=values, table=self._name())
+
+    def _name(self) -> str:
+        return f"version {self._resolved_version().number} of {redacted(self.uri)}"
+
+    def _resolved_version(self) -> DeltaVersion:
+        assert self.resolved is not None, "a run begins with `resolve`"
+        return self.resolved
+
+
+@dataclass(frozen=True, eq=False)
+class DeltaRowGroups(RowGroups):
+    """Their row groups. A file is not opened if the log shows that no row passes the filters."""
+
+    def with_fixed_format(self, stage: StageView) -> DeltaRowGroups:
+        head = cast("DeltaFiles", stage.input.op).head()
+        return replace(self, format=self.format.fix([head], ()))
+
+    def with_fixed_units(self, stage: StageView) -> DeltaRowGroups:
+        op = self.with_fixed_format(stage)
+        types = dict(item for _, columns in op.format.filters() for item in columns.items())
+        files = zip(self._files(stage), cast("DeltaFiles", stage.input.op).bounds(types), strict=True)
+        contents = in_threads(lambda item: op._contents(*item), files)
+        return replace(op, table=FileUnits.of(contents).unit_table(self.fields))
+
+    def _contents(self, file: File, bounds: Mapping[str, ColumnBounds]) -> FileContents:
+        import pyarrow as pa
+
+        if cast("DeltaFormat", self.format).may_match(cast("TableFile", file).values, bounds):
+            return self.contents(file)
+        return FileContents(pa.schema([]), 0, [], [])
+
+
+@dataclass(frozen=True, eq=False)
+class DeltaRows(ParseParquet):
+    """The rows of the row groups."""
+
+    kind: ClassVar[str] = "delta_rows"
+
+    def call(self) -> None:
+        return None
+
+
+# The log of a table
+
 
 _FEATURES = frozenset({"columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
-"""Features of the protocol that change nothing for a reader of the data files, or are looked for below."""
+"""Features of the protocol that do not change how data files are read, or that are checked below."""
 _ABSOLUTE = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:)?/")
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
 _BACKTRACE = re.compile(r"\s+0: <unknown>.*", re.DOTALL)
@@ -116,9 +251,9 @@ class DeltaVersion:
         number: of the version.
         schema: names and types of the columns.
         paths: of the data files, sorted.
-        sizes: their bytes.
-        values: for each file, the values of the columns that the table is partitioned by; a column each.
-        statistics: of the other columns in each file, only in the process that read the log.
+        sizes: of the data files, in bytes.
+        values: a column of the table for each by which it is partitioned, with its value in each file.
+        statistics: of the other columns in each file; only the process that read the log has them.
     """
 
     number: int
@@ -130,11 +265,11 @@ class DeltaVersion:
 
 
 def open_delta(uri: str, version: int | None) -> DeltaVersion:
-    """Reads the log of a table; None stands for its newest version.
+    """Reads the log of a table, up to its newest version if `version` is None.
 
     Raises:
         SourceError: there is no such table or version, or the log cannot be read.
-        DataError: the table uses a feature of the protocol that would need another reader of its data files.
+        DataError: the table uses a feature of the protocol that readers of data files must know.
     """
     table = _open(uri, version)
     name = redacted(uri)
@@ -187,7 +322,7 @@ def _reason(error: Exception) -> str:
 
 
 def _storage(uri: str) -> tuple[str, dict[str, str]]:
-    """The place of a table as deltalake takes it: without the options and the password of a URL, which stand apart."""
+    """The place of a table as deltalake takes it: options and password of a URL are separate from it."""
     plain, text = split_options(uri)
     if "://" not in plain:
         return os.path.expanduser(plain), {}
@@ -221,12 +356,12 @@ def _check_features(table: Any, name: str) -> None:
     if mode != "none":
         raise DataError(
             f"{name} has column mapping by {mode}, so its files have other names of columns, which are not translated; "
-            "write the table anew with `delta.columnMapping.mode` 'none'"
+            "rewrite the table with `delta.columnMapping.mode` 'none'"
         )
     if "deletionVectors" in features and _has_deletion_vectors(table, name):
         raise DataError(
             f"{name} has deletion vectors, which are not applied, so deleted rows would come; "
-            "`REORG TABLE ... APPLY (PURGE)` writes those files anew"
+            "`REORG TABLE ... APPLY (PURGE)` rewrites those files"
         )
 
 
@@ -265,159 +400,12 @@ def _version(table: Any, uri: str, name: str) -> DeltaVersion:
     return DeltaVersion(table.version(), schema, listed.take(order), sizes, pa.table(columns), statistics)
 
 
-# `DeclaredParquet`: the options of Parquet files of a table whose log declares names and types of columns.
+# Statistics of the data files. pyarrow's stubs do not say which types a function of `compute` takes, hence `Any`.
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class DeclaredParquet(Parquet):
-    """The columns are those of the log, in its order."""
-
-    arguments: ClassVar[tuple[str, ...]] = ("columns", "filter")
-    int96_unit: ClassVar[str | None] = "us"  # nanoseconds reach no further than 2262
-
-    def fix(self, heads: Iterable[TableHead | None], paths: Iterable[str]) -> DeclaredParquet:
-        fixed = super().fix(heads, paths)
-        schema = fixed.require_fixed_schema(self.kind)
-        return replace(fixed, fixed_schema=DeclaredSchema.of(schema))  # type: ignore[return-value]
-
-    def folder_types(self, first: str, paths: Iterable[str], taken: Sequence[str]) -> dict[str, pa.DataType]:
-        return {}
-
-    def may_match(self, values: Mapping[str, Any], bounds: Mapping[str, ColumnBounds]) -> bool:
-        """Whether a file may have rows for all filters, as far as the values and bounds tell that the log has of it."""
-        return all(
-            may_match(expression, types, values, {name: bound for name, bound in bounds.items() if name in types})
-            for expression, types in self.filters()
-        )
-
-
-# `DeltaFiles` and what follows it, the operators of `read_delta`: data files, their row groups, and their rows.
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class DeltaFormat(DeclaredParquet):
-    """The arguments of `read_delta` that say what to read of the files."""
-
-    kind: ClassVar[str] = "read_delta"
-
-
-@dataclass(frozen=True, eq=False)
-class DeltaFiles(Operator):
-    """A handle for each data file. `resolve` reads the log of the table, and fixes the version."""
-
-    kind: ClassVar[str] = "read_delta"
-    columns: ClassVar[Columns] = Columns.LOSES
-
-    # The table may be in another place tomorrow; `saved` has the version.
-    uri: str = field(repr=False)
-    format: DeltaFormat = field(repr=False)
-    version: int | None = field(default=None, repr=False)
-    saved_version: int | None = field(default=None, repr=False)
-    """That of a state."""
-    resolved: DeltaVersion | None = field(default=None, repr=False)
-
-    def call(self) -> str:
-        arguments = [value_code(redacted(self.uri))]
-        arguments += filter(None, [self.format.call().removeprefix("read_delta(").removesuffix(")")])
-        arguments += [f"version={self.version}"] if self.version is not None else []
-        return f"read_delta({', '.join(arguments)})"
-
-    def one_view_repair(self) -> str | None:
-        return "give all ranks the same `version`" if self.version is None else None
-
-    def resolve(self, stage: StageView) -> Operator:
-        if self.resolved is not None:
-            return self
-        version = self.saved_version if self.version is None else self.version
-        try:
-            return replace(self, resolved=open_delta(self.uri, version))
-        except (SourceError, DataError) as error:
-            raise at_call_site(error, stage) from error.__cause__
-
-    def length(self, stage: StageView) -> int:
-        return len(self._resolved_version().paths)
-
-    def weights(self, stage: StageView, context: Context) -> Weights:
-        return Weights(self._resolved_version().sizes.to_numpy())
-
-    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
-        version = self._resolved_version()
-        return [self._file(version, place) for place in index_array(indices).tolist()]
-
-    def origin(self, stage: StageView, index: int, context: Context) -> Origin:
-        return Origin(redacted(str(self._resolved_version().paths[index])), index + 1, "file")
-
-    def identity(self) -> Json:
-        version = self.resolved
-        return {} if version is None else {"version": version.number, "files": len(version.paths)}
-
-    def saved(self) -> str | None:
-        return None if self.resolved is None else str(self.resolved.number)
-
-    def restored(self, saved: str) -> Operator:
-        return replace(self, saved_version=int(saved), resolved=None)
-
-    def head(self) -> FlatHead:
-        """Names and types of the columns."""
-        return FlatHead(self._name(), self._resolved_version().schema)
-
-    def bounds(self, types: Mapping[str, pa.DataType]) -> Iterator[Mapping[str, ColumnBounds]]:
-        """What the log says about the values of columns, for each file."""
-        version = self._resolved_version()
-        return version.statistics.get(lambda: FileStatistics.unknown(len(version.paths))).bounds(types)
-
-    def _file(self, version: DeltaVersion, place: int) -> TableFile:
-        values = {name: version.values[name][place] for name in version.values.column_names}
-        return TableFile(str(version.paths[place]), compression=None, values=values, table=self._name())
-
-    def _name(self) -> str:
-        return f"version {self._resolved_version().number} of {redacted(self.uri)}"
-
-    def _resolved_version(self) -> DeltaVersion:
-        assert self.resolved is not None, "a run begins with `resolve`"
-        return self.resolved
-
-
-@dataclass(frozen=True, eq=False)
-class DeltaRowGroups(RowGroups):
-    """Their row groups. A file is not opened if it has no row for the filters, as far as the log says."""
-
-    def with_fixed_format(self, stage: StageView) -> DeltaRowGroups:
-        head = cast("DeltaFiles", stage.input.op).head()
-        return replace(self, format=self.format.fix([head], ()))
-
-    def with_fixed_units(self, stage: StageView) -> DeltaRowGroups:
-        op = self.with_fixed_format(stage)
-        types = dict(item for _, columns in op.format.filters() for item in columns.items())
-        files = zip(self._files(stage), cast("DeltaFiles", stage.input.op).bounds(types), strict=True)
-        contents = in_threads(lambda item: op._contents(*item), files)
-        return replace(op, table=FileUnits.of(contents).unit_table(self.fields))
-
-    def _contents(self, file: File, bounds: Mapping[str, ColumnBounds]) -> FileContents:
-        import pyarrow as pa
-
-        if cast("DeltaFormat", self.format).may_match(cast("TableFile", file).values, bounds):
-            return self.contents(file)
-        return FileContents(pa.schema([]), 0, [], [])
-
-
-@dataclass(frozen=True, eq=False)
-class DeltaRows(ParseParquet):
-    """The rows of the row groups."""
-
-    kind: ClassVar[str] = "delta_rows"
-
-    def call(self) -> None:
-        return None
-
-
-# `FileStatistics`: between which values those of a column lie in each data file, as the log of a table has it.
-
-
-# pyarrow's stubs do not say which types a function of `compute` takes, hence `Any`.
 @dataclass(frozen=True, eq=False)
 class FileStatistics:
-    """The statistics of all data files.
+    """Bounds of the values of columns in each data file.
 
     Attributes:
         actions: the log as deltalake gives it: a row for each file, with columns such as `min.x` and `null_count.x`.
@@ -433,14 +421,14 @@ class FileStatistics:
         return FileStatistics(pa.table({"size_bytes": pa.nulls(files)}))
 
     def bounds(self, types: Mapping[str, pa.DataType]) -> Iterator[dict[str, ColumnBounds]]:
-        """For each file, the bounds of these columns, as far as the log has any."""
+        """For each file, the bounds of those of these columns that the log knows."""
         columns = {name: column for name, kind in types.items() if (column := self._column(name, kind)) is not None}
         for place in range(self.actions.num_rows):
             file = {name: column[place] for name, column in columns.items()}
             yield {name: bounds for name, bounds in file.items() if bounds is not None}
 
     def _column(self, name: str, kind: pa.DataType) -> list[ColumnBounds | None] | None:
-        """The bounds of a column in each file; None if the log has none, or none that can be trusted."""
+        """The bounds of a column in each file; None if the log has no exact ones."""
         import pyarrow as pa
         import pyarrow.compute as pc
 

@@ -22,6 +22,7 @@ from ..pipe import Pipe
 if TYPE_CHECKING:
     import pyarrow as pa
 
+
 _PACKAGE = Package("lance", "pylance", "lance", "Lance datasets are read")
 
 

@@ -44,6 +44,7 @@ from .from_arrays import arrays_schema, rows_at
 if TYPE_CHECKING:
     import pyarrow as pa
 
+
 Paths: TypeAlias = Union["str", "os.PathLike[str]", "Iterable[str | os.PathLike[str]]"]
 
 _UNNAMED = ""  # the name of the column if the user gave none
@@ -102,18 +103,6 @@ def read_numpy(
             raise ArgumentTypeError(with_call_site(f"`paths` must have names of columns but got: {name!r}"))
         columns[name] = Selection(column_paths, filesystem=filesystem)
     return cast("Pipe[Row]", Pipe.source(ReadNumpy(columns, cache=cache)))
-
-
-@dataclass(frozen=True)
-class _ColumnFiles:
-    """The files of a column, in order, and the digest of their listing."""
-
-    files: tuple[NpyFile, ...]
-    digest: str
-
-    @property
-    def rows(self) -> int:
-        return sum(file.rows for file in self.files)
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,6 +174,18 @@ class ReadNumpy(Operator):
         return self.memory.get(lambda: NpyColumns({name: column.files for name, column in self.files.items()}))
 
 
+@dataclass(frozen=True)
+class _ColumnFiles:
+    """The files of a column, in order, and the digest of their listing."""
+
+    files: tuple[NpyFile, ...]
+    digest: str
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files)
+
+
 def _resolve_column(selection: Selection, cache: FileCache | None) -> _ColumnFiles:
     """Lists the files of a column, and reads their headers.
 
@@ -228,7 +229,7 @@ def _check_lengths(columns: Mapping[str, _ColumnFiles]) -> None:
             )
 
 
-# Arrays in `.npy` files, joined along their first axis: local files are mapped, remote ones are read in ranges.
+# Files as columns: local ones are mapped, remote ones are read in ranges
 
 
 class NpyFile(NamedTuple):
@@ -254,7 +255,7 @@ class StartedRanges(WorkGroup[str, OpenTask]):
 class NpyColumns:
     """The columns of a table in this process; each has one or more files.
 
-    The table is cut wherever a file of any column ends. So each part of the table is in one file of each column.
+    The table is cut at the end of each file of any column, so each part is in one file of each column.
     """
 
     def __init__(self, columns: Mapping[str, Sequence[NpyFile]]) -> None:
@@ -392,4 +393,6 @@ def _fetch_run(npy: NpyFile, positions: npt.NDArray[np.int64], opened: OpenTask 
 
 
 def _changed_error(file: File) -> SourceError:
-    return SourceError(f"{file.name} has changed since its header was read; a pipe reads headers once, so make it anew")
+    return SourceError(
+        f"{file.name} has changed since its header was read; a pipe reads headers once, so make a new pipe"
+    )

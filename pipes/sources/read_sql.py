@@ -61,14 +61,14 @@ def read_sql(
         query: a SELECT, without ORDER BY if `partition_on` is given. It becomes a subquery.
         uri: `postgresql://`, `sqlite://`, `duckdb://` with a path, `mysql://` or `grpc://` (Flight SQL); several of
             them, which must hold the same rows, share the ranges, and stand in for each other; or a function that
-            returns a URI, so that no secret stands in the program, or a DB-API connection.
+            returns a URI, which keeps secrets out of the program, or a DB-API connection.
         partition_on: a column of the query that is unique and has no nulls, such as the primary key.
         partitions: how many ranges; by default a power of two, at most 4,096, so that none has more than 65,536 rows.
         parameters: values of the placeholders in the query, as the driver writes them.
         snapshot: "auto" uses a snapshot if the database has them, "require" fails without one, and None neither uses
             one nor checks that the rows stay the same.
         session: statements that each connection runs first, such as `SET SESSION wsrep_sync_wait = 1`.
-        driver: "adbc", "connectorx" or "dbapi" in place of the usual one for the URI, or a `SqlDriver` of your own.
+        driver: "adbc", "connectorx" or "dbapi" instead of the usual one for the URI, or a `SqlDriver` of your own.
 
     Raises:
         ArgumentError, ArgumentTypeError: an argument is out of its range or of the wrong type; the driver of the URI is
@@ -114,12 +114,9 @@ def read_sql(
     return Pipe[Row].source(ranges).then(ReadRanges())
 
 
-# `KeyRanges` and `ReadRanges`, the operators of `read_sql`: the ranges of a query, and their rows.
-
-
 @dataclass(frozen=True, eq=False)
 class KeyRanges(Operator):
-    """A handle for each range of a query. `resolve` finds all ranges, once per job."""
+    """The ranges of a query. `resolve` finds all ranges, once per job."""
 
     kind: ClassVar[str] = "read_sql"
     columns: ClassVar[Columns] = Columns.LOSES
@@ -137,7 +134,7 @@ class KeyRanges(Operator):
 
     @property
     def checked(self) -> bool:
-        """Whether a range must have the rows that were counted."""
+        """Whether each range is checked against the rows that were counted."""
         return self.snapshot is not None
 
     def one_view_repair(self) -> str | None:
@@ -283,7 +280,7 @@ class ReadRanges(ParseUnits[RangeUnit]):
         return self.source
 
 
-# `RangeReader`: the rows of key ranges, over connections that may be lost.
+# Reading, over connections that may be lost
 
 
 class NoWork:
@@ -296,46 +293,11 @@ class NoWork:
         return
 
 
-class OpenConnections:
-    """The connections by which a process reads ranges. At the end of a run, threads may still wait for their rows.
-
-    Attributes:
-        is_closed: whether the run has ended.
-    """
-
-    def __init__(self) -> None:
-        self.is_closed = False
-        self._connections: set[Connected] = set()
-        self._lock = Lock()
-
-    def add(self, connected: Connected) -> None:
-        """Notes a connection.
-
-        Raises:
-            SourceError: the run has ended.
-        """
-        with self._lock:
-            if self.is_closed:
-                raise SourceError("the run has ended, and needs no connection")
-            self._connections.add(connected)
-
-    def discard(self, connected: Connected) -> None:
-        with self._lock:
-            self._connections.discard(connected)
-
-    def close(self) -> None:
-        """Cancels what is being read."""
-        with self._lock:
-            self.is_closed = True
-            for connected in self._connections:
-                connected.cancel()
-
-
 class RangeReader(UnitReader[RangeUnit, NoWork]):
     """Reads ranges, one after the other, over one connection.
 
-    A place is [the key of the last row before it, the rows of the range before it]. Behind a lost connection, reading
-    goes on over another one, behind the last row that has come.
+    A place is [the key of the last row before it, the rows of the range before it]. After a lost connection, another
+    one continues behind the last row that came.
     """
 
     beginning: ClassVar[Place] = (None, 0)
@@ -446,7 +408,7 @@ class RangeReader(UnitReader[RangeUnit, NoWork]):
                     raise
                 raise SourceError(
                     f"{error}; a snapshot ends with the connection that has exported it, in the first process of the "
-                    "job; begin the job anew, and load its state"
+                    "job; start the job again, and load its state"
                 ) from error
         self._connected = connected
         self._open_connections.add(connected)
@@ -455,7 +417,7 @@ class RangeReader(UnitReader[RangeUnit, NoWork]):
         """Checks that a range has the rows that were counted.
 
         Raises:
-            DataError: it has not.
+            DataError: it has others.
         """
         if not self._is_checked:
             return
@@ -465,8 +427,8 @@ class RangeReader(UnitReader[RangeUnit, NoWork]):
             raise DataError(
                 f"the rows of {self._database!r} must stay the same while a job reads them, but the range with "
                 f"{self._query.key} from {unit.low!r} to {unit.high!r} had {unit.rows} rows and now has others: {rows}"
-                "; read rows that do not change, such as those of a version, begin anew without a state, or accept the "
-                "change with `snapshot=None`"
+                "; read rows that do not change, such as those of a version, start again without a state, or accept "
+                "the change with `snapshot=None`"
             )
 
     def _piece(self, unit: RangeUnit, batch: pa.RecordBatch, at: Place, end: Place | None) -> Piece:
@@ -483,6 +445,41 @@ class RangeReader(UnitReader[RangeUnit, NoWork]):
             return [Origin(shown, cast("int", value), key) for value in batch.column(key).to_pylist()]
         first = unit.first + before + 1
         return [Origin(shown, first + k, f"row by {key}" if key else "row") for k in range(batch.num_rows)]
+
+
+class OpenConnections:
+    """The connections by which a process reads ranges. Threads may wait for their rows when the run ends.
+
+    Attributes:
+        is_closed: whether the run has ended.
+    """
+
+    def __init__(self) -> None:
+        self.is_closed = False
+        self._connections: set[Connected] = set()
+        self._lock = Lock()
+
+    def add(self, connected: Connected) -> None:
+        """Notes a connection.
+
+        Raises:
+            SourceError: the run has ended.
+        """
+        with self._lock:
+            if self.is_closed:
+                raise SourceError("the run has ended, and needs no connection")
+            self._connections.add(connected)
+
+    def discard(self, connected: Connected) -> None:
+        with self._lock:
+            self._connections.discard(connected)
+
+    def close(self) -> None:
+        """Cancels all reads."""
+        with self._lock:
+            self.is_closed = True
+            for connected in self._connections:
+                connected.cancel()
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
@@ -514,7 +511,7 @@ def rows_of(batch: pa.RecordBatch, schema: pa.Schema) -> Rows:
     if batch.schema.names != schema.names:
         raise DataError(
             f"the query must give the columns {schema.names} but gave {batch.schema.names}; name each column of the "
-            "query once, and list them in place of *"
+            "query once, and list them instead of *"
         )
     return Rows({k.name: to_column(_cast(k.name, batch.column(k.name), k.type)) for k in schema}, batch.num_rows)
 

@@ -1,4 +1,4 @@
-"""Statistics of columns, for `fp.fit`: what is to be found out, and what was."""
+"""Statistics of columns: the requests and the results of `fp.fit`."""
 
 from .distinct_values import counts as counts
 from .distinct_values import vocabulary as vocabulary

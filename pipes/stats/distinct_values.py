@@ -14,15 +14,31 @@ from ..errors import UnfitError
 from .statistics import Fitted, Statistic, Summary
 
 
+def vocabulary(*, min_count: int = 1, max_size: int | None = None) -> Statistic[Any]:
+    """The values of a column by frequency, for `index_of` and `one_hot`: of text, whole numbers, floats or bools.
+
+    Args:
+        min_count: rarer values are left out.
+        max_size: the number of values that are kept, the most frequent ones.
+    """
+    check_int("min_count", min_count, least=1)
+    return VocabularyStatistic(min_count, None if max_size is None else check_int("max_size", max_size, least=1))
+
+
+def counts() -> Statistic[Any]:
+    """How often each value occurs, for `resample(source=...)`."""
+    return CountsStatistic()
+
+
 @dataclass(frozen=True)
 class Vocabulary(Fitted, Sequence[Hashable]):
     """The values of a column, the most frequent first; values of one frequency are sorted.
 
     Attributes:
         values: the values.
-        counts: how often each occurs.
+        counts: the rows of each.
         rows: the number of rows.
-        missing: how many of them have no value.
+        missing: the number of rows without a value.
     """
 
     kind: ClassVar[str] = "vocabulary"
@@ -34,7 +50,7 @@ class Vocabulary(Fitted, Sequence[Hashable]):
 
     @property
     def left_out(self) -> int:
-        """How many rows have a value that is too rare for the vocabulary."""
+        """The number of rows whose value is too rare for the vocabulary."""
         return self.rows - self.missing - sum(self.counts)
 
     def inverse(self, numbers: Any) -> list[Hashable | None]:
@@ -67,7 +83,7 @@ class Counts(Fitted, Mapping[Hashable, int]):
     Attributes:
         counts: by value.
         rows: the number of rows.
-        missing: how many of them have no value.
+        missing: the number of rows without a value.
     """
 
     kind: ClassVar[str] = "counts"
@@ -94,7 +110,7 @@ class Counts(Fitted, Mapping[Hashable, int]):
 
 
 class Tally(Summary):
-    """The distinct values as an Arrow array, and how often each occurs.
+    """The distinct values as an Arrow array, and their counts.
 
     Attributes:
         rows: the number of rows; those without a value are the others.
@@ -153,7 +169,7 @@ class Tally(Summary):
 
 @dataclass(frozen=True)
 class DistinctValues(Statistic[Tally]):
-    """The base of statistics of each value."""
+    """Statistics that count each value."""
 
     summary_type: ClassVar[type[Summary]] = Tally
 
@@ -196,22 +212,6 @@ class CountsStatistic(DistinctValues):
 
     def result(self, summary: Tally) -> Counts:
         return Counts(dict(zip(*summary.ordered(), strict=True)), summary.rows, summary.missing)
-
-
-def vocabulary(*, min_count: int = 1, max_size: int | None = None) -> Statistic[Any]:
-    """The values of a column by frequency, for `index_of` and `one_hot`: of text, whole numbers, floats or bools.
-
-    Args:
-        min_count: rarer values are left out.
-        max_size: so many of the most frequent values are kept.
-    """
-    check_int("min_count", min_count, least=1)
-    return VocabularyStatistic(min_count, None if max_size is None else check_int("max_size", max_size, least=1))
-
-
-def counts() -> Statistic[Any]:
-    """How often each value occurs, for `resample(source=...)`."""
-    return CountsStatistic()
 
 
 def _common_type(kind: Any) -> Any:

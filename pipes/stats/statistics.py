@@ -1,16 +1,11 @@
-"""Statistics of columns of numbers, exact however the rows are divided.
-
-A float is cut into digits on a grid that is the same for all floats, at first of 40 bits. The sum of such a digit of
-4096 floats is a whole number below 2**53, so it is exact in a float. It is cut into digits of 20 bits. The sum of 2**33
-of these is exact too. Python's integers put the digits together in the end.
-"""
+"""`mean_std`, `min_max`, `missing` and `quantiles`: statistics of columns of numbers, and their protocol."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import numpy as np
@@ -21,12 +16,46 @@ from ..errors import ArgumentError, ArgumentTypeError, UnfitError, with_call_sit
 
 S = TypeVar("S", bound="Summary")
 
+Floats = npt.NDArray[np.float64]
+
+
+def mean_std() -> Statistic[Any]:
+    """The mean and the standard deviation of numbers, for `standardize`."""
+    return MeanStdStatistic()
+
+
+def min_max() -> Statistic[Any]:
+    """The smallest and the largest number, for `scale`."""
+    return MinMaxStatistic()
+
+
+def missing() -> Statistic[Any]:
+    """The number of rows without a value. All other statistics count these rows too."""
+    return MissingStatistic()
+
+
+def quantiles(q: Sequence[float] = (0.01, 0.25, 0.5, 0.75, 0.99)) -> Statistic[Any]:
+    """Values below which given shares of the numbers lie, for `clip` and `bucketize`.
+
+    They are exact, as `numpy.quantile` computes them, for up to 4,096 rows. Of more rows, the share that lies below a
+    value is right to about 0.001.
+
+    Args:
+        q: the shares, which rise, from 0 to 1.
+    """
+    if isinstance(q, (str, bytes)) or not isinstance(q, (Sequence, np.ndarray)):
+        raise ArgumentTypeError(with_call_site(f"`q` must be a list of shares but got: {q!r}"))
+    shares = tuple(map(float, q))
+    if not shares or any(not 0 <= share <= 1 for share in shares) or sorted(set(shares)) != list(shares):
+        raise ArgumentError(with_call_site(f"`q` must be shares between 0 and 1 that rise but got: {q!r}"))
+    return QuantilesStatistic(shares)
+
 
 class Summary(ABC):
-    """What is known of a column after some of its rows. It is small, and joins with summaries of other rows."""
+    """A small summary of some rows of a column, which joins with summaries of other rows."""
 
     nbytes: int = 0
-    """The memory that it takes, if that grows with the rows."""
+    """Its memory, if that grows with the rows."""
 
     @classmethod
     @abstractmethod
@@ -39,16 +68,16 @@ class Summary(ABC):
 
     @abstractmethod
     def to_json(self) -> dict[str, object]:
-        """Plain values, for other ranks and for a later run."""
+        """The summary as plain values, for other ranks and for a later run."""
 
     @classmethod
     @abstractmethod
     def from_json(cls, values: Mapping[str, Any]) -> Summary:
-        """What `to_json` was called on."""
+        """The summary of which `to_json` made these values."""
 
 
 class Fitted(ABC):
-    """What `fit` has found out about a column: a frozen dataclass of plain values.
+    """The result of `fit` for a column: a frozen dataclass of plain values.
 
     Attributes:
         kind: the name of the function of `fp.stats`.
@@ -56,18 +85,18 @@ class Fitted(ABC):
 
     kind: ClassVar[str]
 
-    @abstractmethod
     def to_json(self) -> dict[str, object]:
         """The fields as JSON has them."""
+        return {name: plain(value) for name, value in vars(self).items()}
 
     @classmethod
-    @abstractmethod
     def from_json(cls, values: Mapping[str, Any]) -> Fitted:
-        """What `to_json` was called on."""
+        """The result of which `to_json` made these values."""
+        return cls(**{field.name: from_plain(values[field.name]) for field in fields(cast("Any", cls))})
 
 
 class Statistic(ABC, Generic[S]):
-    """What `fit` finds out about a column: a frozen dataclass of the arguments."""
+    """A question to `fit` about a column: a frozen dataclass of the arguments."""
 
     kind: ClassVar[str]
     summary_type: ClassVar[type[Summary]]
@@ -82,155 +111,14 @@ class Statistic(ABC, Generic[S]):
 
     @abstractmethod
     def result(self, summary: S) -> Fitted:
-        """What is known after all rows.
+        """The answer, from the summary of all rows.
 
         Raises:
             UnfitError: there is no value.
         """
 
 
-# The values of a column that are not missing: neither null nor NaN.
-
-
-Floats = npt.NDArray[np.float64]
-
-
-def present_numbers(column: Column) -> tuple[Floats, int]:
-    """The numbers of a column, or its arrays of numbers, and how many rows have none.
-
-    Raises:
-        UnfitError: the column has no numbers, or an infinite one.
-    """
-    import pyarrow as pa
-
-    array: Any = column
-    if not isinstance(array, np.ndarray):
-        if is_grid(array):
-            array = array.drop_null()
-            numbers = grid(array) if len(array) else np.zeros((0, *array.type.shape))
-        elif pa.types.is_null(array.type):
-            numbers = np.zeros(0)
-        elif pa.types.is_decimal(array.type):
-            numbers = array.drop_null().cast(pa.float64()).to_numpy(zero_copy_only=False)
-        elif pa.types.is_integer(array.type) or pa.types.is_floating(array.type) or pa.types.is_boolean(array.type):
-            numbers = array.drop_null().to_numpy(zero_copy_only=False)
-        else:
-            raise _no_numbers(array.type)
-    elif array.dtype.kind in "biuf":
-        numbers = array
-    else:
-        raise _no_numbers(array.dtype)
-    floats = np.asarray(numbers, np.float64)
-    nan = np.isnan(floats).any(axis=tuple(range(1, floats.ndim)))
-    if nan.any():
-        floats = floats[~nan]
-    if np.isinf(floats).any():
-        value = floats[np.isinf(floats)].reshape(-1)[0]
-        raise UnfitError(f"has an infinite value, {value}; `.clip` bounds it, `.filter` leaves out its row")
-    return floats, len(column) - len(floats)
-
-
-def missing_rows(column: Column) -> int:
-    """How many rows of a column of any type have no value."""
-    import pyarrow as pa
-
-    if isinstance(column, np.ndarray):
-        return int(np.isnan(column).sum()) if column.dtype.kind == "f" and column.ndim == 1 else 0
-    if not pa.types.is_floating(column.type):
-        return column.null_count
-    return int(cast("Any", column).is_null(nan_is_null=True).true_count)
-
-
-def _no_numbers(kind: object) -> UnfitError:
-    return UnfitError(f"is of type {kind}, and numbers are needed; `.cast` parses text that is numbers")
-
-
-# Exact sums of floats and of their squares, which do not depend on how the floats are divided, or on their order.
-
-
-Sums = dict[str, Floats]
-
-_BITS = 20
-_ROWS = 4096
-_SCALE_DIGITS = 40  # numbers whose squares are no floats, or inexact, are scaled by so many digits of 20 bits
-_LEAST_SQUARED, _MOST_SQUARED = 2.0**-400, 2.0**400
-_HALVES = 2.0**27 + 1
-
-
-def digit_sums(numbers: Floats) -> Sums:
-    """The sums along the first axis, by digit: "x0" of the numbers, "q0" of their squares.
-
-    Args:
-        numbers: finite.
-    """
-    sums = {name: np.zeros(numbers.shape[1:]) for name in ("x0", "q0")}
-    for start in range(0, len(numbers), _ROWS):
-        rows = numbers[start : start + _ROWS]
-        _add_digits(sums, "x", rows)
-        sizes = np.abs(rows)
-        small, large = (sizes < _LEAST_SQUARED) & (sizes > 0), sizes > _MOST_SQUARED
-        if not (small.any() or large.any()):
-            _add_squares(sums, rows, 0)
-            continue
-        for chosen, scale in ((small, -_SCALE_DIGITS), (~(small | large), 0), (large, _SCALE_DIGITS)):
-            _add_squares(sums, np.ldexp(np.where(chosen, rows, 0.0), -scale * _BITS), 2 * scale)
-    return sums
-
-
-def mean_and_std(count: int, sums: Mapping[str, Floats]) -> tuple[Floats, Floats]:
-    """The mean and the standard deviation of `count` numbers: exact but for the rounding in the end."""
-    both = [_mean_and_std(count, *totals) for totals in zip(_totals(sums, "x"), _totals(sums, "q"), strict=True)]
-    shape = sums["x0"].shape
-    means, deviations = (np.array([pair[i] for pair in both], np.float64).reshape(shape) for i in (0, 1))
-    return means, deviations
-
-
-def _add_squares(sums: Sums, numbers: Floats, shift: int) -> None:
-    # Dekker, A Floating-Point Technique for Extending the Available Precision (1971): a square and its rounding error.
-    product = _HALVES * numbers
-    high = product - (product - numbers)
-    low = numbers - high
-    squares = numbers * numbers
-    _add_digits(sums, "q", squares, shift)
-    _add_digits(sums, "q", ((high * high - squares) + 2 * high * low) + low * low, shift)
-
-
-def _add_digits(sums: Sums, name: str, numbers: Floats, shift: int = 0) -> None:
-    while largest := float(np.abs(numbers).max(initial=0.0)):
-        digit = 2 * ((math.frexp(largest)[1] - 1) // (2 * _BITS))
-        digits = np.trunc(_scaled(numbers, -digit * _BITS))
-        numbers = numbers - _scaled(digits, digit * _BITS)
-        rest = digits.sum(axis=0)
-        for place in (2, 1, 0):
-            part = np.trunc(rest * 2.0 ** (-place * _BITS))
-            rest = rest - part * 2.0 ** (place * _BITS)
-            key = f"{name}{digit + place + shift}"
-            sums[key] = sums.get(key, 0.0) + part
-
-
-def _scaled(numbers: Floats, power: int) -> Floats:
-    return numbers * 2.0**power if abs(power) < 1000 else np.ldexp(numbers, power)
-
-
-def _totals(sums: Mapping[str, Floats], name: str) -> Iterator[tuple[int, int]]:
-    """Each sum, as a whole number and the power of two that it is multiplied by."""
-    digits = {int(key[1:]): array.ravel().tolist() for key, array in sums.items() if key[0] == name}
-    lowest = min(digits)
-    for place in range(sums[f"{name}0"].size):
-        yield sum(int(s[place]) << (d - lowest) * _BITS for d, s in digits.items()), lowest * _BITS
-
-
-def _mean_and_std(count: int, total: tuple[int, int], squares: tuple[int, int]) -> tuple[float, float]:
-    (x, x_power), (q, q_power) = total, squares
-    power = min(2 * x_power, q_power)
-    spread = count * (q << (q_power - power)) - (x * x << (2 * x_power - power))
-    mean = (x << max(x_power, 0)) / (count << max(-x_power, 0))
-    # The variance may be no float although its root is one. Powers are even.
-    excess = max(0, spread.bit_length() - 1000) // 2 * 2
-    return mean, math.ldexp(math.sqrt((spread >> excess) / (count * count)), (power + excess) // 2)
-
-
-# `mean_std`, `min_max` and `missing`: moments and extremes of numbers, exact however the rows are divided.
+# Moments and extremes
 
 
 @dataclass(frozen=True)
@@ -239,9 +127,9 @@ class MeanStd(Fitted):
 
     Attributes:
         rows: the number of rows.
-        missing: how many of them have no value.
+        missing: the number of rows without a value.
         mean: the average.
-        std: the standard deviation, divided by the number of values.
+        std: the standard deviation of the population.
     """
 
     kind: ClassVar[str] = "mean_std"
@@ -252,15 +140,8 @@ class MeanStd(Fitted):
     std: Any
 
     def inverse(self, values: Any) -> Any:
-        """What `standardize` made these values of: an array or a tensor."""
+        """The values before `standardize`, as an array or a tensor."""
         return values * like(values, spread(self.std)) + like(values, self.mean)
-
-    def to_json(self) -> dict[str, object]:
-        return {"rows": self.rows, "missing": self.missing, "mean": plain(self.mean), "std": plain(self.std)}
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> MeanStd:
-        return cls(values["rows"], values["missing"], from_plain(values["mean"]), from_plain(values["std"]))
 
 
 @dataclass(frozen=True)
@@ -269,7 +150,7 @@ class MinMax(Fitted):
 
     Attributes:
         rows: the number of rows.
-        missing: how many of them have no value.
+        missing: the number of rows without a value.
         min: the smallest number.
         max: the largest number.
     """
@@ -282,25 +163,18 @@ class MinMax(Fitted):
     max: Any
 
     def inverse(self, values: Any, *, low: float = 0.0, high: float = 1.0) -> Any:
-        """What `scale(low=low, high=high)` made these values of: an array or a tensor."""
+        """The values before `scale(low=low, high=high)`, as an array or a tensor."""
         width = like(values, spread(np.subtract(self.max, self.min)))
         return (values - low) / (high - low) * width + like(values, self.min)
-
-    def to_json(self) -> dict[str, object]:
-        return {"rows": self.rows, "missing": self.missing, "min": plain(self.min), "max": plain(self.max)}
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> MinMax:
-        return cls(values["rows"], values["missing"], from_plain(values["min"]), from_plain(values["max"]))
 
 
 @dataclass(frozen=True)
 class Missing(Fitted):
-    """How many rows have no value.
+    """The number of rows without a value.
 
     Attributes:
         rows: the number of rows.
-        missing: how many of them have a null, or NaN.
+        missing: the number of rows with a null or NaN.
     """
 
     kind: ClassVar[str] = "missing"
@@ -308,20 +182,13 @@ class Missing(Fitted):
     rows: int
     missing: int
 
-    def to_json(self) -> dict[str, object]:
-        return {"rows": self.rows, "missing": self.missing}
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Missing:
-        return cls(values["rows"], values["missing"])
-
 
 class NumberSummary(Summary):
     """Counts and arrays, each of the shape of a value.
 
     Attributes:
         rows, missing: the number of rows, and of those without a value.
-        arrays: by name; the moments or extremes of the others.
+        arrays: the moments or extremes of the other rows, by name.
     """
 
     def __init__(self, rows: int, missing: int, **arrays: Floats) -> None:
@@ -354,7 +221,7 @@ class NumberSummary(Summary):
 
     @classmethod
     def _join(cls, name: str, stack: Floats) -> Floats:
-        """The array of all parts, made of those of each: their sum, unless a subclass joins them in another way."""
+        """The array of all parts: the sum of theirs, unless a subclass joins them in another way."""
         return np.asarray(stack.sum(axis=0))
 
 
@@ -421,58 +288,13 @@ class MissingStatistic(Statistic[NumberSummary]):
         return Missing(summary.rows, summary.missing)
 
 
-def mean_std() -> Statistic[Any]:
-    """The mean and the standard deviation of numbers, for `standardize`."""
-    return MeanStdStatistic()
-
-
-def min_max() -> Statistic[Any]:
-    """The smallest and the largest number, for `scale`."""
-    return MinMaxStatistic()
-
-
-def missing() -> Statistic[Any]:
-    """How many rows have no value. All other statistics count that too."""
-    return MissingStatistic()
-
-
-def check_filled(count: int, rows: int) -> None:
-    if not count:
-        raise UnfitError(f"has no value in {rows} rows" if rows else "has no value, because there are no rows")
-
-
-def item(array: Floats) -> Any:
-    """A float, or an array if the values of the column are arrays."""
-    return array if array.ndim else float(array)
-
-
-def plain(value: Any) -> object:
-    return value.tolist() if isinstance(value, np.ndarray) else value
-
-
-def from_plain(value: Any) -> Any:
-    return np.array(value, np.float64) if isinstance(value, list) else value
-
-
-def spread(width: Any) -> Any:
-    """What to divide by: 1 for a column that is constant."""
-    return item(np.where(np.asarray(width) == 0, 1.0, width))
-
-
-def like(values: Any, constant: Any) -> Any:
-    """A constant that can be computed with `values`: a tensor of its type if these are tensors."""
-    if not isinstance(constant, np.ndarray) or isinstance(values, np.ndarray):
-        return constant
-    return values.new_tensor(constant) if hasattr(values, "new_tensor") else constant
-
-
-# `quantiles`: exact for a few thousand rows, from a sketch for more.
+# Quantiles
 
 
 MAX_POINTS = 4096
-"""Up to so many values are kept as they are."""
+"""The most values that are kept unchanged."""
 CLUSTERS = 2000
-"""To so many clusters they are joined otherwise."""
+"""The number of clusters that more values are joined to."""
 
 
 @dataclass(frozen=True)
@@ -482,7 +304,7 @@ class Quantiles(Fitted):
     Attributes:
         values: by the share of rows below; `bucketize` takes them as boundaries.
         rows: the number of rows.
-        missing: how many of them have no value.
+        missing: the number of rows without a value.
     """
 
     kind: ClassVar[str] = "quantiles"
@@ -508,7 +330,7 @@ class QuantileSketch(Summary):
     """Sorted points with weights: single values, or the means of clusters of neighbours.
 
     Clusters are as in the t-digest of Dunning and Ertl (Computing Extremely Accurate Quantiles Using t-Digests, 2019):
-    small at both ends, where quantiles of outliers lie, and made anew, all at once, when there are too many points.
+    small at both ends, where quantiles of outliers lie, and rebuilt all at once when there are too many points.
     """
 
     def __init__(self, rows: int, points: Floats, weights: Floats, bounds: tuple[float, float]) -> None:
@@ -583,18 +405,171 @@ class QuantilesStatistic(Statistic[QuantileSketch]):
         return Quantiles(values, summary.rows, summary.rows - summary.count)
 
 
-def quantiles(q: Sequence[float] = (0.01, 0.25, 0.5, 0.75, 0.99)) -> Statistic[Any]:
-    """Values below which given shares of the numbers lie, for `clip` and `bucketize`.
+# Values of a column
 
-    They are exact, as `numpy.quantile` computes them, for up to 4,096 rows. Of more rows, the share that lies below a
-    value is right to about 0.001.
+
+def present_numbers(column: Column) -> tuple[Floats, int]:
+    """The numbers of a column, or its arrays of numbers, and the number of rows without one.
+
+    Raises:
+        UnfitError: the column has no numbers, or an infinite one.
+    """
+    import pyarrow as pa
+
+    array: Any = column
+    if not isinstance(array, np.ndarray):
+        if is_grid(array):
+            array = array.drop_null()
+            numbers = grid(array) if len(array) else np.zeros((0, *array.type.shape))
+        elif pa.types.is_null(array.type):
+            numbers = np.zeros(0)
+        elif pa.types.is_decimal(array.type):
+            numbers = array.drop_null().cast(pa.float64()).to_numpy(zero_copy_only=False)
+        elif pa.types.is_integer(array.type) or pa.types.is_floating(array.type) or pa.types.is_boolean(array.type):
+            numbers = array.drop_null().to_numpy(zero_copy_only=False)
+        else:
+            raise _no_numbers(array.type)
+    elif array.dtype.kind in "biuf":
+        numbers = array
+    else:
+        raise _no_numbers(array.dtype)
+    floats = np.asarray(numbers, np.float64)
+    nan = np.isnan(floats).any(axis=tuple(range(1, floats.ndim)))
+    if nan.any():
+        floats = floats[~nan]
+    if np.isinf(floats).any():
+        value = floats[np.isinf(floats)].reshape(-1)[0]
+        raise UnfitError(f"has an infinite value, {value}; `.clip` bounds it, `.filter` leaves out its row")
+    return floats, len(column) - len(floats)
+
+
+def missing_rows(column: Column) -> int:
+    """The number of rows without a value, for a column of any type."""
+    import pyarrow as pa
+
+    if isinstance(column, np.ndarray):
+        return int(np.isnan(column).sum()) if column.dtype.kind == "f" and column.ndim == 1 else 0
+    if not pa.types.is_floating(column.type):
+        return column.null_count
+    return int(cast("Any", column).is_null(nan_is_null=True).true_count)
+
+
+def _no_numbers(kind: object) -> UnfitError:
+    return UnfitError(f"is of type {kind}, and numbers are needed; `.cast` parses text that is numbers")
+
+
+def check_filled(count: int, rows: int) -> None:
+    if not count:
+        raise UnfitError(f"has no value in {rows} rows" if rows else "has no value, because there are no rows")
+
+
+def item(array: Floats) -> Any:
+    """A float, or an array if the values of the column are arrays."""
+    return array if array.ndim else float(array)
+
+
+def plain(value: Any) -> object:
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+def from_plain(value: Any) -> Any:
+    return np.array(value, np.float64) if isinstance(value, list) else value
+
+
+def spread(width: Any) -> Any:
+    """The divisor: 1 for a constant column."""
+    return item(np.where(np.asarray(width) == 0, 1.0, width))
+
+
+def like(values: Any, constant: Any) -> Any:
+    """The constant as a tensor of the type of `values`, if these are tensors."""
+    if not isinstance(constant, np.ndarray) or isinstance(values, np.ndarray):
+        return constant
+    return values.new_tensor(constant) if hasattr(values, "new_tensor") else constant
+
+
+# Exact sums, however the rows are divided and ordered: a float is cut into digits on a grid that is the same for all
+# floats, at first of 40 bits. The sum of such a digit of 4096 floats is a whole number below 2**53, so it is exact in a
+# float. It is cut into digits of 20 bits. The sum of 2**33 of these is exact too. Python's integers put them together.
+
+
+Sums = dict[str, Floats]
+
+_BITS = 20
+_ROWS = 4096
+_SCALE_DIGITS = 40  # of 20 bits: the scale of numbers whose squares are no floats, or inexact
+_LEAST_SQUARED, _MOST_SQUARED = 2.0**-400, 2.0**400
+_HALVES = 2.0**27 + 1
+
+
+def digit_sums(numbers: Floats) -> Sums:
+    """The sums along the first axis, by digit: "x0" of the numbers, "q0" of their squares.
 
     Args:
-        q: the shares, which rise, from 0 to 1.
+        numbers: finite.
     """
-    if isinstance(q, (str, bytes)) or not isinstance(q, (Sequence, np.ndarray)):
-        raise ArgumentTypeError(with_call_site(f"`q` must be a list of shares but got: {q!r}"))
-    shares = tuple(map(float, q))
-    if not shares or any(not 0 <= share <= 1 for share in shares) or sorted(set(shares)) != list(shares):
-        raise ArgumentError(with_call_site(f"`q` must be shares between 0 and 1 that rise but got: {q!r}"))
-    return QuantilesStatistic(shares)
+    sums = {name: np.zeros(numbers.shape[1:]) for name in ("x0", "q0")}
+    for start in range(0, len(numbers), _ROWS):
+        rows = numbers[start : start + _ROWS]
+        _add_digits(sums, "x", rows)
+        sizes = np.abs(rows)
+        small, large = (sizes < _LEAST_SQUARED) & (sizes > 0), sizes > _MOST_SQUARED
+        if not (small.any() or large.any()):
+            _add_squares(sums, rows, 0)
+            continue
+        for chosen, scale in ((small, -_SCALE_DIGITS), (~(small | large), 0), (large, _SCALE_DIGITS)):
+            _add_squares(sums, np.ldexp(np.where(chosen, rows, 0.0), -scale * _BITS), 2 * scale)
+    return sums
+
+
+def mean_and_std(count: int, sums: Mapping[str, Floats]) -> tuple[Floats, Floats]:
+    """The mean and the standard deviation of `count` numbers: exact but for the last rounding."""
+    both = [_mean_and_std(count, *totals) for totals in zip(_totals(sums, "x"), _totals(sums, "q"), strict=True)]
+    shape = sums["x0"].shape
+    means, deviations = (np.array([pair[i] for pair in both], np.float64).reshape(shape) for i in (0, 1))
+    return means, deviations
+
+
+def _add_squares(sums: Sums, numbers: Floats, shift: int) -> None:
+    # Dekker, A Floating-Point Technique for Extending the Available Precision (1971): a square and its rounding error.
+    product = _HALVES * numbers
+    high = product - (product - numbers)
+    low = numbers - high
+    squares = numbers * numbers
+    _add_digits(sums, "q", squares, shift)
+    _add_digits(sums, "q", ((high * high - squares) + 2 * high * low) + low * low, shift)
+
+
+def _add_digits(sums: Sums, name: str, numbers: Floats, shift: int = 0) -> None:
+    while largest := float(np.abs(numbers).max(initial=0.0)):
+        digit = 2 * ((math.frexp(largest)[1] - 1) // (2 * _BITS))
+        digits = np.trunc(_scaled(numbers, -digit * _BITS))
+        numbers = numbers - _scaled(digits, digit * _BITS)
+        rest = digits.sum(axis=0)
+        for place in (2, 1, 0):
+            part = np.trunc(rest * 2.0 ** (-place * _BITS))
+            rest = rest - part * 2.0 ** (place * _BITS)
+            key = f"{name}{digit + place + shift}"
+            sums[key] = sums.get(key, 0.0) + part
+
+
+def _scaled(numbers: Floats, power: int) -> Floats:
+    return numbers * 2.0**power if abs(power) < 1000 else np.ldexp(numbers, power)
+
+
+def _totals(sums: Mapping[str, Floats], name: str) -> Iterator[tuple[int, int]]:
+    """Each sum, as a whole number and the power of two that it is multiplied by."""
+    digits = {int(key[1:]): array.ravel().tolist() for key, array in sums.items() if key[0] == name}
+    lowest = min(digits)
+    for place in range(sums[f"{name}0"].size):
+        yield sum(int(s[place]) << (d - lowest) * _BITS for d, s in digits.items()), lowest * _BITS
+
+
+def _mean_and_std(count: int, total: tuple[int, int], squares: tuple[int, int]) -> tuple[float, float]:
+    (x, x_power), (q, q_power) = total, squares
+    power = min(2 * x_power, q_power)
+    spread = count * (q << (q_power - power)) - (x * x << (2 * x_power - power))
+    mean = (x << max(x_power, 0)) / (count << max(-x_power, 0))
+    # The variance may be no float although its root is one. Powers are even.
+    excess = max(0, spread.bit_length() - 1000) // 2 * 2
+    return mean, math.ldexp(math.sqrt((spread >> excess) / (count * count)), (power + excess) // 2)

@@ -1,4 +1,4 @@
-"""`Stats`: what `fit` has found out about the columns of a pipe."""
+"""`Stats`: the statistics of the columns of a pipe, made by `fit`."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ VERSION = 1
 FITTED: dict[str, type[Fitted]] = {
     kind.kind: kind for kind in (MeanStd, MinMax, Missing, Vocabulary, Counts, Quantiles)
 }
-"""The types of what is known of a column, by the function of `fp.stats` that asks for it."""
+"""The results for a column, by the function of `fp.stats` that asks for them."""
 
 
 class Stats(Mapping[str, Any]):
-    """What `fp.fit` has found out about the columns of a pipe, by the name of the column.
+    """The statistics of the columns of a pipe, by the name of the column; `fp.fit` makes them.
 
     Args:
-        columns: what is known of each column.
+        columns: the result for each column.
         rows: the number of rows.
         fitted_on: the fingerprint of the pipe, as the state of a loader has it.
 
@@ -81,7 +81,7 @@ class Stats(Mapping[str, Any]):
         except FileNotFoundError:
             raise MissingError(with_call_site(f"there is no file {os.fspath(path)}")) from None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise DataError(with_call_site(f"{os.fspath(path)} has no statistics that `save` has written")) from error
+            raise DataError(with_call_site(f"{os.fspath(path)} has no statistics that `save` wrote")) from error
 
     @staticmethod
     def from_json(values: Any) -> Stats:
@@ -92,7 +92,7 @@ class Stats(Mapping[str, Any]):
         return Stats(columns, values["rows"], values["fitted_on"])
 
     def inverse(self, columns: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what `standardize`, `scale` from 0 to 1, or `index_of` made these columns of.
+        """Return the columns as they were before `standardize`, `scale` from 0 to 1, or `index_of`.
 
         Args:
             columns: arrays or tensors by the name of the column, such as a batch or predictions. Columns without

@@ -1,4 +1,4 @@
-"""For authors of operators and reading services: checks that they keep their contracts. Only tests import this."""
+"""Checks of the contracts of operators and reading services, for their authors. Only tests import this."""
 
 from .operators import Trace as Trace
 from .operators import check_operator as check_operator

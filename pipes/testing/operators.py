@@ -1,4 +1,4 @@
-"""`check_operator`: checks that an operator keeps the law of cursors, and that its shards give its rows."""
+"""`check_operator`: the law of cursors, and rows that do not depend on shards."""
 
 from __future__ import annotations
 
@@ -27,12 +27,170 @@ from ..plan.plan import Plan, Position
 from ..plan.sharding import has_user_boundary
 from ..sources.from_sequence import from_iterable
 
+RowsOf = Callable[[object], Iterable[object]]
+
+
+def check_operator(
+    pipe: Pipe[object], *, samples: int = 12, seed: int = 0, epoch: int = 0, rows_of: RowsOf | None = None
+) -> list[object]:
+    """Check that `pipe` keeps the law of cursors, and return its rows, without those that a policy leaves out.
+
+    The check runs the pipe with blocks cut at random. Then it resumes the pipe from cursors before and after rows (all
+    of them, or `samples` drawn at random) that have gone through JSON, and resumes it again from the resumed run: the
+    rows must be exactly those that follow. A cursor beyond the end must give no row. If the pipe is indexed, `rows`
+    must agree with `blocks`, and at no positions give no rows, of the same columns; if its length is known, that many
+    rows must come.
+
+    Unless the last operator is `Order.GLOBAL`, 2 and 3 shards of the pipe together must give the same rows, in any
+    order. The rows of `Order.REGROUPS` are those of its groups. If the operator draws at random by key, or leaves out
+    rows, only their number must be the same; nothing if it draws which rows come (`reshuffles`).
+
+    Args:
+        pipe: ends with the operator to check; its rows must be the same in each run.
+        samples: how many positions to resume from.
+        seed: the seed of the run and of the random cuts.
+        epoch: the epoch of the run.
+        rows_of: for an operator that regroups, a function from a group to the rows in it; by default, a group is
+            iterated.
+
+    Raises:
+        AssertionError: names the operator, the cursor or the number of shards, and the first row that differs.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> from feedpipe.testing import check_operator
+        >>> check_operator(fp.from_sequence(range(5)).filter(lambda x: x % 2))
+        [1, 3]
+    """
+    chance = random.Random(seed)
+    root = resolve(pipe)
+    stage = bind(root)
+    name = node_code(root)
+
+    def run(at: Cursor) -> Trace:
+        return trace(stage, through_json(name, at), random_blocks(chance, seed=seed, epoch=epoch))
+
+    check_lookback(root)
+    check_first_block(stage, Context(seed=seed, epoch=epoch))
+    whole = run(START)
+    rows = [_copied(row) for row in whole.rows]  # an operator that changes its input's rows changes those of all runs
+    count = len(rows)
+    length = stage.length
+    assert length is None or length == count, f"`length` of `{name}` is {length}, but it produced {count} rows"
+    cases = [(place, cursors[place], shift) for place in range(count) for cursors, shift in _cursors(whole)]
+    if len(cases) > 2 * samples:
+        cases = chance.sample(cases, 2 * samples)
+    for place, cursor, shift in cases:
+        first = place + shift
+        again = run(cursor)
+        _agree(name, cursor, again.rows, rows[first:])
+        if again.rows:
+            inside = chance.randrange(len(again.rows))
+            _agree(name, again.after[inside], run(again.after[inside]).rows, rows[first + inside + 1 :])
+        reach = chance.randrange(1, count + 3)
+        _agree(name, cursor.advance(reach), run(cursor.advance(reach)).rows, rows[first + reach :])
+    if stage.indexed and count:
+        context = Context(seed=seed, epoch=epoch)
+        chosen = np.array([chance.randrange(count) for _ in range(samples)], np.int64)
+        _agree(name, "`rows`", list(stage.rows(chosen, context)), [rows[i] for i in chosen])
+        _agree(name, "`rows`", list(stage.rows(range(count), context)), rows)
+    if stage.indexed:
+        _check_no_rows(stage, count, Context(seed=seed, epoch=epoch))
+    check_shards(root, [*parted(rows).values], seed=seed, epoch=epoch, rows_of=rows_of)
+    return [*parted(whole.rows).values]
+
+
+def _agree(name: str, at: object, got: Sequence[object], expected: Sequence[object]) -> None:
+    for place, (one, other) in enumerate(zip(got, expected, strict=False)):
+        assert same(one, other), f"`{name}` from {at}: row {place} is {one!r} and should be {other!r}"
+    assert len(got) == len(expected), f"`{name}` from {at} produced {len(got)} rows, and {len(expected)} were left"
+
+
+def _cursors(run: Trace) -> list[tuple[list[Cursor], int]]:
+    return [(run.before, 0), (run.after, 1)]
+
+
+def _copied(row: object) -> object:
+    """A copy of `row`, or the row itself if no copy is equal to it."""
+    try:
+        copied = copy.deepcopy(row)
+        return copied if same(copied, row) else row
+    except Exception:  # not every row can be copied
+        return row
+
+
+def _check_no_rows(stage: Stage, count: int, context: Context) -> None:
+    """Checks that `rows` gives no rows at no positions, of the type and columns of all others."""
+    name = node_code(stage.node)
+    firsts = (stage.rows(range(place, place + 1), context) for place in range(count))
+    held = signature(next((first for first in firsts if not has_skipped(first)), stage.rows(range(0), context)))
+    for indices in (range(0), np.zeros(0, np.int64)):
+        rows = stage.rows(indices, context)
+        assert len(rows) == 0, f"`{name}` gives {len(rows)} rows at the positions {indices!r}"
+        assert signature(rows) == held, (
+            f"`{name}` gives rows of the columns {held} but at no positions of {signature(rows)}"
+        )
+
 
 def check_lookback(node: Node) -> None:
     lookback = cast("object", node.op.lookback())
     assert isinstance(lookback, int) and lookback >= 0, (
         f"`lookback` of `{node_code(node)}` must return an int >= 0 but returned: {lookback!r}"
     )
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The rows of a run, with a cursor before and one after each."""
+
+    rows: list[object]
+    before: list[Cursor]
+    after: list[Cursor]
+
+
+def trace(stage: Stage, at: Cursor, context: Context) -> Trace:
+    """Runs `stage` from `at`; checks that blocks are never empty and that cursors count the rows."""
+    run = Trace([], [], [])
+    for block in stage.blocks(at, context):
+        position = at.position + len(run.rows)
+        check_block(stage, block, position)
+        count = len(block)
+        run.before.extend(block.at.advance(k) for k in range(count))
+        run.after.extend(block.at.advance(k + 1) for k in range(count - 1))
+        run.after.append(block.end)
+        run.rows.extend(block.rows)
+    return run
+
+
+def random_blocks(chance: random.Random, *, seed: int = 0, epoch: int = 0) -> Context:
+    """A context in which all operators cut their blocks at random positions."""
+
+    def block_size(clock: Clock) -> BlockSize:
+        return _RandomSize(chance)
+
+    def cut(length: int) -> list[int]:
+        if chance.random() < 0.5:
+            return [length]
+        places = sorted({0, length, *(chance.randrange(length + 1) for _ in range(chance.randrange(1, 4)))})
+        return [b - a for a, b in pairwise(places)]
+
+    return Context(seed=seed, epoch=epoch, pacing=Pacing(block_size, cut=cut))
+
+
+class _RandomSize:
+    """Blocks of a random size, without a clock."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+
+    def rows(self) -> int:
+        return self._chance.choice([1, 1, 2, 3, 7, 40])
+
+    def produced(self, rows: BlockRows) -> None:
+        pass
+
+
+# Rows, blocks and cursors
 
 
 def check_first_block(stage: Stage, context: Context) -> None:
@@ -46,17 +204,6 @@ def check_first_block(stage: Stage, context: Context) -> None:
     close(blocks)
     if block is not None:
         check_block(stage, block, 0)
-
-
-def _check_rows(name: str, rows: object) -> None:
-    assert isinstance(rows, (list, Rows)), (
-        f"`{name}` must produce its rows as a list or as `Rows` but produced a value of type {type(rows).__name__}"
-    )
-    if isinstance(rows, Rows):
-        lengths = {column: len(values) for column, values in rows.columns.items()}
-        assert set(lengths.values()) <= {len(rows)}, (
-            f"`{name}` must produce columns of {len(rows)} rows each but produced: {lengths}"
-        )
 
 
 def check_block(stage: Stage, block: object, position: int) -> None:
@@ -83,6 +230,17 @@ def check_block(stage: Stage, block: object, position: int) -> None:
     )
 
 
+def _check_rows(name: str, rows: object) -> None:
+    assert isinstance(rows, (list, Rows)), (
+        f"`{name}` must produce its rows as a list or as `Rows` but produced a value of type {type(rows).__name__}"
+    )
+    if isinstance(rows, Rows):
+        lengths = {column: len(values) for column, values in rows.columns.items()}
+        assert set(lengths.values()) <= {len(rows)}, (
+            f"`{name}` must produce columns of {len(rows)} rows each but produced: {lengths}"
+        )
+
+
 def through_json(name: str, cursor: Cursor) -> Cursor:
     """The cursor as it comes back from a saved state."""
     try:
@@ -96,7 +254,7 @@ def through_json(name: str, cursor: Cursor) -> Cursor:
     return decoded
 
 
-# `same`: whether two elements are equal.
+# Equality of elements
 
 
 def same(one: object, other: object) -> bool:
@@ -123,10 +281,7 @@ def _equal(a: np.ndarray, b: np.ndarray) -> bool:
     return np.array_equal(a, b, equal_nan=a.dtype.kind in "fc")
 
 
-# `check_shards`: the shards of a pipe together give the rows of one run.
-
-
-RowsOf = Callable[[object], Iterable[object]]
+# The rows of shards
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +325,7 @@ def check_shards(root: Node, rows: Sequence[object], *, seed: int, epoch: int, r
 
 
 def _sharded_before_last(root: Node, seed: int, epoch: int) -> Node:
-    """The graph with its last operator behind the place where the work is sharded."""
+    """The graph with the work sharded before its last operator."""
     if not root.indexed or has_user_boundary(root):
         return root
     if root.op.order is Order.REGROUPS and type(root.op).blocks is not Operator.blocks:
@@ -179,7 +334,7 @@ def _sharded_before_last(root: Node, seed: int, epoch: int) -> Node:
 
 
 def _with_rows(root: Node, replaced: set[Node], seed: int, epoch: int) -> Node:
-    """The graph with streamed sources in place of some operators; each source gives the rows of its operator."""
+    """The graph with some operators replaced by streamed sources that give their rows."""
     stages: dict[Node, Stage] = {}
     bind(root, stages=stages)
     context = Context(seed=seed, epoch=epoch)
@@ -257,9 +412,7 @@ def _compare(
     repair = "a loader may run it in each shard alone, so "
     if op.order is Order.REGROUPS:
         expected, sharded = (_ungrouped(root, groups, rows_of) for groups in (expected, sharded))
-        repair += (
-            "a group must not change the rows in it; `check_operator(rows_of=...)` says what the rows of a group are"
-        )
+        repair += "a group must not change its rows; `check_operator(rows_of=...)` says what the rows of a group are"
         count = sum(len(_rows(stage, Context(seed=seed, epoch=epoch))) for stage in bind(root).inputs)
         if len(expected) < count:  # it leaves out rows, and a shard may leave out others
             if type(op).left_over is Operator.left_over:
@@ -308,159 +461,3 @@ def _take(rows: list[object], row: object) -> bool:
             del rows[place]
             return True
     return False
-
-
-# `check_operator`: checks that an operator keeps the law of cursors, and that its shards give the same rows.
-
-
-class _RandomSize:
-    """Blocks of a random size, without a clock."""
-
-    def __init__(self, chance: random.Random) -> None:
-        self._chance = chance
-
-    def rows(self) -> int:
-        return self._chance.choice([1, 1, 2, 3, 7, 40])
-
-    def produced(self, rows: BlockRows) -> None:
-        pass
-
-
-def random_blocks(chance: random.Random, *, seed: int = 0, epoch: int = 0) -> Context:
-    """A context in which all operators cut their blocks at random positions."""
-
-    def block_size(clock: Clock) -> BlockSize:
-        return _RandomSize(chance)
-
-    def cut(length: int) -> list[int]:
-        if chance.random() < 0.5:
-            return [length]
-        places = sorted({0, length, *(chance.randrange(length + 1) for _ in range(chance.randrange(1, 4)))})
-        return [b - a for a, b in pairwise(places)]
-
-    return Context(seed=seed, epoch=epoch, pacing=Pacing(block_size, cut=cut))
-
-
-@dataclass(frozen=True)
-class Trace:
-    """The rows of a run, with a cursor before and one after each."""
-
-    rows: list[object]
-    before: list[Cursor]
-    after: list[Cursor]
-
-
-def trace(stage: Stage, at: Cursor, context: Context) -> Trace:
-    """Runs `stage` from `at`; checks that blocks are never empty and that cursors count the rows."""
-    run = Trace([], [], [])
-    for block in stage.blocks(at, context):
-        position = at.position + len(run.rows)
-        check_block(stage, block, position)
-        count = len(block)
-        run.before.extend(block.at.advance(k) for k in range(count))
-        run.after.extend(block.at.advance(k + 1) for k in range(count - 1))
-        run.after.append(block.end)
-        run.rows.extend(block.rows)
-    return run
-
-
-def check_operator(
-    pipe: Pipe[object], *, samples: int = 12, seed: int = 0, epoch: int = 0, rows_of: RowsOf | None = None
-) -> list[object]:
-    """Check that `pipe` keeps the law of cursors, and return its rows, without those that a policy leaves out.
-
-    The check runs the pipe with blocks cut at random. Then it resumes the pipe from cursors before and after rows (all
-    of them, or `samples` drawn at random) that have gone through JSON, and resumes it again from the resumed run: the
-    rows must be exactly those that follow. A cursor beyond the end must give no row. If the pipe is indexed, `rows`
-    must agree with `blocks`, and at no positions give no rows, of the same columns; if its length is known, that many
-    rows must come.
-
-    Unless the last operator is `Order.GLOBAL`, 2 and 3 shards of the pipe together must give the same rows, in any
-    order. The rows of `Order.REGROUPS` are those of its groups. If the operator draws at random by key, or leaves out
-    rows, only their number must be the same; nothing if it draws which rows come (`reshuffles`).
-
-    Args:
-        pipe: ends with the operator to check; its rows must be the same in each run.
-        samples: how many positions to resume from.
-        seed: the seed of the run and of the random cuts.
-        epoch: the epoch of the run.
-        rows_of: for an operator that regroups, a function from a group to the rows in it; by default, a group is
-            iterated.
-
-    Raises:
-        AssertionError: names the operator, the cursor or the number of shards, and the first row that differs.
-
-    Example:
-        >>> import feedpipe as fp
-        >>> from feedpipe.testing import check_operator
-        >>> check_operator(fp.from_sequence(range(5)).filter(lambda x: x % 2))
-        [1, 3]
-    """
-    chance = random.Random(seed)
-    root = resolve(pipe)
-    stage = bind(root)
-    name = node_code(root)
-
-    def run(at: Cursor) -> Trace:
-        return trace(stage, through_json(name, at), random_blocks(chance, seed=seed, epoch=epoch))
-
-    check_lookback(root)
-    check_first_block(stage, Context(seed=seed, epoch=epoch))
-    whole = run(START)
-    rows = [_copied(row) for row in whole.rows]  # an operator that changes its input's rows changes those of all runs
-    count = len(rows)
-    length = stage.length
-    assert length is None or length == count, f"`length` of `{name}` is {length}, but it produced {count} rows"
-    cases = [(place, cursors[place], shift) for place in range(count) for cursors, shift in _cursors(whole)]
-    if len(cases) > 2 * samples:
-        cases = chance.sample(cases, 2 * samples)
-    for place, cursor, shift in cases:
-        first = place + shift
-        again = run(cursor)
-        _agree(name, cursor, again.rows, rows[first:])
-        if again.rows:
-            inside = chance.randrange(len(again.rows))
-            _agree(name, again.after[inside], run(again.after[inside]).rows, rows[first + inside + 1 :])
-        reach = chance.randrange(1, count + 3)
-        _agree(name, cursor.advance(reach), run(cursor.advance(reach)).rows, rows[first + reach :])
-    if stage.indexed and count:
-        context = Context(seed=seed, epoch=epoch)
-        chosen = np.array([chance.randrange(count) for _ in range(samples)], np.int64)
-        _agree(name, "`rows`", list(stage.rows(chosen, context)), [rows[i] for i in chosen])
-        _agree(name, "`rows`", list(stage.rows(range(count), context)), rows)
-    if stage.indexed:
-        _check_no_rows(stage, count, Context(seed=seed, epoch=epoch))
-    check_shards(root, [*parted(rows).values], seed=seed, epoch=epoch, rows_of=rows_of)
-    return [*parted(whole.rows).values]
-
-
-def _check_no_rows(stage: Stage, count: int, context: Context) -> None:
-    """Checks that `rows` gives no rows at no positions, and holds them as it holds all others."""
-    name = node_code(stage.node)
-    firsts = (stage.rows(range(place, place + 1), context) for place in range(count))
-    held = signature(next((first for first in firsts if not has_skipped(first)), stage.rows(range(0), context)))
-    for indices in (range(0), np.zeros(0, np.int64)):
-        rows = stage.rows(indices, context)
-        assert len(rows) == 0, f"`{name}` gives {len(rows)} rows at the positions {indices!r}"
-        assert signature(rows) == held, (
-            f"`{name}` gives rows of the columns {held} but at no positions of {signature(rows)}"
-        )
-
-
-def _cursors(run: Trace) -> list[tuple[list[Cursor], int]]:
-    return [(run.before, 0), (run.after, 1)]
-
-
-def _copied(row: object) -> object:
-    """A copy of `row`, or the row itself if no copy is equal to it."""
-    try:
-        copied = copy.deepcopy(row)
-        return copied if same(copied, row) else row
-    except Exception:  # a row may be anything, also what cannot be copied
-        return row
-
-
-def _agree(name: str, at: object, got: Sequence[object], expected: Sequence[object]) -> None:
-    for place, (one, other) in enumerate(zip(got, expected, strict=False)):
-        assert same(one, other), f"`{name}` from {at}: row {place} is {one!r} and should be {other!r}"
-    assert len(got) == len(expected), f"`{name}` from {at} produced {len(got)} rows, and {len(expected)} were left"

@@ -1,4 +1,4 @@
-"""Small pipes of every kind, and runs of them by a service to compare with this process."""
+"""Small pipes of every kind, and their runs by a service and in this process."""
 
 from __future__ import annotations
 
@@ -51,50 +51,6 @@ class Sample:
 
 class SampleError(Exception):
     """The error that functions of failing samples raise."""
-
-
-def every(row: int) -> bool:
-    return True
-
-
-def odd(row: int) -> bool:
-    return row % 2 == 1
-
-
-def most(row: int) -> bool:
-    return row % 5 != 0
-
-
-def few(row: int) -> list[int]:
-    return [row * 10 + k for k in range(row % 4)]
-
-
-def drawn(row: int, rng: np.random.Generator) -> tuple[int, int]:
-    return row, int(rng.integers(1000))
-
-
-def numbers() -> Iterator[int]:
-    yield from range(31)
-
-
-def broken() -> Iterator[int]:
-    yield from range(13)
-    raise SampleError("the source", 13)
-
-
-def picky(row: int) -> int:
-    if row == 13:
-        raise SampleError("thirteen", row)
-    return row
-
-
-def pickier(row: int) -> int:
-    if row == 13:
-        try:
-            picky(row)
-        except SampleError as error:
-            raise KeyError("no", row) from error
-    return row
 
 
 def samples(folder: Path) -> dict[Group, list[Sample]]:
@@ -176,7 +132,54 @@ def failing(folder: Path) -> list[Sample]:
     ]
 
 
-# Runs of a sample by a service, and by this process to compare with.
+# Functions and rows of the samples
+
+
+def every(row: int) -> bool:
+    return True
+
+
+def odd(row: int) -> bool:
+    return row % 2 == 1
+
+
+def most(row: int) -> bool:
+    return row % 5 != 0
+
+
+def few(row: int) -> list[int]:
+    return [row * 10 + k for k in range(row % 4)]
+
+
+def drawn(row: int, rng: np.random.Generator) -> tuple[int, int]:
+    return row, int(rng.integers(1000))
+
+
+def numbers() -> Iterator[int]:
+    yield from range(31)
+
+
+def broken() -> Iterator[int]:
+    yield from range(13)
+    raise SampleError("the source", 13)
+
+
+def picky(row: int) -> int:
+    if row == 13:
+        raise SampleError("thirteen", row)
+    return row
+
+
+def pickier(row: int) -> int:
+    if row == 13:
+        try:
+            picky(row)
+        except SampleError as error:
+            raise KeyError("no", row) from error
+    return row
+
+
+# Runs by a service, and in this process
 
 
 @dataclass(frozen=True)
@@ -199,7 +202,7 @@ class Case:
         return self.on(InProcess())
 
     def on(self, service: ReadingService) -> Loader[object]:
-        """A loader with another service that gives the same elements; it sets `shards` if defaults would differ."""
+        """A loader with another service that gives the same elements; sets `shards` if defaults would differ."""
         sample, workers = self.sample, self.service.workers
         one_order = sample.shuffled and max(workers, service.workers) <= 8
         default = None if one_order else self.ranks * max(8 if sample.shuffled else 1, workers)
@@ -240,7 +243,7 @@ class Taken(NamedTuple):
 
 
 def taken(iterator: Iterable[tuple[object, Info]], into: list[Taken] | None = None) -> list[Taken]:
-    """Takes all elements that are left; also adds them to `into`, for a run that may fail."""
+    """Takes all remaining elements, and adds them to `into`, for a run that may fail."""
     elements: list[Taken] = [] if into is None else into
     elements.extend(Taken(x, info.epoch, info.step, info.valid.tolist()) for x, info in iterator)
     return elements
@@ -266,7 +269,7 @@ def through_json(state: State) -> State:
 
 
 def failed(loader: Loader[object]) -> tuple[list[Taken], Exception]:
-    """The elements that come before an error, and the error."""
+    """The elements before an error, and the error."""
     elements: list[Taken] = []
     iterator = loader.with_info()
     error = raised(lambda: taken(iterator, elements))
@@ -321,6 +324,6 @@ def agree_errors(what: object, got: BaseException, expected: BaseException) -> N
 
 
 def rows(elements: Iterable[Taken]) -> list[str]:
-    """The rows of all elements, as text; an element that is no list is one row."""
+    """The rows of all elements, as text; an element that is not a list is one row."""
     groups = (taken.element if isinstance(taken.element, list) else [taken.element] for taken in elements)
     return [repr(row) for group in groups for row in group]

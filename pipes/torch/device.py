@@ -17,22 +17,22 @@ Move: TypeAlias = Callable[[object], object]
 
 
 class Backend(Protocol):
-    """What a kind of device can do. The stage knows only this, so its logic is tested without a device."""
+    """The operations of a kind of device. The stage uses only these, so tests need no device."""
 
     def pin(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The tensor in memory that a device reads without the processor; or as it is."""
+        """The tensor in memory that a device can read by itself; or unchanged."""
         ...
 
     def copy(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The tensor on the device. The copy may still be under way, on a stream of its own."""
+        """The tensor on the device. The copy may still be in progress, on a stream of its own."""
         ...
 
     def record(self) -> object:
-        """An event that comes after the copies so far."""
+        """An event after the copies so far."""
         ...
 
     def wait(self, event: object, tensors: Sequence[torch.Tensor]) -> None:
-        """Has the consumer's stream wait for the event, and keep the memory of `tensors` as long as it uses them."""
+        """Makes the consumer's stream wait for the event, and keep the memory of `tensors` while it uses them."""
         ...
 
 
@@ -83,12 +83,12 @@ class CudaBackend:
 def on_device(items: Iterator[I], backend: Backend, moved: Callable[[I, Move], I]) -> Iterator[I]:
     """The items with their elements on a device. The next one is copied before the consumer gets this one.
 
-    An error comes after the items before it.
+    An error is raised after the items before it.
 
     Args:
-        items: what carries the elements.
+        items: carry the elements.
         backend: copies tensors.
-        moved: the item with the function applied to its element, if it has one.
+        moved: returns the item with the function applied to its element, if it has one.
     """
     ready: deque[tuple[I, object, list[torch.Tensor]]] = deque()
     failure: Exception | None = None
@@ -160,12 +160,12 @@ def backend_for(device: torch.device | str | int | None, *, pin_memory: bool) ->
 
 
 def pinned(element: object) -> object:
-    """The element with its tensors in pinned memory; objects with a `pin_memory` of their own pin themselves."""
+    """The element with its tensors in pinned memory; objects with their own `pin_memory` pin themselves."""
     return map_tensors(element, torch.Tensor.pin_memory)
 
 
 def map_tensors(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    """`value` with `function(tensor)` in place of each tensor in mappings and sequences; of other objects, as it is.
+    """`value` with each tensor in mappings and sequences replaced by `function(tensor)`; other objects unchanged.
 
     Containers keep their type, as in torch's own pinning.
     """

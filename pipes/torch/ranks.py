@@ -1,4 +1,4 @@
-"""Messages between the ranks of a process group, and the ranks of groups and device meshes."""
+"""The ranks of process groups and device meshes, and messages between them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ Group: TypeAlias = "ProcessGroup | DeviceMesh"
 _c10d: Any = distributed.distributed_c10d  # the members and meshes of groups have no public functions
 
 DEFAULT_TIMEOUT = timedelta(minutes=30)
-"""The default of torch's own groups, for a backend that does not say it."""
+"""The default of torch's own groups, for a backend without one."""
+
+log = logging.getLogger("feedpipe")
 
 
 class Members(NamedTuple):
@@ -56,7 +58,7 @@ def members(group: Group | None) -> Members:
         raise
     except (ValueError, RuntimeError, KeyError) as error:
         raise ArgumentError(
-            with_call_site("`group` must be a group of this job, but torch knows it no more: it was destroyed")
+            with_call_site("`group` must be a group of this job, but torch does not know it any more: it was destroyed")
         ) from error
     if rank < 0:
         raise _no_member()
@@ -92,56 +94,70 @@ def mesh_dimensions() -> list[str]:
 
 
 def timeout_of(group: Group | None) -> timedelta:
-    """How long the operations of a group that this process belongs to may take."""
+    """The timeout of the operations of a group to which this process belongs."""
     process_group: Any = _process_group(group)
     backends = [process_group._get_backend(device) for device in process_group._device_types]
     timeouts = [getattr(getattr(backend, "options", None), "_timeout", None) for backend in backends]
     return max((timeout for timeout in timeouts if isinstance(timeout, timedelta)), default=DEFAULT_TIMEOUT)
 
 
-# `SideGroup`: small messages between the ranks of a process group.
+# Messages between ranks
 
 
 PATIENCE_SECONDS = 60.0
-"""After so long, the log says for whom a rank waits."""
+"""The time after which the log says for whom a rank waits."""
 REASON_SECONDS = 60.0
-"""How long a rank waits for the reason of another that has said that it fails."""
+"""The time that a rank waits for the reason of a failure that another has announced."""
 POLL_SECONDS = 0.2
-"""How often a rank that waits looks whether another has failed."""
+"""The time between two checks of a rank that waits."""
 FIRST_PAUSE_SECONDS = 0.001
-"""How soon a rank looks for a key again at first; each pause is twice as long as the one before."""
+"""The first pause between two checks for a key; each is twice as long as the one before."""
 NO_TIMEOUT = timedelta(days=100)
-"""The timeout of gloo. It counts from the beginning of an exchange, and ours from when a rank waits for the result."""
+"""The timeout of gloo, which counts from the beginning of an exchange; ours counts from the wait for its result."""
 
 MAX_TOPIC = 200
-"""The bytes of a topic that an error shows."""
+"""The most bytes of a topic in an error."""
 MAX_NUMBERS = 7
-"""The numbers that one exchange carries beside its topic."""
-
-log = logging.getLogger("feedpipe")
+"""The most numbers of an exchange, beside its topic."""
 
 Interrupt: TypeAlias = Callable[[], None]
-"""Called now and then while a rank waits; raises an error to end that."""
+"""Called now and then while a rank waits; raises an error to end the wait."""
 
 
 def _never() -> None:
-    """Lets a rank wait."""
+    """Does not interrupt a wait."""
+
+
+def side_group(group: Group | None = None) -> SideGroup | None:
+    """The side group of a process group, made once; None if the job has no store or torch has no gloo.
+
+    Args:
+        group: a group that this process belongs to; by default all ranks of the job.
+    """
+    store = _c10d._get_default_store()
+    if store is None or not distributed.is_gloo_available():
+        return None
+    ranks, rank = members(group)
+    kept = _side_groups.get(tuple(ranks))
+    if kept is None or kept.store is not store:  # the job may have ended one process group and made another
+        kept = _side_groups[tuple(ranks)] = SideGroup(store, ranks, rank, timeout_of(group).total_seconds())
+    return kept
 
 
 class SideGroup:
     """Exchanges small messages between the ranks of a process group, over gloo and the store of the group.
 
     Its gloo group is its own, whatever the backend of the job: exchanges neither wait for the collectives of the
-    training loop nor come between them. The ranks connect at their first exchange. All make the same exchanges in the
-    same order. Each exchange carries its topic, so that ranks whose topics differ get an error, and no wrong message.
+    training loop nor disturb them. The ranks connect at their first exchange. All make the same exchanges in the same
+    order. Each exchange carries its topic, so that ranks whose topics differ get an error instead of a wrong message.
 
     Attributes:
         rank: the number of this rank among the members.
         world_size: the number of members.
-        store: the store of the job, which it belongs to.
+        store: the store of the job.
         timeout: the seconds that a rank waits for the others.
-        topic: of the exchange to which all ranks came last.
-        left: the names of the failures of runs that this rank has left since it last looked for them.
+        topic: of the last exchange to which all ranks came.
+        left: the names of possible failures of the runs that this rank has left, since it last looked for them.
     """
 
     def __init__(self, store: Any, members: Sequence[int], rank: int, timeout: float) -> None:
@@ -157,7 +173,7 @@ class SideGroup:
         )
         self._store = _c10d.PrefixStore(f"feedpipe/{name}", store)
         self._gloo: Any = None
-        self._connections = 0  # how often the ranks have connected, also anew after a failure
+        self._connections = 0  # also those after failures
         self._exchanges = 0  # that have begun
         self._loaders = 0
         self.left: list[str] = []
@@ -170,7 +186,7 @@ class SideGroup:
             return self._loaders
 
     def roll_call(self, name: str, interrupt: Interrupt = _never) -> list[int]:
-        """Waits until all ranks have come here; the ranks that have not when the time is over.
+        """Waits until all ranks have come here. Returns the ranks that have not come in time.
 
         Args:
             name: of the place; each is for one roll call.
@@ -193,14 +209,14 @@ class SideGroup:
         return []
 
     def announce(self, name: str, text: str) -> None:
-        """Leaves a text that each rank may look up."""
+        """Leaves a text for all ranks."""
         try:
             self._store.set(name, text)
-        except RuntimeError:  # the job ends, and nobody is left to look
+        except RuntimeError:  # the job ends, and nobody needs the text
             return
 
     def announced(self, name: str, *, wait: bool = False) -> str | None:
-        """The text that a rank has left, if there is one. `wait` waits a minute for it."""
+        """The text that a rank has left, if any. `wait` waits a minute for it."""
         deadline = time.monotonic() + (REASON_SECONDS if wait else 0.0)
         try:
             there = self._wait_for_key(name, lambda: time.monotonic() >= deadline)
@@ -209,9 +225,9 @@ class SideGroup:
             return None
 
     def failed_without_us(self) -> list[str]:
-        """The runs that other ranks have failed in after this one had left them, by the names of the failures.
+        """The names of the failures of other ranks in runs that this one had left.
 
-        They connect anew after a failure, so this rank does too.
+        The others connect again after a failure, so this rank does too.
         """
         left, self.left = self.left, []
         failed = [name for name in left if self.announced(name) is not None]
@@ -220,7 +236,7 @@ class SideGroup:
         return failed
 
     def post(self, topic: str, numbers: Sequence[int] = (), interrupt: Interrupt = _never) -> GroupExchange:
-        """Begins an exchange of a few whole numbers, and does not wait for the others."""
+        """Begins an exchange of a few whole numbers, without waiting for the others."""
         assert len(numbers) <= MAX_NUMBERS, "an exchange has room for few numbers"
         padding = [0] * (MAX_NUMBERS - len(numbers))
         message = torch.tensor([crc32(topic.encode()), *numbers, *padding], dtype=torch.int64)
@@ -247,7 +263,7 @@ class SideGroup:
         return [_bytes(answer[:size]) for answer, size in zip(answers, sizes, strict=True)]
 
     def broadcast(self, topic: str, message: bytes | None, interrupt: Interrupt = _never) -> bytes:
-        """The message of the first rank; the others give None.
+        """The message of the first rank; the other ranks pass None.
 
         Raises:
             RankError: a rank does not answer, or is at another place.
@@ -261,7 +277,7 @@ class SideGroup:
         return _bytes(content)
 
     def all_bytes(self, content: torch.Tensor) -> tuple[Any, list[torch.Tensor]]:
-        """Begins to exchange tensors of one size; the tensors of all ranks are there when that is done."""
+        """Begins an exchange of tensors of one size; its end fills the tensors of all ranks."""
         answers = [torch.zeros_like(content) for _ in range(self.world_size)]
         return self._gloo.allgather([answers], [content]), answers
 
@@ -269,9 +285,9 @@ class SideGroup:
         """Waits for an exchange, or a part of it.
 
         Args:
-            work: its part.
-            topic: what the ranks say there.
-            place: tells it from all others.
+            work: the part.
+            topic: of the exchange, in words.
+            place: identifies the exchange.
             interrupt: called now and then.
 
         Raises:
@@ -299,7 +315,7 @@ class SideGroup:
             raise
 
     def disconnect(self) -> None:
-        """Gives up the connections; the next exchange makes new ones. After a failure, all ranks do so."""
+        """Drops the connections; the next exchange makes new ones. After a failure, all ranks do so."""
         with self._lock:
             if self._gloo is not None:
                 # Its end would wait for exchanges that others may never join, so it lasts as long as the process.
@@ -309,11 +325,11 @@ class SideGroup:
             self._gloo = None
 
     def is_first(self, name: str) -> bool:
-        """Whether this rank asks first."""
+        """Whether this rank is the first to ask."""
         return bool(self._store.add(name, 1) == 1)
 
     def _without(self, prefix: str, text: str) -> list[int]:
-        """The other ranks whose last announcement with this prefix is another one."""
+        """The other ranks whose announcement with this prefix is not `text`."""
         others = [rank for rank in range(self.world_size) if rank != self.rank]
         return [rank for rank in others if self.announced(f"{prefix}{rank}") != text]
 
@@ -352,33 +368,6 @@ class SideGroup:
         return True
 
 
-class _Wait:
-    """A rank that begins to wait for others. After a while, one of those that wait says so in the log.
-
-    Args:
-        group: the ranks.
-        place: where it waits.
-        absent: finds the ranks that have not come there.
-    """
-
-    def __init__(self, group: SideGroup, place: str, absent: Callable[[], list[int]]) -> None:
-        self.absent = absent
-        self._group = group
-        self._place = place
-        self._since = time.monotonic()
-        self._has_logged = False
-
-    def is_over(self) -> bool:
-        """Whether it has taken as long as the process group allows."""
-        seconds, group = time.monotonic() - self._since, self._group
-        if seconds > PATIENCE_SECONDS and not self._has_logged:
-            self._has_logged = True
-            if group.is_first(f"patience/{self._place}"):
-                ranks = f"{ranks_in_words(self.absent())} of {group.world_size}"
-                log.warning('the others wait for %s at "%s", up to %g seconds', ranks, self._place, group.timeout)
-        return seconds > group.timeout
-
-
 class GroupExchange:
     """An exchange that has begun."""
 
@@ -403,7 +392,7 @@ class GroupExchange:
         return [answer[1 : 1 + self._count] for answer in answers]
 
     def wait(self, work: Any, interrupt: Interrupt = _never) -> None:
-        """Waits for a part of it.
+        """Waits for a part of the exchange.
 
         Raises:
             RankError: a rank has ended, or does not come.
@@ -411,7 +400,7 @@ class GroupExchange:
         self._group.wait(work, self._topic, self._place, interrupt)
 
     def _raise_topics(self, interrupt: Interrupt) -> None:
-        """Says where each rank is. All ranks come here, because all have the same answers."""
+        """Raises an error with the topic of each rank. All ranks come here, because all have the same answers."""
         work, topics = self._group.all_bytes(_tensor(self._topic.encode()[:MAX_TOPIC].ljust(MAX_TOPIC)))
         self.wait(work, interrupt)
         raise RankError(
@@ -421,23 +410,34 @@ class GroupExchange:
         )
 
 
-_side_groups: dict[tuple[int, ...], SideGroup] = {}
-
-
-def side_group(group: Group | None = None) -> SideGroup | None:
-    """The side group of a process group, made once; None if the job has no store or torch has no gloo.
+class _Wait:
+    """The wait of a rank for others. After a while, one of the waiting ranks says so in the log.
 
     Args:
-        group: a group that this process belongs to; by default all ranks of the job.
+        group: the ranks.
+        place: the name of the place at which the rank waits.
+        absent: finds the ranks that have not come there.
     """
-    store = _c10d._get_default_store()
-    if store is None or not distributed.is_gloo_available():
-        return None
-    ranks, rank = members(group)
-    kept = _side_groups.get(tuple(ranks))
-    if kept is None or kept.store is not store:  # the job may have ended one process group and made another
-        kept = _side_groups[tuple(ranks)] = SideGroup(store, ranks, rank, timeout_of(group).total_seconds())
-    return kept
+
+    def __init__(self, group: SideGroup, place: str, absent: Callable[[], list[int]]) -> None:
+        self.absent = absent
+        self._group = group
+        self._place = place
+        self._since = time.monotonic()
+        self._has_logged = False
+
+    def is_over(self) -> bool:
+        """Whether the timeout of the process group has passed."""
+        seconds, group = time.monotonic() - self._since, self._group
+        if seconds > PATIENCE_SECONDS and not self._has_logged:
+            self._has_logged = True
+            if group.is_first(f"patience/{self._place}"):
+                ranks = f"{ranks_in_words(self.absent())} of {group.world_size}"
+                log.warning('the others wait for %s at "%s", up to %g seconds', ranks, self._place, group.timeout)
+        return seconds > group.timeout
+
+
+_side_groups: dict[tuple[int, ...], SideGroup] = {}
 
 
 def _tensor(content: bytes) -> torch.Tensor:
@@ -450,6 +450,6 @@ def _bytes(content: torch.Tensor) -> bytes:
 
 @atexit.register
 def _disconnect_all() -> None:
-    """A process that ends waits for no other."""
+    """Lets a process end without a wait for others."""
     for group in _side_groups.values():
         group.disconnect()

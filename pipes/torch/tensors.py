@@ -1,4 +1,4 @@
-"""Tensors that cross from one process to another, and the steps of collation that only torch can do."""
+"""Tensors on their way to another process, and the steps of collation that only torch can do."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NUMPY_DTYPES = frozenset(
     )
 )
 _SAME_WIDTH = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
-"""By size in bytes: the integers that stand for the values of dtypes that NumPy does not have."""
+"""By size in bytes: integer views of the dtypes that NumPy does not have."""
 
 from_numpy: Callable[..., torch.Tensor] = torch.from_numpy
 _array: Callable[..., Array] = np.ndarray
@@ -45,7 +45,7 @@ def reducer(place: Callable[[Array], tuple[object, ...]]) -> Callable[[torch.Ten
 
 
 def plain_arrays(tensors: Sequence[torch.Tensor]) -> list[Array]:
-    """The memory of each tensor as an array; none if a tensor is more than that, or has a dtype that NumPy has not."""
+    """The memory of each tensor as an array; none if a tensor is more than memory, or has a dtype of torch alone."""
     # The dtypes are checked first, because an error of torch takes as long as ten tensors.
     if any(map(_attributes, tensors)) or not _NUMPY_DTYPES.issuperset(map(_dtype, tensors)):
         return []
@@ -89,7 +89,7 @@ def _reduce_by_torch(tensor: torch.Tensor) -> tuple[object, ...]:
     return reduced
 
 
-# The steps of collation that only torch can do.
+# Steps of collation
 
 
 def from_array(array: Array | Stack) -> torch.Tensor:

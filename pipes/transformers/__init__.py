@@ -1,4 +1,4 @@
-"""Transformers: what makes the checkpoints of its Trainer exact. Imported only when asked for."""
+"""`LoaderStateCallback`, for exact checkpoints of the Trainer of Transformers. Imported only on demand."""
 
 from .loader_state_callback import LoaderStateCallback as LoaderStateCallback
 

@@ -14,16 +14,16 @@ if TYPE_CHECKING:
         """Transformers' base class of callbacks."""
 
     class ExportableState:
-        """Transformers' base class of what `trainer_state.json` keeps."""
+        """Transformers' base class of entries of `trainer_state.json`."""
 
     class TrainerState(Protocol):
-        """What is used of the Trainer's state."""
+        """The part of the Trainer's state that is used."""
 
         global_step: int
         stateful_callbacks: dict[str, Any]
 
     class TrainerControl(Protocol):
-        """What is used of the Trainer's plans for the step that ends."""
+        """The part of the Trainer's plans that is used."""
 
         should_save: bool
         should_evaluate: bool
@@ -34,16 +34,16 @@ else:
 
 
 class LoaderStateCallback(TrainerCallback, ExportableState):
-    """Makes a resumed Trainer go on at the place in the data at which the checkpoint was saved.
+    """Makes a resumed Trainer continue at the position in the data at which the checkpoint was saved.
 
     Without it, the Trainer counts its steps, and `PreparedLoader` skips as many elements. A stream reads them for that.
-    If `steps=` ends an epoch in the middle of the data, a resumed run does not find the place.
+    If `steps=` ends an epoch in the middle of the data, a resumed run does not find the position.
 
-    The states of all ranks are in `trainer_state.json`, so the run may go on with another number of processes. If a
-    checkpoint has none, elements are skipped. With `ignore_data_skip` the epoch begins anew.
+    The states of all ranks are in `trainer_state.json`, so the run may continue with another number of processes. If
+    a checkpoint has none, elements are skipped. With `ignore_data_skip` the epoch starts again.
 
     Raises:
-        ArgumentTypeError: the Trainer trains on something else than a `PreparedLoader`.
+        ArgumentTypeError: the Trainer does not train on a `PreparedLoader`.
 
     Example:
         from feedpipe.accelerate import PreparedLoader
@@ -63,7 +63,7 @@ class LoaderStateCallback(TrainerCallback, ExportableState):
         self.global_step = 0  # at which it was taken
 
     def state(self) -> dict[str, Any]:
-        """Return what `trainer_state.json` keeps of this callback."""
+        """Return the entry of this callback in `trainer_state.json`."""
         return {"args": {}, "attributes": {"loader_state": self.loader_state, "global_step": self.global_step}}
 
     def on_train_begin(

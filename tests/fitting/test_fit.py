@@ -153,7 +153,7 @@ def test_stats_are_a_file(tmp_path: Path) -> None:
     with pytest.raises(KeyError, match=r"no statistics of a column 'citty'; did you mean 'city'\?"):
         stats["citty"]
     (tmp_path / "other.json").write_text("[1]")
-    with pytest.raises(DataError, match="other.json has no statistics that `save` has written"):
+    with pytest.raises(DataError, match="other.json has no statistics that `save` wrote"):
         fp.Stats.load(tmp_path / "other.json")
     with pytest.raises(MissingError, match="there is no file .*none.json"):
         fp.Stats.load(tmp_path / "none.json")
@@ -198,7 +198,7 @@ def test_it_goes_on_where_it_has_failed(tmp_path: Path, monkeypatch: pytest.Monk
         fp.fit(pipe.skip(1), statistics, resume=path)
     written = path.read_text()
     path.write_text(written.replace('"version": 2', '"version": 1'))
-    with pytest.raises(StateError, match="another version of feedpipe; remove it to begin anew"):
+    with pytest.raises(StateError, match="another version of feedpipe; remove it to start again"):
         fp.fit(pipe, statistics, resume=path)
     path.write_text(written)
     broken.unlink()
@@ -207,7 +207,7 @@ def test_it_goes_on_where_it_has_failed(tmp_path: Path, monkeypatch: pytest.Monk
     assert {*read} == {*range(64, 100)} and not path.exists()
     assert (stats.rows, stats["x"].mean, stats["c"].counts) == (100, 49.5, (34, 33, 33))
     path.write_text("[]")
-    with pytest.raises(StateError, match="is no file that `fit` has written; remove it"):
+    with pytest.raises(StateError, match="is no file that `fit` wrote; remove it"):
         fp.fit(pipe, statistics, resume=path)
 
 

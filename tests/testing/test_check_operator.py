@@ -161,7 +161,7 @@ def test_groups_are_compared_by_their_rows(source, size, drop_last):
 def test_rows_of_says_what_the_rows_of_a_group_are():
     with pytest.raises(AssertionError, match=r"cannot be iterated.*rows_of"):
         check_operator(streamed().then(SumPairs()))
-    with pytest.raises(AssertionError, match=r"`Order.REGROUPS`.*a group must not change the rows"):
+    with pytest.raises(AssertionError, match=r"`Order.REGROUPS`.*a group must not change its rows"):
         check_operator(streamed().then(SumPairs()), rows_of=lambda total: [total // 2, total - total // 2])
     check_operator(streamed().then(SumPairs(kept=True)))
     check_operator(streamed().then(SumPairs(kept=True)), rows_of=list)
