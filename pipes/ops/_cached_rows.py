@@ -1,4 +1,4 @@
-"""What a process knows of the rows in a cache, and of those that were skipped."""
+"""The rows in the files of a cache, by position or by unit, and the records of rows that were skipped."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ Marks: TypeAlias = Mapping[int, Skipped]
 
 
 class SkippingStep(NamedTuple):
-    """An operator before a cache, with what it does with rows that fail.
+    """An operator before a cache.
 
     Attributes:
         code: its call without policies.
         name: its name in the pipe.
-        policy: its policy.
+        policy: its policy for errors.
     """
 
     code: str
@@ -47,7 +47,7 @@ class SkippingStep(NamedTuple):
 
 
 def steps_before(source: Stage) -> tuple[SkippingStep, ...]:
-    """The operators up to `source`. All pipes with the same cache have the same, in this order."""
+    """Return the operators up to `source`. All pipes with the same cache have the same, in this order."""
     return tuple(
         SkippingStep(code_without_policy(stage.node), stage.name, stage.op.on_error)
         for stage in walk(source)
@@ -56,7 +56,7 @@ def steps_before(source: Stage) -> tuple[SkippingStep, ...]:
 
 
 def find_renumbering(source: Stage) -> Stage | None:
-    """An operator that gives the rows behind a failing one other numbers if that does not fail another time.
+    """Return an operator that renumbers the rows behind one that fails, if there is one.
 
     A record that a parser skips is malformed each time, but a function that fails may work the next time.
     """
@@ -73,7 +73,7 @@ def find_renumbering(source: Stage) -> Stage | None:
 
 
 def kept_form(marks: Marks, steps: Iterable[SkippingStep]) -> Json:
-    """The marks as JSON, with the number of the step that skipped each row; -1 if it was none of them."""
+    """Return the marks as JSON, with the number of the step that skipped each row; -1 for other steps."""
     numbers = {step.name: number for number, step in enumerate(steps)}
     return [
         [place, mark.is_row, [[numbers.get(row.name, -1), row.error, row.record] for row in mark.skips]]
@@ -82,10 +82,7 @@ def kept_form(marks: Marks, steps: Iterable[SkippingStep]) -> Json:
 
 
 def restored(kept: Json, steps: tuple[SkippingStep, ...]) -> dict[int, Skipped] | None:
-    """The marks as these steps make them now; None if a policy asks for more than was kept.
-
-    That is an error, or a record that an earlier policy did not ask for.
-    """
+    """Return the marks as these steps make them now; None if a policy asks for more than was kept."""
     marks: dict[int, Skipped] = {}
     for place, is_row, rows in cast("list[tuple[int, bool, list[tuple[int, str, dict[str, Json] | None]]]]", kept):
         skipped: list[SkippedRow] = []
@@ -104,12 +101,12 @@ def restored(kept: Json, steps: tuple[SkippingStep, ...]) -> dict[int, Skipped] 
 
 
 def skipped_in(rows: BlockRows, context: Context, part: int | None = None) -> BlockRows:
-    """The rows, with this run in the records of those that were skipped, whichever run skipped them first.
+    """Return the rows, with this run in the records of those that an earlier run skipped.
 
     Args:
         rows: as the input makes them, which does not depend on the run.
         context: of this run.
-        part: the unit in which positions begin anew.
+        part: the unit in which positions begin at 0.
     """
     parts = parted(rows)
     if not parts.skipped:
@@ -125,13 +122,13 @@ def _in_run(mark: Skipped, run: dict[str, Json]) -> tuple[SkippedRow, ...]:
     return tuple(row if row.record is None else row._replace(record={**row.record, **run}) for row in mark.skips)
 
 
-# What a process knows of the rows in a cache: by position, or by unit and page.
+# Files of rows.
 
 
 Numbers = npt.NDArray[np.int64]
 
 FILE_BYTES = 2**24
-"""Rows of about so many bytes share a file."""
+"""The size of a file of rows, about."""
 _MISSING, _PENDING = -1, -2
 _NO_KEYS = np.zeros(0, np.uint8)
 _MAX_OPEN = 1024
@@ -174,7 +171,7 @@ class CachedRows:
         self._opened: OrderedDict[str, StoredRows] = OrderedDict()
 
     def check(self, rows: BlockRows) -> None:
-        """Looks at the first rows that this process makes.
+        """Look at the first rows that this process makes.
 
         Raises:
             UnfitRowsError: a value is of a type that no file of a cache holds.
@@ -184,7 +181,7 @@ class CachedRows:
             self._checked = True
 
     def stored(self, file: RowFile) -> StoredRows | None:
-        """The rows of a file; None if it is gone or damaged."""
+        """Return the rows of a file; None if it is gone or damaged."""
         opened = self._opened.get(file.name)
         if opened is None:
             parts = self.files.parts(file.name)
@@ -212,17 +209,17 @@ class RowsByPosition(CachedRows):
 
     @property
     def count(self) -> int:
-        """How many rows are in files."""
+        """The number of rows in files."""
         self._scan()
         return int((self._file_of >= 0).sum())
 
     def has(self, index: int) -> bool:
-        """Whether `rows` need not make this row; false for those that could not be written."""
+        """Return whether the row is in a file, or will be as soon as it is asked for."""
         number = int(self._file_of[index])
         return number >= 0 or (number == _PENDING and self.files.usable)
 
     def rows(self, indices: Indices, make: Callable[[Indices], BlockRows]) -> BlockRows:
-        """The rows at `indices`; `make` makes those that are not here."""
+        """Return the rows at `indices`; `make` makes those that are in no file."""
         if not len(indices):
             return make(indices)
         if (adjacent := self._adjacent(indices)) is not None:
@@ -246,7 +243,7 @@ class RowsByPosition(CachedRows):
         return take(joined, places)
 
     def _adjacent(self, indices: Indices) -> BlockRows | None:
-        """The rows at `indices` if one file has all of them, side by side."""
+        """Return the rows at `indices` if one file has all of them, side by side."""
         if not isinstance(indices, range) or indices.step != 1:
             return None
         owner = int(self._file_of[indices.start])
@@ -258,14 +255,14 @@ class RowsByPosition(CachedRows):
         return None if stored is None else stored.rows(range(first, first + len(indices)))
 
     def flush(self) -> None:
-        """Writes the rows that this process has made."""
+        """Write the rows that this process has made."""
         with self.lock:
             pending, rows = self._pending.taken()
             if len(pending):
                 self._enter(_write(self.files, {}, pending.view(np.uint8), rows))
 
     def _owners(self, positions: Numbers) -> tuple[npt.NDArray[np.integer[Any]], dict[int, StoredRows]]:
-        """The number of the file that has each row, `_MISSING` if none has; and the rows of these files."""
+        """Return the number of the file of each row, `_MISSING` if it is in none, and the rows of these files."""
         owners = self._file_of[positions]
         if (owners == _PENDING).any():
             self.flush()
@@ -334,7 +331,7 @@ class _Pending:
         self.bytes += nbytes(rows)
 
     def taken(self) -> tuple[Numbers, BlockRows]:
-        """All of them, which are then pending no more."""
+        """Return all of them, and forget them."""
         parts, self._parts, self.bytes = self._parts, [], 0
         positions = np.concatenate([np.zeros(0, np.int64), *(positions for positions, _ in parts)])
         return positions, concat([rows for _, rows in parts]) if parts else []
@@ -347,7 +344,7 @@ class Page(NamedTuple):
         start, stop: their numbers in the unit.
         at, end: the plain cursors of the input at the first of them and behind the last.
         last: whether the unit ends behind them.
-        file: has them, without those that were skipped.
+        file: the file of those that were not skipped.
         skipped: those that were skipped, by their place in the page.
     """
 
@@ -360,7 +357,7 @@ class Page(NamedTuple):
     skipped: Marks
 
     def rows(self, stored: StoredRows, row: int) -> BlockRows:
-        """The rows of the page from row `row` of the unit on."""
+        """Return the rows of the page from row `row` of the unit on."""
         first, count = row - self.start, self.stop - row
         if not self.skipped:
             return stored.rows(range(first, first + count))
@@ -385,25 +382,25 @@ class RowsByUnit(CachedRows):
 
     @property
     def count(self) -> int:
-        """How many rows are in files; those of overlapping pages count several times."""
+        """The number of rows in files; those of overlapping pages count several times."""
         self.scan()
         pages = [page for pages in self._pages.values() for page in pages]
         skipped = sum(mark.is_row for page in pages for mark in page.skipped.values())
         return sum(page.stop - page.start for page in pages) - skipped
 
     def scan(self) -> None:
-        """Looks for files of other processes."""
+        """Look for files of other processes."""
         with self.lock:
             for file in self.files.new():
                 self._enter(file)
 
     def snapshot(self, rows: BlockRows) -> BlockRows:
-        """The rows as they are now, whatever the consumer does to them."""
+        """Return the rows as they are now, whatever the consumer does to them later."""
         self.check(rows)
         return snapshot(rows)
 
     def find(self, unit: int, row: int) -> tuple[Page, StoredRows] | None:
-        """The page with a row of a unit, or the last page if the unit has no such row; None if there is none."""
+        """Return the page with a row of a unit, or the last page if the unit has no such row; None if there is none."""
         with self.lock:
             pages = self._pages.get(unit, [])
             while (index := bisect_right(pages, row, key=lambda page: page.start)) > 0:
@@ -427,7 +424,7 @@ class RowsByUnit(CachedRows):
         *,
         last: bool,
     ) -> None:
-        """Writes a page; `rows` are those at its places that were not skipped."""
+        """Write a page; `rows` are those at its places that were not skipped."""
         self.scan()  # what other processes have written counts against the limit
         kept = kept_form(skipped, self._steps)
         if restored(kept, self._steps) is None:

@@ -1,4 +1,4 @@
-"""The bases of operators that change columns, expressions of `pyarrow.compute`, and missing values."""
+"""The bases of operators that change columns, with missing values, numbers, and expressions of `pyarrow.compute`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class ColumnOperator(CursorOfInput, ABC):
-    """Treats columns as a whole: the rows of a table stay columns. Rows that are dicts are treated one by one.
+    """Converts the columns of a table as a whole, and rows that are dicts one by one.
 
     If the columns are known without a run, a wrong name is an error before the first row.
     """
@@ -50,7 +50,7 @@ class ColumnOperator(CursorOfInput, ABC):
 
     @abstractmethod
     def schema_of(self, schema: pa.Schema) -> pa.Schema | None:
-        """The columns that come out, given those that come in; None if a run must tell.
+        """Return the columns of the output, given those of the input; None if only a run can tell.
 
         Raises:
             UnfitError: the operator does not fit the columns.
@@ -58,7 +58,7 @@ class ColumnOperator(CursorOfInput, ABC):
 
     @abstractmethod
     def convert_table(self, stage: StageView, rows: Rows) -> Rows:
-        """The rows of a table, converted.
+        """Convert the rows of a table.
 
         Raises:
             UnfitError: as in `schema_of`, or a row does not fit.
@@ -66,7 +66,7 @@ class ColumnOperator(CursorOfInput, ABC):
 
     @abstractmethod
     def row_function(self) -> Callable[[object], object]:
-        """The function that converts the rows of one block that are Python objects. It raises an `UnfitError`."""
+        """Return a function that converts the rows of one block that are dicts. It raises an `UnfitError`."""
 
     def resolve(self, stage: StageView) -> Operator:
         self.schema(stage)  # so that a wrong name fails here
@@ -101,21 +101,21 @@ class ColumnOperator(CursorOfInput, ABC):
                 raise data_error(self, stage.failed(error, end, context))
 
     def _convert(self, stage: StageView, rows: BlockRows) -> tuple[BlockRows, Exception | None]:
-        """The rows up to the first that does not fit, and its error."""
+        """Convert the rows before the first that does not fit; return also its error."""
         if not isinstance(rows, Rows):
             return map_until_error(self.row_function(), rows)
         converted, error = convert_until_error(lambda part: self.convert_table(stage, part), rows)
         return [] if converted is None else converted, error
 
 
-# What is missing in a column: nulls, and NaN among floats.
+# Missing values: nulls, and NaN among floats.
 
 
 Mask = npt.NDArray[np.bool_]
 
 
 def missing_mask(column: Column) -> Mask | None:
-    """Whether each value is missing; None if none is. An array is missing only if it is null."""
+    """Return whether each value is missing; None if none is. An array is missing only if it is null."""
     if isinstance(column, np.ndarray):
         if column.dtype.kind != "f" or column.ndim > 1:
             return None
@@ -139,7 +139,7 @@ def is_missing(value: object) -> bool:
 
 
 def numbers_and_nulls(array: Any) -> tuple[Array, Mask | None]:
-    """The numbers of an Arrow array, with any number in the place of a null, and which are null; None if none is.
+    """Return the numbers of an Arrow array, any number for a null, and a mask of the nulls; None if there are none.
 
     Arrow's own `fill_null` takes several times as long as the rest of a conversion.
     """
@@ -152,7 +152,7 @@ def numbers_and_nulls(array: Any) -> tuple[Array, Mask | None]:
     return cast("Any", whole).to_numpy(zero_copy_only=False), nulls
 
 
-# `ColumnConversion`: the base of the operators that replace the values of some columns, such as `clip`.
+# Operators that replace the values of some columns, such as `clip`.
 
 
 class ColumnConversion(ColumnOperator):
@@ -160,11 +160,11 @@ class ColumnConversion(ColumnOperator):
 
     @abstractmethod
     def converted(self) -> Sequence[str]:
-        """The names of the columns."""
+        """Return the names of the columns."""
 
     @abstractmethod
     def convert(self, name: str, column: Column) -> Column:
-        """The new column.
+        """Return the new column.
 
         Raises:
             UnfitError: the column is of another type, or has a value that cannot be converted.
@@ -206,19 +206,19 @@ class ColumnConversion(ColumnOperator):
 
 
 def type_name(column: Column) -> str:
-    """The type of a column, for errors."""
+    """Return the type of a column as text for errors."""
     if not isinstance(column, np.ndarray):
         return str(column.type)
     return str(column.dtype) + (f" and shape {column.shape[1:]}" if column.ndim > 1 else "")
 
 
 def check_column_names(value: object) -> tuple[str, ...]:
-    """The argument `columns`: a name, or a list of names."""
+    """Check the argument `columns`: a name, or a list of names."""
     return tuple(check_names("columns", [value] if isinstance(value, str) else value) or ())
 
 
 def map_numbers(column: Column, function: Callable[[Array], Any]) -> Column:
-    """`function` of the numbers of a column, as an array. Nulls stay null.
+    """Apply `function` to the array of the numbers of a column. Nulls stay null.
 
     Raises:
         UnfitError: the column has no numbers, or is one of arrays and has nulls.
@@ -227,7 +227,7 @@ def map_numbers(column: Column, function: Callable[[Array], Any]) -> Column:
 
     if isinstance(column, np.ndarray):
         if column.dtype.kind not in "biuf":
-            raise not_numbers(column)
+            raise _not_numbers(column)
         return read_only(function(column))
     if is_grid(column):
         return read_only(function(whole_grid(column)))
@@ -238,27 +238,27 @@ def map_numbers(column: Column, function: Callable[[Array], Any]) -> Column:
     if pa.types.is_decimal(array.type):
         array = array.cast(pa.float64())
     elif not (pa.types.is_integer(array.type) or pa.types.is_floating(array.type) or pa.types.is_boolean(array.type)):
-        raise not_numbers(column)
+        raise _not_numbers(column)
     numbers, nulls = numbers_and_nulls(array)
     if nulls is None:
         return read_only(function(numbers))
-    with np.errstate(all="ignore"):  # what stands in the place of nulls may be anything
+    with np.errstate(all="ignore"):  # a null has any number
         return cast("Column", pa.array(function(numbers), mask=nulls))
 
 
-def not_numbers(column: Column) -> UnfitError:
+def _not_numbers(column: Column) -> UnfitError:
     return UnfitError(f"is of type {type_name(column)}, and numbers are needed; `.cast` parses text that is numbers")
 
 
 def whole_grid(column: Any) -> Array:
-    """A column of arrays, which must have no nulls, as one array."""
+    """Return a column of arrays, which must have no nulls, as one array."""
     if column.null_count:
         raise UnfitError("has nulls in place of arrays; `.drop_null` leaves out these rows")
     return grid(column)
 
 
 def _column_of_value(value: object, name: str) -> Column:
-    """One value of a row that is a dict, as a column."""
+    """Make a column of one value of a row that is a dict."""
     import pyarrow as pa
 
     if isinstance(value, np.ndarray) and value.ndim:
@@ -269,7 +269,7 @@ def _column_of_value(value: object, name: str) -> Column:
         raise UnfitError(f"column {name!r}: {value!r:.80} cannot be converted: {error}") from error
 
 
-# Evaluates expressions of `pyarrow.compute` on rows of a table.
+# Expressions of `pyarrow.compute` on rows of a table.
 
 
 Problem = Callable[[Any, Mapping[str, Any]], str | None]
@@ -280,12 +280,12 @@ _MISSING_FIELD = re.compile(r"No match for FieldRef.Name\((.*)\)")
 def check_fit(
     expressions: Sequence[Any], schema: pa.Schema, problem_of: Problem = expression_problem
 ) -> dict[str, pa.DataType]:
-    """The columns of `schema` by name.
+    """Check that the expressions fit the columns; return the types of the columns by name.
 
     Args:
         expressions: over these columns.
         schema: names and types of the columns.
-        problem_of: why an expression does not fit; None if it does.
+        problem_of: returns the reason why an expression does not fit, or None.
 
     Raises:
         UnfitError: an expression does not fit.
@@ -302,7 +302,7 @@ def check_fit(
 def values_of(
     expressions: Sequence[Any], stage: StageView, rows: Rows, problem_of: Problem = expression_problem
 ) -> list[Any]:
-    """The values of expressions for rows of a table, an Arrow array each. Columns that they do not use are not touched.
+    """Evaluate expressions on rows of a table, to an Arrow array each. Columns that they do not use are not touched.
 
     Raises:
         UnfitError: an expression does not fit the columns, or has no value for one of the rows.

@@ -1,4 +1,4 @@
-"""The base of the filters, and the filter by an expression."""
+"""The base of the filters, and the filter by an expression: `select` and `filter` both tell Parquet files of it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class FilterResult(NamedTuple):
     Attributes:
         rows: those that pass.
         origins: of these rows.
-        tested: how many rows were tested.
+        tested: the number of rows that were tested.
         error: of the first row that could not be tested.
     """
 
@@ -81,7 +81,7 @@ class FilterRows(TokenOfInput, SameRows, ABC):
 
 @dataclass(frozen=True, eq=False)
 class ExpressionFilter(FilterRows):
-    """Tests whole blocks; the rows stay columns, and only the columns in the expression are looked at."""
+    """Tests whole blocks. The rows stay columns, and only the columns of the expression are read."""
 
     expression: Any
     on_error: OnError | None = field(default=None, kw_only=True)

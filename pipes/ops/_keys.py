@@ -1,9 +1,4 @@
-"""Keys of rows: what `key=` names or computes, as numbers and as digests.
-
-Equal values have equal digests, whether they come as Python objects, in a NumPy array or in an Arrow column; an int and
-a float of one value are equal. Digests divide rows at random. They are no proof that two values are equal: text, bytes
-and arrays count by their CRC-32.
-"""
+"""Keys of rows, which `key=` names or computes: as Python objects, as numbers and as digests."""
 
 from __future__ import annotations
 
@@ -34,7 +29,7 @@ Key: TypeAlias = str | Sequence[str] | Callable[[Any], Hashable]
 
 
 def check_key(argument: str, key: object) -> tuple[str, ...] | Callable[[Any], Hashable] | None:
-    """A key as names or as a function; None for the row itself."""
+    """Return a key as names or as a function; None is the row itself."""
     if key is None or callable(key):
         return cast("Callable[[Any], Hashable] | None", key)
     if not isinstance(key, (str, Sequence)):
@@ -59,10 +54,7 @@ def check_named_key(op: Operator, stage: StageView, key: object, source: Input |
 def keys_of(
     rows: BlockRows, key: tuple[str, ...] | Callable[[Any], Hashable] | None
 ) -> tuple[list[Hashable], Exception | None]:
-    """The keys of the rows up to the first that has none, and its error. Equal rows have equal keys.
-
-    A key may still be unhashable.
-    """
+    """Return the keys of the rows before the first that has none, and its error. A key may be unhashable."""
     if callable(key):
         return map_until_error(key, rows)
     if not isinstance(rows, Rows):
@@ -79,7 +71,7 @@ def keys_of(
 
 
 def check_hashable(key: object) -> UnfitError | None:
-    """The error of a key that is not hashable; None if it is."""
+    """Return the error of a key that is not hashable."""
     try:
         hash(key)
     except TypeError:
@@ -92,7 +84,7 @@ def _whole_row(row: object) -> Hashable:
 
 
 def _hashable(items: Iterable[tuple[object, object]]) -> Hashable:
-    """The items of a row in any order; if they are not hashable, as a list, which is not either."""
+    """Return the items of a row in any order; a list, which is unhashable too, if one of them is."""
     listed = list(items)
     try:
         return frozenset(listed)
@@ -113,10 +105,7 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 
 
 def key_numbers(rows: BlockRows, key: tuple[str, ...] | Callable[[Any], Hashable]) -> tuple[Ints, Exception | None]:
-    """For each row a number, equal for equal keys; only for the rows before the first without a key, and its error.
-
-    NaN is one key, and so is null.
-    """
+    """Number the keys of the rows before the first that has none; return also its error. NaN is one key, as is null."""
     if isinstance(rows, Rows) and not callable(key):
         try:
             columns = [rows.columns[name] for name in existing_columns(key, rows.columns)]
@@ -172,13 +161,15 @@ def _values(values: Sequence[object], error: Exception | None) -> tuple[Ints, Ex
     return array, error
 
 
-# Digests of values: numbers of 64 bits that are the same in every process, on every machine and in every Python.
+# Digests of values: numbers of 64 bits, the same on every machine and in every Python. They divide rows at random, and
+# are no proof that two values are equal: text, bytes and arrays count by their CRC-32. Equal values have equal digests,
+# whether they are Python objects or in a column; an int and a float of one value are equal.
 
 
 Digests: TypeAlias = npt.NDArray[np.uint64]
 
 _MASK = 2**64 - 1
-_STEP = 0x9E3779B97F4A7C15  # the increment of SplitMix64: neighbours are mixed better if they lie so far apart
+_STEP = 0x9E3779B97F4A7C15  # the increment of SplitMix64: neighbours are mixed better at this distance
 
 # Added to what is mixed, so that values of different types differ.
 _INT, _NULL, _FLOAT, _TEXT, _BYTES, _ARRAY, _LIST, _RECORD, _OTHER = (_STEP * k & _MASK for k in range(1, 10))
@@ -188,7 +179,7 @@ def digest_of(value: object) -> int:
     """The digest of one value.
 
     Raises:
-        UnfitError: nothing about it is the same in every process.
+        UnfitError: its type has no digest that is the same in every process.
     """
     if value is None:
         return _of_word(_NULL)
@@ -226,7 +217,7 @@ def digest_of(value: object) -> int:
 
 
 def digests_of_values(values: Sequence[object]) -> Digests:
-    """The digests of Python objects; faster than one by one if they are of one type."""
+    """Return the digests of Python objects; at once if they are of one type."""
     kinds = set(map(type, values))
     kind = kinds.pop() if len(kinds) == 1 else None
     if kind is int or kind is bool:
@@ -349,7 +340,7 @@ RowKey = tuple[str, ...] | Callable[[Any], Hashable] | None
 
 
 def key_digests(rows: BlockRows, key: RowKey) -> tuple[Digests, Exception | None]:
-    """The digests of the keys of the rows, up to the first row that has none, and its error."""
+    """Return the digests of the keys of the rows before the first that has none, and its error."""
     if isinstance(rows, Rows) and not callable(key):
         digests, error = convert_until_error(partial(_of_table, key), rows)
         return np.zeros(0, np.uint64) if digests is None else digests, error

@@ -1,4 +1,4 @@
-"""`Turns`: which input of a mixture gives the row at each position, in closed form."""
+"""`Turns`: the input of a mixture that gives the row at each position, in closed form."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ MAX_TOTAL = 2**30
 """Weights are rounded so that their sum is about this at most: products of two such numbers fit in 64 bits."""
 SHUFFLED_TURNS = 1024
 """Random turns are those of the fixed order, permuted within blocks of this length."""
-
 MAX_BLOCKS_KEPT = 128
 """Blocks of random turns in memory, for rows that are asked for in another order: 2 MiB."""
 MAX_INPUTS = 2**16
@@ -34,9 +33,9 @@ class Turns(Protocol):
     """An endless order of the turns of inputs, which are numbered from 0."""
 
     def at(self, positions: Indices) -> tuple[Ints, Ints]:
-        """The input whose turn it is at each position, and the number of turns that it had before.
+        """Return the input whose turn it is at each position, and the number of its turns before.
 
-        Neighbouring positions take less time if they are a `range`.
+        A `range` of positions takes less time.
         """
         ...
 
@@ -45,11 +44,11 @@ class FixedTurns(Turns, Protocol):
     """Turns in an order that is not random."""
 
     def position(self, source: int, turn: int) -> int:
-        """The position of turn number `turn` of an input; the first turn is number 0."""
+        """Return the position of turn number `turn` of an input; the first is number 0."""
         ...
 
     def counts(self, position: int) -> list[int]:
-        """How many turns each input has before `position`."""
+        """Return the number of turns of each input before `position`."""
         ...
 
 
@@ -147,7 +146,7 @@ class _Fork:
     total: int
 
     def sides(self, turns: Indices) -> Iterator[tuple[_Leaf | _Fork, Ints, Indices]]:
-        """Each side, which of these turns of the node are its own, and the numbers of those among its turns."""
+        """Give for each side its child, the places of its turns among these of the node, and their numbers there."""
         if isinstance(turns, range):
             # Turns of the node that follow each other are turns of each side that follow each other.
             left_start, left_stop = (int(self.left_turns(turn)[0]) for turn in (turns.start, turns.stop))
@@ -165,13 +164,13 @@ class _Fork:
             yield side, inside, turn[inside]
 
     def _are_left(self, turns: range) -> npt.NDArray[np.bool_]:
-        """For each of neighbouring turns, whether the left side has it; the turns repeat after `total` of them."""
+        """Return whether the left side has each of neighbouring turns, which repeat after `total` of them."""
         period = index_array(range(turns.start, turns.start + min(self.total, len(turns))))
         is_left = self.left_turns(period)[1]
         return np.tile(is_left, -(-len(turns) // max(1, len(is_left))))[: len(turns)]
 
     def left_turns(self, turns: N) -> tuple[N, npt.NDArray[np.bool_]]:
-        """For each turn of this node, how many turns the left side had before, and whether it has this one."""
+        """Return, for each turn of this node, the turns of the left side before it, and whether it is one of them."""
         whole = turns // self.total  # a remainder keeps the products small, and NumPy's own is slow
         doubled = (turns - whole * self.total) * (2 * self.weight) + self.total
         nearest = doubled // (2 * self.total)
@@ -179,7 +178,7 @@ class _Fork:
         return whole * self.weight + nearest, np.asarray(is_left)
 
     def position(self, turn: int, *, is_left: bool) -> int:
-        """Which turn of this node is turn `turn` of one of its sides."""
+        """Return the turn of this node that is turn `turn` of one of its sides."""
         if is_left:
             return -((2 * turn + 1) * self.total // (-2 * self.weight)) - 1
         return (2 * turn + 1) * self.total // (2 * (self.total - self.weight))
@@ -189,7 +188,7 @@ class ShuffledTurns:
     """The turns of another order, permuted at random within blocks of `SHUFFLED_TURNS`.
 
     Attributes:
-        end: no turn from here on is used; the last block ends here.
+        end: the last block ends here, and no turn behind it is used.
     """
 
     def __init__(self, turns: Turns, key: Key, end: float = math.inf) -> None:
@@ -217,7 +216,7 @@ class ShuffledTurns:
         return sources[places], turns[places]
 
     def _table(self, numbers: Sequence[int]) -> Ints:
-        """The inputs and the turns of these blocks, which are in order."""
+        """Return the inputs and the turns of these blocks, which are in order."""
         kept = self._blocks
         missing = [number for number in numbers if number not in kept]
         if len(missing) + len(kept) > MAX_BLOCKS_KEPT:
@@ -237,8 +236,8 @@ class ShuffledTurns:
         for place, (number, start) in enumerate(zip(numbers, starts, strict=True)):
             used = slice(place * SHUFFLED_TURNS, place * SHUFFLED_TURNS + int(min(SHUFFLED_TURNS, self.end - start)))
             shuffled[used] = generators.at(number).permutation(in_order[used])
-        # The turns of each input come in their order. An input has as many turns in a block as before, so it has the
-        # same turns in each block if all blocks are sorted at once.
+        # The turns of each input keep their order. An input has as many turns in a block as before, so its turns stay
+        # in their blocks even if all blocks are sorted at once.
         turns[stable_order(shuffled, MAX_INPUTS)] = turns_in_order[stable_order(in_order, MAX_INPUTS)]
         return np.split(np.stack([shuffled, turns]), len(numbers), axis=1)
 
@@ -251,7 +250,7 @@ class ShuffledTurns:
 
 
 def check_weights(weights: object, count: int) -> tuple[float, ...]:
-    """A weight for each of `count` pipes."""
+    """Check the weights of `count` pipes."""
     try:
         values = cast("Sequence[float]", weights)
         numbers = tuple(value if isinstance(value, int) else float(value) for value in values)
@@ -271,7 +270,7 @@ def check_weights(weights: object, count: int) -> tuple[float, ...]:
 
 
 def whole_weights(weights: Sequence[float]) -> list[int]:
-    """Whole numbers > 0 in the proportion of the weights, as a decimal shows them: 0.7 and 0.3 are 7 and 3."""
+    """Return whole numbers > 0 in the proportion of the weights as decimals: 7 and 3 for 0.7 and 0.3."""
     exact = [Fraction(repr(float(weight))) for weight in weights]
     scale = math.lcm(*(weight.denominator for weight in exact))
     whole = [int(weight * scale) for weight in exact]
@@ -279,9 +278,6 @@ def whole_weights(weights: Sequence[float]) -> list[int]:
     whole = [weight // divisor for weight in whole]
     total = sum(whole)
     return whole if total <= MAX_TOTAL else [max(1, round(weight * MAX_TOTAL / total)) for weight in whole]
-
-
-# `TurnWindow`: the turns of a mixture at many positions, which are computed at once and used a stretch at a time.
 
 
 WINDOW = 8192
@@ -293,8 +289,8 @@ class Stretch(NamedTuple):
 
     Attributes:
         firsts: the number of the first turn of each input.
-        counts: how many turns each input has.
-        places: for each turn, where its row is if those of the first input stand before those of the second, and so on.
+        counts: the number of turns of each input.
+        places: the place of the row of each turn among all rows, with those of the first input first, and so on.
     """
 
     firsts: Ints
@@ -302,14 +298,14 @@ class Stretch(NamedTuple):
     places: Ints
 
     def parts(self) -> Iterator[tuple[int, int, int]]:
-        """Each input that has turns, the number of its first, and how many they are."""
+        """Give each input that has turns, the number of the first of them, and their count."""
         for source, (first, count) in enumerate(zip(self.firsts.tolist(), self.counts.tolist(), strict=True)):
             if count:
                 yield source, first, count
 
 
 class TurnWindow:
-    """The turns from a multiple of `WINDOW` on, around a position and before `end`.
+    """The turns around a position, computed at once: from a multiple of `WINDOW` on, and before `end`.
 
     Attributes:
         start, stop: the first position, and the one behind the last.
@@ -326,7 +322,7 @@ class TurnWindow:
         return int(self._sources[position - self.start])
 
     def stretch(self, start: int, stop: int, at_hand: Sequence[int] | None = None) -> Stretch:
-        """The turns from `start` to `stop`, but no more of an input than there are rows of it at hand."""
+        """Return the turns from `start` to `stop`, up to the first whose row is not at hand."""
         inside = slice(start - self.start, stop - self.start)
         sources, turns = self._sources[inside], self._turns[inside]
         firsts = np.zeros(self._inputs, np.int64)

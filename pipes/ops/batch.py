@@ -1,10 +1,10 @@
-"""`batch`, `unbatch` and `sliding`: groups of `size` rows, their rows, and windows."""
+"""`batch`, `unbatch` and `sliding`: groups of `size` rows, the rows of groups, and windows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -90,18 +90,19 @@ class Batch(TokenOfInput):
         assert total is not None, "an indexed pipe knows its length"
         if isinstance(indices, range) and indices.step == 1:
             rows = stage.input.rows(range(indices.start * self.size, min(total, indices.stop * self.size)), context)
-            return _without_skipped(stage, _split(rows, self.size))
-        starts = index_array(indices) * self.size
-        places = np.minimum(starts[:, None] + np.arange(self.size), total)  # `total`: past the end, left out below
-        lengths = np.minimum(total - starts, self.size)
-        rows = stage.input.rows(places[places < total], context)
-        ends = np.cumsum(lengths).tolist()
-        batches = [take(rows, range(end - length, end)) for end, length in zip(ends, lengths.tolist(), strict=True)]
-        return _without_skipped(stage, batches)
+            batches: list[Any] = [rows[start : start + self.size] for start in range(0, len(rows), self.size)]
+        else:
+            starts = index_array(indices) * self.size
+            places = np.minimum(starts[:, None] + np.arange(self.size), total)  # `total`: past the end, left out below
+            lengths = np.minimum(total - starts, self.size)
+            rows = stage.input.rows(places[places < total], context)
+            ends = np.cumsum(lengths).tolist()
+            batches = [take(rows, range(end - length, end)) for end, length in zip(ends, lengths.tolist(), strict=True)]
+        return [_shorter_batch(stage, batch) for batch in batches] if stage.input.may_skip else batches
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         if stage.input.may_skip:
-            yield from filled_batches(stage, self.size, at, context, drop_last=self.drop_last)
+            yield from _filled_batches(stage, self.size, at, context, drop_last=self.drop_last)
             return
         row = at.position
         pending: list[Block] = []  # rows that do not fill a batch yet
@@ -114,7 +115,7 @@ class Batch(TokenOfInput):
             rest = count % self.size
             full = [*pending[:-1], block.slice(0, len(block) - rest)] if rest else pending
             remainder = [block.slice(len(block) - rest, len(block))] if rest else []
-            batches, origins = full_batches(full, self.size)
+            batches, origins = _full_batches(full, self.size)
             start, end = pending[0].at, remainder[0].at if remainder else block.end
             first, row = row, row + len(batches)
             output = [Block(batches, Cursor(start.plain, 0, first), Cursor(end.plain, 0, row), origins)]
@@ -132,13 +133,94 @@ class Batch(TokenOfInput):
             yield Block([rows[:]], Cursor(start.plain, 0, row), end, group_origins(origins, [range(len(rows))]))
 
 
-def _without_skipped(stage: StageView, batches: list[BlockRows]) -> list[object]:
-    """The batches of an indexed input without the rows that were skipped: they keep their number, and are shorter."""
-    return [shorter_batch(stage, batch) for batch in batches] if stage.input.may_skip else cast("list[object]", batches)
+def _full_batches(blocks: list[Block], size: int) -> tuple[list[object], list[Origin | None] | None]:
+    """Return the rows in full batches, and the origin of each batch.
+
+    Each batch is joined by itself: whether it has columns must not depend on its neighbours in a block.
+    """
+    batches: list[object] = []
+    parts: list[BlockRows] = []
+    missing = size
+    for block in blocks:
+        start = 0
+        while start < len(block):
+            stop = min(len(block), start + missing)
+            parts.append(block.rows[start:stop])  # a list is copied: its consumer may change an element
+            missing -= stop - start
+            start = stop
+            if not missing:
+                batches.append(concat(parts))
+                parts, missing = [], size
+    origins = join_origins(blocks)
+    spans = (range(start, start + size) for start in range(0, len(batches) * size, size))
+    return batches, group_origins(origins, spans)
 
 
-def _split(rows: BlockRows, size: int) -> list[BlockRows]:
-    return [rows[start : start + size] for start in range(0, len(rows), size)]
+def _shorter_batch(stage: StageView, rows: BlockRows) -> object:
+    """Return the rows of a batch that were not skipped; if all were, raise a `DataError`."""
+    if not has_skipped(rows):
+        return rows
+    parts = parted(rows)
+    if not parts.skipped:  # those of the block are in other batches
+        return parts.values[:]
+    skips = _skips_of(parts.skipped.values())
+    if not parts.places:
+        raise DataError(
+            with_call_site(
+                f"all {parts.total} rows of a batch were skipped, the last one because of {skips[-1].error}; larger "
+                "batches hide fewer good rows, and if every row fails, the function is wrong",
+                stage.call_site,
+            )
+        )
+    return Skipped(skips, parts.values[:], is_row=False)
+
+
+def _skips_of(skipped: Iterable[Skipped]) -> Skips:
+    return tuple(skip for each in skipped for skip in each.skips)
+
+
+def _filled_batches(stage: StageView, size: int, at: Cursor, context: Context, *, drop_last: bool) -> Iterator[Block]:
+    """Give batches of `size` rows that were not skipped, each in a block of its own.
+
+    A resume then begins right behind a batch, however many rows failed before it.
+    """
+    row = at.row
+    pieces: list[Block] = []
+    good = 0
+    for block in stage.input.blocks(Cursor.of(at.token), context):
+        rest: Block | None = block
+        while rest is not None:
+            places = parted(rest.rows).places
+            missing = size - good
+            stop = places[missing - 1] + 1 if len(places) >= missing else len(rest)
+            pieces.append(rest.slice(0, stop))
+            good += min(missing, len(places))
+            rest = rest.slice(stop, len(rest)) if stop < len(rest) else None
+            if good == size:
+                yield _batch(pieces, row)
+                pieces, good, row = [], 0, row + 1
+    if pieces and drop_last:
+        rows, origins = join_blocks(pieces)
+        context.leftovers[stage.name] = Block(rows, pieces[0].at, pieces[-1].end, origins)
+    elif pieces:
+        yield _batch(pieces, row)
+
+
+def _batch(pieces: list[Block], row: int) -> Block:
+    parts = [parted(piece.rows) for piece in pieces]
+    values = [part.values for part in parts if part.places]  # without marks, for which tables would need a column
+    batch: object = concat(values)[:]
+    if skips := _skips_of(mark for part in parts for mark in part.skipped.values()):
+        batch = Skipped(skips, batch, is_row=not values)
+    origins = [
+        piece.origins[place]
+        for piece, part in zip(pieces, parts, strict=True)
+        if piece.origins
+        for place in part.places
+    ]
+    groups = group_origins(origins or None, [range(len(origins))])
+    start, end = pieces[0].at, pieces[-1].end
+    return Block([batch], Cursor(start.plain, 0, row), Cursor(end.plain, 0, row + 1), groups)
 
 
 def unbatch(pipe: Pipe[Iterable[T]], /) -> Pipe[T]:
@@ -185,13 +267,13 @@ class Unbatch(TokenOfInput):
 
 
 def _origins(group: Origin | None, count: int) -> list[Origin | None]:
-    """The origin of each of `count` rows of a group."""
+    """Return the origin of each of `count` rows of a group."""
     rows: list[Origin | None] = [] if group is None else [*group.rows]
     return rows if len(rows) == count else [group] * count
 
 
 def sliding(pipe: Pipe[T], /, size: int, step: int = 1) -> Pipe[Sequence[T]]:
-    """Give windows of `size` neighbouring rows, each `step` rows behind the one before it.
+    """Give windows of `size` neighbouring rows; each begins `step` rows behind the one before.
 
         a b c d e   ->   sliding(3): [a b c] [b c d] [c d e]
 
@@ -200,8 +282,8 @@ def sliding(pipe: Pipe[T], /, size: int, step: int = 1) -> Pipe[Sequence[T]]:
 
     Args:
         size: rows in each window.
-        step: how many rows further each window begins; `size` gives windows that do not overlap, and rows at the end
-            that do not fill a window are left out.
+        step: rows from the begin of a window to that of the next. Windows do not overlap if it is `size`. Rows at the
+            end that do not fill a window are left out.
 
     Raises:
         ArgumentError: `size` or `step` is below 1.
@@ -285,7 +367,7 @@ class Sliding(TokenOfInput):
 
 
 def _between(parts: list[BlockRows], start: int, stop: int) -> list[BlockRows]:
-    """Rows `start` to `stop` (exclusive) of all parts."""
+    """Return rows `start` to `stop` (exclusive) of all parts."""
     pieces: list[BlockRows] = []
     for part in parts:
         piece = part[max(0, start) : max(0, stop)]
@@ -295,105 +377,8 @@ def _between(parts: list[BlockRows], start: int, stop: int) -> list[BlockRows]:
 
 
 def _drop_before(blocks: list[Block], position: int) -> None:
-    """Removes the rows before row `position` of the input."""
+    """Remove the rows before row `position` of the input."""
     while blocks and blocks[0].at.position + len(blocks[0]) <= position:
         del blocks[0]
     if blocks:
         blocks[0] = blocks[0].slice(position - blocks[0].at.position, len(blocks[0]))
-
-
-# Makes batches of blocks whose rows may have been skipped.
-
-
-def full_batches(blocks: list[Block], size: int) -> tuple[list[object], list[Origin | None] | None]:
-    """The rows in full batches, and the origin of each batch.
-
-    Each batch is joined by itself: whether it has columns must not depend on its neighbours in a block.
-    """
-    batches: list[object] = []
-    parts: list[BlockRows] = []
-    missing = size
-    for block in blocks:
-        start = 0
-        while start < len(block):
-            stop = min(len(block), start + missing)
-            parts.append(block.rows[start:stop])  # a list is copied: its consumer may change an element
-            missing -= stop - start
-            start = stop
-            if not missing:
-                batches.append(concat(parts))
-                parts, missing = [], size
-    origins = join_origins(blocks)
-    spans = (range(start, start + size) for start in range(0, len(batches) * size, size))
-    return batches, group_origins(origins, spans)
-
-
-def shorter_batch(stage: StageView, rows: BlockRows) -> object:
-    """The rows of a batch that were not skipped.
-
-    Raises:
-        DataError: all of them were.
-    """
-    if not has_skipped(rows):
-        return rows
-    parts = parted(rows)
-    if not parts.skipped:  # those of the block are in other batches
-        return parts.values[:]
-    skips = _skips_of(parts.skipped.values())
-    if not parts.places:
-        raise DataError(
-            with_call_site(
-                f"all {parts.total} rows of a batch were skipped, the last one because of {skips[-1].error}; larger "
-                "batches hide fewer good rows, and if every row fails, the function is wrong",
-                stage.call_site,
-            )
-        )
-    return Skipped(skips, parts.values[:], is_row=False)
-
-
-def _skips_of(skipped: Iterable[Skipped]) -> Skips:
-    return tuple(skip for each in skipped for skip in each.skips)
-
-
-def filled_batches(stage: StageView, size: int, at: Cursor, context: Context, *, drop_last: bool) -> Iterator[Block]:
-    """The batches of a stream. Each has `size` rows that were not skipped, and is a block of its own.
-
-    So a resume begins right behind a batch, however many rows failed before it.
-    """
-    row = at.row
-    pieces: list[Block] = []
-    good = 0
-    for block in stage.input.blocks(Cursor.of(at.token), context):
-        rest: Block | None = block
-        while rest is not None:
-            places = parted(rest.rows).places
-            missing = size - good
-            stop = places[missing - 1] + 1 if len(places) >= missing else len(rest)
-            pieces.append(rest.slice(0, stop))
-            good += min(missing, len(places))
-            rest = rest.slice(stop, len(rest)) if stop < len(rest) else None
-            if good == size:
-                yield _batch(pieces, row)
-                pieces, good, row = [], 0, row + 1
-    if pieces and drop_last:
-        rows, origins = join_blocks(pieces)
-        context.leftovers[stage.name] = Block(rows, pieces[0].at, pieces[-1].end, origins)
-    elif pieces:
-        yield _batch(pieces, row)
-
-
-def _batch(pieces: list[Block], row: int) -> Block:
-    parts = [parted(piece.rows) for piece in pieces]
-    values = [part.values for part in parts if part.places]  # without marks, for which tables would need a column
-    batch: object = concat(values)[:]
-    if skips := _skips_of(mark for part in parts for mark in part.skipped.values()):
-        batch = Skipped(skips, batch, is_row=not values)
-    origins = [
-        piece.origins[place]
-        for piece, part in zip(pieces, parts, strict=True)
-        if piece.origins
-        for place in part.places
-    ]
-    groups = group_origins(origins or None, [range(len(origins))])
-    start, end = pieces[0].at, pieces[-1].end
-    return Block([batch], Cursor(start.plain, 0, row), Cursor(end.plain, 0, row + 1), groups)

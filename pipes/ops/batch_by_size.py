@@ -1,4 +1,4 @@
-"""`batch_by_size` and `bucket_by_length`: batches of rows of limited size, or equally long."""
+"""`batch_by_size` and `bucket_by_length`: batches of limited size, or of rows about equally long."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..core.rows import BlockRows, Column, Rows, concat, take
 from ..engine.calls import map_until_error
 from ..errors import ArgumentError, ArgumentTypeError, Origin, UnfitError, with_call_site
 from ._shared import data_error
-from .group_by import Groups, cut_apart, grouped, segment_blocks
+from .group_by import Groups, grouped, segment_blocks, slice_apart
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -141,7 +141,7 @@ class BatchBySize(TokenOfInput):
 
 
 def _batches(batches: list[list[Block]], row: int, end: Cursor) -> Block:
-    """Complete batches; the first of them is row `row`. `end` is the input's cursor behind them."""
+    """Return complete batches, the first of which is row `row`. `end` is the input's cursor behind them."""
     elements: list[object] = [concat([block.rows[:] for block in blocks]) for blocks in batches]
     traced = batches[0][0].origins is not None
     origins = [Origin.joined(join_origins(blocks) or ()) for blocks in batches] if traced else None
@@ -229,7 +229,7 @@ class BucketByLength(TokenOfInput):
             labels = np.empty(len(lengths), np.int64)
             labels[np.argsort(lengths, kind="stable")] = np.arange(len(lengths)) // self.size
         else:
-            labels = cut_apart(np.searchsorted(np.array(self.boundaries), lengths, "right"), self.size)
+            labels = slice_apart(np.searchsorted(np.array(self.boundaries), lengths, "right"), self.size)
         return grouped(segment, labels, self.size if self.drop_last else 1)
 
 
@@ -247,7 +247,7 @@ def _rising(boundaries: Sequence[float] | None) -> tuple[float, ...] | None:
     return tuple(boundaries)
 
 
-# Sizes of rows: numbers in a column, lengths of its lists and texts, or what a function of the row returns.
+# Sizes of rows: numbers in a column, lengths of its lists and texts, or results of a function.
 
 
 Measure: TypeAlias = "str | Callable[..., object]"
@@ -264,12 +264,12 @@ def check_measure(name: str, value: object) -> None:
 def sizes_of(
     rows: BlockRows, measure: Measure, argument: str, limit: float = math.inf
 ) -> tuple[Sizes, Exception | None]:
-    """The sizes of the rows before the first that has none, and what is wrong with that row.
+    """Return the sizes of the rows before the first that has none, and its error.
 
     Args:
         rows: the rows of a block or a segment.
         measure: the name of a column, or a function.
-        argument: what the user calls `measure`.
+        argument: the user's name of `measure`.
         limit: the largest size of a row.
     """
     error: Exception | None = None
@@ -290,12 +290,10 @@ def sizes_of(
     above = np.flatnonzero(sizes > limit)
     if len(above):
         size = sizes[above[0]].item()
-        sizes, error = (
-            sizes[: above[0]],
-            UnfitError(
-                f"a row of size {size} is above the `limit` of {limit}; raise it, or leave the row out with `.filter`"
-            ),
+        error = UnfitError(
+            f"a row of size {size} is above the `limit` of {limit}; raise it, or leave the row out with `.filter`"
         )
+        sizes = sizes[: above[0]]
     return sizes, error
 
 
@@ -308,7 +306,7 @@ def segment_sizes(
     argument: str,
     limit: float = math.inf,
 ) -> Sizes:
-    """The sizes of the rows of a segment.
+    """Return the sizes of the rows of a segment.
 
     Raises:
         DataError: a row has none.
@@ -331,7 +329,7 @@ def _column(rows: Rows, name: str) -> Column:
 
 
 def _column_sizes(column: Column) -> Sizes:
-    """The sizes of the rows of a column; NaN for those that have none."""
+    """Return the sizes of the rows of a column; NaN for those that have none."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -376,9 +374,6 @@ def _no_size(rows: BlockRows, index: int, measure: Measure, argument: str) -> Un
     return UnfitError(f"`{argument}` must give a number >= 0 for each row{repair} but gave: {value!r:.80}")
 
 
-# `SizeLimit`: where batches of a limited size end.
-
-
 class SizeLimit:
     """Cuts rows, one after the other, into batches that are as large as the limit allows.
 
@@ -395,7 +390,7 @@ class SizeLimit:
         self._size = 0.0  # its sum or, if `padded`, its largest row
 
     def cuts(self, sizes: Sequence[float]) -> list[int]:
-        """The rows of the next `sizes` that begin a new batch. No row may be above the limit."""
+        """Return the places among the next `sizes` at which a batch begins. No size may be above the limit."""
         cuts: list[int] = []
         count, size = self._count, self._size
         for place, row_size in enumerate(sizes):

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+LOG = logging.getLogger("feedpipe")
+
 
 def cache(
     pipe: Pipe[T],
@@ -125,19 +127,13 @@ def cache(
     )
 
 
-# `Cache`: the operator of `cache`, by position and by unit.
-
-
-LOG = logging.getLogger("feedpipe")
-
-
 @dataclass(frozen=True, eq=False)
 class Cache(SameRows):
     """Keeps the rows of its input in files.
 
-    Rows of an indexed input have their position as key. A streamed input that parses files is kept by unit of a file,
-    so any shard finds the units that another one has read; any other streamed input is one unit. Tokens of streamed
-    rows: the number of the unit in the run, the row in the unit, and the input's cursor there.
+    The key of a row is its position if the input is indexed. A streamed input that parses files is kept by units of
+    files, so that any shard finds the units that another one has read; any other streamed input is one unit. A token is
+    [number of the unit in the run, row in the unit, the input's cursor there].
     """
 
     kind: ClassVar[str] = "cache"
@@ -189,7 +185,7 @@ class Cache(SameRows):
             owned = TemporaryFolder()
             return replace(self, folder=owned.path / "rows", owned=owned, steps=steps, memory=PerProcess())
         base = Path(os.path.abspath(os.path.expanduser(self.path)))
-        key = _key(cast("Stage", stage.input).node, self.version)
+        key = _key(source.node, self.version)
         others = other_caches(base, key)
         if others and not (base / key).exists():
             LOG.warning(
@@ -275,7 +271,7 @@ class Cache(SameRows):
 
 
 class _WritesAtEnd:
-    """Writes, at the end of a run, the rows that it has made."""
+    """Writes the rows of a run at its end."""
 
     def __init__(self, cached: RowsByPosition) -> None:
         self._cached = cached
@@ -293,7 +289,7 @@ class _Place(NamedTuple):
 
 
 class _UnitRun:
-    """One unit, from the cache as far as that has it, and from the input where it has not."""
+    """One unit: the rows that are in the cache, and the others from the input."""
 
     def __init__(self, cached: RowsByUnit, source: Stage, number: int, unit: int, context: Context) -> None:
         self._cached = cached
@@ -303,7 +299,7 @@ class _UnitRun:
         self._context = context
 
     def blocks(self, row: int, inner: Json, position: int) -> Iterator[Block]:
-        """The rows of the unit from `row` on, where the input has the cursor `inner`; `position` is that of the row."""
+        """Give the rows of the unit from `row` on, whose cursor in the input is `inner`; its position is `position`."""
         block_size = self._context.block_size()
         place: _Place | None = _Place(row, inner, position)
         while place is not None:
@@ -326,7 +322,7 @@ class _UnitRun:
         return None if tracing.origins or tracing.raises else self._cached.find(self._unit, row)
 
     def _made(self, place: _Place) -> Generator[Block, None, _Place | None]:
-        """The rows from a place on, up to the first that is in the cache; returns that place, None at the end."""
+        """Give the rows from a place on, up to the first that is in the cache; return its place, or None at the end."""
         row, inner, position = place
         at = START.advance(row) if inner is None else Cursor.of(inner)
         pending = _PendingPage(self._cached, self._unit, row, at.plain)
@@ -387,7 +383,7 @@ class _PendingPage:
 
 @dataclass(frozen=True)
 class _Unit(Operator):
-    """A unit alone, in place of all units."""
+    """One of the units."""
 
     kind: ClassVar[str] = "deal"
 
@@ -402,7 +398,7 @@ class _Unit(Operator):
 
 
 def parses_files(root: Node) -> bool:
-    """Whether shards divide the rows of a streamed pipe by units of files, with row-local operators behind these."""
+    """Return whether shards divide a streamed pipe by units of files, with row-local operators behind these."""
     node, parses = root, False
     while not node.indexed:
         if len(node.inputs) != 1 or node.op.order is not Order.ROW_LOCAL:
@@ -413,7 +409,7 @@ def parses_files(root: Node) -> bool:
 
 
 def find_draw(root: Node) -> Node | None:
-    """An operator that gives other rows, or another order, with another seed or in another epoch."""
+    """Return an operator that gives other rows, or another order, with another seed or epoch, if there is one."""
     stack = [root]
     while stack:
         node = stack.pop()
@@ -433,7 +429,7 @@ def _units_of(source: Stage) -> Stage:
 
 
 def _number_of(units: Stage, number: int, context: Context) -> int:
-    """The number of a unit among all units of the pipe."""
+    """Return the number of a unit among all units of the pipe."""
     if isinstance(units.op, _Unit):
         return units.op.number
     if not units.op.hands_out:
@@ -443,7 +439,7 @@ def _number_of(units: Stage, number: int, context: Context) -> int:
 
 
 def _on_unit(source: Stage, units: Stage, unit: _Unit) -> Stage:
-    """The path from the units to `source`, for one of the units."""
+    """Return the path from the units to `source`, for one of the units."""
     path: list[Stage] = []
     while source is not units:
         path.append(source)
@@ -455,7 +451,7 @@ def _on_unit(source: Stage, units: Stage, unit: _Unit) -> Stage:
 
 
 def _key(root: Node, version: str) -> str:
-    """A digest of the operators before the cache, their arguments, data and code, and of the user's version."""
+    """Return a digest of the operators before the cache, their arguments, data and code, and the user's version."""
     from ..plan.fingerprint import Fingerprint
 
     fingerprint = Fingerprint(root)

@@ -96,7 +96,7 @@ class Cast(ColumnOperator):
 
 
 def _cast(array: Any, name: str, kind: Any) -> Any:
-    """The values of a column as `kind`, or the items of its values if they are tensors."""
+    """Convert the values of a column to `kind`, or the items of its values if they are tensors."""
     import pyarrow as pa
 
     source = array.type
@@ -134,14 +134,14 @@ def unnest(
 ) -> Pipe[dict[str, object]] | Pipe[tuple[object, ...]]:
     """Make columns of the fields of structs, one level deep.
 
-    Element: a row in which the fields of a column `a` stand in its place, as `a.b`. Columns of a table stay columns; a
+    Element: a row with the fields of a column `a` in its place, as `a.b`. Columns of a table stay columns; a
     field of a null is null. In a row that is a dict, values that are dicts or tuples are unnested, as `a.b` or `a.0`.
     In a row that is a tuple, its items that are tuples are, so that `zip(...).zip(...)` gives flat tuples. Order and
     length are the input's. Indexed if the input is. State: none.
 
     Args:
         columns: the names of the columns to unnest; by default all that have fields.
-        separator: stands between the names.
+        separator: between the two names.
 
     Raises:
         PlanError: there is no such column, it has no fields, or two columns would have one name. If only a run can
@@ -208,7 +208,7 @@ class Unnest(ColumnOperator):
         return dict(items)
 
     def _items(self, name: str, value: object) -> list[tuple[str, object]]:
-        """The fields of a value of a row that is a dict, or the value itself."""
+        """Return the fields of a value of a row that is a dict, or the value itself."""
         if self.names is None or name in self.names:
             if isinstance(value, Mapping):
                 return [(self._path(name, key), item) for key, item in value.items()]
@@ -219,7 +219,7 @@ class Unnest(ColumnOperator):
         return [(name, value)]
 
     def _fields(self, name: str, kind: Any) -> list[Any] | None:
-        """The fields of a column of a table; None if it stays as it is."""
+        """Return the fields of a column of a table; None if it stays as it is."""
         import pyarrow as pa
 
         if self.names is not None and name not in self.names:
@@ -261,7 +261,7 @@ def to_arrow(pipe: Pipe[Sequence[Mapping[str, object]]], /) -> Pipe[pa.RecordBat
 
 
 def record_batch(batch: object) -> pa.RecordBatch:
-    """`batch` as an Arrow record batch; columns that are Arrow arrays already are not copied."""
+    """Return `batch` as an Arrow record batch; columns that are Arrow arrays already are not copied."""
     return as_rows(batch).arrow
 
 

@@ -31,7 +31,7 @@ def index_of(pipe: Pipe[T], /, column: str, *, values: Sequence[Hashable], unkno
     Args:
         column: the name of the column.
         values: different values of one type, or a fitted `fp.stats.vocabulary()`, whose most frequent value is first.
-        unknown: stands for nulls, and for values that `values` lacks; >= -1.
+        unknown: the number of nulls, and of values that `values` lacks; >= -1.
 
     Raises:
         ArgumentError, ArgumentTypeError: `values` is empty, has a value twice, or values of several types.
@@ -69,7 +69,7 @@ class IndexOf(ColumnConversion):
 
 
 def check_column_name(value: object) -> None:
-    """The argument `column`: a name."""
+    """Check the argument `column`: a name."""
     if not isinstance(value, str):
         raise ArgumentTypeError(with_call_site(f"`column` must be the name of a column but got: {value!r}"))
 
@@ -168,7 +168,7 @@ class Bucketize(ColumnConversion):
 
 
 def check_boundaries(value: object) -> tuple[float, ...]:
-    """The argument `boundaries`: numbers that rise, or fitted quantiles."""
+    """Check the argument `boundaries`: numbers that rise, or fitted quantiles."""
     if isinstance(value, Quantiles):
         value = sorted({*value.values.values()})  # of frequent values there are several
     if isinstance(value, (str, bytes)) or not isinstance(value, (Sequence, np.ndarray)):
@@ -182,9 +182,6 @@ def check_boundaries(value: object) -> tuple[float, ...]:
     if numbers.ndim != 1 or not len(numbers) or not (numbers[1:] > numbers[:-1]).all() or np.isnan(numbers).any():
         raise ArgumentError(with_call_site(f"`boundaries` must be numbers that rise but got: {value!r:.200}"))
     return tuple(numbers.tolist())
-
-
-# `ValueNumbers`: the place of each value of a column in a list of values.
 
 
 Ints = npt.NDArray[np.int64]
@@ -204,7 +201,7 @@ class ValueNumbers:
         self._numbers: PerProcess[dict[Hashable, int]] = PerProcess()
 
     def of(self, column: Column, unknown: int) -> Ints:
-        """The number of each value of the column; `unknown` for nulls and for values that the list lacks.
+        """Return the number of each value of the column; `unknown` for nulls and for values that the list lacks.
 
         Raises:
             UnfitError: values of this type are never in the list.
@@ -238,7 +235,7 @@ class ValueNumbers:
 
 
 def check_values(value: object) -> tuple[Hashable, ...]:
-    """The argument `values`: at least one, all different and of one type."""
+    """Check the argument `values`: at least one, all different and of one type."""
     if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
         raise ArgumentTypeError(with_call_site(f"`values` must be a list of values but got: {value!r:.200}"))
     values: tuple[Any, ...] = tuple(item.item() if isinstance(item, np.generic) else item for item in value)
@@ -249,9 +246,8 @@ def check_values(value: object) -> tuple[Hashable, ...]:
     try:
         kind: Any = pa.array(values).type
         is_mixed = pa.types.is_null(kind) or len({_family(pa.array([item]).type) for item in values[:1000]}) > 1
-        repeated = (
-            next((item for n, item in enumerate(values) if item in values[:n]), None) if _repeats(values) else None
-        )
+        repeats = len(set(values)) < len(values)
+        repeated = next((item for n, item in enumerate(values) if item in values[:n]), None) if repeats else None
     except (pa.ArrowException, ValueError, TypeError, OverflowError):
         is_mixed, repeated = True, None
     if is_mixed or None in values:
@@ -261,12 +257,8 @@ def check_values(value: object) -> tuple[Hashable, ...]:
     return values
 
 
-def _repeats(values: tuple[Hashable, ...]) -> bool:
-    return len(set(values)) < len(values)
-
-
 def _family(kind: Any) -> str:
-    """What values are compared with, in words."""
+    """Return a word for the values that values of this type can be equal to."""
     import pyarrow as pa
 
     types = pa.types

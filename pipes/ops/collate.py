@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from ..pipe import Pipe
 
+T = TypeVar("T")
 U = TypeVar("U")
 
 
@@ -92,21 +93,21 @@ def collate(
     return pipe.then(Collate(tensors if function is None else function, nulls=nulls))
 
 
+def tensors(batch: object, *, nan: bool = False) -> object:
+    """Collate a batch by the rules of torch's `default_collate`. The first call imports torch."""
+    return _collate_batch(batch, Rules(_from_array(), nan))
+
+
+def tensor_data(batch: object, *, nan: bool = False) -> object:
+    """As `tensors`, with a `TensorData` in place of each. Imports torch only for values that need it."""
+    return _collate_batch(batch, Rules(_tensor_data_of, nan))
+
+
 @cache
 def _from_array() -> ToTensor:
     from ..torch.tensors import from_array
 
     return from_array
-
-
-def tensors(batch: object, *, nan: bool = False) -> object:
-    """`batch` as tensors, by the rules of torch's `default_collate`. The first call imports torch."""
-    return collate_batch(batch, Rules(_from_array(), nan))
-
-
-def tensor_data(batch: object, *, nan: bool = False) -> object:
-    """As `tensors`, with a `TensorData` in place of each: imports torch only for values that it alone can collate."""
-    return collate_batch(batch, Rules(tensor_data_of, nan))
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ class Collate(BatchMap):
 
     @property
     def _by_rules(self) -> bool:
-        """Whether torch's default rules make the tensors, not a function of the user."""
+        """Whether torch's default rules make the tensors, and not a function of the user."""
         return self.function in (tensors, tensor_data)
 
     @property
@@ -148,10 +149,365 @@ class Collate(BatchMap):
         return "collate()" if self.nulls == "error" else f"collate(nulls={self.nulls!r})"
 
 
-# Errors for values that disagree with each other, or that cannot become a tensor; each says how to repair that.
+# The rules of a collation.
 
 
-T = TypeVar("T")
+ToTensor: TypeAlias = Callable[[Array | Stack], object]
+"""Turns an array that nothing else refers to into a tensor, or into a `TensorData`."""
+
+
+class Rules(NamedTuple):
+    """The rules of a collation.
+
+    Attributes:
+        to_tensor: makes a tensor of an array.
+        nan: whether a null among numbers becomes NaN; otherwise it is an error.
+    """
+
+    to_tensor: ToTensor
+    nan: bool = False
+
+
+_TORCH_DTYPES = frozenset("?bhilqBHILQefdFD")
+"""NumPy's codes of the dtypes that torch has too."""
+
+
+def _tensor_data_of(array: Array | Stack) -> object:
+    """Make a `TensorData`, without torch unless the dtype is one that torch refuses with an error of its own."""
+    if array.dtype.char in _TORCH_DTYPES:
+        return TensorData(array)
+    from ..torch.tensors import from_array
+
+    return from_array(array)
+
+
+def _with_tensors(collated: object, rules: Rules) -> object:
+    """Return `collated` with a tensor in place of each array."""
+    if isinstance(collated, dict):
+        return {name: _with_tensors(part, rules) for name, part in collated.items()}
+    return rules.to_tensor(collated) if isinstance(collated, np.ndarray) else collated
+
+
+# Batches and columns.
+
+
+PLAIN_TYPES = frozenset(map(np.dtype, "?bBhHiIlLqQefdFD"))
+"""Numbers in the byte order of this machine. Most columns have one of these types, and need no further look."""
+
+
+def _collate_batch(batch: object, rules: Rules) -> object:
+    """Collate a sequence of rows to tensors whose first dimension counts the rows."""
+    if isinstance(batch, Rows):
+        # A worker copies each `TensorData` when it sends it.
+        columns = batch.columns if rules.to_tensor is _tensor_data_of else batch.copies()
+        return {name: _collate_column(columns, name, rules) for name in columns}
+    if not isinstance(batch, Sequence) or isinstance(batch, (str, bytes)):
+        raise not_a_batch(batch)
+    if not batch:
+        raise UnfitError("a batch is empty, and so has no shape; leave such batches out with `.filter(len)`")
+    return _collate_values(batch, "", rules)
+
+
+def _collate_column(columns: Mapping[str, Column], name: str, rules: Rules) -> object:
+    column = columns[name]
+    if isinstance(column, np.ndarray) and column.dtype in PLAIN_TYPES:
+        return rules.to_tensor(column)
+    if not isinstance(column, np.ndarray):
+        try:
+            return _with_tensors(_column_arrays(column, name, rules), rules)
+        except NoTensorError as error:
+            raise UnfitError(f"{error}; {_column_repair([*columns].index(name), name, column.type)}") from error
+    if column.dtype.kind in "SU":
+        return column.tolist()
+    if column.dtype.kind == "O":
+        return _collate_values(column.tolist(), name, rules)
+    if column.dtype.kind not in "biufc":
+        raise UnfitError(f"{NoTensorError(name, column.dtype)}; turn it into numbers, or leave it out")
+    return rules.to_tensor(_native(column))
+
+
+def _native(array: Array) -> Array:
+    """Return `array` in the byte order of this machine, the only one that torch supports."""
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+# Python objects, one from each row, by the type of the first.
+
+
+_shape = attrgetter("shape")
+_dtype = attrgetter("dtype")
+
+
+def _collate_values(values: Sequence[object], field: str, rules: Rules) -> object:
+    """Collate a field of all rows, or the rows themselves. There is at least one value."""
+    first = values[0]
+    if first is None:
+        return _collate_nulls(values, field, rules)
+    if isinstance(first, dict):
+        return _collate_mappings(first, values, field, rules)
+    if isinstance(first, np.ndarray):
+        return _collate_arrays(values, field, rules)
+    # If there is a tensor, torch has been imported. If not, another thread may be importing it just now.
+    if isinstance(first, getattr(sys.modules.get("torch"), "Tensor", ())):
+        return _stack_tensors(values, field)
+    if isinstance(first, (str, bytes)):
+        return values
+    if isinstance(first, (np.number, np.bool_)):
+        return _collate_numpy_scalars(values, field, rules)
+    if isinstance(first, (float, int)):
+        return _collate_numbers(values, field, rules)
+    if isinstance(first, Mapping):
+        return _collate_mappings(first, values, field, rules)
+    if isinstance(first, Sequence):
+        return _collate_sequences(first, values, field, rules)
+    # The user may have registered the type in `default_collate_fn_map`; if not, torch raises a TypeError.
+    return _collate_by_torch(values, field)
+
+
+def _collate_mappings(first: Mapping[object, object], rows: Sequence[object], field: str, rules: Rules) -> object:
+    columns: dict[object, object] = {}
+    for key in first:
+        name = f"{field}.{key}" if field else str(key)
+        try:
+            values = [row[key] for row in rows]  # type: ignore[index]
+        except (KeyError, TypeError) as error:
+            position = next(i for i, row in enumerate(rows) if not (isinstance(row, Mapping) and key in row))
+            raise _unfit(name, f"missing at row {position + 1} of the batch; {REPAIR}") from error
+        columns[key] = _collate_values(values, name, rules)
+    if type(first) is dict:
+        return columns
+    try:
+        if isinstance(first, MutableMapping):
+            # It may have more than its items, such as a default factory: hence a copy, as in torch.
+            clone = copy.copy(first)
+            clone.update(columns)
+            return clone
+        return type(first)(columns)  # type: ignore[call-arg]
+    except TypeError:
+        return columns
+
+
+def _collate_sequences(first: Sequence[object], values: Sequence[object], field: str, rules: Rules) -> object:
+    _check_agreement("lengths", values, len, field)  # type: ignore[arg-type]
+    cls: Any = type(first)
+    names: Sequence[str] | None = getattr(first, "_fields", None) if isinstance(first, tuple) else None
+    parts: list[object] = []
+    for place, items in enumerate(zip(*cast("Sequence[Sequence[object]]", values), strict=True)):
+        name = names[place] if names else str(place)
+        parts.append(_collate_values(items, f"{field}.{name}" if field else name, rules))
+    if names:
+        return cls(*parts)
+    if isinstance(first, tuple) or type(first) is list:
+        return parts
+    try:
+        if not isinstance(first, MutableSequence):
+            return cls(parts)
+        clone: MutableSequence[object] = copy.copy(first)
+        for place, part in enumerate(parts):
+            clone[place] = part
+        return clone
+    except TypeError:
+        return parts
+
+
+def _stack_tensors(values: Sequence[object], field: str) -> object:
+    torch = sys.modules["torch"]
+    first: Any = values[0]
+    if first.is_nested or first.layout is not torch.strided:
+        return _collate_by_torch(values, field)
+    try:
+        return torch.stack(values)
+    except (TypeError, RuntimeError) as error:
+        # Only now, because reading the shapes takes torch longer than stacking the tensors.
+        _check_agreement("shapes", values, _shape, field)
+        raise _unfit(field, f"{error}; {REPAIR}") from error
+
+
+def _collate_arrays(values: Sequence[object], field: str, rules: Rules) -> object:
+    first: Array = values[0]  # type: ignore[assignment]
+    _check_agreement("shapes", values, _shape, field)
+    if len(set(map(_dtype, values))) > 1:
+        from ..torch.tensors import stack_promoted
+
+        return _convert(lambda: stack_promoted(values), values, field)
+    if first.dtype.kind not in "biufc":
+        _check_numbers(values, field)
+        raise _unfit(field, f"arrays of dtype {first.dtype} cannot become a tensor; {REPAIR}")
+    return rules.to_tensor(Stack(cast("Sequence[Array]", values)))
+
+
+# Arrow columns, as arrays of numbers, dicts and lists.
+
+
+def _column_arrays(column: Any, field: str, rules: Rules, per_row: int = 1) -> object:
+    """Return an Arrow array as an array, as a dict of arrays, or, if it is text, as a list.
+
+    Args:
+        column: an Arrow array.
+        field: its name in errors.
+        rules: of the collation.
+        per_row: the number of values of `column` that belong to one row of the batch.
+    """
+    import pyarrow as pa
+
+    arrow_type: Any = column.type
+    if pa.types.is_dictionary(arrow_type):
+        return _column_arrays(column.dictionary_decode(), field, rules, per_row)
+    if isinstance(arrow_type, pa.BaseExtensionType) and not is_grid(column):
+        return _column_arrays(column.storage, field, rules, per_row)
+    if _is_text(arrow_type):
+        return cast("list[object]", column.to_pylist())
+    is_number = pa.types.is_integer(arrow_type) or pa.types.is_floating(arrow_type) or pa.types.is_boolean(arrow_type)
+    can_be_nan = is_number or pa.types.is_null(arrow_type)
+    if not (can_be_nan or pa.types.is_struct(arrow_type) or _is_list(arrow_type) or is_grid(column)):
+        raise NoTensorError(field, arrow_type)
+    if column.null_count:
+        if rules.nan and can_be_nan:
+            return _with_nan(column, field)
+        raise _null_error(column, field, per_row, can_be_nan)
+    if is_grid(column):
+        return _grid_array(column, field, rules, per_row)
+    if pa.types.is_struct(arrow_type):
+        parts = zip(arrow_type, column.flatten(), strict=True)
+        return {part.name: _column_arrays(values, f"{field}.{part.name}", rules, per_row) for part, values in parts}
+    if _is_list(arrow_type):
+        return _list_array(column, field, rules, per_row)
+    # Arrow's memory is read-only, and tensors can be written to: hence a copy.
+    return np.array(column.to_numpy(zero_copy_only=False))
+
+
+def _with_nan(column: Any, field: str) -> Array:
+    """Return numbers with NaN for each null. Floats keep their dtype; other numbers become float64 if that is exact."""
+    import pyarrow as pa
+
+    if not pa.types.is_floating(column.type):
+        try:
+            column = column.cast(pa.float64())
+        except pa.ArrowInvalid as error:
+            raise _unfit(
+                field,
+                "there are nulls among integers beyond 2**53, which float64 does not represent exactly: "
+                f"{error}; fill the nulls before `.batch`",
+            ) from error
+    return np.array(column.to_numpy(zero_copy_only=False))
+
+
+def _null_error(column: Any, field: str, per_row: int, can_be_nan: bool) -> UnfitError:
+    row = next(compress(range(len(column)), column.is_null().to_pylist())) // per_row
+    nan = ', or turn nulls among numbers into NaN with `.collate(nulls="nan")`' if can_be_nan else ""
+    return _unfit(
+        field, f"null at row {row + 1} of the batch, and a tensor has no null; fill or drop it before `.batch`{nan}"
+    )
+
+
+def _grid_array(column: Any, field: str, rules: Rules, per_row: int) -> Array:
+    values = column.storage.flatten()
+    if not values.null_count:
+        return np.array(grid(column))
+    shape = column.type.shape
+    if column.type.permutation is not None:  # the values are stored in another order than that of the axes
+        raise _null_error(values, field, per_row * math.prod(shape), can_be_nan=False)
+    numbers = cast("Array", _column_arrays(values, field, rules, per_row * math.prod(shape)))
+    return numbers.reshape(len(column), *shape)
+
+
+def _list_array(column: Any, field: str, rules: Rules, per_row: int) -> object:
+    fixed: int | None = getattr(column.type, "list_size", None)
+    lengths = np.asarray(column.value_lengths()) if fixed is None else np.full(len(column), fixed)
+    width = int(lengths[0]) if len(lengths) else 0
+    different = np.flatnonzero(lengths != width)
+    if len(different):
+        row, other = int(different[0]) // per_row, int(lengths[different[0]])
+        raise _unfit(field, f"lengths {width} and {other} differ at row {row + 1} of the batch; {REPAIR}")
+    values = _column_arrays(column.flatten(), field, rules, per_row * max(width, 1))
+    if not isinstance(values, np.ndarray):
+        raise NoTensorError(field, column.type)
+    return values.reshape(len(column), width, *values.shape[1:])
+
+
+def _is_list(arrow_type: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_list(arrow_type) or types.is_large_list(arrow_type) or types.is_fixed_size_list(arrow_type))
+
+
+def _is_text(arrow_type: Any) -> bool:
+    """Return whether `arrow_type` is text or bytes, or a list of them."""
+    from pyarrow import types
+
+    if _is_list(arrow_type):
+        return _is_text(arrow_type.value_type)
+    is_string = (types.is_string, types.is_large_string, types.is_string_view)
+    is_binary = (types.is_binary, types.is_large_binary, types.is_binary_view, types.is_fixed_size_binary)
+    return any(test(arrow_type) for test in (*is_string, *is_binary))
+
+
+# Numbers that are Python objects, and nulls among them.
+
+
+_NULL = type(None)
+_INTS = frozenset({int, bool})
+_FLOATS = frozenset({float, int, bool})
+
+
+def _collate_numpy_scalars(values: Sequence[object], field: str, rules: Rules) -> object:
+    types = set(map(type, values))
+    if _NULL in types:
+        return _collate_with_nulls(values, field, rules)
+    if len(types) > 1 or np.timedelta64 in types:  # a timedelta64 is an np.number, but torch has no dtype for it
+        return _collate_by_torch(values, field)
+    return rules.to_tensor(np.array(values))
+
+
+def _collate_numbers(values: Sequence[object], field: str, rules: Rules) -> object:
+    """Collate Python's own numbers. Ints before a float go to torch, whose default dtype decides on theirs."""
+    types = set(map(type, values))
+    if _NULL in types:
+        return _collate_with_nulls(values, field, rules)
+    dtype: Any = None
+    if isinstance(values[0], float):
+        dtype = np.float64 if types <= _FLOATS else None
+    elif types <= _INTS:
+        dtype = np.int64 if int in types else np.bool_
+    if dtype is None:
+        return _collate_by_torch(values, field)
+    try:
+        array = np.fromiter(values, dtype, len(values))
+    except OverflowError:
+        return _collate_by_torch(values, field)
+    return rules.to_tensor(array)
+
+
+def _collate_nulls(values: Sequence[object], field: str, rules: Rules) -> object:
+    """Collate values that begin with a null; if all are null, they count as numbers."""
+    first = next((value for value in values if value is not None), None)
+    if isinstance(first, (str, bytes)):
+        return values
+    if first is None or isinstance(first, (float, int, np.number, np.bool_)):
+        return _collate_with_nulls(values, field, rules)
+    return _collate_by_torch(values, field)
+
+
+def _collate_by_torch(values: Sequence[object], field: str) -> object:
+    """Leave the values to torch, which calls a function that the user has registered for their type."""
+    from ..torch.tensors import collate_by_default
+
+    return _convert(lambda: collate_by_default(values), values, field)
+
+
+def _collate_with_nulls(values: Sequence[object], field: str, rules: Rules) -> object:
+    """Collate the values as a column of a table that has nulls."""
+    import pyarrow as pa
+
+    try:
+        column = pa.array(cast("Any", values))
+    except (pa.ArrowException, OverflowError) as error:
+        raise _unfit(field, f"{error}; {REPAIR}") from error
+    return _with_tensors(_column_arrays(column, field, rules), rules)
+
+
+# Errors, each with its repair.
+
 
 REPAIR = "make them agree with a `.map` before `.batch`, or give `.collate` a function"
 
@@ -173,13 +529,13 @@ class NoTensorError(UnfitError):
         super().__init__(f"{_prefix(field)}a column of type {column_type} cannot become a tensor")
 
 
-def unfit(field: str, message: str) -> UnfitError:
-    """The error about `field`, which is empty if the rows themselves are the values."""
+def _unfit(field: str, message: str) -> UnfitError:
+    """Return the error about `field`, which is empty if the rows themselves are the values."""
     return UnfitError(f"{_prefix(field)}{message}")
 
 
-def column_repair(position: int, name: str, column_type: Any) -> str:
-    """What to do about column `name`, the one at `position`, if its type has no tensor."""
+def _column_repair(position: int, name: str, column_type: Any) -> str:
+    """Return the repair of column `name`, at `position`, whose type has no tensor."""
     from pyarrow import types
 
     target = None
@@ -200,8 +556,8 @@ def column_repair(position: int, name: str, column_type: Any) -> str:
     return f"{action} before, with `.map_columns(lambda b: {call}, format='arrow')`"
 
 
-def check_agreement(what: str, values: Sequence[object], of: Callable[[object], object], field: str) -> None:
-    """Raises an error if `of` is not the same for all `values`; the error names the first value that differs."""
+def _check_agreement(what: str, values: Sequence[object], of: Callable[[object], object], field: str) -> None:
+    """Raise an error that names the first value with another `of` than value 0, if there is one."""
     try:
         if len(set(map(of, values))) == 1:
             return
@@ -210,25 +566,25 @@ def check_agreement(what: str, values: Sequence[object], of: Callable[[object], 
     _raise_difference(what, values, of, field)
 
 
-def convert(conversion: Callable[[], T], values: Sequence[object], field: str) -> T:
-    """The result of `conversion`, which collates `values`; if it fails, the error says why."""
+def _convert(conversion: Callable[[], T], values: Sequence[object], field: str) -> T:
+    """Return the result of `conversion`, which collates `values`; if it fails, the error says why."""
     try:
         return conversion()
     except (TypeError, ValueError, RuntimeError) as error:
-        check_numbers(values, field)
+        _check_numbers(values, field)
         _raise_difference("types", values, _type_name, field)
-        raise unfit(field, f"{error}; {REPAIR}") from error
+        raise _unfit(field, f"{error}; {REPAIR}") from error
 
 
-def check_numbers(values: Sequence[object], field: str) -> None:
-    """Raises an error if the values are times or decimals."""
+def _check_numbers(values: Sequence[object], field: str) -> None:
+    """Raise an error if the values are times or decimals."""
     first = next((value for value in values if value is not None), None)
     code = _conversion_code(first)
     if code is not None:
         what = (
             f"arrays of dtype {first.dtype}" if isinstance(first, np.ndarray) else f"values of type {_type_name(first)}"
         )
-        raise unfit(
+        raise _unfit(
             field,
             f"{what} cannot become a tensor; make numbers of them with a `.map` before `.batch`, such as `{code}`, or "
             "give `.collate` a function",
@@ -236,18 +592,18 @@ def check_numbers(values: Sequence[object], field: str) -> None:
 
 
 def _conversion_code(value: object) -> str | None:
-    """The code that turns a time or a decimal into a number; None for other values."""
+    """Return the code that turns a time or a decimal into a number; None for other values."""
     if isinstance(value, np.ndarray):
         return "value.astype('int64')" if value.dtype.kind in "Mm" else None
     return next((code for cls, code in _CONVERSIONS if isinstance(value, cls)), None)
 
 
 def _raise_difference(what: str, values: Iterable[object], of: Callable[[object], object], field: str) -> None:
-    """Raises an error that names the first value that differs from value 0, if one does."""
+    """Raise an error that names the first value that differs from value 0, if there is one."""
     first, *others = map(of, values)
     for row, other in enumerate(others, 2):
         if other != first:
-            raise unfit(field, f"{what} {first} and {other} differ at row {row} of the batch; {REPAIR}")
+            raise _unfit(field, f"{what} {first} and {other} differ at row {row} of the batch; {REPAIR}")
 
 
 def _type_name(value: object) -> str:
@@ -256,360 +612,3 @@ def _type_name(value: object) -> str:
 
 def _prefix(field: str) -> str:
     return f"field `{field}`: " if field else ""
-
-
-# The rules of one collation: how it makes a tensor of an array, and whether nulls become NaN.
-
-
-ToTensor: TypeAlias = Callable[[Array | Stack], object]
-"""Turns an array that nothing else refers to into a tensor, or into a `TensorData`."""
-
-
-class Rules(NamedTuple):
-    """How to collate.
-
-    Attributes:
-        to_tensor: turns an array into a tensor.
-        nan: whether a null among numbers becomes NaN; otherwise it is an error.
-    """
-
-    to_tensor: ToTensor
-    nan: bool = False
-
-
-_TORCH_DTYPES = frozenset("?bhilqBHILQefdFD")
-"""NumPy's codes of the dtypes that torch has too."""
-
-
-def tensor_data_of(array: Array | Stack) -> object:
-    """A `TensorData`, made without torch. If torch has no tensor for the dtype, torch raises its own error."""
-    if array.dtype.char in _TORCH_DTYPES:
-        return TensorData(array)
-    from ..torch.tensors import from_array
-
-    return from_array(array)
-
-
-def with_tensors(collated: object, rules: Rules) -> object:
-    """`collated`, with a tensor in place of each array in it."""
-    if isinstance(collated, dict):
-        return {name: with_tensors(part, rules) for name, part in collated.items()}
-    return rules.to_tensor(collated) if isinstance(collated, np.ndarray) else collated
-
-
-# Collation of a batch: a table column by column, other rows as Python objects.
-
-
-PLAIN_TYPES = frozenset(map(np.dtype, "?bBhHiIlLqQefdFD"))
-"""Numbers in the byte order of this machine. Most columns have one of these types, and need no further look."""
-
-
-def collate_batch(batch: object, rules: Rules) -> object:
-    """`batch`, a sequence of rows, as tensors whose first dimension counts the rows."""
-    if isinstance(batch, Rows):
-        # A worker copies each `TensorData` when it sends it, so that needs no copy here.
-        columns = batch.columns if rules.to_tensor is tensor_data_of else batch.copies()
-        return {name: _collate_column(columns, name, rules) for name in columns}
-    if not isinstance(batch, Sequence) or isinstance(batch, (str, bytes)):
-        raise not_a_batch(batch)
-    if not batch:
-        raise UnfitError("a batch is empty, and so has no shape; leave such batches out with `.filter(len)`")
-    return collate_values(batch, "", rules)
-
-
-def _collate_column(columns: Mapping[str, Column], name: str, rules: Rules) -> object:
-    column = columns[name]
-    if isinstance(column, np.ndarray) and column.dtype in PLAIN_TYPES:
-        return rules.to_tensor(column)
-    if not isinstance(column, np.ndarray):
-        try:
-            return with_tensors(column_arrays(column, name, rules), rules)
-        except NoTensorError as error:
-            raise UnfitError(f"{error}; {column_repair([*columns].index(name), name, column.type)}") from error
-    if column.dtype.kind in "SU":
-        return column.tolist()
-    if column.dtype.kind == "O":
-        return collate_values(column.tolist(), name, rules)
-    if column.dtype.kind not in "biufc":
-        raise UnfitError(f"{NoTensorError(name, column.dtype)}; turn it into numbers, or leave it out")
-    return rules.to_tensor(_native(column))
-
-
-def _native(array: Array) -> Array:
-    """`array` in the byte order of this machine, the only one that torch supports."""
-    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
-
-
-# Collation of Python objects, one from each row, by the type of the first.
-
-
-_shape = attrgetter("shape")
-_dtype = attrgetter("dtype")
-
-
-def collate_values(values: Sequence[object], field: str, rules: Rules) -> object:
-    """`values` as tensors: a field of all rows, or the rows themselves. There is at least one value."""
-    first = values[0]
-    if first is None:
-        return collate_nulls(values, field, rules)
-    if isinstance(first, dict):
-        return _collate_mappings(first, values, field, rules)
-    if isinstance(first, np.ndarray):
-        return _collate_arrays(values, field, rules)
-    # If there is a tensor, torch has been imported. If not, another thread may be importing it just now.
-    if isinstance(first, getattr(sys.modules.get("torch"), "Tensor", ())):
-        return _stack_tensors(values, field)
-    if isinstance(first, (str, bytes)):
-        return values
-    if isinstance(first, (np.number, np.bool_)):
-        return collate_numpy_scalars(values, field, rules)
-    if isinstance(first, (float, int)):
-        return collate_numbers(values, field, rules)
-    if isinstance(first, Mapping):
-        return _collate_mappings(first, values, field, rules)
-    if isinstance(first, Sequence):
-        return _collate_sequences(first, values, field, rules)
-    # The user may have registered the type in `default_collate_fn_map`; if not, torch raises a TypeError.
-    return collate_by_torch(values, field)
-
-
-def _collate_mappings(first: Mapping[object, object], rows: Sequence[object], field: str, rules: Rules) -> object:
-    columns: dict[object, object] = {}
-    for key in first:
-        name = f"{field}.{key}" if field else str(key)
-        try:
-            values = [row[key] for row in rows]  # type: ignore[index]
-        except (KeyError, TypeError) as error:
-            position = next(i for i, row in enumerate(rows) if not (isinstance(row, Mapping) and key in row))
-            raise unfit(name, f"missing at row {position + 1} of the batch; {REPAIR}") from error
-        columns[key] = collate_values(values, name, rules)
-    if type(first) is dict:
-        return columns
-    try:
-        if isinstance(first, MutableMapping):
-            # It may have more than its items, such as a default factory: hence a copy, as in torch.
-            clone = copy.copy(first)
-            clone.update(columns)
-            return clone
-        return type(first)(columns)  # type: ignore[call-arg]
-    except TypeError:
-        return columns
-
-
-def _collate_sequences(first: Sequence[object], values: Sequence[object], field: str, rules: Rules) -> object:
-    check_agreement("lengths", values, len, field)  # type: ignore[arg-type]
-    cls: Any = type(first)
-    names: Sequence[str] | None = getattr(first, "_fields", None) if isinstance(first, tuple) else None
-    parts: list[object] = []
-    for place, items in enumerate(zip(*cast("Sequence[Sequence[object]]", values), strict=True)):
-        name = names[place] if names else str(place)
-        parts.append(collate_values(items, f"{field}.{name}" if field else name, rules))
-    if names:
-        return cls(*parts)
-    if isinstance(first, tuple) or type(first) is list:
-        return parts
-    try:
-        if not isinstance(first, MutableSequence):
-            return cls(parts)
-        clone: MutableSequence[object] = copy.copy(first)
-        for place, part in enumerate(parts):
-            clone[place] = part
-        return clone
-    except TypeError:
-        return parts
-
-
-def _stack_tensors(values: Sequence[object], field: str) -> object:
-    torch = sys.modules["torch"]
-    first: Any = values[0]
-    if first.is_nested or first.layout is not torch.strided:
-        return collate_by_torch(values, field)
-    try:
-        return torch.stack(values)
-    except (TypeError, RuntimeError) as error:
-        # Only now, because reading the shapes takes torch longer than stacking the tensors.
-        check_agreement("shapes", values, _shape, field)
-        raise unfit(field, f"{error}; {REPAIR}") from error
-
-
-def _collate_arrays(values: Sequence[object], field: str, rules: Rules) -> object:
-    first: Array = values[0]  # type: ignore[assignment]
-    check_agreement("shapes", values, _shape, field)
-    if len(set(map(_dtype, values))) > 1:
-        from ..torch.tensors import stack_promoted
-
-        return convert(lambda: stack_promoted(values), values, field)
-    if first.dtype.kind not in "biufc":
-        check_numbers(values, field)
-        raise unfit(field, f"arrays of dtype {first.dtype} cannot become a tensor; {REPAIR}")
-    return rules.to_tensor(Stack(cast("Sequence[Array]", values)))
-
-
-# Collation of Arrow columns: to arrays of numbers, dicts and lists.
-
-
-def column_arrays(column: Any, field: str, rules: Rules, per_row: int = 1) -> object:
-    """`column` as an array, as a dict of arrays, or, if it is text, as a list.
-
-    Args:
-        column: an Arrow array.
-        field: its name in errors.
-        rules: how to collate.
-        per_row: how many values of `column` belong to one row of the batch.
-    """
-    import pyarrow as pa
-
-    arrow_type: Any = column.type
-    if pa.types.is_dictionary(arrow_type):
-        return column_arrays(column.dictionary_decode(), field, rules, per_row)
-    if isinstance(arrow_type, pa.BaseExtensionType) and not is_grid(column):
-        return column_arrays(column.storage, field, rules, per_row)
-    if _is_text(arrow_type):
-        return cast("list[object]", column.to_pylist())
-    is_number = pa.types.is_integer(arrow_type) or pa.types.is_floating(arrow_type) or pa.types.is_boolean(arrow_type)
-    can_be_nan = is_number or pa.types.is_null(arrow_type)
-    if not (can_be_nan or pa.types.is_struct(arrow_type) or _is_list(arrow_type) or is_grid(column)):
-        raise NoTensorError(field, arrow_type)
-    if column.null_count:
-        if rules.nan and can_be_nan:
-            return _with_nan(column, field)
-        raise _null_error(column, field, per_row, can_be_nan)
-    if is_grid(column):
-        return _grid_array(column, field, rules, per_row)
-    if pa.types.is_struct(arrow_type):
-        parts = zip(arrow_type, column.flatten(), strict=True)
-        return {part.name: column_arrays(values, f"{field}.{part.name}", rules, per_row) for part, values in parts}
-    if _is_list(arrow_type):
-        return _list_array(column, field, rules, per_row)
-    # Arrow's memory is read-only, and tensors can be written to: hence a copy.
-    return np.array(column.to_numpy(zero_copy_only=False))
-
-
-def _with_nan(column: Any, field: str) -> Array:
-    """Numbers with NaN for each null. Floats keep their dtype; other numbers become float64 if that is exact."""
-    import pyarrow as pa
-
-    if not pa.types.is_floating(column.type):
-        try:
-            column = column.cast(pa.float64())
-        except pa.ArrowInvalid as error:
-            raise unfit(
-                field,
-                "there are nulls among integers beyond 2**53, which float64 does not represent exactly: "
-                f"{error}; fill the nulls before `.batch`",
-            ) from error
-    return np.array(column.to_numpy(zero_copy_only=False))
-
-
-def _null_error(column: Any, field: str, per_row: int, can_be_nan: bool) -> UnfitError:
-    row = next(compress(range(len(column)), column.is_null().to_pylist())) // per_row
-    nan = ', or turn nulls among numbers into NaN with `.collate(nulls="nan")`' if can_be_nan else ""
-    return unfit(
-        field, f"null at row {row + 1} of the batch, and a tensor has no null; fill or drop it before `.batch`{nan}"
-    )
-
-
-def _grid_array(column: Any, field: str, rules: Rules, per_row: int) -> Array:
-    values = column.storage.flatten()
-    if not values.null_count:
-        return np.array(grid(column))
-    shape = column.type.shape
-    if column.type.permutation is not None:  # the values are stored in another order than that of the axes
-        raise _null_error(values, field, per_row * math.prod(shape), can_be_nan=False)
-    numbers = cast("Array", column_arrays(values, field, rules, per_row * math.prod(shape)))
-    return numbers.reshape(len(column), *shape)
-
-
-def _list_array(column: Any, field: str, rules: Rules, per_row: int) -> object:
-    fixed: int | None = getattr(column.type, "list_size", None)
-    lengths = np.asarray(column.value_lengths()) if fixed is None else np.full(len(column), fixed)
-    width = int(lengths[0]) if len(lengths) else 0
-    different = np.flatnonzero(lengths != width)
-    if len(different):
-        row, other = int(different[0]) // per_row, int(lengths[different[0]])
-        raise unfit(field, f"lengths {width} and {other} differ at row {row + 1} of the batch; {REPAIR}")
-    values = column_arrays(column.flatten(), field, rules, per_row * max(width, 1))
-    if not isinstance(values, np.ndarray):
-        raise NoTensorError(field, column.type)
-    return values.reshape(len(column), width, *values.shape[1:])
-
-
-def _is_list(arrow_type: Any) -> bool:
-    from pyarrow import types
-
-    return bool(types.is_list(arrow_type) or types.is_large_list(arrow_type) or types.is_fixed_size_list(arrow_type))
-
-
-def _is_text(arrow_type: Any) -> bool:
-    """Whether `arrow_type` is text or bytes, or a list of them."""
-    from pyarrow import types
-
-    if _is_list(arrow_type):
-        return _is_text(arrow_type.value_type)
-    is_string = (types.is_string, types.is_large_string, types.is_string_view)
-    is_binary = (types.is_binary, types.is_large_binary, types.is_binary_view, types.is_fixed_size_binary)
-    return any(test(arrow_type) for test in (*is_string, *is_binary))
-
-
-# Collation of numbers that are Python objects, and of nulls among them.
-
-
-_NULL = type(None)
-_INTS = frozenset({int, bool})
-_FLOATS = frozenset({float, int, bool})
-
-
-def collate_numpy_scalars(values: Sequence[object], field: str, rules: Rules) -> object:
-    types = set(map(type, values))
-    if _NULL in types:
-        return _collate_with_nulls(values, field, rules)
-    if len(types) > 1 or np.timedelta64 in types:  # a timedelta64 is an np.number, but torch has no dtype for it
-        return collate_by_torch(values, field)
-    return rules.to_tensor(np.array(values))
-
-
-def collate_numbers(values: Sequence[object], field: str, rules: Rules) -> object:
-    """Python's own numbers. Ints before a float go to torch: their dtype depends on torch's default dtype."""
-    types = set(map(type, values))
-    if _NULL in types:
-        return _collate_with_nulls(values, field, rules)
-    dtype: Any = None
-    if isinstance(values[0], float):
-        dtype = np.float64 if types <= _FLOATS else None
-    elif types <= _INTS:
-        dtype = np.int64 if int in types else np.bool_
-    if dtype is None:
-        return collate_by_torch(values, field)
-    try:
-        array = np.fromiter(values, dtype, len(values))
-    except OverflowError:
-        return collate_by_torch(values, field)
-    return rules.to_tensor(array)
-
-
-def collate_nulls(values: Sequence[object], field: str, rules: Rules) -> object:
-    """Values that begin with a null; if all are null, they count as numbers."""
-    first = next((value for value in values if value is not None), None)
-    if isinstance(first, (str, bytes)):
-        return values
-    if first is None or isinstance(first, (float, int, np.number, np.bool_)):
-        return _collate_with_nulls(values, field, rules)
-    return collate_by_torch(values, field)
-
-
-def collate_by_torch(values: Sequence[object], field: str) -> object:
-    """Leaves the values to torch, which calls a function that the user has registered for their type."""
-    from ..torch.tensors import collate_by_default
-
-    return convert(lambda: collate_by_default(values), values, field)
-
-
-def _collate_with_nulls(values: Sequence[object], field: str, rules: Rules) -> object:
-    """Collates the values as a column of a table that has nulls."""
-    import pyarrow as pa
-
-    try:
-        column = pa.array(cast("Any", values))
-    except (pa.ArrowException, OverflowError) as error:
-        raise unfit(field, f"{error}; {REPAIR}") from error
-    return with_tensors(column_arrays(column, field, rules), rules)

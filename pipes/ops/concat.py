@@ -28,9 +28,8 @@ def concat(pipe: Pipe[T], /, *others: Pipe[U]) -> Pipe[T | U]:
 
         a b   +   c   ->   a b c
 
-    Element: those of the inputs. Order: the inputs one after the other; each is sharded by itself. Behind
-    another `concat`, it adds inputs to that one. Length: the sum of the inputs' lengths. Indexed if all inputs are.
-    State: the number of the input and the position in it.
+    Element: those of the inputs. Order: the inputs one after the other; each is sharded by itself. Length: the sum of
+    the inputs' lengths. Indexed if all inputs are. State: the number of the input and the position in it.
 
     Raises:
         ArgumentTypeError: one of `others` is not a pipe.
@@ -40,8 +39,8 @@ def concat(pipe: Pipe[T], /, *others: Pipe[U]) -> Pipe[T | U]:
         >>> list(fp.from_sequence("ab").concat(fp.from_sequence("c")))
         ['a', 'b', 'c']
     """
-    # A chain of them is then no deeper than one with all inputs. `others` stay as they are: a pipe may be concatenated
-    # with itself again and again, and then has fewer nodes than inputs.
+    # A `concat` gives its inputs to the next one, so that a chain of them is no deeper than one. `others` do not: a
+    # pipe that is concatenated with itself again and again has fewer nodes than inputs.
     parts = pipe.inputs if isinstance(getattr(pipe, "op", None), Concat) else (pipe,)
     first, *rest = cast("tuple[Pipe[Any], ...]", parts)
     return first.then(Concat(), *rest, *others)
@@ -98,9 +97,9 @@ class Concat(Operator):
             start = START
 
     def _uniform(self, stage: StageView, context: Context) -> bool:
-        """Whether all inputs have the same columns. If not, all rows become Python rows.
+        """Return whether all inputs have the same columns.
 
-        Otherwise, whether rows are columns would depend on where a block ends.
+        If not, all rows become Python rows: else the ends of blocks would decide whether rows are columns.
         """
         signatures = (signature(source.rows(range(0), context)) for source in stage.inputs)
         return stage.memo("uniform", lambda: len(set(signatures)) == 1)

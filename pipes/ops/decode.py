@@ -57,10 +57,10 @@ def decode(
 
     Args:
         images: "numpy" makes uint8 arrays of height x width x channels, "pil" makes `PIL.Image.Image` objects.
-        mode: what images are converted to: "RGB", "L" (grey, one channel) or "RGBA".
+        mode: images are converted to "RGB", "L" (grey, one channel) or "RGBA".
         decoders: functions of bytes by extension in lower case, such as "wav" or "seg.png"; they replace the decoders
             above.
-        concurrency: how many rows are decoded at the same time, in threads; see `map`.
+        concurrency: the number of rows that threads decode at the same time; see `map`.
         on_error: what happens to a row that cannot be decoded; see `map`.
 
     Raises:
@@ -99,9 +99,6 @@ class Decode(ConcurrentMap):
         return None
 
 
-# `Decoder`: decodes the bytes in a row by the extension of the file that they come from.
-
-
 DecodeFunction: TypeAlias = Callable[[bytes], object]
 Images: TypeAlias = Literal["numpy", "pil"]
 Mode: TypeAlias = Literal["RGB", "L", "RGBA"]
@@ -129,7 +126,7 @@ _DECODERS: dict[str, DecodeFunction] = {
 
 @dataclass(frozen=True)
 class Decoder:
-    """The arguments of `decode`. Called with a row, it gives the row with values in place of bytes."""
+    """The function of `decode`: decodes the bytes in a row by the extension of the file that they come from."""
 
     kind: ClassVar[str] = "decode"
 
@@ -162,7 +159,7 @@ class Decoder:
         return {key: self._decode(key, value) for key, value in row.items()}
 
     def _decode(self, ending: str, value: object) -> object:
-        """Decode `value` if it is bytes; `ending` is what follows the first dot in the name of a file."""
+        """Decode `value` if it is bytes; `ending` is the part of a file's name behind its first dot."""
         if not isinstance(value, bytes):
             return value
         ending = ending.lower()
@@ -183,7 +180,7 @@ def _built_in(images: Images, mode: Mode) -> dict[str, DecodeFunction]:
     return {**_DECODERS, **dict.fromkeys(EXTENSIONS, decode)}
 
 
-# Decodes the bytes of image files, to arrays or to Pillow's images.
+# Images.
 
 
 EXTENSIONS = ("jpg", "jpeg", "png", "ppm", "pgm", "pbm", "pnm", "bmp", "webp", "gif", "tif", "tiff")

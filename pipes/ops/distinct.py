@@ -34,7 +34,7 @@ def distinct(pipe: Pipe[T], /, key: Key | None = None, *, last: int) -> Pipe[T]:
 
     Args:
         key: what must differ: the name of a column, several names, or a function of the row; by default the whole row.
-        last: how many rows back equal keys are looked for, whether these rows were left out or not.
+        last: the number of rows back in which equal keys are looked for, left out or not.
 
     Raises:
         ArgumentError: `last` is below 1.
@@ -54,7 +54,7 @@ def distinct(pipe: Pipe[T], /, key: Key | None = None, *, last: int) -> Pipe[T]:
 
 @dataclass(frozen=True)
 class Distinct(SameRows):
-    """A token is [cursor of the row from which keys are read again, rows from there to the first that may come out]."""
+    """A token is [cursor of the row from which keys are read again, rows from there to the first of the output]."""
 
     kind: ClassVar[str] = "distinct"
     order: ClassVar[Order] = Order.GLOBAL
@@ -114,7 +114,7 @@ class Distinct(SameRows):
                 latest = {key: place for key, place in latest.items() if place >= position - self.last}
 
     def _new(self, keys: list[Hashable], position: int, latest: dict[Hashable, int]) -> tuple[list[int], int]:
-        """The places of the keys that none of the last rows has, and the number of keys before one that is unhashable.
+        """Return the places of keys that none of the last rows has, and the number of keys before an unhashable one.
 
         Args:
             keys: of the rows from `position` on.

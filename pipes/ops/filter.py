@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ..pipe import Pipe
 
 T = TypeVar("T")
+N = TypeVar("N", bound=Node)
 
 
 def filter(
@@ -99,16 +100,10 @@ class Filter(FilterRows):
         return FilterResult(selected, None, tested - (error is not None), error)
 
 
-# `with_later_filter`: tells Parquet files of a filter that follows, so that they leave out row groups.
-
-
-N = TypeVar("N", bound=Node)
-
-
 def with_later_filter(node: N, expression: Any) -> N:
-    """The graph before a filter. If it reads Parquet files, row groups without rows for the filter are left out.
+    """Return the graph before a filter; if it reads Parquet files, they leave out row groups without rows for it.
 
-    The operators between keep all names of columns, and treat each row by itself, so the same rows pass the filter.
+    The operators between keep the names of columns and treat each row by itself, so the same rows pass the filter.
     """
     op = node.op
     if isinstance(op, RowGroups):

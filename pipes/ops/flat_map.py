@@ -72,7 +72,7 @@ class FlatMap(TokenOfInput):
     def _expand(
         self, block: Block, row: int, block_size: BlockSize, stage: StageView, context: Context
     ) -> Generator[Block, None, int]:
-        """The items of all rows of `block`; the first of them is row `row`. Returns the number of the next row."""
+        """Give the items of all rows of `block`, the first of which is row `row`; return the number of the next row."""
         items: list[object] = []
         origins: list[Origin | None] | None = block.origins and []
         start = Cursor(block.at.plain, 0, row)

@@ -65,7 +65,7 @@ def fork(pipe: Pipe[T], /, count: int = 2, *, limit: int | str = "256MiB") -> tu
 
 @dataclass(frozen=True)
 class ForkBranch(PassThrough):
-    """Hands everything through; the branches of one graph read their input together."""
+    """Gives the rows of its input; the branches of one graph read it together."""
 
     kind: ClassVar[str] = "fork"
     order: ClassVar[Order] = Order.ROW_LOCAL
@@ -101,7 +101,7 @@ class ForkBranch(PassThrough):
             ) from None
 
     def _runs(self, stage: StageView, context: Context) -> SharedRuns | None:
-        """The runs that the branches share; None if the graph has no other branch."""
+        """Return the runs that the branches share; None if the graph has no other branch."""
         source = stage.input
         branches = stage.memo("branches", lambda: _branches(cast("Stage", stage)))
         if len(branches) == 1:
@@ -112,7 +112,7 @@ class ForkBranch(PassThrough):
 
 
 def _branches(stage: Stage) -> set[int]:
-    """The branches that read from the input of `stage`, in the graph that it belongs to."""
+    """Return the branches that read from the input of `stage`, in its graph."""
     source = stage.node.inputs[0]
     nodes = (node for node in walk(stage.root) if node.inputs and node.inputs[0] is source)
     return {
@@ -267,7 +267,7 @@ class Unzip(Map):
         return data_error(self, error)
 
 
-# `SharedRuns`: one run of an input, read by several branches of a graph.
+# Runs of an input that several branches of a graph read.
 
 
 class Lag(NamedTuple):
@@ -300,7 +300,7 @@ class SharedRuns:
         self._asked: tuple[object, BlockRows, set[int]] | None = None
 
     def read(self, branch: int, at: Cursor, context: Context) -> Iterator[Block]:
-        """The rows of the input from `at` on, for one branch."""
+        """Give the rows of the input from `at` on to a branch."""
         round_key = _round_key(context)
         with self._lock:
             # Rows of another round that wait for a branch wait in vain.
@@ -328,7 +328,7 @@ class SharedRuns:
                     self._runs.remove(run)
 
     def rows(self, branch: int, indices: Indices, context: Context) -> BlockRows:
-        """The rows at `indices`. If the branches ask for the same rows, one after the other, they are made once."""
+        """Return the rows at `indices`; they are made once if the branches ask for the same, one after the other."""
         request = _round_key(context), indices if isinstance(indices, range) else indices.tobytes()
         with self._lock:
             if self._asked is not None and self._asked[0] == request and branch in self._asked[2]:
@@ -343,7 +343,7 @@ class SharedRuns:
         return rows
 
     def close(self) -> None:
-        """Ends all runs. A thread may still be reading; its run is then freed with this object."""
+        """End all runs. If a thread is still reading, its run is freed with this object."""
         self._asked = None
         if self._lock.acquire(blocking=False):
             try:
@@ -372,16 +372,16 @@ class _SharedRun:
         self.begun: set[int] = set()
 
     def serves(self, branch: int, position: int) -> bool:
-        """Whether the run has all rows from a position on for a branch that has not begun."""
+        """Return whether the run has all rows from a position on for a branch that has not begun."""
         return branch in self._queues and branch not in self.begun and self._first <= position
 
     @property
     def is_over(self) -> bool:
-        """Whether no branch reads it any more, or may begin to."""
+        """Whether no branch reads it, or may begin to."""
         return not self._queues
 
     def leave(self, branch: int) -> None:
-        """The branch reads no further."""
+        """End the reading of a branch."""
         self.begun.discard(branch)
         self._queues.pop(branch, None)
 
@@ -426,7 +426,7 @@ class _SharedRun:
             self._bytes[branch] += size
 
     def _check(self, reading: int) -> None:
-        """Refuses a branch that lags too far. One that has not begun has its own run, if it ever begins."""
+        """Raise an error if a branch lags too far. One that has not begun leaves: it gets its own run if it begins."""
         for branch in [branch for branch in self._queues if branch != reading and self._bytes[branch] > self._limit]:
             if branch not in self.begun:
                 self.leave(branch)
@@ -437,5 +437,5 @@ class _SharedRun:
 
 
 def _round_key(context: Context) -> tuple[object, ...]:
-    """Rows of one key are the same in each branch."""
+    """Return the key of the rows: with equal keys they are the same in each branch."""
     return context.seed, context.epoch, context.rounds

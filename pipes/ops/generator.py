@@ -1,4 +1,4 @@
-"""`operator`: makes an operator of a generator function of rows."""
+"""`operator`: an operator made of a generator function of rows."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ def operator(
 
     The decorated function takes a pipe in place of the iterator, then the other arguments; it returns a pipe.
 
-    Element: what the generator yields. Order: that in which it yields. Length: unknown; streamed. Columns become Python
-    rows. State: a position. A resume calls the generator again, with rows from before that position, and leaves out
-    what it yields for these: with all rows from the start of the shard, unless `lookback` or `segment` says that fewer
-    are enough. `explain()` prints how many. `feedpipe.testing.check_operator` tests what you say here. The generator
-    must not draw at random.
+    Element: an item that the generator yields. Order: the generator's. Length: unknown; streamed. Columns become Python
+    rows. State: a position. A resume calls the generator again, with rows from before that position, and leaves out the
+    items of these: with all rows from the start of the shard, unless `lookback` or `segment` says that fewer are
+    enough. `explain()` prints how many, and `feedpipe.testing.check_operator` tests both arguments. The generator must
+    not draw at random.
 
     Args:
         function: the generator function; its errors come with file, line and row (`RowError`).
-        lookback: what is yielded behind a row depends on the `lookback` rows before it and on the row itself alone. No
-            argument of the function may change that number.
-        segment: the generator is called anew for each `segment` rows. What it yields at its end belongs to these.
+        lookback: the items that follow a row depend on it and on the `lookback` rows before it alone. No argument of
+            the function may change that number.
+        segment: a generator of its own takes each `segment` rows. The items at its end belong to these.
         order: `Order.ROW_LOCAL` promises that rows may be divided among shards before the generator, so that each shard
             has one of its own. Otherwise each process reads all rows before it.
 
@@ -104,23 +104,20 @@ def operator(
 
 
 class OperatorDecorator(Protocol):
-    """What `operator` with arguments returns."""
+    """The result of `operator` with arguments."""
 
     def __call__(
         self, function: Callable[Concatenate[Iterator[T], P], Iterator[U]], /
     ) -> Callable[Concatenate[Pipe[T], P], Pipe[U]]: ...
 
 
-# `RowGenerator`: the operator that a generator function of rows makes.
-
-
 @dataclass(frozen=True)
 class RowGenerator(Operator):
-    """Gives what a generator makes of the rows.
+    """Gives the outputs of a generator.
 
-    An output belongs to the last row that the generator has taken before it, or to no row yet. A token is [the input's
-    cursor at the row that a generator begins with, the rows that it takes before its outputs count, the outputs of the
-    last of these rows that were emitted].
+    An output belongs to the last row that the generator took before it, or to no row yet. A token is [the input's
+    cursor at the first row of a generator, the rows that it takes before its outputs count, the outputs of the last of
+    these rows that were given].
     """
 
     kind: ClassVar[str] = "pipe"
@@ -167,7 +164,7 @@ class RowGenerator(Operator):
             taken, emitted = 0, 0
 
     def _outputs(self, feed: _Feed, stage: StageView, context: Context, taken: int, emitted: int) -> Iterator[Block]:
-        """The outputs of one generator, without those before output `emitted` of its row number `taken`."""
+        """Give the outputs of one generator from output `emitted` of its row number `taken` on."""
         size = context.block_size()
         outputs: list[object] = []
         origins: list[Origin | None] = []
@@ -209,7 +206,7 @@ class RowLocalGenerator(RowGenerator):
 
 
 class _Feed:
-    """The rows of an input, one at a time. It counts those of a segment that were taken, and knows where they are.
+    """The rows of an input, one at a time, with the cursors of those of a segment that were taken.
 
     Attributes:
         taken: the rows of the segment taken so far.
@@ -246,14 +243,14 @@ class _Feed:
         return row
 
     def begin_segment(self) -> bool:
-        """Whether a generator has to be called: once, or for each segment that has rows."""
+        """Return whether a generator must be called: once, or for each segment that has rows."""
         if self._segment is None:
             self._begun, before = True, self._begun
             return not before
         return self._place < len(self._rows) or self._next_block()
 
     def end_segment(self) -> None:
-        """Leaves out the rows of the segment that the generator did not take."""
+        """Leave out the rows of the segment that the generator did not take."""
         if self._segment is None:
             return
         for _ in self:
@@ -264,7 +261,7 @@ class _Feed:
             self._starts.append((0, self._block.at.advance(self._place)))
 
     def token(self, emitted: int) -> Json:
-        """Of the output behind `emitted` outputs of the last row taken."""
+        """Return the token of the output behind `emitted` outputs of the last row taken."""
         first = max(0, self.taken - 1 - self._window) if self._window is not None else 0
         return [self._cursor(first).plain, self.taken - first, emitted]
 
@@ -274,7 +271,7 @@ class _Feed:
         return self._cursor(max(0, self.taken - 1))
 
     def _cursor(self, number: int) -> Cursor:
-        """The input's cursor of a row of the segment."""
+        """Return the input's cursor at a row of the segment."""
         if not self._starts:
             return self._begin
         before, cursor = next(start for start in reversed(self._starts) if start[0] <= number)

@@ -1,4 +1,4 @@
-"""`group_by`: groups of rows that have one key, made within segments."""
+"""`group_by`: groups of rows of one key, within segments; and segments, as other operators group them too."""
 
 from __future__ import annotations
 
@@ -108,10 +108,10 @@ class GroupBy(TokenOfInput):
         if error is not None:
             raise data_error(self, stage.failed(error, cursor_at(segment, len(numbers)), context))
         least = self.size if self.drop_last and self.size is not None else 1
-        return grouped(segment, cut_apart(numbers, self.size), least)
+        return grouped(segment, slice_apart(numbers, self.size), least)
 
 
-# Groups that are made within segments: the input is cut into `window` rows at a time.
+# Groups within segments of `window` rows of the input.
 
 
 Ints: TypeAlias = npt.NDArray[np.int64]
@@ -128,10 +128,9 @@ def segment_blocks(
     *,
     leaves_over: bool = False,
 ) -> Iterator[Block]:
-    """The groups of each segment of the input, for operators that do not seek.
+    """Give the groups of each segment of the input.
 
-    Nothing is carried over to the next segment, so a resume reads one segment again. The token is the input's cursor
-    at the segment.
+    A resume reads one segment again. The token is the input's cursor at the segment.
 
     Args:
         stage, at, context: as in `Operator.blocks`.
@@ -155,7 +154,7 @@ def segment_blocks(
 
 
 def grouped(segment: list[Block], labels: Ints, least: int = 1) -> Groups:
-    """The rows of equal labels as groups, in the order of their first rows; rows keep their order.
+    """Group the rows of equal labels, in the order of their first rows; rows keep their order.
 
     Args:
         segment: the rows.
@@ -174,18 +173,12 @@ def grouped(segment: list[Block], labels: Ints, least: int = 1) -> Groups:
     return groups, group_origins(origins, (order[start:end] for start, end in spans))
 
 
-def counted_apart(labels: Ints) -> Ints:
-    """For each row how many rows before it have its label."""
-    order = np.argsort(labels, kind="stable")
-    _, starts, counts = np.unique(labels[order], return_index=True, return_counts=True)
-    places = np.empty(len(labels), np.int64)
-    places[order] = np.arange(len(labels)) - np.repeat(starts, counts)
-    return places
-
-
-def cut_apart(labels: Ints, size: int | None) -> Ints:
-    """Labels of groups of at most `size` rows, of rows that have equal `labels`."""
+def slice_apart(labels: Ints, size: int | None) -> Ints:
+    """Divide the rows of equal `labels` into groups of at most `size` rows; return the labels of these."""
     if size is None or not len(labels):
         return labels
-    parts = counted_apart(labels) // size
+    order = np.argsort(labels, kind="stable")
+    _, starts, counts = np.unique(labels[order], return_index=True, return_counts=True)
+    parts = np.empty(len(labels), np.int64)
+    parts[order] = (np.arange(len(labels)) - np.repeat(starts, counts)) // size
     return labels * (int(parts.max()) + 1) + parts
