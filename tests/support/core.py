@@ -13,7 +13,6 @@ from feedpipe.core.block import nbytes as nbytes
 from feedpipe.core.block import parted as parted
 from feedpipe.core.block import zipped as zipped
 from feedpipe.core.checks import digest as digest
-from feedpipe.core.context import Meter as Meter
 from feedpipe.core.context import Opened as Opened
 from feedpipe.core.context import Pacing as Pacing
 from feedpipe.core.context import ProcessContext as ProcessContext
