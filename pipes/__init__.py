@@ -12,9 +12,9 @@
 
 Two more words explain how a state can be small and exact:
 
-- A **block** is what operators hand to each other: a few rows at a time, as a list or as columns.
+- A **block** is a few rows, as a list or as columns. Operators pass blocks to each other.
 - A **cursor** is a position in plain JSON. Each block carries the cursor of its first row, and an operator can go on
-  from any cursor. So a state is a few cursors, it never holds data, and it stands right behind the last element taken.
+  from any cursor. So a state is a few cursors: it never holds data, and marks the place after the last element taken.
 
 Example:
     >>> import feedpipe as fp
@@ -154,7 +154,7 @@ if TYPE_CHECKING:
 else:  # hidden from type checkers, which would take every name to exist
 
     def __getattr__(name: str) -> object:
-        """What `import feedpipe` need not load: the version, and the modules for authors."""
+        """The names that `import feedpipe` need not load: the version, and the modules for authors."""
         if name == "__version__":
             from importlib.metadata import version
 

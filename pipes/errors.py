@@ -3,11 +3,11 @@
     FeedpipeError
     ├── ArgumentError        (ValueError)    an argument is out of its range; found when the chain is written
     ├── ArgumentTypeError    (TypeError)     an argument is of the wrong type; found when the chain is written
-    ├── PlanError            (ValueError)    a chain that cannot mean what it says, or be divided so
+    ├── PlanError            (ValueError)    a chain that cannot mean what it says, or cannot be divided
     ├── UnknownLengthError   (TypeError)     `len()` of a pipe whose length only a run can tell
-    ├── SourceError          (OSError)       something that should be read is missing, unreadable or vanished
+    ├── SourceError          (OSError)       a file, table or stream is missing or unreadable, or has vanished
     │   └── MissingError     (FileNotFoundError)
-    ├── DataError            (ValueError)    something that was read is not what its format or schema says
+    ├── DataError            (ValueError)    data that do not fit their format or schema
     ├── RowError             (RuntimeError)  a user's function failed on a row; the original error is the cause
     ├── LimitError           (MemoryError)   a budget in bytes is used up
     ├── StateError           (ValueError)    a state that does not fit this loader
@@ -48,8 +48,8 @@ class Origin(NamedTuple):
 
     Attributes:
         source: a path, or the function that makes the pipe.
-        row: the number of the row, or of what `unit` says.
-        unit: what `row` counts.
+        row: the number of the row, or of another unit.
+        unit: the unit that `row` counts.
         others: of an element made of several rows, the origins of the rows after the first.
     """
 
@@ -87,7 +87,7 @@ def redacted(text: str) -> str:
 
 
 def text_of(error: BaseException) -> str:
-    """`str(error)`, or what hinders it: the class may be a user's."""
+    """`str(error)`, or the reason why there is none: the class may be a user's."""
     try:
         return str(error)
     except Exception as failure:
@@ -98,8 +98,8 @@ class FeedpipeError(Exception):
     """The base of all errors of this package; none shows a password.
 
     Attributes:
-        cursor: if rows of a loader are at fault, where the failing element is: `fp.replay(pipe, error.cursor)` makes it
-            again.
+        cursor: the place of the failing element, if rows of a loader are at fault: `fp.replay(pipe, error.cursor)`
+            makes it again.
         place: the shard of that element, and its plain cursor there.
     """
 
@@ -130,18 +130,18 @@ class UnknownLengthError(FeedpipeError, TypeError):
 
 
 class SourceError(FeedpipeError, OSError):
-    """Something that should be read is missing, unreadable or has vanished."""
+    """A file, table or stream is missing or unreadable, or has vanished."""
 
 
 class MissingError(SourceError, FileNotFoundError):
     """A file or folder that is not there.
 
-    It is a `FileNotFoundError` too: that is what a program catches around anything that opens files.
+    It is a `FileNotFoundError` too, which programs catch around anything that opens files.
     """
 
 
 class DataError(FeedpipeError, ValueError):
-    """What was read is not what its format or its schema says."""
+    """Data do not fit their format or their schema."""
 
 
 class RowError(FeedpipeError, RuntimeError):
@@ -197,7 +197,7 @@ class WorkerWarning(UserWarning):
 
 
 class PlanWarning(UserWarning):
-    """A plan does what it was asked to, at a cost that its user may not expect."""
+    """A plan does as asked, at a cost that its user may not expect."""
 
 
 class StateWarning(UserWarning):
@@ -224,7 +224,7 @@ def _is_in(module: str, package: str) -> bool:
 
 
 def _packages() -> Iterator[str]:
-    """The packages that declare operators or sources, as far as the modules that they name are imported."""
+    """The packages that declare operators or sources and are imported."""
     for name in _entry_point_modules():
         module = sys.modules.get(name)
         if module is not None:
@@ -245,7 +245,7 @@ def with_call_site(message: str, where: CallSite | None = None) -> str:
 
 
 def warn(message: str, category: type[Warning], where: CallSite | None = None) -> None:
-    """Warns with the user's line: by default the innermost on the stack that is not feedpipe's own."""
+    """Warn with the user's line: by default the innermost on the stack that is not feedpipe's own."""
     where = where or call_site()
     if where is None:
         warnings.warn(message, category, stacklevel=2)
@@ -254,4 +254,4 @@ def warn(message: str, category: type[Warning], where: CallSite | None = None) -
 
 
 class UnfitError(ValueError):
-    """Rows of a batch that fit into no tensor; the operator adds line and origin and makes it a `DataError`."""
+    """Rows or columns that do not fit; the operator adds line and origin, and makes it a `DataError`."""

@@ -4,14 +4,13 @@ This module follows semantic versioning from version 1.0 on. No other module doe
 `feedpipe`, `feedpipe.errors` and `feedpipe.testing`. `docs/operators.md` describes the contracts;
 `feedpipe.testing.check_operator` and `check_service` prove that they are kept.
 
-- Operators and sources: `Operator`, `Order`, `Columns`; `StageView`, what their code sees of the graph, and `Input`,
-  what it reads from; `Context`, the run it belongs to; `generator`, the random generator of a row; `Weights`, how units
-  of work compare.
-- What they pass on: `Block`, `Cursor`, `START`; `BlockRows` and `Indices`, the types of a block's rows and of their
+- Operators and sources: `Operator`, `Order`, `Columns`; `StageView`, their view of the graph, and `Input`, one of their
+  inputs; `Context`, the run; `generator`, the random generator of a row; `Weights`, the costs of work units.
+- Rows between operators: `Block`, `Cursor`, `START`; `BlockRows` and `Indices`, the types of rows and of their
   positions; `Rows`, rows held as columns; `Json`, the type of a token.
 - Databases: `SqlDriver` and `SqlConnection`, which a driver for `read_sql` defines; `SqlQuery` and `KeyRange`.
-- Reading services: `ReadingService`, `Executor`, `Session`; `Plan` and `Position`, what they are given; `Step` and
-  `ShardEnd`, what they give.
+- Reading services: `ReadingService`, `Executor`, `Session`; `Plan` and `Position`, their input; `Step` and `ShardEnd`,
+  their output.
 """
 
 from .core.block import Block as Block

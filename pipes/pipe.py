@@ -59,182 +59,14 @@ if TYPE_CHECKING:
     from .torch.ranks import Group
 
 
-def collect_table(blocks: Iterable[Block], schema: pa.Schema | None, limit: int) -> pa.Table:
-    """The rows of all blocks. Columns stay as they are; rows that are dicts become columns together.
-
-    Args:
-        blocks: of a run.
-        schema: that of a table without rows, if it is known.
-        limit: how many bytes the rows may take.
-
-    Raises:
-        LimitError: they take more.
-        DataError: a row is no dict, or the values of one name have several types.
-    """
-    import pyarrow as pa
-
-    tables: list[pa.Table] = []
-    dicts: list[object] = []  # the rows behind the last table
-    count, used = 0, 0
-    try:
-        for block in blocks:
-            used += nbytes(block.rows)
-            if used > limit:
-                raise LimitError(
-                    with_call_site(
-                        f"`to_table` has taken {limit} bytes after {count} rows, and there are more; give a larger "
-                        "`limit`, `.select` fewer columns, or write files with `fp.write_parquet`"
-                    )
-                )
-            count += len(block)
-            if not isinstance(block.rows, Rows):
-                dicts += block.rows
-                continue
-            tables += [_table(dicts)] if dicts else []
-            dicts = []
-            tables.append(_table(block.rows))
-        tables += [_table(dicts)] if dicts else []
-        if not tables:
-            return pa.table({}) if schema is None else schema.empty_table()
-        return pa.concat_tables(tables, promote_options="permissive")
-    except (UnfitError, pa.ArrowException) as error:
-        raise DataError(with_call_site(f"`to_table`: {' '.join(str(error).split())}")) from error
-
-
-def _table(rows: object) -> pa.Table:
-    import pyarrow as pa
-
-    if isinstance(rows, list) and any(isinstance(row, Rows) for row in rows):
-        raise UnfitError("an element must be a row but is a batch of rows; `.unbatch()` gives its rows")
-    return pa.Table.from_batches([as_rows(rows).arrow])
-
-
-# Operators and sources that installed packages declare as entry points.
-
-
-Kind: TypeAlias = Literal["operator", "source"]
-
-_GROUPS: dict[Kind, str] = dict(zip(("operator", "source"), ENTRY_POINT_GROUPS, strict=True))
-
-
-class InstalledFunction(NamedTuple):
-    """A function that an installed package declares as an operator or a source.
-
-    Attributes:
-        name: what the package calls it.
-        kind: "operator" or "source".
-        package: the package and its version.
-        entry_point: where the function is.
-    """
-
-    name: str
-    kind: Kind
-    package: str
-    entry_point: EntryPoint
-
-    def load(self) -> Callable[..., Any]:
-        """Import the function.
-
-        Raises:
-            ImportError: its module cannot be imported, whatever error it raises, or has no such function.
-        """
-        try:
-            function = self.entry_point.load()
-        except Exception as error:
-            raise self._error(f"{type(error).__name__}: {text_of(error)}") from error
-        if not callable(function) or isinstance(function, type):
-            raise self._error(f"it must be a function but is: {function!r:.80}")
-        return function  # type: ignore[no-any-return]
-
-    def _error(self, reason: str) -> ImportError:
-        message = (
-            f"the {self.kind} `{self.name}` of {self.package} ({self.entry_point.value}) cannot be loaded: {reason}"
-        )
-        return ImportError(with_call_site(message))
-
-
-def installed_functions(kind: Kind) -> list[InstalledFunction]:
-    """What installed packages declare, by name. This reads their metadata, and imports nothing."""
-    from importlib.metadata import entry_points  # here, so that `import feedpipe` does not pay for it
-
-    functions: list[InstalledFunction] = []
-    for entry_point in entry_points(group=_GROUPS[kind]):
-        package = entry_point.dist
-        label = "an unknown package" if package is None else f"{package.name} {package.version}"
-        functions.append(InstalledFunction(entry_point.name, kind, label, entry_point))
-    return sorted(functions, key=lambda function: (function.name, function.package))
-
-
-# `InstalledOperators`: what `pipe.ext` gives, the operators of installed packages.
-
-
-class InstalledOperators:
-    """The operators that installed packages declare, as methods of one pipe."""
-
-    __slots__ = ("_pipe",)
-
-    def __init__(self, pipe: Pipe[Any]) -> None:
-        self._pipe = pipe
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        if name.startswith("_"):  # Python and notebooks look for such names; no operator has one
-            raise AttributeError(name)
-        declared = installed_functions("operator")
-        matches = [function for function in declared if function.name == name]
-        if not matches:
-            raise AttributeError(with_call_site(self._unknown(name, sorted({function.name for function in declared}))))
-        if len(matches) > 1:
-            packages = " and ".join(function.package for function in matches)
-            raise AttributeError(
-                with_call_site(
-                    f"{packages} declare an operator `{name}`; import the function that you mean, and call "
-                    "`pipe.pipe(function, ...)`"
-                )
-            )
-        return MethodType(matches[0].load(), self._pipe)
-
-    def _unknown(self, name: str, names: list[str]) -> str:
-        message = f"no installed package declares an operator `{name}`"
-        if callable(getattr(type(self._pipe), name, None)):
-            return f"{message}; it is an operator of feedpipe: `pipe.{name}(...)`"
-        if near := difflib.get_close_matches(name, names, 1):
-            return f"{message}; did you mean `{near[0]}`?"
-        return f"{message}; there are {', '.join(f'`{other}`' for other in names) or 'none'}"
-
-    def __dir__(self) -> list[str]:
-        return [function.name for function in installed_functions("operator")]
-
-    def __repr__(self) -> str:
-        return f"<operators of installed packages: {', '.join(dir(self)) or 'none'}>"
-
-
-# `warn_in_torch_worker`: a warning if each worker of torch's DataLoader reads all rows.
-
-
-def warn_in_torch_worker(pipe: Node, what: str, remedy: str) -> None:
-    """Warns if each of several workers of torch's DataLoader iterates the whole pipe, or a loader of it."""
-    data = sys.modules.get("torch.utils.data")
-    info: Any = None if data is None else data.get_worker_info()
-    if info is None or info.num_workers == 1:
-        return
-    if any(isinstance(node.op, Slice) and node.op.step == info.num_workers for node in walk(pipe)):
-        return
-    warn(
-        f"each of the {info.num_workers} workers of torch's DataLoader iterates this {what}, so each row comes "
-        f"{info.num_workers} times; use `feedpipe.Loader(pipe, workers={info.num_workers})` in place of the "
-        f"DataLoader, or {remedy} of torch's `get_worker_info()`",
-        PlanWarning,
-    )
-
-
-# `Pipe`: a lazy graph of operators, made by chaining.
-
-
 T_co = TypeVar("T_co", covariant=True)
 U = TypeVar("U")
 P = ParamSpec("P")
+Kind: TypeAlias = Literal["operator", "source"]
 
-_COUNTED_ROWS = 1024  # a worker sends one number for so many rows
+_GROUPS: dict[Kind, str] = dict(zip(("operator", "source"), ENTRY_POINT_GROUPS, strict=True))
+_COUNTED_ROWS = 1024
+"""A worker sends one number for this many rows."""
 
 
 @methods_explain_wrong_arguments
@@ -316,14 +148,14 @@ class Pipe(OperatorMethods, Node, Generic[T_co]):
 
     @property
     def length(self) -> int | None:
-        """How many elements there are; None if only a run can tell."""
+        """The number of elements; None if only a run can tell."""
         return known_length(self._stage())
 
     @property
     def schema(self) -> pa.Schema | None:
         """Names and types of the columns, if the elements are rows of a table; else None.
 
-        Headers and footers of files tell it, no row is read. It is None behind a function of the user, as in `map`.
+        Headers and footers of files tell it; no row is read. It is None after a function of the user, as in `map`.
 
         Example:
             >>> import feedpipe as fp, numpy as np
@@ -476,3 +308,160 @@ def _position(index: SupportsIndex) -> int:
                 "one at a time: `[pipe[i] for i in indices]`"
             )
         ) from None
+
+
+def warn_in_torch_worker(pipe: Node, what: str, remedy: str) -> None:
+    """Warn if each of several workers of torch's DataLoader iterates the whole pipe, or a loader of it."""
+    data = sys.modules.get("torch.utils.data")
+    info: Any = None if data is None else data.get_worker_info()
+    if info is None or info.num_workers == 1:
+        return
+    if any(isinstance(node.op, Slice) and node.op.step == info.num_workers for node in walk(pipe)):
+        return
+    warn(
+        f"each of the {info.num_workers} workers of torch's DataLoader iterates this {what}, so each row comes "
+        f"{info.num_workers} times; use `feedpipe.Loader(pipe, workers={info.num_workers})` instead of the "
+        f"DataLoader, or {remedy} of torch's `get_worker_info()`",
+        PlanWarning,
+    )
+
+
+def collect_table(blocks: Iterable[Block], schema: pa.Schema | None, limit: int) -> pa.Table:
+    """The rows of all blocks. Columns stay as they are; rows that are dicts become columns together.
+
+    Args:
+        blocks: of a run.
+        schema: the schema of a table without rows, if it is known.
+        limit: the number of bytes that the rows may take.
+
+    Raises:
+        LimitError: they take more.
+        DataError: a row is no dict, or the values of one name have several types.
+    """
+    import pyarrow as pa
+
+    tables: list[pa.Table] = []
+    dicts: list[object] = []  # the rows behind the last table
+    count, used = 0, 0
+    try:
+        for block in blocks:
+            used += nbytes(block.rows)
+            if used > limit:
+                raise LimitError(
+                    with_call_site(
+                        f"`to_table` has taken {limit} bytes after {count} rows, and there are more; give a larger "
+                        "`limit`, `.select` fewer columns, or write files with `fp.write_parquet`"
+                    )
+                )
+            count += len(block)
+            if not isinstance(block.rows, Rows):
+                dicts += block.rows
+                continue
+            tables += [_table(dicts)] if dicts else []
+            dicts = []
+            tables.append(_table(block.rows))
+        tables += [_table(dicts)] if dicts else []
+        if not tables:
+            return pa.table({}) if schema is None else schema.empty_table()
+        return pa.concat_tables(tables, promote_options="permissive")
+    except (UnfitError, pa.ArrowException) as error:
+        raise DataError(with_call_site(f"`to_table`: {' '.join(str(error).split())}")) from error
+
+
+def _table(rows: object) -> pa.Table:
+    import pyarrow as pa
+
+    if isinstance(rows, list) and any(isinstance(row, Rows) for row in rows):
+        raise UnfitError("an element must be a row but is a batch of rows; `.unbatch()` gives its rows")
+    return pa.Table.from_batches([as_rows(rows).arrow])
+
+
+# Operators and sources that installed packages declare as entry points.
+
+
+class InstalledFunction(NamedTuple):
+    """A function that an installed package declares as an operator or a source.
+
+    Attributes:
+        name: its name in the package.
+        kind: "operator" or "source".
+        package: the package and its version.
+        entry_point: where the function is.
+    """
+
+    name: str
+    kind: Kind
+    package: str
+    entry_point: EntryPoint
+
+    def load(self) -> Callable[..., Any]:
+        """Import the function.
+
+        Raises:
+            ImportError: its module cannot be imported, whatever error it raises, or has no such function.
+        """
+        try:
+            function = self.entry_point.load()
+        except Exception as error:
+            raise self._error(f"{type(error).__name__}: {text_of(error)}") from error
+        if not callable(function) or isinstance(function, type):
+            raise self._error(f"it must be a function but is: {function!r:.80}")
+        return function  # type: ignore[no-any-return]
+
+    def _error(self, reason: str) -> ImportError:
+        message = (
+            f"the {self.kind} `{self.name}` of {self.package} ({self.entry_point.value}) cannot be loaded: {reason}"
+        )
+        return ImportError(with_call_site(message))
+
+
+def installed_functions(kind: Kind) -> list[InstalledFunction]:
+    """The functions that installed packages declare, by name. This reads their metadata, and imports nothing."""
+    from importlib.metadata import entry_points  # here, so that `import feedpipe` does not pay for it
+
+    functions: list[InstalledFunction] = []
+    for entry_point in entry_points(group=_GROUPS[kind]):
+        package = entry_point.dist
+        label = "an unknown package" if package is None else f"{package.name} {package.version}"
+        functions.append(InstalledFunction(entry_point.name, kind, label, entry_point))
+    return sorted(functions, key=lambda function: (function.name, function.package))
+
+
+class InstalledOperators:
+    """The operators that installed packages declare, as methods of one pipe."""
+
+    __slots__ = ("_pipe",)
+
+    def __init__(self, pipe: Pipe[Any]) -> None:
+        self._pipe = pipe
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("_"):  # Python and notebooks look for such names; no operator has one
+            raise AttributeError(name)
+        declared = installed_functions("operator")
+        matches = [function for function in declared if function.name == name]
+        if not matches:
+            raise AttributeError(with_call_site(self._unknown(name, sorted({function.name for function in declared}))))
+        if len(matches) > 1:
+            packages = " and ".join(function.package for function in matches)
+            raise AttributeError(
+                with_call_site(
+                    f"{packages} declare an operator `{name}`; import the function that you mean, and call "
+                    "`pipe.pipe(function, ...)`"
+                )
+            )
+        return MethodType(matches[0].load(), self._pipe)
+
+    def _unknown(self, name: str, names: list[str]) -> str:
+        message = f"no installed package declares an operator `{name}`"
+        if callable(getattr(type(self._pipe), name, None)):
+            return f"{message}; it is an operator of feedpipe: `pipe.{name}(...)`"
+        if near := difflib.get_close_matches(name, names, 1):
+            return f"{message}; did you mean `{near[0]}`?"
+        return f"{message}; there are {', '.join(f'`{other}`' for other in names) or 'none'}"
+
+    def __dir__(self) -> list[str]:
+        return [function.name for function in installed_functions("operator")]
+
+    def __repr__(self) -> str:
+        return f"<operators of installed packages: {', '.join(dir(self)) or 'none'}>"

@@ -31,7 +31,7 @@ def normalize_text(
     Args:
         columns: the name of a column, or several.
         form: the form of Unicode (https://unicode.org/reports/tr15/). "NFKC" also replaces ligatures, full-width
-            letters and non-breaking spaces by the usual ones; None leaves the letters as they are.
+            letters and non-breaking spaces with the usual ones; None leaves the letters as they are.
         lower: makes letters small.
         strip: removes white space at both ends.
 

@@ -1,4 +1,4 @@
-"""`drop_null` and `fill_null`: rows without missing values, values in place of them."""
+"""`drop_null` and `fill_null`: leave out missing values, or fill them in."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class DropNull(FilterRows):
         return FilterResult(*block.select(np.flatnonzero(~incomplete)), len(incomplete), error)
 
     def _incomplete(self, rows: BlockRows) -> tuple[Mask, Exception | None]:
-        """Whether something is missing in each row, up to the first that lacks a column, and its error."""
+        """For each row, if it lacks a value, up to the first that lacks a column; and the error of that row."""
         if not isinstance(rows, Rows):
             flags, error = map_until_error(self._is_incomplete, rows)
             return np.array(flags, np.bool_), error
@@ -100,14 +100,13 @@ class DropNull(FilterRows):
 
 
 def fill_null(pipe: Pipe[T], /, values: Mapping[str, object]) -> Pipe[T]:
-    """Put a value in place of each missing one: of nulls, and of NaN among floats.
+    """Replace missing values: nulls, and NaN among floats.
 
     Element: a row with the same columns, whose types stay. Order and length are the input's. Indexed if the input is.
     State: none.
 
     Args:
-        values: by the name of the column the value, which must be one of its type. A fitted statistic may give it, such
-            as `stats["x"].mean`.
+        values: for each column by name a value of its type. A fitted statistic may give it, such as `stats["x"].mean`.
 
     Raises:
         PlanError: there is no such column, or its type does not have the value. If only a run can tell, a `DataError`.
@@ -186,11 +185,7 @@ class FillNull(ColumnConversion):
 
 
 def _check_fits(value: Any, kind: Any) -> None:
-    """Checks that a column of type `kind` can have the value.
-
-    Raises:
-        UnfitError: it would be another value.
-    """
+    """Raise an `UnfitError` if a column of type `kind` cannot have the value."""
     import pyarrow as pa
 
     try:

@@ -1,4 +1,4 @@
-"""`scale`, `standardize` and `clip`: numbers in other bounds, by statistics."""
+"""`standardize`, `scale` and `clip`: numbers within other bounds, such as those of fitted statistics."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def standardize(pipe: Pipe[T], /, stats: Stats, *, columns: str | Sequence[str] 
     constant become 0. Nulls and NaN stay. Order and length are the input's. Indexed if the input is. State: none.
     `stats.inverse(batch)` undoes it.
 
-    Behind a `split`, a warning tells if the statistics are of the rows before it: those for validation then have a
-    share in what training sees.
+    After a `split`, a warning tells if the statistics are of the rows before it: training then sees something of the
+    rows for validation.
 
     Args:
-        stats: what `fp.fit` returned for `fp.stats.mean_std()`.
+        stats: the result of `fp.fit` with `fp.stats.mean_std()`.
         columns: the name of a column, or several; by default all that have this statistic.
 
     Raises:
@@ -55,7 +55,7 @@ def standardize(pipe: Pipe[T], /, stats: Stats, *, columns: str | Sequence[str] 
         >>> stats.inverse(standardized.batch(3)[0].columns)["x"].tolist()
         [1.0, 3.0, 5.0]
     """
-    fitted = fitted_columns(stats, columns, MeanStd, "mean_std")
+    fitted = _fitted_columns(stats, columns, MeanStd, "mean_std")
     lines = {name: (moments.mean, spread(moments.std), 0.0) for name, moments in fitted.items()}
     return pipe.then(Standardize(lines, stats.fitted_on))
 
@@ -65,7 +65,7 @@ class FittedConversion(ColumnConversion):
     """Subtracts a number from those of a column, and divides the rest by another.
 
     Attributes:
-        lines: by column what to subtract, what to divide by, and what to add then.
+        lines: for each column by name, the numbers to subtract, to divide by, and then to add.
         fitted_on: the fingerprint of the pipe that the statistics are of.
     """
 
@@ -76,7 +76,7 @@ class FittedConversion(ColumnConversion):
         return list(self.lines)
 
     def resolve(self, stage: StageView) -> Operator:
-        warn_of_leakage(self, stage, self.fitted_on)
+        _warn_of_leakage(self, stage, self.fitted_on)
         return super().resolve(stage)
 
     def convert(self, name: str, column: Column) -> Column:
@@ -104,26 +104,6 @@ class Standardize(FittedConversion):
         return f"standardize(<Stats>, columns={list(self.lines)})"
 
 
-def fitted_columns(stats: object, columns: str | Sequence[str] | None, kind: type, function: str) -> Mapping[str, Any]:
-    """Those of the statistics that are of one kind, or those of `columns`, which must be.
-
-    Args:
-        stats, columns: the arguments of the operator.
-        kind: the type of what was fitted.
-        function: the function of `fp.stats` that asks for it.
-    """
-    if not isinstance(stats, Stats):
-        raise ArgumentTypeError(with_call_site(f"`stats` must be what `fp.fit` returns but got: {stats!r:.200}"))
-    names = (
-        [name for name in stats if isinstance(stats[name], kind)] if columns is None else check_column_names(columns)
-    )
-    wrong = [name for name in names if not isinstance(dict(stats).get(name), kind)]
-    if wrong or not names:
-        lacking = f"none of column {wrong[0]!r}" if wrong else "none of any column"
-        raise ArgumentError(with_call_site(f"`stats` must have `fp.stats.{function}()` but has {lacking}: {stats!r}"))
-    return {name: stats[name] for name in names}
-
-
 def scale(
     pipe: Pipe[T],
     /,
@@ -138,10 +118,10 @@ def scale(
     Element: a row with the same columns; these are float64, or float32 if they were. Numbers of a column that is
     constant become `low`; numbers beyond those that were fitted lie beyond the bounds. Nulls and NaN stay. Order and
     length are the input's. Indexed if the input is. State: none. `stats.inverse(batch)` undoes it for the default
-    bounds, and `stats["x"].inverse(values, low=low, high=high)` for others. Warns behind a `split`, as `standardize`.
+    bounds, and `stats["x"].inverse(values, low=low, high=high)` for others. Warns after a `split`, as `standardize`.
 
     Args:
-        stats: what `fp.fit` returned for `fp.stats.min_max()`.
+        stats: the result of `fp.fit` with `fp.stats.min_max()`.
         columns: the name of a column, or several; by default all that have this statistic.
         low, high: the bounds.
 
@@ -160,7 +140,7 @@ def scale(
             raise ArgumentTypeError(with_call_site(f"`{name}` must be a number but got: {bound!r}"))
     if not low < high:
         raise ArgumentError(with_call_site(f"`low` must be < `high` but got: {low} and {high}"))
-    fitted = fitted_columns(stats, columns, MinMax, "min_max")
+    fitted = _fitted_columns(stats, columns, MinMax, "min_max")
     width = float(high - low)
     lines = {
         name: (extremes.min, spread(np.subtract(extremes.max, extremes.min)) / width, float(low))
@@ -179,7 +159,7 @@ class Scale(FittedConversion):
 def clip(
     pipe: Pipe[T], /, columns: str | Sequence[str], *, low: float | None = None, high: float | None = None
 ) -> Pipe[T]:
-    """Replace numbers below `low` by `low`, and those above `high` by `high`.
+    """Replace numbers below `low` with `low`, and those above `high` with `high`.
 
     Element: a row with the same columns, whose types stay; infinities become a bound, nulls and NaN stay as they are.
     In a column of arrays each number is clipped. Order and length are the input's. Indexed if the input is. State:
@@ -253,11 +233,28 @@ class Clip(ColumnConversion):
         return int(bound)
 
 
-# Statistics of rows that are kept for validation: training must not see them.
+def _fitted_columns(stats: object, columns: str | Sequence[str] | None, kind: type, function: str) -> Mapping[str, Any]:
+    """The statistics of one kind, of `columns` or of all that have it.
+
+    Args:
+        stats, columns: the arguments of the operator.
+        kind: the type of the statistic.
+        function: the function of `fp.stats` that asks for it.
+    """
+    if not isinstance(stats, Stats):
+        raise ArgumentTypeError(with_call_site(f"`stats` must be what `fp.fit` returns but got: {stats!r:.200}"))
+    names = (
+        [name for name in stats if isinstance(stats[name], kind)] if columns is None else check_column_names(columns)
+    )
+    wrong = [name for name in names if not isinstance(dict(stats).get(name), kind)]
+    if wrong or not names:
+        lacking = f"none of column {wrong[0]!r}" if wrong else "none of any column"
+        raise ArgumentError(with_call_site(f"`stats` must have `fp.stats.{function}()` but has {lacking}: {stats!r}"))
+    return {name: stats[name] for name in names}
 
 
-def warn_of_leakage(op: Operator, stage: StageView, fitted_on: str) -> None:
-    """Warns if `op` stands behind a `split`, and its statistics are of the same source before that split.
+def _warn_of_leakage(op: Operator, stage: StageView, fitted_on: str) -> None:
+    """Warn if `op` comes after a `split`, and its statistics are of the same source before that split.
 
     Args:
         op: the operator that uses the statistics.
@@ -285,7 +282,7 @@ def warn_of_leakage(op: Operator, stage: StageView, fitted_on: str) -> None:
 
 
 def _division(facts: dict[str, Any]) -> dict[str, Any]:
-    """What all parts of a split have in common."""
+    """The facts that all parts of a split share."""
     return {name: value for name, value in facts.items() if name not in ("part", "rows")}
 
 

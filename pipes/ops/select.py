@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..pipe import Pipe
 
 T = TypeVar("T")
+N = TypeVar("N", bound=Node)
 
 
 def select(pipe: Pipe[T], /, *columns: str | Sequence[str]) -> Pipe[T]:
@@ -87,7 +88,7 @@ class _ColumnChoice(ColumnOperator):
 
     @abstractmethod
     def sources(self, names: list[str]) -> dict[str, str]:
-        """The name in the input of each column that comes out; `names` are those in the input."""
+        """The name in the input of each output column; `names` are those in the input."""
 
     def schema_of(self, schema: pa.Schema) -> pa.Schema:
         import pyarrow as pa
@@ -153,14 +154,8 @@ class Rename(_ColumnChoice):
         return dict(zip(renamed, names, strict=True))
 
 
-# `with_later_choice`: tells Parquet files of a `select` that follows, so that they read no other columns.
-
-
-N = TypeVar("N", bound=Node)
-
-
 def with_later_choice(node: N, columns: tuple[str, ...], filters: tuple[Any, ...] = ()) -> N:
-    """The graph before a `select` of `columns`. If it reads Parquet files, these read what is used of them.
+    """The graph before a `select` of `columns`, in which Parquet files read no other columns.
 
     The operators between give rows as they are, and use no columns but those in `filters`, their expressions.
     """

@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from ..pipe import Pipe
 
 T = TypeVar("T")
+Origins: TypeAlias = list[Origin | None] | None
+Places: TypeAlias = npt.NDArray[np.int64]
+
+ROWS_AT_ONCE = 512
+"""Small halves leave together, up to this number of rows: most of the cost of a half does not depend on its rows."""
 
 
 def shuffle(
@@ -49,10 +54,10 @@ def shuffle(
 
     Args:
         window: number of rows to shuffle among; None shuffles all rows.
-        seed: used in place of the loader's seed.
+        seed: used instead of the loader's seed.
         each_epoch: False gives the same order in each epoch, and in each round of a `repeat`. So `.take(n)` and
-            `.skip(n)` behind it divide the rows once and for all; see also `split`.
-        name: identifies the operator in the key of its random order, in place of its kind and count.
+            `.skip(n)` after it divide the rows once and for all; see also `split`.
+        name: identifies the operator in the key of its random order, instead of its kind and count.
 
     Raises:
         PlanError: the pipe is streamed and `window` is not given.
@@ -132,15 +137,15 @@ class Shuffle(Rearranged):
         generators = Generators(keyed.key(stage.name, seed=self.seed))
         row = at.row
         size = max(1, (self.window or 1) // 2)
-        input_halves = Halves(stage.input.blocks(source, context), size)
-        waiting: Waiting | None = None
+        input_halves = _Halves(stage.input.blocks(source, context), size)
+        waiting: _Waiting | None = None
         if number:
-            waiting = first_waiting(input_halves.take_one(), generators.at(number - 1))
+            waiting = _first_waiting(input_halves.take_one(), generators.at(number - 1))
         while (halves := input_halves.take(waiting)) or waiting is not None:
             if waiting is None:
-                warn_if_large(stage, halves, self.window or 1, context)
+                _warn_if_large(stage, halves, self.window or 1, context)
             start = Cursor([number, (waiting.at if waiting is not None else halves[0].at).plain], 0, row)
-            rows, origins, waiting, number = leave(waiting, halves, size, generators, number)
+            rows, origins, waiting, number = _leave(waiting, halves, size, generators, number)
             del halves  # the rows that have left belong to the consumer only
             row += len(rows)
             end = start.advance(len(rows)) if waiting is None else Cursor([number, waiting.at.plain], 0, row)
@@ -150,36 +155,8 @@ class Shuffle(Rearranged):
                 yield output.pop()
 
 
-# How the rows of a windowed shuffle leave: each half in part at once, and in part with the next half.
-
-
-Origins: TypeAlias = list[Origin | None] | None
-Places: TypeAlias = npt.NDArray[np.int64]
-
-ROWS_AT_ONCE = 512
-"""Small halves leave together, up to so many rows: most of what a half costs does not depend on its rows."""
-
-
-class Waiting(NamedTuple):
-    """The rows of a half that wait for the next half.
-
-    Attributes:
-        rows, origins: of these rows.
-        at: the cursor of the half.
-    """
-
-    rows: BlockRows
-    origins: Origins
-    at: Cursor
-
-    @staticmethod
-    def of(half: list[Block], places: Places, at: Cursor) -> Waiting:
-        (rows,) = take_joined([block.rows for block in half], places)
-        return Waiting(rows, _pick(join_origins(half), places), at)
-
-
-class Halves:
-    """A run of blocks, cut into halves of `size` rows; the last one may be shorter."""
+class _Halves:
+    """A run of blocks, divided into halves of `size` rows; the last one may be shorter."""
 
     def __init__(self, blocks: Iterator[Block], size: int) -> None:
         self._blocks = blocks
@@ -188,10 +165,10 @@ class Halves:
         self._read: deque[Block] = deque()
         self._rows = 0
 
-    def take(self, waiting: Waiting | None) -> list[Block]:
-        """The rows of the next halves: of at least one, and of more if they are read already. None after the last.
+    def take(self, waiting: _Waiting | None) -> list[Block]:
+        """The rows of the next half, and of more if these are read already. None after the last.
 
-        It is one if its rows, the next ones and those that wait are held in different ways: more would all become
+        It is one half if its rows, the next ones and those that wait are held in different ways: more would all become
         Python objects.
         """
         self._read_half()
@@ -224,15 +201,33 @@ class Halves:
         return taken
 
 
-def first_waiting(half: list[Block], random: np.random.Generator) -> Waiting:
+class _Waiting(NamedTuple):
+    """The rows of a half that wait for the next half.
+
+    Attributes:
+        rows, origins: of these rows.
+        at: the cursor of the half.
+    """
+
+    rows: BlockRows
+    origins: Origins
+    at: Cursor
+
+    @staticmethod
+    def of(half: list[Block], places: Places, at: Cursor) -> _Waiting:
+        (rows,) = take_joined([block.rows for block in half], places)
+        return _Waiting(rows, _pick(join_origins(half), places), at)
+
+
+def _first_waiting(half: list[Block], random: np.random.Generator) -> _Waiting:
     """The rows of the half before the first one of a run; its other rows have left."""
-    return Waiting.of(half, np.flatnonzero(~_leaves_at_once(random, sum(map(len, half)))), half[0].at)
+    return _Waiting.of(half, np.flatnonzero(~_leaves_at_once(random, sum(map(len, half)))), half[0].at)
 
 
-def leave(
-    waiting: Waiting | None, halves: list[Block], size: int, generators: Generators, number: int
-) -> tuple[BlockRows, Origins, Waiting | None, int]:
-    """The rows that leave with some halves, their origins, the rows of the last half that wait, and the next number.
+def _leave(
+    waiting: _Waiting | None, halves: list[Block], size: int, generators: Generators, number: int
+) -> tuple[BlockRows, Origins, _Waiting | None, int]:
+    """The rows that leave with some halves, their origins, the rows of the last half that wait, and the next half.
 
     The rows that leave with one half are permuted among themselves.
 
@@ -266,13 +261,13 @@ def leave(
     at = _cursor_of(halves, start - before)
     if not have_one_signature(parts):
         (rows,) = take_joined(parts, order)
-        return rows, _pick(origins, order), Waiting.of(halves, rest - before, at), number
+        return rows, _pick(origins, order), _Waiting.of(halves, rest - before, at), number
     rows, rest_rows = take_joined(parts, order, rest)
-    return rows, _pick(origins, order), Waiting(rest_rows, _pick(origins, rest), at), number
+    return rows, _pick(origins, order), _Waiting(rest_rows, _pick(origins, rest), at), number
 
 
-def warn_if_large(stage: StageView, halves: list[Block], window: int, context: Context) -> None:
-    """Warns, once, if the windows of all shards of a rank hold a large part of its memory, by the first rows.
+def _warn_if_large(stage: StageView, halves: list[Block], window: int, context: Context) -> None:
+    """Warn, once, if the windows of all shards of a rank hold a large part of its memory, by the first rows.
 
     Shard 0 speaks for all.
     """

@@ -19,52 +19,6 @@ if TYPE_CHECKING:
     from ..pipe import Pipe
 
 
-class SliceBase(TokenOfInput, Rearranged):
-    """Gives rows start, start + step, ... before stop, by their position among all rows."""
-
-    order: ClassVar[Order] = Order.GLOBAL
-    seeks: ClassVar[bool] = True
-
-    @abstractmethod
-    def bounds(self) -> tuple[int, int | None, int]:
-        """Start, stop and step; a stop of None stands for the end of the rows."""
-
-    def length(self, stage: StageView) -> int | None:
-        start, stop, step = self.bounds()
-        rows = stage.input.length
-        if rows is None:
-            return None
-        return len(range(start, rows if stop is None else min(stop, rows), step))
-
-    def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
-        start, _, step = self.bounds()
-        if isinstance(indices, range):
-            return range(start + indices.start * step, start + indices.stop * step, indices.step * step)
-        return start + indices * step
-
-    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
-        start, stop, step = self.bounds()
-        row = at.position
-        position = start + row * step  # of the next row, in the input
-        if stop is not None and position >= stop:
-            return
-        source = Cursor.of(at.token)
-        for block in stage.input.blocks(source.advance(position - source.position), context):
-            first = block.at.position
-            last = first + len(block) if stop is None else min(stop, first + len(block))
-            indices = range(position - first, last - first, step)
-            if indices:
-                rows, origins = block.select(indices)
-                position += len(indices) * step
-                count = position - first  # rows of the block that need not be read again
-                end = block.end if count == len(block) else block.at.advance(count)
-                here = Cursor(block.at.advance(indices.start).plain, 0, row)
-                row += len(indices)
-                yield Block(rows, here, Cursor(end.plain, 0, row), origins)
-            if stop is not None and position >= stop:
-                return
-
-
 T = TypeVar("T")
 
 
@@ -127,6 +81,52 @@ def slice(pipe: Pipe[T], /, start: int, stop: int | None, step: int = 1) -> Pipe
         ['b', 'd', 'f']
     """
     return pipe.then(Slice(start, stop, step))
+
+
+class SliceBase(TokenOfInput, Rearranged):
+    """Gives rows start, start + step, ... before stop, by their positions among all rows."""
+
+    order: ClassVar[Order] = Order.GLOBAL
+    seeks: ClassVar[bool] = True
+
+    @abstractmethod
+    def bounds(self) -> tuple[int, int | None, int]:
+        """Start, stop and step; a stop of None is the end of the rows."""
+
+    def length(self, stage: StageView) -> int | None:
+        start, stop, step = self.bounds()
+        rows = stage.input.length
+        if rows is None:
+            return None
+        return len(range(start, rows if stop is None else min(stop, rows), step))
+
+    def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
+        start, _, step = self.bounds()
+        if isinstance(indices, range):
+            return range(start + indices.start * step, start + indices.stop * step, indices.step * step)
+        return start + indices * step
+
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
+        start, stop, step = self.bounds()
+        row = at.position
+        position = start + row * step  # of the next row, in the input
+        if stop is not None and position >= stop:
+            return
+        source = Cursor.of(at.token)
+        for block in stage.input.blocks(source.advance(position - source.position), context):
+            first = block.at.position
+            last = first + len(block) if stop is None else min(stop, first + len(block))
+            indices = range(position - first, last - first, step)
+            if indices:
+                rows, origins = block.select(indices)
+                position += len(indices) * step
+                count = position - first  # rows of the block that need not be read again
+                end = block.end if count == len(block) else block.at.advance(count)
+                here = Cursor(block.at.advance(indices.start).plain, 0, row)
+                row += len(indices)
+                yield Block(rows, here, Cursor(end.plain, 0, row), origins)
+            if stop is not None and position >= stop:
+                return
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ def skip_while(pipe: Pipe[T], /, predicate: Callable[[T], object]) -> Pipe[T]:
 
 @dataclass(frozen=True)
 class _UntilFalse(SameRows):
-    """The base. A token is [cursor in the input, whether the predicate was false before it]."""
+    """A token is [cursor in the input, true after the first row for which the predicate is false]."""
 
     order: ClassVar[Order] = Order.GLOBAL
 
@@ -231,11 +231,6 @@ class _UntilFalse(SameRows):
         if type(over) is not bool:
             raise TypeError(f"must be a bool but is: {over!r}")
         yield stage.input, source.plain
-
-
-def _start(at: Cursor) -> tuple[Cursor, bool]:
-    source, over = cast("tuple[Json, bool]", at.token or (None, False))
-    return Cursor.of(source), over
 
 
 class TakeWhile(_UntilFalse):
@@ -282,3 +277,8 @@ class SkipWhile(_UntilFalse):
                     Cursor([rest.end.plain, True], 0, row),
                     rest.origins,
                 )
+
+
+def _start(at: Cursor) -> tuple[Cursor, bool]:
+    source, over = cast("tuple[Json, bool]", at.token or (None, False))
+    return Cursor.of(source), over

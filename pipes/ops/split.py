@@ -34,6 +34,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
+N = TypeVar("N", bound=Node)
+Mask = npt.NDArray[np.bool_]
+Positions = npt.NDArray[np.int64]
+
+_POSITIONS = 2**20
+"""Positions that are looked at together."""
+_SCALE = 2**63
+_LATE = "it failed when the keys were read, and does not fail now; its key is that of another part"
 
 
 def split(
@@ -51,10 +59,10 @@ def split(
     before its shuffles, so a row stays in its part although they change in each epoch; the parts are then indexed and
     know their lengths. State: a position.
 
-    What decides on the part of a row is a digest of its `key`, which is the same on every machine: the digest lies in
-    the interval of one part. So appending data moves no row, and the sizes are near the shares, not exact. Without
-    `key`, it is the row's position in an indexed pipe, and in a streamed one its content, so equal rows stay together.
-    `explain()` says which. A row that a policy skips when an indexed pipe is divided counts in one of the parts.
+    A digest of its `key`, which is the same on every machine, decides on the part of a row: it lies in the interval of
+    one part. So appending data moves no row, and the sizes are near the shares, not exact. Without `key`, it is the
+    row's position in an indexed pipe, and in a streamed one its content, so equal rows stay together. `explain()` says
+    which. A row that a policy skips when an indexed pipe is divided counts in one of the parts.
 
     Args:
         parts: the share of each part by its name, which sum to 1; or, for an indexed pipe, numbers of rows, which sum
@@ -92,9 +100,9 @@ def split(
         raise ArgumentError(
             with_call_site(f"`key` must not be given with {by_size}, which divides rows by position; leave one out")
         )
-    check_no_groups(pipe)
-    place = place_before_shuffles(pipe, same_rows=not (names is None and classes is None))
-    moving = moving_positions(place.source)
+    _check_no_groups(pipe)
+    place = _place_before_shuffles(pipe, same_rows=not (names is None and classes is None))
+    moving = _moving_positions(place.source)
     indexed = place.source.indexed and not callable(names) and (names is None or moving is None)
     if by_size and not indexed:
         raise PlanError(
@@ -121,7 +129,7 @@ def split(
 
 
 def _needs_positions(sizes: Mapping[Any, float], has_classes: bool) -> str | None:
-    """What makes `split` count rows, in words."""
+    """The argument that makes `split` count rows, in words."""
     if has_classes:
         return "`stratify`"
     return "numbers of rows" if all(isinstance(size, int) for size in sizes.values()) else None
@@ -152,31 +160,28 @@ def _check_parts(parts: Mapping[K, float]) -> dict[K, float]:
     return {name: float(size) for name, size in sizes.items()}
 
 
-# Where in a chain `split` divides the rows: before the shuffles, where positions stay the same.
-
-
-N = TypeVar("N", bound=Node)
+# The place in a chain where `split` divides the rows: before the shuffles, which change positions.
 
 
 class Place(NamedTuple):
-    """Where rows are divided.
+    """The place where rows are divided.
 
     Attributes:
         source: the rows that are divided.
-        later: the nodes between the source and the end of the chain, the first of them first.
+        later: the nodes between the source and the end of the chain, in their order.
     """
 
     source: Node
     later: list[Node]
 
     def behind(self, node: N) -> N:
-        """The later operators behind `node`."""
+        """The later operators, after `node`."""
         for later in self.later:
             node = type(node)(later.op, (node,), later.call_site)
         return node
 
 
-def place_before_shuffles(pipe: Node, *, same_rows: bool) -> Place:
+def _place_before_shuffles(pipe: Node, *, same_rows: bool) -> Place:
     """The place before the shuffles and the sharding at the end of the chain.
 
     The operators between give one row for each row; if `same_rows` is set, they give the row itself.
@@ -192,7 +197,7 @@ def place_before_shuffles(pipe: Node, *, same_rows: bool) -> Place:
     return place
 
 
-def moving_positions(source: Node) -> str | None:
+def _moving_positions(source: Node) -> str | None:
     """The code of an operator that changes the positions of rows between epochs or shards; None if none does."""
     moving = find_reshuffle(source)
     if moving is None:
@@ -200,8 +205,8 @@ def moving_positions(source: Node) -> str | None:
     return None if moving is None else node_code(moving).lstrip(".")
 
 
-def check_no_groups(pipe: Node) -> None:
-    """Raises a `PlanError` if the elements are groups: the rows of one group may belong to several parts."""
+def _check_no_groups(pipe: Node) -> None:
+    """Raise a `PlanError` if the elements are groups: the rows of one group may belong to several parts."""
     node = pipe
     while len(node.inputs) == 1 and not node.op.expands and node.op.order in (Order.ROW_LOCAL, Order.REORDERS):
         node = node.inputs[0]
@@ -209,7 +214,7 @@ def check_no_groups(pipe: Node) -> None:
         code = node_code(node).lstrip(".")
         raise PlanError(
             with_call_site(
-                f"`split` must come before `{code}`, because it divides rows, and behind it come groups of rows; swap "
+                f"`split` must come before `{code}`, because it divides rows, and after it come groups of rows; swap "
                 "the two"
             )
         )
@@ -221,16 +226,7 @@ def _keeps_rows(op: Operator, *, same_rows: bool) -> bool:
     return not same_rows and op.order is Order.ROW_LOCAL and op.seeks and not op.expands
 
 
-# The parts of a `split`: which rows are in a part, and the operators that give them.
-
-
-_POSITIONS = 2**20
-"""Positions that are looked at together."""
-_SCALE = 2**63
-_LATE = "it failed when the keys were read, and does not fail now; its key is that of another part"
-
-Mask = npt.NDArray[np.bool_]
-Positions = npt.NDArray[np.int64]
+# The operators of the parts.
 
 
 def _no_positions() -> Positions:
@@ -243,8 +239,8 @@ class SplitPart(SameRows):
 
     Attributes:
         parts: the share of each part, or its number of rows.
-        key: what decides on the part of a row; None for its position if the input is indexed, else for its content.
-        stratify: the key of the classes that are divided each.
+        key: decides on the part of a row; None is its position if the input is indexed, else its content.
+        stratify: the key of the classes, each of which is divided.
         part: the name of the part.
     """
 
@@ -277,10 +273,10 @@ class SplitPart(SameRows):
 
     @abstractmethod
     def division(self) -> str:
-        """What decides on the part of a row, in words."""
+        """The rows' property that decides on their parts, in words."""
 
     def contains(self, digests: Digests) -> Mask:
-        """Whether rows are in the part, by the digests of what decides on that."""
+        """For each row, if it is in the part, by the digests of keys, positions or contents."""
         (word,) = mixed(np.array([self.seed], np.uint64) + np.uint64(_SCALE))
         numbers = mixed(digests ^ word) >> np.uint64(1)
         before, share = self._before_and_share()
@@ -364,7 +360,7 @@ class IndexedSplitPart(Rearranged, SplitPart):
     def _without_rows_of_others(
         self, stage: StageView, rows: BlockRows, late: set[int], places: Positions, context: Context
     ) -> BlockRows:
-        """Skips rows whose keys were not known, and now are those of other parts: keys would be in two parts."""
+        """Skip rows whose keys were not known, and now are those of other parts: a key must not be in two parts."""
         parts = parted(rows)
         numbers = [number for number, place in enumerate(parts.places) if place in late]
         digests, error = key_digests(take(parts.values, np.array(numbers, np.int64)), self.key)
@@ -386,7 +382,7 @@ class IndexedSplitPart(Rearranged, SplitPart):
         return self.rows_of_part
 
     def _masks(self, stage: StageView) -> Iterator[Mask]:
-        """For ranges of the input's rows, one after the other, whether they are in the part."""
+        """For each range of the input's rows, the mask of those in the part."""
         rows = stage.input.length
         assert rows is not None, "an indexed pipe knows its length"
         if self.stratify is not None:
@@ -409,10 +405,10 @@ class IndexedSplitPart(Rearranged, SplitPart):
         return mask
 
     def _stratified(self, stage: StageView, rows: int) -> Mask:
-        """Divides the rows class by class, in a random order within each class, so that each part gets its size.
+        """Divide the rows class by class, in a random order within each class, so that each part gets its size.
 
-        Rows that are skipped when the classes are read are a class of their own.
-        The parts take turns as in the method of Webster, so each class is divided in the proportions of the whole.
+        Rows that are skipped when the classes are read are a class of their own. The parts take turns as in the method
+        of Webster, so each class is divided in the proportions of the whole.
         """
         sizes = list(self.parts.values())
         if self.has_counts:
@@ -474,11 +470,11 @@ def _described(key: RowKey) -> str:
     return f"the function {value_code(cast('Callable[..., object]', key))}"
 
 
-# `RowSet`: some of the rows of an indexed input, as one bit for each row.
+# Some of the rows of an indexed input, as one bit for each row.
 
 
 _WORD = 64
-"""Bits after which the rows before are counted."""
+"""The number of bits after which the rows so far are counted."""
 _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)  # of each byte
 _ONES = _BITS.sum(1, dtype=np.uint8)  # in each byte
 _PLACES = np.argsort(1 - _BITS, axis=1, kind="stable")  # of each one in a byte
@@ -493,7 +489,7 @@ class RowSet:
 
     def __init__(self, bits: npt.NDArray[np.uint8]) -> None:
         self.bits = bits
-        # How many rows of the set stand before each word.
+        # The number of rows of the set before each word.
         self._before = np.cumsum(np.append(0, _ONES[bits].sum(1, dtype=np.int64)))
 
     @staticmethod

@@ -17,10 +17,8 @@ from ..formats.expressions import (
     check_expression,
     expression_code,
     expression_identity,
+    expression_type,
     is_expression,
-)
-from ..formats.expressions import (
-    expression_type as type_of,
 )
 from ._column_operator import ColumnOperator, check_fit, values_of
 from ._shared import numpy_columns
@@ -105,7 +103,7 @@ class WithColumns(ColumnOperator):
         import pyarrow as pa
 
         types = check_fit([*self._expressions.values()], schema)
-        computed = {name: type_of(value, types) for name, value in self._expressions.items()}
+        computed = {name: expression_type(value, types) for name, value in self._expressions.items()}
         return None if self._functions else pa.schema(list({**types, **computed}.items()))
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
@@ -119,7 +117,7 @@ class WithColumns(ColumnOperator):
         if self._expressions:
             values = values_of([*self._expressions.values()], stage, rows)
             computed = {name: to_column(value) for name, value in zip(self._expressions, values, strict=True)}
-        arrays = LazyArrays(rows)
+        arrays = _LazyArrays(rows)
         for name, function in self._functions.items():
             computed[name] = column_of_result(function(arrays), name)
             if len(computed[name]) != len(rows):
@@ -138,11 +136,8 @@ class WithColumns(ColumnOperator):
         return refuse
 
 
-# `LazyArrays`: the columns of rows as NumPy arrays, made when they are asked for.
-
-
-class LazyArrays(Mapping[str, Array]):
-    """Read-only arrays by name; a column that nobody asks for is neither gathered nor converted."""
+class _LazyArrays(Mapping[str, Array]):
+    """Read-only arrays by name. A column that nobody asks for is neither gathered nor converted."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows

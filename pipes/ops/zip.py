@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, overload
 
@@ -75,10 +75,10 @@ class Zip(Operator):
         yield from builtins.zip(stage.inputs, cast("list[Json]", at.token or [None] * len(stage.inputs)), strict=True)
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
-        tokens: Sequence[object] = at.token or [None] * len(stage.inputs)  # type: ignore[assignment]
+        tokens = cast("list[Json]", at.token or [None] * len(stage.inputs))
         row = at.position
         sources = [
-            source.blocks(Cursor.of(token).advance(at.skip), context)  # type: ignore[arg-type]
+            source.blocks(Cursor.of(token).advance(at.skip), context)
             for source, token in builtins.zip(stage.inputs, tokens, strict=True)
         ]
         rests: list[Block | None] = [None] * len(sources)
@@ -102,7 +102,7 @@ class Zip(Operator):
 
 
 ENDED = False
-"""Stands in a token for the cursor of an input that has ended, which is then not read again."""
+"""In a token: the cursor of an input that has ended, which is not read again."""
 
 
 @overload
@@ -127,7 +127,7 @@ def zip_longest(pipe: Pipe[T], /, *others: Pipe[object], fill: object = None) ->
     because their positions must agree; `explain()` says so.
 
     Args:
-        fill: the item in place of a row of a pipe that has ended.
+        fill: the item for a pipe that has ended.
 
     Raises:
         ArgumentTypeError: one of `others` is not a pipe.

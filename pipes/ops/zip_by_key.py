@@ -1,4 +1,4 @@
-"""`zip_by_key`: rows of two pipes side by side that have the same key."""
+"""`zip_by_key`: rows of two pipes that have the same key, side by side."""
 
 from __future__ import annotations
 
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 U = TypeVar("U")
+KeyOfRow: TypeAlias = tuple[str, ...] | Callable[[Any], Hashable]
+
+MAX_ROWS_SEARCHED = 10**6
+"""The rows that are read to find the window that would do."""
 
 
 def zip_by_key(
@@ -39,13 +43,13 @@ def zip_by_key(
 
     Element: a pair. Each row of `other` is used once; of several with one key, the first comes first, and those that
     are not used are left out. Order: this pipe's. Length: unknown; streamed. State: a position in both; a resume reads
-    at most 2 * `window` rows of `other` again, and so many are kept in memory. Every shard reads both pipes from end to
-    end; `explain()` says so. `join` needs no order, and keeps all of the other side in memory.
+    at most 2 * `window` rows of `other` again, and keeps at most as many in memory. Every shard reads both pipes from
+    end to end; `explain()` says so. `join` needs no order, and keeps all of the other side in memory.
 
     Args:
         key: the name of a column, several names, or a function of the row.
         other_key: the same for rows of `other`, if it differs.
-        window: a partner may come up to so many rows of `other` before or behind the furthest partner so far. A row
+        window: the number of rows of `other` that a partner may come before or after the furthest partner so far. A row
             that is left out moves that place on by one row.
         unmatched: "error" raises if a row of this pipe has no partner within the window, "drop" leaves it out.
 
@@ -68,7 +72,7 @@ def zip_by_key(
 
 @dataclass(frozen=True)
 class ZipByKey(Operator):
-    """A token is [the cursor of a row of the input, the token of `Partners` before it]."""
+    """A token is [the cursor of a row of the input, the token of `_Partners` before it]."""
 
     kind: ClassVar[str] = "zip_by_key"
     order: ClassVar[Order] = Order.GLOBAL
@@ -93,12 +97,14 @@ class ZipByKey(Operator):
 
     def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
         source, token = cast("tuple[Json, Json]", at.token or (None, None))
-        yield from zip(stage.inputs, (source, partners_cursor(token)), strict=True)
+        start, *numbers, runs = _read_token(token)
+        check_numbers(*numbers, *runs)
+        yield from zip(stage.inputs, (source, start), strict=True)
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         source, token = cast("tuple[Json, Json]", at.token or (None, None))
         left, right = stage.inputs
-        partners = Partners(right, self.other_key or self.key, self.window, token, context)
+        partners = _Partners(right, self.other_key or self.key, self.window, token, context)
         row = at.row
         for block in left.blocks(Cursor.of(source), context):
             start = Cursor([block.at.plain, partners.token()], 0, row)
@@ -111,8 +117,8 @@ class ZipByKey(Operator):
             if error is not None:
                 raise data_error(self, stage.failed_on(error, _origin(stage, after, context)))
 
-    def _pairs(self, block: Block, partners: Partners) -> tuple[list[object], list[int], int, Exception | None]:
-        """The pairs of the rows of a block, the places of these rows, how many were looked at, and what failed."""
+    def _pairs(self, block: Block, partners: _Partners) -> tuple[list[object], list[int], int, Exception | None]:
+        """The pairs of the rows of a block, the places of these rows, the number of rows looked at, and the error."""
         keys, error = keys_of(block.rows, self.key)
         pairs: list[object] = []
         places: list[int] = []
@@ -128,7 +134,7 @@ class ZipByKey(Operator):
                 return pairs, places, place, self._no_partner(key, partners)
         return pairs, places, len(keys), error
 
-    def _no_partner(self, key: Hashable, partners: Partners) -> UnfitError:
+    def _no_partner(self, key: Hashable, partners: _Partners) -> UnfitError:
         needed = partners.window_needed(key)
         where = "and does not come later" if needed is None else f"and comes later: `window={needed}` would do"
         return UnfitError(
@@ -138,36 +144,16 @@ class ZipByKey(Operator):
 
 
 def _origin(stage: StageView, at: Cursor, context: Context) -> Origin | None:
-    """Where a row of the first input comes from."""
+    """The origin of a row of the first input."""
     block = next(stage.inputs[0].blocks(at, context.replay()), None)
     return block.origins[0] if block is not None and block.origins else None
 
 
-# `Partners`: looks for the row of a key among the rows of a stream that were read last.
+class _Partners:
+    """Finds the row of a key in an input, reads no more than that needs, and keeps rows that have no partner yet.
 
-
-KeyOfRow: TypeAlias = tuple[str, ...] | Callable[[Any], Hashable]
-
-MAX_ROWS_SEARCHED = 10**6
-"""So many rows are read to tell which window would do."""
-
-
-def partners_cursor(token: Json) -> Json:
-    """The cursor of the input in a token of `Partners`."""
-    start, *numbers, runs = _read_token(token)
-    check_numbers(*numbers, *runs)
-    return start
-
-
-def _read_token(token: Json) -> tuple[Json, int, int, int, list[int]]:
-    return cast("tuple[Json, int, int, int, list[int]]", token or (None, 0, 0, 0, []))
-
-
-class Partners:
-    """Reads an input as far as the rows that are looked for need it, and keeps rows that have no partner yet.
-
-    They stand at most `window` rows before or behind the furthest one that was found. Each row that is not found moves
-    that place on by one, so that the reader does not stay behind.
+    These are at most `window` rows before or after the furthest one that was found. Each key that is not found moves
+    that place on by one row, so that the reader does not stay behind.
 
     A token is [cursor of the first row that is kept, position of this row, position of the next row to read, the
     furthest position, lengths of the runs of rows that are kept and not kept, in turn].
@@ -179,10 +165,8 @@ class Partners:
         self._window = window
         self._blocks = source.blocks(Cursor.of(start), context)
         self._items: Iterator[tuple[Hashable, object]] = iter(())
-        self._error: Exception | None = None  # of the row behind `items`
-        self._starts: deque[tuple[int, Cursor]] = deque(
-            [(first, Cursor.of(start))]
-        )  # of blocks with rows that are kept
+        self._error: Exception | None = None  # of the row after `items`
+        self._starts = deque([(first, Cursor.of(start))])  # of blocks with rows that are kept
         self._end = first
         self._position = first  # of the next row to read
         self._furthest = furthest
@@ -248,7 +232,7 @@ class Partners:
         return None
 
     def _read(self, *, keep: bool) -> tuple[Hashable] | None:
-        """Reads one row, and gives its key; None if there is none."""
+        """Read one row, and return its key; None if there is none."""
         item = next(self._items, None)
         while item is None:
             if self._error is not None:
@@ -281,3 +265,7 @@ class Partners:
         places.remove(position)
         if not places:
             del self._places[key]
+
+
+def _read_token(token: Json) -> tuple[Json, int, int, int, list[int]]:
+    return cast("tuple[Json, int, int, int, list[int]]", token or (None, 0, 0, 0, []))
