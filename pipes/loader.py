@@ -33,122 +33,6 @@ if TYPE_CHECKING:
 
     from .torch.device import Backend, Move
     from .torch.ranks import Group
-
-
-def reading_service(
-    service: ReadingService | None, workers: int, device: torch.device | str | int | None, *, pin_memory: bool
-) -> ReadingService:
-    """The service of a loader with these arguments."""
-    check_int("workers", workers, least=0)
-    check_choice("pin_memory", pin_memory, (True, False))
-    if service is not None and (isinstance(service, type) or not hasattr(service, "start")):
-        name = service.__name__ if isinstance(service, type) else repr(service)
-        message = f"`service` must be a reading service, such as `fp.Threads(2)`, but got: {name}"
-        hint = f"; `workers={service}` reads in processes" if isinstance(service, int) and service > 0 else ""
-        raise ArgumentTypeError(with_call_site(f"{message}{hint}"))
-    if service is not None and workers:
-        raise ArgumentError(
-            with_call_site(
-                f"`workers` and `service` must not be given together; give `workers` to {type(service).__name__}"
-            )
-        )
-    chosen = service or (MultiProcess(workers) if workers else InProcess())
-    return chosen if device is None and not pin_memory else OnDevice(chosen, device, pin_memory)
-
-
-def service_code(service: object) -> str:
-    """A service as code, for `repr`."""
-    return constructor_code(service) if is_dataclass(service) else repr(service)
-
-
-def chain_in_one_line(pipe: Pipe[object]) -> str:
-    """The code of a chain in one line: of a long one, the source and the last call."""
-    code = repr(pipe)
-    calls = [line.strip() for line in code.splitlines() if line.startswith(("    fp.", "    ."))] or [code]
-    first, last = (call if len(call) <= 60 else f"{call[:56]}...)" for call in (calls[0], calls[-1]))
-    return first if len(calls) == 1 else f"{first} ... {last}"
-
-
-@dataclass(frozen=True)
-class OnDevice:
-    """Runs plans as `service` does, and moves the elements.
-
-    Args:
-        service: where plans run.
-        device: where elements are copied to; None if they are only pinned.
-        pin_memory: whether they are pinned; those on the way to a CUDA device always are.
-    """
-
-    service: ReadingService
-    device: torch.device | str | int | None
-    pin_memory: bool
-
-    def __post_init__(self) -> None:
-        if self.device is not None:
-            from .torch.device import checked_device
-
-            checked_device(self.device)
-
-    @property
-    def workers(self) -> int:
-        return self.service.workers
-
-    @property
-    def ordered(self) -> bool:
-        return self.service.ordered
-
-    @property
-    def global_generators(self) -> bool:
-        return self.service.global_generators
-
-    def start(self) -> Executor:
-        from .torch.device import backend_for
-
-        backend = backend_for(self.device, pin_memory=self.pin_memory)
-        return _DeviceService(self.service.start(), backend)
-
-
-class _DeviceService:
-    def __init__(self, executor: Executor, backend: Backend) -> None:
-        self._executor = executor
-        self._backend = backend
-
-    def open(self, plan: Plan, position: Position, epoch: int) -> Session:
-        return _DeviceRun(self._executor.open(plan, position, epoch), self._backend)
-
-    def close(self) -> None:
-        self._executor.close()
-
-
-class _DeviceRun:
-    """One run. The step of an element travels with it, so looking ahead changes no state."""
-
-    def __init__(self, session: Session, backend: Backend) -> None:
-        from .torch.device import on_device
-
-        self._session = session
-        self._items = cast("Generator[Step | ShardEnd]", on_device(iter(session), backend, _moved))
-
-    def __iter__(self) -> Iterator[Step | ShardEnd]:
-        return self._items
-
-    def close(self) -> None:
-        self._items.close()
-        self._session.close()
-
-
-def _moved(item: Step | ShardEnd, move: Move) -> Step | ShardEnd:
-    if not isinstance(item, Step):
-        return item
-    if isinstance(item.element, Skipped):
-        skipped = item.element
-        return item if skipped.is_row else item._replace(element=Skipped(skipped.skips, move(skipped.value), False))
-    return item._replace(element=move(item.element))
-
-
-# `Loader`: feeds one rank of a training job from a pipe, epoch by epoch, and saves where it stands.
-
-
 T_co = TypeVar("T_co", covariant=True)
 
 
@@ -515,3 +399,117 @@ def at_end(loader: Loader[object]) -> bool:
 def gathered(loader: Loader[object], state: State) -> State:
     """One state of all ranks, as `gather_state`, of a state of each that may be an earlier one."""
     return gather(state, loader._epochs.ranks, None)  # pyright: ignore[reportPrivateUsage]
+
+
+def chain_in_one_line(pipe: Pipe[object]) -> str:
+    """The code of a chain in one line: of a long one, the source and the last call."""
+    code = repr(pipe)
+    calls = [line.strip() for line in code.splitlines() if line.startswith(("    fp.", "    ."))] or [code]
+    first, last = (call if len(call) <= 60 else f"{call[:56]}...)" for call in (calls[0], calls[-1]))
+    return first if len(calls) == 1 else f"{first} ... {last}"
+
+
+# The service of a loader.
+
+
+def service_code(service: object) -> str:
+    """A service as code, for `repr`."""
+    return constructor_code(service) if is_dataclass(service) else repr(service)
+
+
+def reading_service(
+    service: ReadingService | None, workers: int, device: torch.device | str | int | None, *, pin_memory: bool
+) -> ReadingService:
+    """The service of a loader with these arguments."""
+    check_int("workers", workers, least=0)
+    check_choice("pin_memory", pin_memory, (True, False))
+    if service is not None and (isinstance(service, type) or not hasattr(service, "start")):
+        name = service.__name__ if isinstance(service, type) else repr(service)
+        message = f"`service` must be a reading service, such as `fp.Threads(2)`, but got: {name}"
+        hint = f"; `workers={service}` reads in processes" if isinstance(service, int) and service > 0 else ""
+        raise ArgumentTypeError(with_call_site(f"{message}{hint}"))
+    if service is not None and workers:
+        raise ArgumentError(
+            with_call_site(
+                f"`workers` and `service` must not be given together; give `workers` to {type(service).__name__}"
+            )
+        )
+    chosen = service or (MultiProcess(workers) if workers else InProcess())
+    return chosen if device is None and not pin_memory else OnDevice(chosen, device, pin_memory)
+
+
+@dataclass(frozen=True)
+class OnDevice:
+    """Runs plans as `service` does, and moves the elements.
+
+    Args:
+        service: where plans run.
+        device: where elements are copied to; None if they are only pinned.
+        pin_memory: whether they are pinned; those on the way to a CUDA device always are.
+    """
+
+    service: ReadingService
+    device: torch.device | str | int | None
+    pin_memory: bool
+
+    def __post_init__(self) -> None:
+        if self.device is not None:
+            from .torch.device import checked_device
+
+            checked_device(self.device)
+
+    @property
+    def workers(self) -> int:
+        return self.service.workers
+
+    @property
+    def ordered(self) -> bool:
+        return self.service.ordered
+
+    @property
+    def global_generators(self) -> bool:
+        return self.service.global_generators
+
+    def start(self) -> Executor:
+        from .torch.device import backend_for
+
+        backend = backend_for(self.device, pin_memory=self.pin_memory)
+        return _DeviceService(self.service.start(), backend)
+
+
+class _DeviceService:
+    def __init__(self, executor: Executor, backend: Backend) -> None:
+        self._executor = executor
+        self._backend = backend
+
+    def open(self, plan: Plan, position: Position, epoch: int) -> Session:
+        return _DeviceRun(self._executor.open(plan, position, epoch), self._backend)
+
+    def close(self) -> None:
+        self._executor.close()
+
+
+class _DeviceRun:
+    """One run. The step of an element travels with it, so looking ahead changes no state."""
+
+    def __init__(self, session: Session, backend: Backend) -> None:
+        from .torch.device import on_device
+
+        self._session = session
+        self._items = cast("Generator[Step | ShardEnd]", on_device(iter(session), backend, _moved))
+
+    def __iter__(self) -> Iterator[Step | ShardEnd]:
+        return self._items
+
+    def close(self) -> None:
+        self._items.close()
+        self._session.close()
+
+
+def _moved(item: Step | ShardEnd, move: Move) -> Step | ShardEnd:
+    if not isinstance(item, Step):
+        return item
+    if isinstance(item.element, Skipped):
+        skipped = item.element
+        return item if skipped.is_row else item._replace(element=Skipped(skipped.skips, move(skipped.value), False))
+    return item._replace(element=move(item.element))

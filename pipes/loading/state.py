@@ -19,33 +19,234 @@ from ..plan.plan import Plan, Position, ShardState
 from ..plan.shards import take_left
 
 VERSION = 2
-
 ALL_RANKS = -1
 """The `rank` of a state that serves all ranks."""
 NO_GOAL = -1
 """The `goal` of a state whose epoch ends where the plan says."""
-
 MAX_STRAGGLING = 2**24
 """How many elements behind the others a rank of an indexed pipe may be."""
+MAX_SHARDS_OF_RANK = 1024
+"""A state with more shards for each rank is refused, unless the loader has as many: to plan them takes long."""
+State = dict[str, Json]
+"""The state of a loader: thirteen entries, always the same, each a str or an int."""
+T = TypeVar("T")
 
-_LEAST = {
-    "feedpipe": VERSION,
-    "seed": 0,
-    "epoch": 0,
-    "step": 0,
-    "data_epoch": 0,
-    "rank": ALL_RANKS,
-    "world_size": 1,
-    "shards": 0,
-    "pipe": None,
-    "code": None,
-    "position": None,
-    "checksum": 0,
-    "goal": NO_GOAL,
-}
-"""Each entry, with the least value of a number; None stands for a text."""
 
-_SHARD = re.compile(r"0|[1-9][0-9]{0,17}")
+@dataclass
+class Progress:
+    """Where a loader stands: always after the last element that its consumer took.
+
+    Attributes:
+        epoch: the epoch of the loader.
+        step: how many elements of the epoch this rank has taken.
+        data_pass: which pass over the data; the same as `epoch`, unless `steps` sets the length of an epoch.
+        start: of an indexed pipe, how many elements of the pass all ranks together had taken when this rank began.
+        beyond: of an indexed pipe, those of them that were taken although one before them was not.
+        taken: how many elements of the pass this rank has taken since.
+        cursors: the plain cursors of the shards of a streamed pipe that have begun.
+        ended: the shards that have ended, each with the plain cursor of its leftover rows.
+        redivision: of a streamed pipe, what the shards run if the number of ranks has changed in this pass.
+        later: the same of the next passes, if some ranks had come to these.
+        skipped: how many rows of the epoch were skipped on this rank.
+        goal: the step at which the epoch ends, if the plan does not say it: the number of ranks has changed in it.
+        own_steps: of a streamed pipe, the step at which this rank had no more elements and began to repeat some.
+    """
+
+    epoch: int = 0
+    step: int = 0
+    data_pass: int = 0
+    start: int = 0
+    taken: int = 0
+    cursors: dict[int, Json] = field(default_factory=dict)
+    ended: dict[int, Json] = field(default_factory=dict)
+    beyond: tuple[range, ...] = ()
+    goal: int | None = None
+    redivision: Redivision | None = None
+    later: tuple[Redivision, ...] = ()
+    own_steps: int | None = None
+    skipped: SkipCounts = NO_SKIPS
+
+    @property
+    def padding(self) -> int:
+        """How many elements of padding this rank has taken in the epoch."""
+        return 0 if self.own_steps is None else max(0, self.step - self.own_steps)
+
+    def begin_padding(self) -> int:
+        """Notes that all further steps are padding; the number of those before."""
+        if self.own_steps is None:
+            self.own_steps = self.step
+        return self.padding
+
+    @property
+    def begun(self) -> bool:
+        """Whether any element of the pass over the data is taken."""
+        return bool(self.taken or self.start or self.cursors or self.ended or self.redivision)
+
+    def copy(self) -> Progress:
+        return replace(self, cursors=dict(self.cursors), ended=dict(self.ended))
+
+    def next_data_pass(self, shards: range) -> Progress:
+        """The beginning of the next pass over the data, in the same epoch; `shards` are those of the rank."""
+        progress = Progress(self.epoch, self.step, self.data_pass + 1, skipped=self.skipped)
+        return progress.with_redivisions(self.later, shards) if self.later else progress
+
+    def with_redivisions(self, redivisions: Sequence[Redivision], shards: range) -> Progress:
+        """This progress, at the beginning of a pass; `redivisions` say how it and later passes were divided anew."""
+        ended = dict.fromkeys(shard for shard in shards if not redivisions[0].runs.get(shard))
+        return replace(self, redivision=redivisions[0], later=tuple(redivisions[1:]), ended=ended)
+
+    def next_epoch(self, *, by_steps: bool) -> Progress:
+        """The beginning of the next epoch; with `by_steps` it goes on at the same place of the data."""
+        if by_steps:
+            return replace(self.copy(), epoch=self.epoch + 1, step=0, skipped=NO_SKIPS)
+        return Progress(self.epoch + 1, 0, self.epoch + 1)
+
+    def taken_by_all(self, plan: Plan) -> int:
+        """Of an indexed pipe, how many elements of the pass all ranks together have taken."""
+        return self.start + self.taken * plan.world_size
+
+    def position(self, plan: Plan) -> Position:
+        """The place in the data, for a service that runs `plan`."""
+        if plan.indexed:
+            taken, beyond = self.taken_by_all(plan), self.beyond
+            if beyond:
+                taken, beyond = take_left(self.start, beyond, taken - self.start)
+            return Position(taken, beyond=beyond)
+        shards = {shard: ShardState(cursor) for shard, cursor in self.cursors.items()}
+        shards |= {shard: ShardState(None, True, leftover) for shard, leftover in self.ended.items()}
+        return Position(0, shards, redivision=self.redivision)
+
+
+def save(progress: Progress, plan: Plan, signature: Signature) -> State:
+    """The state of `progress`."""
+    if not progress.begun:
+        position = "null"
+    elif plan.indexed and not progress.beyond:
+        position = f'{{"consumed": {progress.taken_by_all(plan)}}}'
+    elif plan.indexed:
+        place = progress.position(plan)
+        position = indexed_text(IndexedPosition(place.start - sum(map(len, place.beyond)), place.beyond))
+    else:
+        cursors, ended = signature.cursors.text(progress.cursors), signature.ended.text(progress.ended)
+        redivision = "" if progress.redivision is None else f', "cut": {signature.redivision_text(progress.redivision)}'
+        redivision += (
+            f', "later": [{", ".join(map(signature.redivision_text, progress.later))}]' if progress.later else ""
+        )
+        padding = f', "padding": {progress.padding}' if progress.padding else ""
+        position = f'{{"cursors": {cursors}, "ended": {ended}{redivision}{padding}}}'
+    # The state of an indexed pipe on several ranks is the same on all of them, so it has no counts of one.
+    if progress.skipped.skipped and progress.begun and (plan.world_size == 1 or not plan.indexed):
+        position = f'{position[:-1]}, "skipped": {json.dumps(progress.skipped.plain)}}}'
+    state = signature.entries.copy()
+    state["epoch"] = progress.epoch
+    state["step"] = progress.step
+    state["data_epoch"] = progress.data_pass
+    state["position"] = position
+    state["goal"] = NO_GOAL if progress.goal is None else progress.goal
+    state["checksum"] = checksum(signature.checksum, state)
+    return state
+
+
+def indexed_text(position: SavedPosition) -> str:
+    """The JSON text of a position in an indexed pipe."""
+    if not isinstance(position, IndexedPosition):
+        return "null"
+    if not position.beyond:
+        return f'{{"consumed": {position.consumed}}}'
+    beyond = [[part.start, part.stop, part.step] for part in position.beyond]
+    return json.dumps({"consumed": position.consumed, "beyond": beyond})
+
+
+def signature_checksum(entries: Mapping[str, Json]) -> int:
+    """The checksum of the entries that all states of a loader have in common."""
+    names = ("feedpipe", "seed", "rank", "world_size", "shards", "pipe", "code")
+    return crc32(json.dumps([entries[name] for name in names]).encode())
+
+
+def checksum(signature: int, entries: Mapping[str, Json]) -> int:
+    """The checksum of a state, from that of its signature."""
+    epoch, step, data_pass = entries["epoch"], entries["step"], entries["data_epoch"]
+    return crc32(f"{epoch} {step} {data_pass} {entries['goal']} {entries['position']}".encode(), signature)
+
+
+class Signature:
+    """What all states of a plan have in common. A loaded state is compared with it.
+
+    Attributes:
+        entries: the entries of a state, in their order; those that differ between states are placeholders.
+        checksum: of the entries that all states share; the checksum of a state goes on from it.
+        cursors, ended: the JSON text of the position of each shard.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        fingerprint = Fingerprint(plan.root)
+        self.entries: State = {
+            "feedpipe": VERSION,
+            "seed": plan.seed,
+            "epoch": 0,
+            "step": 0,
+            "data_epoch": 0,
+            "rank": ALL_RANKS if plan.indexed else plan.rank,
+            "world_size": plan.world_size,
+            "shards": plan.shards,
+            "pipe": fingerprint.pipe,
+            "code": fingerprint.code,
+            "position": "null",
+            "checksum": 0,
+            "goal": NO_GOAL,
+        }
+        self.checksum = signature_checksum(self.entries)
+        self.cursors = _ShardTexts()
+        self.ended = _ShardTexts()
+        self._redivisions: dict[int, tuple[Redivision, str]] = {}  # by identity: a state that was loaded has few
+
+    def redivision_text(self, redivision: Redivision) -> str:
+        """A redivision as JSON text."""
+        if id(redivision) not in self._redivisions:
+            self._redivisions[id(redivision)] = redivision, json.dumps(redivision.plain)
+        return self._redivisions[id(redivision)][1]
+
+
+_NO_CURSOR: Json = "no cursor"
+
+
+class _ShardTexts:
+    """The position of each shard as JSON text. A loop may save after every batch, so only what changed is encoded."""
+
+    def __init__(self) -> None:
+        self._shards: list[int] = []
+        self._cursors: list[Json] = []
+        self._texts: list[str] = []
+        self._tokens: dict[int, tuple[Json, Json, str, str]] = {}
+
+    def text(self, cursors: Mapping[int, Json]) -> str:
+        """The cursors as one JSON object."""
+        if not cursors:
+            return "{}"
+        shards, last, texts = [*cursors], self._cursors, self._texts
+        if shards != self._shards:
+            self._shards = shards
+            last = self._cursors = [_NO_CURSOR] * len(shards)
+            texts = self._texts = [""] * len(shards)
+        for place, cursor in enumerate(cursors.values()):
+            if cursor is not last[place]:
+                last[place] = cursor
+                texts[place] = self._cursor_text(shards[place], cursor)
+        return f"{{{', '.join(texts)}}}"
+
+    def _cursor_text(self, shard: int, cursor: Json) -> str:
+        if cursor is None:
+            return f'"{shard}": null'
+        token, skip, row, *rest = cast("list[Json]", cursor)
+        marks = rest[0] if rest else None
+        last = self._tokens.get(shard)
+        if last is None or last[0] is not token or last[1] is not marks:  # elements of one block share both
+            end = "" if marks is None else f", {json.dumps(marks)}"
+            last = self._tokens[shard] = token, marks, f'"{shard}": [{json.dumps(token)}, ', end
+        return f"{last[2]}{skip}, {row}{last[3]}]"
+
+
+# A state that was loaded: checked, compared and restored.
 
 
 class IndexedPosition(NamedTuple):
@@ -136,16 +337,23 @@ class SavedState:
         return not self.shards
 
 
-def signature_checksum(entries: Mapping[str, Json]) -> int:
-    """The checksum of the entries that all states of a loader have in common."""
-    names = ("feedpipe", "seed", "rank", "world_size", "shards", "pipe", "code")
-    return crc32(json.dumps([entries[name] for name in names]).encode())
-
-
-def checksum(signature: int, entries: Mapping[str, Json]) -> int:
-    """The checksum of a state, from that of its signature."""
-    epoch, step, data_pass = entries["epoch"], entries["step"], entries["data_epoch"]
-    return crc32(f"{epoch} {step} {data_pass} {entries['goal']} {entries['position']}".encode(), signature)
+_LEAST = {
+    "feedpipe": VERSION,
+    "seed": 0,
+    "epoch": 0,
+    "step": 0,
+    "data_epoch": 0,
+    "rank": ALL_RANKS,
+    "world_size": 1,
+    "shards": 0,
+    "pipe": None,
+    "code": None,
+    "position": None,
+    "checksum": 0,
+    "goal": NO_GOAL,
+}
+"""Each entry, with the least value of a number; None stands for a text."""
+_SHARD = re.compile(r"0|[1-9][0-9]{0,17}")
 
 
 def validated(state: object) -> SavedState:
@@ -368,220 +576,6 @@ def _shown(value: object) -> str:
         return f"<{type(value).__name__}>"
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
-
-
-# `Progress`, where a loader stands, and the state that saves it: made, compared and restored.
-
-
-State = dict[str, Json]
-"""The state of a loader: thirteen entries, always the same, each a str or an int."""
-
-T = TypeVar("T")
-
-MAX_SHARDS_OF_RANK = 1024
-"""A state with more shards for each rank is refused, unless the loader has as many: to plan them takes long."""
-
-
-@dataclass
-class Progress:
-    """Where a loader stands: always after the last element that its consumer took.
-
-    Attributes:
-        epoch: the epoch of the loader.
-        step: how many elements of the epoch this rank has taken.
-        data_pass: which pass over the data; the same as `epoch`, unless `steps` sets the length of an epoch.
-        start: of an indexed pipe, how many elements of the pass all ranks together had taken when this rank began.
-        beyond: of an indexed pipe, those of them that were taken although one before them was not.
-        taken: how many elements of the pass this rank has taken since.
-        cursors: the plain cursors of the shards of a streamed pipe that have begun.
-        ended: the shards that have ended, each with the plain cursor of its leftover rows.
-        redivision: of a streamed pipe, what the shards run if the number of ranks has changed in this pass.
-        later: the same of the next passes, if some ranks had come to these.
-        skipped: how many rows of the epoch were skipped on this rank.
-        goal: the step at which the epoch ends, if the plan does not say it: the number of ranks has changed in it.
-        own_steps: of a streamed pipe, the step at which this rank had no more elements and began to repeat some.
-    """
-
-    epoch: int = 0
-    step: int = 0
-    data_pass: int = 0
-    start: int = 0
-    taken: int = 0
-    cursors: dict[int, Json] = field(default_factory=dict)
-    ended: dict[int, Json] = field(default_factory=dict)
-    beyond: tuple[range, ...] = ()
-    goal: int | None = None
-    redivision: Redivision | None = None
-    later: tuple[Redivision, ...] = ()
-    own_steps: int | None = None
-    skipped: SkipCounts = NO_SKIPS
-
-    @property
-    def padding(self) -> int:
-        """How many elements of padding this rank has taken in the epoch."""
-        return 0 if self.own_steps is None else max(0, self.step - self.own_steps)
-
-    def begin_padding(self) -> int:
-        """Notes that all further steps are padding; the number of those before."""
-        if self.own_steps is None:
-            self.own_steps = self.step
-        return self.padding
-
-    @property
-    def begun(self) -> bool:
-        """Whether any element of the pass over the data is taken."""
-        return bool(self.taken or self.start or self.cursors or self.ended or self.redivision)
-
-    def copy(self) -> Progress:
-        return replace(self, cursors=dict(self.cursors), ended=dict(self.ended))
-
-    def next_data_pass(self, shards: range) -> Progress:
-        """The beginning of the next pass over the data, in the same epoch; `shards` are those of the rank."""
-        progress = Progress(self.epoch, self.step, self.data_pass + 1, skipped=self.skipped)
-        return progress.with_redivisions(self.later, shards) if self.later else progress
-
-    def with_redivisions(self, redivisions: Sequence[Redivision], shards: range) -> Progress:
-        """This progress, at the beginning of a pass; `redivisions` say how it and later passes were divided anew."""
-        ended = dict.fromkeys(shard for shard in shards if not redivisions[0].runs.get(shard))
-        return replace(self, redivision=redivisions[0], later=tuple(redivisions[1:]), ended=ended)
-
-    def next_epoch(self, *, by_steps: bool) -> Progress:
-        """The beginning of the next epoch; with `by_steps` it goes on at the same place of the data."""
-        if by_steps:
-            return replace(self.copy(), epoch=self.epoch + 1, step=0, skipped=NO_SKIPS)
-        return Progress(self.epoch + 1, 0, self.epoch + 1)
-
-    def taken_by_all(self, plan: Plan) -> int:
-        """Of an indexed pipe, how many elements of the pass all ranks together have taken."""
-        return self.start + self.taken * plan.world_size
-
-    def position(self, plan: Plan) -> Position:
-        """The place in the data, for a service that runs `plan`."""
-        if plan.indexed:
-            taken, beyond = self.taken_by_all(plan), self.beyond
-            if beyond:
-                taken, beyond = take_left(self.start, beyond, taken - self.start)
-            return Position(taken, beyond=beyond)
-        shards = {shard: ShardState(cursor) for shard, cursor in self.cursors.items()}
-        shards |= {shard: ShardState(None, True, leftover) for shard, leftover in self.ended.items()}
-        return Position(0, shards, redivision=self.redivision)
-
-
-class Signature:
-    """What all states of a plan have in common. A loaded state is compared with it.
-
-    Attributes:
-        entries: the entries of a state, in their order; those that differ between states are placeholders.
-        checksum: of the entries that all states share; the checksum of a state goes on from it.
-        cursors, ended: the JSON text of the position of each shard.
-    """
-
-    def __init__(self, plan: Plan) -> None:
-        fingerprint = Fingerprint(plan.root)
-        self.entries: State = {
-            "feedpipe": VERSION,
-            "seed": plan.seed,
-            "epoch": 0,
-            "step": 0,
-            "data_epoch": 0,
-            "rank": ALL_RANKS if plan.indexed else plan.rank,
-            "world_size": plan.world_size,
-            "shards": plan.shards,
-            "pipe": fingerprint.pipe,
-            "code": fingerprint.code,
-            "position": "null",
-            "checksum": 0,
-            "goal": NO_GOAL,
-        }
-        self.checksum = signature_checksum(self.entries)
-        self.cursors = _ShardTexts()
-        self.ended = _ShardTexts()
-        self._redivisions: dict[int, tuple[Redivision, str]] = {}  # by identity: a state that was loaded has few
-
-    def redivision_text(self, redivision: Redivision) -> str:
-        """A redivision as JSON text."""
-        if id(redivision) not in self._redivisions:
-            self._redivisions[id(redivision)] = redivision, json.dumps(redivision.plain)
-        return self._redivisions[id(redivision)][1]
-
-
-_NO_CURSOR: Json = "no cursor"
-
-
-class _ShardTexts:
-    """The position of each shard as JSON text. A loop may save after every batch, so only what changed is encoded."""
-
-    def __init__(self) -> None:
-        self._shards: list[int] = []
-        self._cursors: list[Json] = []
-        self._texts: list[str] = []
-        self._tokens: dict[int, tuple[Json, Json, str, str]] = {}
-
-    def text(self, cursors: Mapping[int, Json]) -> str:
-        """The cursors as one JSON object."""
-        if not cursors:
-            return "{}"
-        shards, last, texts = [*cursors], self._cursors, self._texts
-        if shards != self._shards:
-            self._shards = shards
-            last = self._cursors = [_NO_CURSOR] * len(shards)
-            texts = self._texts = [""] * len(shards)
-        for place, cursor in enumerate(cursors.values()):
-            if cursor is not last[place]:
-                last[place] = cursor
-                texts[place] = self._cursor_text(shards[place], cursor)
-        return f"{{{', '.join(texts)}}}"
-
-    def _cursor_text(self, shard: int, cursor: Json) -> str:
-        if cursor is None:
-            return f'"{shard}": null'
-        token, skip, row, *rest = cast("list[Json]", cursor)
-        marks = rest[0] if rest else None
-        last = self._tokens.get(shard)
-        if last is None or last[0] is not token or last[1] is not marks:  # elements of one block share both
-            end = "" if marks is None else f", {json.dumps(marks)}"
-            last = self._tokens[shard] = token, marks, f'"{shard}": [{json.dumps(token)}, ', end
-        return f"{last[2]}{skip}, {row}{last[3]}]"
-
-
-def save(progress: Progress, plan: Plan, signature: Signature) -> State:
-    """The state of `progress`."""
-    if not progress.begun:
-        position = "null"
-    elif plan.indexed and not progress.beyond:
-        position = f'{{"consumed": {progress.taken_by_all(plan)}}}'
-    elif plan.indexed:
-        place = progress.position(plan)
-        position = indexed_text(IndexedPosition(place.start - sum(map(len, place.beyond)), place.beyond))
-    else:
-        cursors, ended = signature.cursors.text(progress.cursors), signature.ended.text(progress.ended)
-        redivision = "" if progress.redivision is None else f', "cut": {signature.redivision_text(progress.redivision)}'
-        redivision += (
-            f', "later": [{", ".join(map(signature.redivision_text, progress.later))}]' if progress.later else ""
-        )
-        padding = f', "padding": {progress.padding}' if progress.padding else ""
-        position = f'{{"cursors": {cursors}, "ended": {ended}{redivision}{padding}}}'
-    # The state of an indexed pipe on several ranks is the same on all of them, so it has no counts of one.
-    if progress.skipped.skipped and progress.begun and (plan.world_size == 1 or not plan.indexed):
-        position = f'{position[:-1]}, "skipped": {json.dumps(progress.skipped.plain)}}}'
-    state = signature.entries.copy()
-    state["epoch"] = progress.epoch
-    state["step"] = progress.step
-    state["data_epoch"] = progress.data_pass
-    state["position"] = position
-    state["goal"] = NO_GOAL if progress.goal is None else progress.goal
-    state["checksum"] = checksum(signature.checksum, state)
-    return state
-
-
-def indexed_text(position: SavedPosition) -> str:
-    """The JSON text of a position in an indexed pipe."""
-    if not isinstance(position, IndexedPosition):
-        return "null"
-    if not position.beyond:
-        return f'{{"consumed": {position.consumed}}}'
-    beyond = [[part.start, part.stop, part.step] for part in position.beyond]
-    return json.dumps({"consumed": position.consumed, "beyond": beyond})
 
 
 def compare(saved: SavedState, signature: Signature, *, strict: bool) -> None:

@@ -1,11 +1,12 @@
-"""`divide`: which units and parts of units each shard reads, and what nobody has opened of a stream.
+"""`divide`: the units and parts of units that each shard reads; `divide_rest`: the same of what nobody has opened.
 
-A **stream** is what is divided among shards at one place of the graph. Its **places** are its rows, or units of work.
-If they are known beforehand, they lie on a **line**: those that shard 0 of the first division has, then those of
-shard 1, and so on. If they are not, the stream is read row by row, and a place is the number of a row.
+A **stream** is the data that is divided among shards at one place of the graph. Its **places** are its rows, or units
+of work. If they are known beforehand, they lie on a **line**: those of shard 0 of the first division, then those of
+shard 1, and so on. If not, the stream is read row by row, and a place is the number of a row.
 
-A run of a shard that has begun ends with what it has opened. What nobody has opened is divided anew. So a shard has a
-list of **runs**, which it runs one after the other; each is the graph of one shard over some parts of the streams.
+If the number of ranks changes in a pass, a shard that has begun ends with what it has opened, and the rest is divided
+again. So a shard then has a list of **open runs**, one after the other. Each is the graph of one shard over some parts
+of the streams.
 """
 
 from __future__ import annotations
@@ -25,15 +26,40 @@ from ..core.context import Mark, Marks, RowShare
 from ..core.cursor import Cursor, Json
 
 Numbers = npt.NDArray[np.int64]
-
 SLOTS_PER_SHARE = 128
 """Slots in a mean share of a unit that is divided: parts are right to half of that, 1/256 of the mean."""
 MAX_SLOTS = 2**20
 GOLDEN_RATIO = (5**0.5 - 1) / 2
 MAX_WEIGHT_BITS = 40
-"""Weights are scaled so that their sum has no more bits: products of two small numbers with it fit in 64."""
+"""Weights are scaled so that their sum has no more bits: its products with two small numbers fit in 64."""
 SHARDS_SIDE_BY_SIDE = 8
 """A rank has eight shards by default. Neighbours on the line go to one rank, so the errors of their cuts cancel."""
+
+
+def divide(weights: Numbers, shards: int, *, any_order: bool, near: int) -> Pieces:
+    """Divide units among shards: the weights nearly even, and few units read by several shards.
+
+    In any order, the units lie on a line that is cut at equal weights. In the order of the source, each unit goes to
+    the shard that has least, so that all shards move through the source together; what fits none is cut. A unit that
+    is larger than a share is always cut.
+
+    Args:
+        weights: of the units by place.
+        any_order: a shard may read its units in another order than that of their places.
+        near: a cut nearer than 1 / `near` of a share to the border of a unit goes to the border.
+    """
+    count = len(weights)
+    if not count or (weights == weights[0]).all():
+        return _equal(count, shards, near)
+    weights = weights >> max(0, int(weights.sum()).bit_length() - MAX_WEIGHT_BITS)
+    mean = max(1, int(weights.sum()) // shards)
+    slots = np.clip(-(-weights * SLOTS_PER_SHARE // mean), 1, MAX_SLOTS)
+    if not any_order and int(weights.max()) <= mean:
+        return _in_turn(weights, slots, shards, near)
+    borders = np.arange(shards + 1) * int(weights.sum()) // shards
+    spans, *parts = _divide_at(weights, slots, borders, mean // near)
+    owners = _owners(shards)[spans]
+    return _table(shards, 0, owners, *parts, by_place=not any_order)
 
 
 class Pieces(NamedTuple):
@@ -58,7 +84,7 @@ class Pieces(NamedTuple):
     stop: Numbers
 
     def lengths(self, rows: Numbers) -> Numbers:
-        """How many rows each shard has, if `rows` are those of the units by place."""
+        """The number of rows of each shard, if `rows` are those of the units by place."""
         in_rounds = self.rounds * self.shards
         totals = rows[:in_rounds].reshape(self.rounds, self.shards).sum(0)
         sums = np.concatenate([[0], np.cumsum(self.rows(rows))])
@@ -66,15 +92,15 @@ class Pieces(NamedTuple):
         return lengths
 
     def rows(self, rows: Numbers) -> Numbers:
-        """How many rows each piece of the table has."""
+        """The number of rows of each piece of the table."""
         units, width = rows[self.places], self.stop - self.first
         turns, rest = np.divmod(units, self.slots)
         cut = np.flatnonzero(self.slots > 1)  # in a whole unit, each turn is complete
         slots, rest, first, stop = self.slots[cut], rest[cut], self.first[cut], self.stop[cut]
         last = np.zeros_like(units)
         last[cut] = _rows_in_slots(slots, rest, stop) - _rows_in_slots(slots, rest, first)
-        counts_of_pieces: Numbers = turns * width + last
-        return counts_of_pieces
+        output: Numbers = turns * width + last
+        return output
 
     def by_line(self, of_units: Numbers, of_pieces: Numbers) -> Numbers:
         """Values of all pieces in the order of a `Line`: of the units that go round, and of the pieces of the table."""
@@ -87,7 +113,7 @@ class Pieces(NamedTuple):
         return np.concatenate(parts)
 
     def shares(self, indices: Numbers | slice = slice(None)) -> list[RowShare]:
-        """The parts of units that some pieces are, or all."""
+        """The parts of units that all pieces are, or some of them."""
         slots = self.slots[indices].tolist()
         parts = zip(self.first[indices].tolist(), self.stop[indices].tolist(), slots, strict=True)
         return [RowShare(*part, step_of(part[2])) for part in parts]
@@ -99,34 +125,8 @@ class Pieces(NamedTuple):
         return Pieces(1, 0, ends, self.places[part], self.slots[part], self.first[part], self.stop[part])
 
 
-def divide(weights: Numbers, shards: int, *, any_order: bool, near: int) -> Pieces:
-    """Divides units among shards, so that their weights are nearly even and few units are read by several shards.
-
-    In any order, the units lie on a line that is cut at equal weights. In the order of the source, each unit goes to
-    the shard that has least, so that all shards move through the source together; what fits none is cut. A unit that
-    is larger than a share is always cut.
-
-    Args:
-        weights: of the units by place.
-        any_order: whether a shard may read its units in another order than that of their places.
-        near: a cut nearer than 1 / `near` of a share to the border of a unit goes to the border.
-    """
-    count = len(weights)
-    if not count or (weights == weights[0]).all():
-        return _equal(count, shards, near)
-    weights = weights >> max(0, int(weights.sum()).bit_length() - MAX_WEIGHT_BITS)
-    mean = max(1, int(weights.sum()) // shards)
-    slots = np.clip(-(-weights * SLOTS_PER_SHARE // mean), 1, MAX_SLOTS)
-    if not any_order and int(weights.max()) <= mean:
-        return _in_turn(weights, slots, shards, near)
-    borders = np.arange(shards + 1) * int(weights.sum()) // shards
-    spans, *parts = _divide_at(weights, slots, borders, mean // near)
-    owners = _owners(shards)[spans]
-    return _table(shards, 0, owners, *parts, by_place=not any_order)
-
-
 def fill_unknown(weights: Numbers) -> Numbers:
-    """The weights with the mean in place of those below 0, which are unknown."""
+    """The weights; those below 0 are unknown, and become the mean of the others."""
     unknown = weights < 0
     if not unknown.any():
         return weights
@@ -146,52 +146,8 @@ def step_of(slots: int) -> int:
     return step
 
 
-def _rows_in_slots(slots: Numbers, rows: Numbers, stop: Numbers) -> Numbers:
-    """How many of the first `rows` rows lie in the slots below `stop`, for units of fewer rows than slots.
-
-    Slot s has row `s * inverse % slots`. If `s * inverse` is `q * slots + row`, `(s * inverse + slots) // slots` is
-    q + 1, and `(s * inverse + slots - rows) // slots` is q if the row is one of these rows, else q + 1. So the
-    difference of two sums counts them.
-    """
-    distinct, places = np.unique(slots, return_inverse=True)
-    inverse = np.array([pow(step_of(n), -1, n) for n in distinct.tolist()], np.int64)[places]
-    counts: Numbers = _sum_of_quotients(stop, inverse, slots, slots) - _sum_of_quotients(
-        stop, inverse, slots - rows, slots
-    )
-    return counts
-
-
-def _sum_of_quotients(count: Numbers, factor: Numbers, offset: Numbers, divisor: Numbers) -> Numbers:
-    """The sums of `(factor * x + offset) // divisor` over all x below `count`, by the steps of Euclid's algorithm.
-
-    No step makes a count larger, and no term is negative. So 64 bits are enough if no number is above 2**31: a product
-    of two is below 2**62, and no term is larger than the sum, which is at most `count * (divisor + 1)`.
-
-    Source: Graham, Knuth, Patashnik, "Concrete Mathematics", 1994, section 3.5.
-
-    Args:
-        count, factor, offset, divisor: at least 0; `factor < divisor`, `offset <= divisor` and `count <= divisor`.
-    """
-    total = np.zeros_like(count)
-    while count.any():
-        quotient, factor = np.divmod(factor, divisor)
-        total += count * (count - 1) // 2 * quotient
-        quotient, offset = np.divmod(offset, divisor)
-        total += count * quotient
-        count, offset = np.divmod(factor * count + offset, divisor)
-        factor, divisor = divisor, np.maximum(factor, 1)  # a factor of 0 leaves no points, and is no divisor
-    return total
-
-
-def _owners(shards: int) -> Numbers:
-    """The shard of each span of a line."""
-    side = SHARDS_SIDE_BY_SIDE if shards % SHARDS_SIDE_BY_SIDE == 0 else 1
-    spans = np.arange(shards)
-    return spans % side * (shards // side) + spans // side
-
-
 def _equal(count: int, shards: int, near: int) -> Pieces:
-    """Units of one weight: whole rounds of them, and what is left over is cut into equal parts."""
+    """Divide units of one weight: whole rounds of them, then equal parts of the rest."""
     rounds, left = divmod(count, shards)
     weights = np.full(left, shards)  # so that a share of all is `count`, and of what is left `left`
     slots = np.full(left, min(shards, -(-SLOTS_PER_SHARE * shards // max(1, count))))
@@ -200,7 +156,7 @@ def _equal(count: int, shards: int, near: int) -> Pieces:
 
 
 def _in_turn(weights: Numbers, slots: Numbers, shards: int, near: int) -> Pieces:
-    """Each unit goes to the shard that has least, as a queue would give it out; what fits none is cut."""
+    """Give each unit to the shard that has least, as a queue would, and cut those that fit none."""
     mean = int(weights.sum()) // shards
     most = mean + mean // near
     owners = np.full(len(weights), -1)
@@ -225,6 +181,13 @@ def _in_turn(weights: Numbers, slots: Numbers, shards: int, near: int) -> Pieces
         np.concatenate([slots[kept], stop]),
         by_place=True,
     )
+
+
+def _owners(shards: int) -> Numbers:
+    """The shard of each span of a line."""
+    side = SHARDS_SIDE_BY_SIDE if shards % SHARDS_SIDE_BY_SIDE == 0 else 1
+    spans = np.arange(shards)
+    return spans % side * (shards // side) + spans // side
 
 
 def _divide_at(
@@ -291,11 +254,48 @@ def _reduced(places: Numbers, slots: Numbers, first: Numbers, stop: Numbers) -> 
     return slots // divisor, first // divisor, stop // divisor
 
 
-# `Part`: which places of a stream a run reads; `divide_rest`: what nobody has opened of a stream, divided anew.
+def _rows_in_slots(slots: Numbers, rows: Numbers, stop: Numbers) -> Numbers:
+    """The number of the first `rows` rows that lie in the slots below `stop`, for units of fewer rows than slots.
+
+    Slot s has row `s * inverse % slots`. If `s * inverse` is `q * slots + row`, `(s * inverse + slots) // slots` is
+    q + 1, and `(s * inverse + slots - rows) // slots` is q if the row is one of these rows, else q + 1. So the
+    difference of two sums counts them.
+    """
+    distinct, places = np.unique(slots, return_inverse=True)
+    inverse = np.array([pow(step_of(n), -1, n) for n in distinct.tolist()], np.int64)[places]
+    counts: Numbers = _sum_of_quotients(stop, inverse, slots, slots) - _sum_of_quotients(
+        stop, inverse, slots - rows, slots
+    )
+    return counts
+
+
+def _sum_of_quotients(count: Numbers, factor: Numbers, offset: Numbers, divisor: Numbers) -> Numbers:
+    """The sums of `(factor * x + offset) // divisor` over all x below `count`, by the steps of Euclid's algorithm.
+
+    No step makes a count larger, and no term is negative. So 64 bits are enough if no number is above 2**31: a product
+    of two is below 2**62, and no term is larger than the sum, which is at most `count * (divisor + 1)`.
+
+    Source: Graham, Knuth, Patashnik, "Concrete Mathematics", 1994, section 3.5.
+
+    Args:
+        count, factor, offset, divisor: at least 0; `factor < divisor`, `offset <= divisor` and `count <= divisor`.
+    """
+    total = np.zeros_like(count)
+    while count.any():
+        quotient, factor = np.divmod(factor, divisor)
+        total += count * (count - 1) // 2 * quotient
+        quotient, offset = np.divmod(offset, divisor)
+        total += count * quotient
+        count, offset = np.divmod(factor * count + offset, divisor)
+        factor, divisor = divisor, np.maximum(factor, 1)  # a factor of 0 leaves no points, and is no divisor
+    return total
+
+
+# Parts of a stream, and the division of what is left of it among other shards.
 
 
 class Span(NamedTuple):
-    """The places start, start + step, ... before stop; up to the end of the stream if that is None.
+    """The places start, start + step, ... before `stop`; if that is None, up to the end of the stream.
 
     Attributes:
         cursor: of a stream that is read row by row: a cursor at `start` or before it.
@@ -308,7 +308,7 @@ class Span(NamedTuple):
 
     @property
     def length(self) -> int | None:
-        """How many places there are, if that is known."""
+        """The number of places, if it is known."""
         return None if self.stop is None else len(range(self.start, self.stop, self.step))
 
     def after(self, places: int) -> Span:
@@ -350,23 +350,13 @@ class Line(NamedTuple):
         return parts
 
 
-def default_spans(line: Line | None, shards: int, shard: int) -> list[Span]:
-    """What a shard has of a whole stream. With another number of shards than at first, the line is cut evenly."""
-    if line is None:
-        return [Span(shard, None, shards)]
-    if shards == len(line.bounds) - 1:
-        return [Span(int(line.bounds[shard]), int(line.bounds[shard + 1]))]
-    start, stop = _borders([Span(0, line.size)], line, shards)[shard : shard + 2]
-    return [Span(start, stop)] if start < stop else []
-
-
 @dataclass(frozen=True)
 class Part:
-    """Which places of a stream a run reads.
+    """The places of a stream that a run reads.
 
     Attributes:
         listed: the spans in some rounds of the `repeat` around.
-        later: in all rounds behind those, the places of this shard of so many; none if it is None.
+        later: shards and shard: in all rounds behind those, the run has the part of that shard; None for no part.
         until: round, span and places at which the run ends; None if it does not end before.
     """
 
@@ -395,6 +385,16 @@ class Part:
         return places_after(spans, mark) if number == mark[0] else []
 
 
+def default_spans(line: Line | None, shards: int, shard: int) -> list[Span]:
+    """The part of a shard in a whole stream. With another number of shards than at first, the line is cut evenly."""
+    if line is None:
+        return [Span(shard, None, shards)]
+    if shards == len(line.bounds) - 1:
+        return [Span(int(line.bounds[shard]), int(line.bounds[shard + 1]))]
+    start, stop = _borders([Span(0, line.size)], line, shards)[shard : shard + 2]
+    return [Span(start, stop)] if start < stop else []
+
+
 def first_places(spans: Sequence[Span], number: int, places: int) -> list[Span]:
     """The places before a mark; `places` may go on into later spans."""
     first = list(spans[:number])
@@ -408,7 +408,7 @@ def first_places(spans: Sequence[Span], number: int, places: int) -> list[Span]:
 
 
 def places_after(spans: Sequence[Span], mark: Mark) -> list[Span]:
-    """What `first_places` leaves."""
+    """The places that `first_places` leaves."""
     _, number, places, *cursor = cast("tuple[int, int, int, Json]", tuple(mark))
     rest: list[Span] = []
     for span in spans[number:]:
@@ -422,18 +422,17 @@ def places_after(spans: Sequence[Span], mark: Mark) -> list[Span]:
 
 
 def divide_rest(rest: Sequence[Span], line: Line | None, shards: int) -> list[list[Span]]:
-    """Divides what is left of a stream among new shards: a known one by weight, another row by row."""
+    """Divide the rest of a stream among new shards: by weight if its places are known, else row by row."""
     spans = sorted((s for s in rest if s.stop is None or s.start < s.stop), key=lambda s: (s.start, s.stop or 0))
     if line is None:
         return _divide_rows(spans, shards)
-    return _slice_of_part(spans, _borders(spans, line, shards))
+    return _sliced(spans, _borders(spans, line, shards))
 
 
 def _borders(spans: Sequence[Span], line: Line, shards: int) -> list[int]:
-    """How many of the places of all spans the first shards have together."""
+    """The number of places that the first 0, 1, ... shards have together."""
     if line.weights is None:
-        total = sum(cast("int", span.length) for span in spans)
-        return [total * shard // shards for shard in range(shards + 1)]
+        return _even_borders(spans, shards)
     weights = line.weights()
     own = np.concatenate([np.zeros(0, np.int64), *(weights[span.start : span.stop] for span in spans)])
     ends = np.cumsum(own, dtype=np.float64)
@@ -442,8 +441,13 @@ def _borders(spans: Sequence[Span], line: Line, shards: int) -> list[int]:
     return [0, *borders.tolist(), len(own)]
 
 
-def _slice_of_part(spans: Sequence[Span], borders: Sequence[int]) -> list[list[Span]]:
-    """The spans, end to end, cut at so many places."""
+def _even_borders(spans: Sequence[Span], shards: int) -> list[int]:
+    total = sum(cast("int", span.length) for span in spans)
+    return [total * shard // shards for shard in range(shards + 1)]
+
+
+def _sliced(spans: Sequence[Span], borders: Sequence[int]) -> list[list[Span]]:
+    """The spans, end to end, cut at these numbers of places."""
     parts: list[list[Span]] = []
     waiting = list(reversed(spans))
     for start, stop in pairwise(borders):
@@ -472,12 +476,12 @@ def _joined(spans: Sequence[Span]) -> list[Span]:
 
 
 def _divide_rows(rest: Sequence[Span], shards: int) -> list[list[Span]]:
-    """Divides rows whose number is not known: all from some row on in turn, and the holes before it evenly."""
+    """Divide rows of unknown number: all from some row on in turn, and the holes before it evenly."""
     endless = [span for span in rest if span.stop is None]
     holes = [span for span in rest if span.stop is not None]
     if sum(Fraction(1, span.step) for span in endless) != 1:
-        # A shard has ended, so nobody knows which rows it has left: the others hand on theirs as they are.
-        parts = _slice_of_part(holes, _counts(holes, shards))
+        # A shard has ended, so nobody knows its rows that are left: the others pass theirs on as they are.
+        parts = _sliced(holes, _even_borders(holes, shards))
         for number, span in enumerate(endless):
             parts[number % shards].append(span)
         return parts
@@ -487,18 +491,58 @@ def _divide_rows(rest: Sequence[Span], shards: int) -> list[list[Span]]:
     cursor = max(cursors, key=lambda plain: Cursor.of(plain).position, default=None)
     holes += [span._replace(stop=edge) for span in endless if span.start < edge]
     holes.sort(key=lambda span: span.start)
-    parts = _slice_of_part(holes, _counts(holes, shards))
+    parts = _sliced(holes, _even_borders(holes, shards))
     for shard, part in enumerate(parts):
         part.append(Span(edge + shard, None, shards, cursor))
     return parts
 
 
-def _counts(spans: Sequence[Span], shards: int) -> list[int]:
-    total = sum(cast("int", span.length) for span in spans)
-    return [total * shard // shards for shard in range(shards + 1)]
+# Redivision: the runs of the shards after the number of ranks has changed in a pass.
 
 
-# `Redivision`: what the shards of a plan run if the number of ranks has changed in the middle of a pass over the data.
+@dataclass(frozen=True)
+class Redivision:
+    """The runs of the shards after the number of ranks has changed.
+
+    Attributes:
+        first: the number of shards of the first division of the pass, which defines the places of a stream.
+        base: origins of this division begin here: that of shard n is `base` + n.
+        digest: of the states that it was made of; the states of a job have the same.
+        runs: those of each shard, in order.
+    """
+
+    first: int
+    base: int
+    digest: str
+    runs: Mapping[int, tuple[OpenRun, ...]]
+
+    @property
+    def plain(self) -> dict[str, Json]:
+        """The redivision as JSON."""
+        runs: Json = {str(shard): [run.plain for run in runs] for shard, runs in self.runs.items()}
+        return {"first": self.first, "base": self.base, "digest": self.digest, "items": runs}
+
+    @staticmethod
+    def of(plain: Json) -> Redivision:
+        """The redivision that `plain` was made of."""
+        values = cast("dict[str, Json]", plain)
+        runs = cast("dict[str, list[Json]]", values["items"])
+        return Redivision(
+            cast("int", values["first"]),
+            cast("int", values["base"]),
+            cast("str", values["digest"]),
+            {int(shard): tuple(OpenRun.of(run) for run in part) for shard, part in runs.items()},
+        )
+
+    def all_runs(self) -> Iterator[OpenRun]:
+        """All runs, and those whose leftover rows they group."""
+        for runs in self.runs.values():
+            for run in runs:
+                yield from (run, *(run.tail_of or ()))
+
+    def of_shards(self, shards: range) -> Redivision:
+        """The redivision with the runs of some shards only."""
+        return replace(self, runs={shard: runs for shard, runs in self.runs.items() if shard in shards})
 
 
 @dataclass(frozen=True)
@@ -507,11 +551,11 @@ class OpenRun:
 
     Attributes:
         origin: the key of its draws; no two runs of a pass have the same.
-        parts: what it reads, by stream; None for all that shard `origin` of the first division reads.
-        cursor: where it goes on; None if it has not begun.
-        marks: what it has opened before that.
+        parts: its part of each stream; None for the parts of shard `origin` of the first division.
+        cursor: the place from which it continues; None if it has not begun.
+        marks: of what it has opened before that.
         leftover: if it has ended, the cursor of its leftover rows.
-        tail_of: if it makes groups of leftover rows, the runs that left them over.
+        tail_of: if it groups leftover rows, the runs that left them over.
     """
 
     origin: int
@@ -527,7 +571,7 @@ class OpenRun:
         return self.cursor is not None or self.tail_of is not None
 
     def part(self, stream: str, shards: int) -> Part:
-        """What it reads of a stream; `shards` is the number of shards of the first division."""
+        """Its part of a stream; `shards` is the number of shards of the first division."""
         if self.parts is None:
             return Part(later=(shards, self.origin))
         return self.parts.get(stream, Part())
@@ -565,53 +609,8 @@ class OpenRun:
         )
 
 
-@dataclass(frozen=True)
-class Redivision:
-    """What the shards run after the number of ranks has changed.
-
-    Attributes:
-        first: the number of shards of the first division of the pass, which says what a place of a stream is.
-        base: origins of this division begin here: that of shard n is `base` + n.
-        digest: of the states that it was made of; the states of a job have the same.
-        runs: those of each shard, in order.
-    """
-
-    first: int
-    base: int
-    digest: str
-    runs: Mapping[int, tuple[OpenRun, ...]]
-
-    @property
-    def plain(self) -> dict[str, Json]:
-        """The cut as JSON."""
-        runs: Json = {str(shard): [run.plain for run in runs] for shard, runs in self.runs.items()}
-        return {"first": self.first, "base": self.base, "digest": self.digest, "items": runs}
-
-    @staticmethod
-    def of(plain: Json) -> Redivision:
-        """The cut that `plain` was made of."""
-        values = cast("dict[str, Json]", plain)
-        runs = cast("dict[str, list[Json]]", values["items"])
-        return Redivision(
-            cast("int", values["first"]),
-            cast("int", values["base"]),
-            cast("str", values["digest"]),
-            {int(shard): tuple(OpenRun.of(run) for run in part) for shard, part in runs.items()},
-        )
-
-    def all_runs(self) -> Iterator[OpenRun]:
-        """All runs, and those whose leftover rows they make groups of."""
-        for runs in self.runs.values():
-            for run in runs:
-                yield from (run, *(run.tail_of or ()))
-
-    def of_shards(self, shards: range) -> Redivision:
-        """The cut with the runs of some shards only."""
-        return replace(self, runs={shard: runs for shard, runs in self.runs.items() if shard in shards})
-
-
 def runs_left(runs: tuple[OpenRun, ...], cursor: Json, marks: Marks) -> list[OpenRun]:
-    """The runs of a shard that stands at `cursor`, a cursor of `OpenRunsInTurn`, as they are left there."""
+    """The runs of a shard as they are left at `cursor`, a cursor of `OpenRunsInTurn`."""
     if cursor is None:
         return list(runs)
     (token, skip, _), left = cast("list[Json]", cursor)[:3], list[OpenRun]()
@@ -622,7 +621,7 @@ def runs_left(runs: tuple[OpenRun, ...], cursor: Json, marks: Marks) -> list[Ope
 
 
 def runs_ended(runs: tuple[OpenRun, ...], leftover: Json) -> list[OpenRun]:
-    """The runs of a shard that has ended, as far as they left rows over."""
+    """The runs of a shard that has ended that left rows over."""
     if leftover is None:
         return []
     leftovers = cast("list[list[Json]]", cast("list[Json]", leftover)[0])

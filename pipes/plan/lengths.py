@@ -1,4 +1,4 @@
-"""How many rows each shard has, also after the number of ranks has changed in an epoch."""
+"""The lengths of shards, also of open runs after the number of ranks has changed in an epoch."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from .divide import Line, Numbers, OpenRun, Redivision, Span
 from .sharding import DividedStream, Sharding, expanded_units, has_user_boundary, shuffled_after
 
 MAX_UNITS_COUNTED = 10**8
-"""Units of all rounds of a `repeat`: each round divides them anew."""
+"""The most units of all rounds of a `repeat`, each of which divides them again."""
 UNKNOWN = -1
-"""Stands in an array for a length that is not known."""
+"""An unknown length in an array."""
 
 
 class Lengths:
@@ -36,7 +36,7 @@ class Lengths:
         self._lengths: dict[tuple[Node, tuple[int, ...], bool], Numbers | None] = {}
 
     def of_shards(self, node: Node, rounds: tuple[int, ...] = (), *, shuffled_later: bool = False) -> Numbers | None:
-        """The rows that each shard has of `node`, in one round of the `repeat`s around; None if that is not known."""
+        """The number of rows of `node` in each shard, in one round of the `repeat`s around; None if it is not known."""
         key = (node, rounds, shuffled_later)
         if key not in self._lengths:
             self._lengths[key] = self._of_shards(node, rounds, shuffled_later)
@@ -63,7 +63,7 @@ class Lengths:
         return self.behind(node, inputs)
 
     def behind(self, node: Node, inputs: Sequence[Numbers | None]) -> Numbers | None:
-        """What `node` makes of inputs of these lengths."""
+        """The lengths of `node` for inputs of these lengths."""
         count = next((len(lengths) for lengths in inputs if lengths is not None), self._runs)
         rows = np.stack([np.full(count, UNKNOWN) if lengths is None else lengths for lengths in inputs])
         distinct, places = np.unique(rows, axis=1, return_inverse=True)
@@ -102,7 +102,7 @@ class Lengths:
         return varies(node, self._sharding.stages)
 
     def _of_rounds(self, node: Node, times: int, rounds: tuple[int, ...], shuffled_later: bool) -> Numbers | None:
-        """The sum over the rounds of a `repeat`: each divides units anew."""
+        """The sum over the rounds of a `repeat`, each of which divides units again."""
         (source,) = node.inputs
         later = shuffled_after(node, shuffled_later)
         total = np.zeros(self._runs, np.int64)
@@ -128,7 +128,7 @@ class Lengths:
             )
 
     def rounds_of(self, node: Node) -> int | None:
-        """How often a `repeat` runs its input; None if it does so without end."""
+        """The number of rounds of a `repeat`; None if it has no end."""
         view = _LengthView(node.op, self._sharding.names[node], node.call_site, _inputs_of(node, [1]))
         return node.op.length(cast("StageView", view))  # of one row
 
@@ -142,7 +142,7 @@ class Lengths:
 
 
 def varies(root: Node, stages: Mapping[Node, Stage]) -> bool:
-    """Whether shards may have other lengths in another round or pass, for they read other units there."""
+    """Whether shards may have other lengths in another round or pass, because they read other units there."""
     return any(node.op.expands and not node.indexed and stages[node].length is not None for node in walk(root))
 
 
@@ -155,7 +155,7 @@ class _LengthInput:
 
 @dataclass(frozen=True)
 class _LengthView:
-    """What an operator sees that is asked for its length: the lengths of its inputs, and nothing that runs."""
+    """The view of an operator that is asked for its length: the lengths of its inputs, and nothing that runs."""
 
     op: Operator
     name: str
@@ -178,10 +178,10 @@ def _inputs_of(node: Node, lengths: Sequence[int]) -> tuple[_LengthInput, ...]:
 def lengths_of_redivision(
     redivision: Redivision, world_size: int, main: Node, tail: Sequence[Node], lengths: OpenRunLengths
 ) -> list[int] | None:
-    """How many elements each rank has, if none has taken any since the redivision; None if that is not known.
+    """The number of elements of each rank, if none has taken any since the redivision; None if it is not known.
 
     Args:
-        redivision: says which runs each shard has.
+        redivision: the runs of each shard.
         world_size: the number of ranks, which have the shards in turn.
         main: the graph that the runs run.
         tail: the operator that leaves rows over, and those behind it; empty if there is none.
@@ -216,12 +216,12 @@ def lengths_of_redivision(
 
 
 def runs_of_redivision(redivision: Redivision) -> list[OpenRun]:
-    """The runs of all shards, in place of groups of leftover rows the runs that left them over."""
+    """The runs of all shards; of one that groups leftover rows, the runs that left them over."""
     return [one for runs in redivision.runs.values() for run in runs for one in run.tail_of or (run,)]
 
 
 def _groups(tail: Sequence[Node], lengths: Lengths, rows: list[int]) -> list[int] | None:
-    """How many elements are made of leftover rows."""
+    """The number of elements that are made of leftover rows."""
     output: Numbers | None = np.array(rows, np.int64)
     for node in tail:
         output = lengths.behind(node, [output])
@@ -229,11 +229,11 @@ def _groups(tail: Sequence[Node], lengths: Lengths, rows: list[int]) -> list[int
 
 
 class OpenRunLengths(Lengths):
-    """As `Lengths`, with an entry of each array for each of some runs.
+    """As `Lengths`, with an item of each array for each of some runs.
 
     Args:
         sharding: the rules for the runs; its streams are numbered.
-        runs: the runs.
+        runs: those of `runs_of_redivision`.
         seed, data_pass: of the pass.
     """
 

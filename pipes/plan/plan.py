@@ -1,9 +1,9 @@
-"""`Plan`: the shards of a pipe that one rank runs, and their graphs, as workers get them too."""
+"""`Plan`: the shards of a pipe that one rank runs, with their lengths and graphs; `worker_graph`: those of workers."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple, cast
@@ -26,62 +26,10 @@ from .sharding import Sharding, SharedRead, has_user_boundary, reorders
 from .shards import IndexedShard, Leftover, OpenRunsInTurn, RemainingShard
 
 
-class RedividedPlan:
-    """The graphs of the shards of one redivision. They are kept apart from those of the plan, and freed with it.
-
-    Args:
-        redivision: says which runs each shard has.
-        sharding: the rules for the runs.
-        main: the graph that the shards run.
-        tail_name: the operator that leaves rows over.
-        tail_node: makes the graph that groups leftover rows.
-    """
-
-    def __init__(
-        self,
-        redivision: Redivision,
-        sharding: Sharding,
-        main: Node,
-        tail_name: str | None,
-        tail_node: Callable[[Sequence[Leftover], Sharding, dict[Node, str]], Node],
-    ) -> None:
-        self._redivision = redivision
-        self._sharding = sharding
-        self._main = main
-        self._tail_name = tail_name
-        self._tail_node = tail_node
-
-    def shard_stage(self, shard: int) -> Stage:
-        """The runs of a shard, one after the other."""
-        return self._stage(self._redivision.runs.get(shard, ()))
-
-    def tail_stage(self, tail_shard: int, leftovers: Sequence[tuple[int, Json]]) -> Stage:
-        """The groups of the leftover rows of shards that have ended: as an run with a number of its own."""
-        left = [run for shard, plain in leftovers for run in runs_ended(self._redivision.runs[shard], plain)]
-        return self._stage([OpenRun(self._redivision.base + tail_shard, tail_of=tuple(left))])
-
-    def _stage(self, runs: Sequence[OpenRun]) -> Stage:
-        names = self._sharding.names
-        nodes = tuple(self._node(run) for run in runs)
-        root = Node(OpenRunsInTurn(tuple(runs), self._tail_name), nodes)
-        names[root] = "items"
-        return bind(root, names, dict(self._sharding.stages))
-
-    def _node(self, run: OpenRun) -> Node:
-        if run.tail_of is None:
-            return self._sharding.subgraph(self._main, run.origin)
-        left = [Leftover(one.origin, one.leftover) for one in run.tail_of]
-        return self._tail_node(left, self._sharding, self._sharding.names)
-
-
-# `Plan`: the shards of a pipe that one rank runs, and their lengths.
-
-
 class ShardState(NamedTuple):
-    """Where one shard stands, in plain values: its cursor; once it has ended, the cursor of its leftover rows.
+    """The place of one shard in plain values: its cursor or, once it has ended, the cursor of its leftover rows.
 
-    The cursor is that of the shard's graph. Its fourth run, which may be missing, is how far the run has opened what
-    is divided among shards, in the form of `Opened`.
+    The cursor is that of the shard's graph. A fourth item, if there is one, has the marks of `Opened`.
     """
 
     cursor: Json = None
@@ -95,20 +43,20 @@ class ShardState(NamedTuple):
 
     @property
     def marks(self) -> Marks:
-        """How far the run has opened what is divided among shards."""
+        """The marks of what the run has opened."""
         values = cast("list[Json]", self.cursor or [])
         return cast("Marks", values[3]) if len(values) > 3 else {}
 
 
 class Position(NamedTuple):
-    """Where a rank stands in a pass over the data.
+    """The place of a rank in a pass over the data.
 
     Attributes:
-        start: of an indexed pipe, how many elements all ranks together have taken.
+        start: of an indexed pipe, the number of elements that all ranks together have taken.
         beyond: of an indexed pipe, those of them that are taken although one before them is not.
-        shards: of a streamed pipe, the states of its shards; a shard without one has not begun. The groups that are
-            made of leftover rows count as one more shard, `Plan.tail_shard`.
-        redivision: what the shards run, if the number of ranks has changed in this pass.
+        shards: of a streamed pipe, the states of its shards; a shard without one has not begun. The groups made of
+            leftover rows count as one more shard, `Plan.tail_shard`.
+        redivision: the runs of the shards, if the number of ranks has changed in this pass.
     """
 
     start: int = 0
@@ -140,7 +88,7 @@ class ShardRun:
 
 
 class Plan:
-    """What rank `rank` of `world_size` runs.
+    """The work of rank `rank` of `world_size`.
 
     The elements of an indexed pipe are divided one by one among ranks and then among workers. A streamed pipe runs as
     `shards` virtual shards: a rank has each `world_size`-th of them, and a worker each `workers`-th of its rank's.
@@ -148,7 +96,7 @@ class Plan:
     Attributes:
         root: the graph; its listings and types are fixed.
         shards: the number of virtual shards of all ranks; 0 if the pipe is indexed.
-        has_remote: whether workers run the graph only up to some place.
+        has_remote: whether workers run only the part of the graph before a `remote`.
         unsharded: the graph as one run, which knows lengths.
     """
 
@@ -196,7 +144,7 @@ class Plan:
         return None if self._tail is None else self.names[self._tail]
 
     def parts(self, position: Position, worker: int = 0, workers: int = 1) -> list[ShardRun]:
-        """The runs that worker `worker` of `workers` of this rank has still to do, without the tail."""
+        """The runs that are left for worker `worker` of `workers` of this rank, without the tail."""
         if self.indexed:
             part, parts = self.rank + self.world_size * worker, self.world_size * workers
             return [ShardRun(worker, self.indexed_stage(part, parts, position.start, position.beyond), START)]
@@ -207,7 +155,7 @@ class Plan:
         ]
 
     def running(self, position: Position, worker: int = 0, workers: int = 1) -> dict[int, Cursor]:
-        """The shards of `parts`, each with the cursor where it stands."""
+        """The shards of `parts`, each with its cursor."""
         if self.indexed:
             return {worker: START}
         states = {shard: position.of(shard) for shard in self.rank_shards[worker::workers]}
@@ -225,7 +173,10 @@ class Plan:
         if not cursors:
             return None
         if position.redivision is not None:
-            stage = self.redivided(position.redivision).tail_stage(self.tail_shard, sorted(cursors.items()))
+            redivision = position.redivision
+            left = [run for s, plain in sorted(cursors.items()) for run in runs_ended(redivision.runs[s], plain)]
+            tail = OpenRun(redivision.base + self.tail_shard, tail_of=tuple(left))
+            stage = self._runs_stage(redivision, [tail])
         else:
             stage = self._tail_stage([Leftover(s, cursor, rows.get(s)) for s, cursor in sorted(cursors.items())])
         return ShardRun(self.tail_shard, stage, state.at)
@@ -244,7 +195,7 @@ class Plan:
     def shard_stage(self, shard: int, redivision: Redivision | None = None) -> Stage:
         """The graph of one shard, bound."""
         if redivision is not None:
-            return self.redivided(redivision).shard_stage(shard)
+            return self._runs_stage(redivision, redivision.runs.get(shard, ()))
         return self._bound(self._sharding.subgraph(self._main, shard))
 
     def leftover_stage(self, shard: int) -> Stage:
@@ -252,21 +203,31 @@ class Plan:
         assert self._tail is not None, "this pipe leaves no rows over"
         return self._bound(self._sharding.subgraph(self._tail.inputs[0], shard))
 
-    def redivided(self, redivision: Redivision) -> RedividedPlan:
-        """The graphs of a redivision."""
+    def _runs_stage(self, redivision: Redivision, runs: Sequence[OpenRun]) -> Stage:
+        """Some runs of a redivision, one after the other. Their stages are freed with the redivision."""
         if self._redivision is None or self._redivision[0] is not redivision:
             self._redivision = redivision, self.sharding_of(redivision)
-        return RedividedPlan(redivision, self._redivision[1], self._main, self.tail_name, self.tail_node)
+        sharding = self._redivision[1]
+        nodes = tuple(self._run_node(run, sharding) for run in runs)
+        root = Node(OpenRunsInTurn(tuple(runs), self.tail_name), nodes)
+        sharding.names[root] = "items"
+        return bind(root, sharding.names, dict(sharding.stages))
+
+    def _run_node(self, run: OpenRun, sharding: Sharding) -> Node:
+        if run.tail_of is None:
+            return sharding.subgraph(self._main, run.origin)
+        left = [Leftover(one.origin, one.leftover) for one in run.tail_of]
+        return self._tail_node(left, sharding, sharding.names)
 
     def sharding_of(self, redivision: Redivision) -> Sharding:
-        """The rules for the runs of a redivision; of all of them, `redivision` has some."""
+        """The rules for the runs of a redivision, which may have only some of them."""
         names = dict(self.names)
         parts = {run.origin: run.parts for run in redivision.all_runs() if run.parts is not None}
         new_shards = range(redivision.base, redivision.base + self.shards)
         return Sharding(redivision.first, dict(self._stages), names, parts=parts, new_shards=new_shards)
 
     def length(self, rank: int, start: int = 0, data_pass: int = 0) -> int | None:
-        """How many elements `rank` has in a pass over the data, from `start` on; None if that is not known."""
+        """The number of elements of `rank` in a pass over the data, from `start` on; None if it is not known."""
         if self.unsharded.may_skip and (not self.indexed or self.unsharded.loses_elements):
             return None
         if self.indexed:
@@ -278,14 +239,17 @@ class Plan:
         return None if lengths is None else lengths[rank]
 
     def lengths_left(self, position: Position, data_pass: int) -> list[int] | None:
-        """How many elements each rank has left in a pass, where all shards stand at `position`; None if not known.
+        """The number of elements that each rank has left in a pass after `position`; None if it is not known.
 
-        After a redivision, no rank has taken any.
+        `position` has the places of all shards, or a redivision of which nobody has taken an element.
         """
         if self.unsharded.may_skip:
             return None
         if position.redivision is not None:
-            return self._lengths_of_redivision(position.redivision, data_pass)
+            sharding = self.sharding_of(position.redivision)
+            sharding.subgraph(self._main, 0)  # numbers the streams
+            runs = OpenRunLengths(sharding, runs_of_redivision(position.redivision), self.seed, data_pass)
+            return lengths_of_redivision(position.redivision, self.world_size, self._main, self._behind_tail(), runs)
         lengths = Lengths(self._sharding, self.seed, data_pass)
         rows = lengths.of_shards(self._main)
         if rows is None:
@@ -293,12 +257,6 @@ class Plan:
         states = [position.of(shard) for shard in range(self.shards)]
         left = [0 if s.ended else n - s.at.position for s, n in zip(states, rows.tolist(), strict=True)]
         return self._by_rank(np.array(left), lengths)
-
-    def _lengths_of_redivision(self, redivision: Redivision, data_pass: int) -> list[int] | None:
-        sharding = self.sharding_of(redivision)
-        sharding.subgraph(self._main, 0)  # numbers the streams
-        lengths = OpenRunLengths(sharding, runs_of_redivision(redivision), self.seed, data_pass)
-        return lengths_of_redivision(redivision, self.world_size, self._main, self._behind_tail(), lengths)
 
     def _rank_lengths(self, data_pass: int) -> list[int] | None:
         """The lengths of all ranks."""
@@ -317,7 +275,7 @@ class Plan:
         return cast("list[int]", totals.tolist())
 
     def _tail_lengths(self, lengths: Lengths) -> Numbers | None:
-        """How many elements the leftover rows of each rank give."""
+        """The number of elements that are made of the leftover rows of each rank."""
         assert self._tail is not None
         rows = lengths.of_shards(self._tail.inputs[0])
         if rows is None:
@@ -330,7 +288,7 @@ class Plan:
         return None if output is None else np.where(left > 0, output, 0)
 
     def _behind_tail(self) -> list[Node]:
-        """The operator that leaves rows over, and those behind it, in the order of the rows; nothing without one."""
+        """The operator that leaves rows over, if there is one, and those behind it in the order of the rows."""
         path = [] if self._tail is None else [self.root]
         while path and path[-1] is not self._tail:
             path.append(path[-1].inputs[0])
@@ -348,7 +306,7 @@ class Plan:
         return whole + list(self._sharding.shared_reads.values()) + units
 
     def rounds_of(self, node: Node) -> int | None:
-        """How often a `repeat` runs its input; None if it does so without end."""
+        """The number of rounds of a `repeat`; None if it has no end."""
         return Lengths(self._sharding, self.seed, 0).rounds_of(node)
 
     def stage_named(self, name: str) -> Stage:
@@ -384,9 +342,9 @@ class Plan:
     def _tail_stage(self, leftovers: list[Leftover]) -> Stage:
         # A tail holds rows, so its stages are not kept with those of the plan: they are freed after the epoch.
         names = dict(self.names)
-        return bind(self.tail_node(leftovers, self._sharding, names), names, dict(self._stages))
+        return bind(self._tail_node(leftovers, self._sharding, names), names, dict(self._stages))
 
-    def tail_node(self, leftovers: Sequence[Leftover], sharding: Sharding, names: dict[Node, str]) -> Node:
+    def _tail_node(self, leftovers: Sequence[Leftover], sharding: Sharding, names: dict[Node, str]) -> Node:
         """The graph that makes groups of leftover rows."""
         assert self._tail is not None, "only an operator with a tail leaves rows over"
         source = self._tail.inputs[0]
@@ -396,11 +354,11 @@ class Plan:
 
     @property
     def main(self) -> Node:
-        """The graph that shards run: its operator that leaves rows over gives out no incomplete group."""
+        """The graph that shards run: its operator that leaves rows over drops an incomplete last group."""
         return self._main
 
     def _with_tail(self, op: Operator, inputs: tuple[Node, ...], names: dict[Node, str]) -> Node:
-        """The graph with another operator and other inputs in place of the one that leaves rows over."""
+        """The graph in which another operator with other inputs replaces the one that leaves rows over."""
         above = []
         node = self.root
         while node is not self._tail:
@@ -415,9 +373,9 @@ class Plan:
 
 
 def _count(root: Node, world_size: int, workers: int, shards: int | None) -> int:
-    """How many virtual shards there are.
+    """The number of virtual shards.
 
-    With a shuffle there are so many that 0 to 8 workers give one order. Without one there are as many as workers, so
+    With a shuffle there are enough that 0 to 8 workers give one order. Without one there are as many as workers, so
     that a single process keeps the order of the source.
     """
     if shards is None:
@@ -430,74 +388,13 @@ def _count(root: Node, world_size: int, workers: int, shards: int | None) -> int
     return shards
 
 
-# `worker_graph`: the graph as workers get it, without what runs in the training process.
-
-
-class Traits(NamedTuple):
-    """What a plan asks an operator for. `Operator` explains the values."""
-
-    kind: str
-    name: str | None
-    order: Order | None
-    boundary: Boundary | None
-    expands: bool
-    repeats: bool
-    reshuffles: bool
-    needs_whole_units: bool
-    indexed: bool
-
-
-@dataclass(frozen=True)
-class LocalOperator(Operator):
-    """Stands in a worker for an operator of the training process. Plans are the same with it, and nothing runs it."""
-
-    traits: Traits
-
-    @property
-    def kind(self) -> str:  # type: ignore[override]
-        return self.traits.kind
-
-    @property
-    def name(self) -> str | None:  # type: ignore[override]
-        return self.traits.name
-
-    @property
-    def order(self) -> Order | None:  # type: ignore[override]
-        return self.traits.order
-
-    @property
-    def boundary(self) -> Boundary | None:  # type: ignore[override]
-        return self.traits.boundary
-
-    @property
-    def expands(self) -> bool:  # type: ignore[override]
-        return self.traits.expands
-
-    @property
-    def repeats(self) -> bool:  # type: ignore[override]
-        return self.traits.repeats
-
-    def reshuffles(self) -> bool:
-        return self.traits.reshuffles
-
-    def needs_whole_units(self) -> bool:
-        return self.traits.needs_whole_units
-
-    def indexed(self, inputs: Sequence[bool]) -> bool:
-        return self.traits.indexed
-
-    def length(self, stage: StageView) -> int | None:
-        return None
-
-    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
-        raise AssertionError(f"{self.kind} runs in the training process")
+# The graph that workers get, without what runs in the training process.
 
 
 def worker_graph(root: Node) -> Node:
-    """The graph to send to workers: what comes before `remote`, and stand-ins for the rest.
+    """The graph to send to workers: the operators before `remote`, and stand-ins for the rest, which may not travel.
 
-    What comes after `remote` may be unable to travel. The plans of both graphs are the same. Without `remote`, the
-    graph stays as it is.
+    The plans of both graphs are the same. Without `remote`, the graph stays as it is.
     """
     if find_remote(root) is None:
         return root
@@ -541,3 +438,63 @@ def _stand_in(node: Node) -> LocalOperator:
             indexed=node.indexed,
         )
     )
+
+
+@dataclass(frozen=True)
+class LocalOperator(Operator):
+    """Replaces an operator of the training process in workers. Plans are the same with it, and nothing runs it."""
+
+    traits: Traits
+
+    @property
+    def kind(self) -> str:  # type: ignore[override]
+        return self.traits.kind
+
+    @property
+    def name(self) -> str | None:  # type: ignore[override]
+        return self.traits.name
+
+    @property
+    def order(self) -> Order | None:  # type: ignore[override]
+        return self.traits.order
+
+    @property
+    def boundary(self) -> Boundary | None:  # type: ignore[override]
+        return self.traits.boundary
+
+    @property
+    def expands(self) -> bool:  # type: ignore[override]
+        return self.traits.expands
+
+    @property
+    def repeats(self) -> bool:  # type: ignore[override]
+        return self.traits.repeats
+
+    def reshuffles(self) -> bool:
+        return self.traits.reshuffles
+
+    def needs_whole_units(self) -> bool:
+        return self.traits.needs_whole_units
+
+    def indexed(self, inputs: Sequence[bool]) -> bool:
+        return self.traits.indexed
+
+    def length(self, stage: StageView) -> int | None:
+        return None
+
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
+        raise AssertionError(f"{self.kind} runs in the training process")
+
+
+class Traits(NamedTuple):
+    """The attributes of an operator that a plan reads; see `Operator`."""
+
+    kind: str
+    name: str | None
+    order: Order | None
+    boundary: Boundary | None
+    expands: bool
+    repeats: bool
+    reshuffles: bool
+    needs_whole_units: bool
+    indexed: bool

@@ -15,13 +15,10 @@ from .sharding import DividedStream, Sharding, has_user_boundary
 
 
 def redivide(plan: Plan, first: int, runs: Sequence[OpenRun], base: int, data_pass: int) -> list[list[OpenRun]]:
-    """Divide what `runs` leave of a pass among the shards of `plan`.
+    """The runs of each shard of `plan`, which divide what is left of a pass.
 
-    Returns:
-        The runs of each shard.
-
-    A run that has begun ends with what it has opened; nothing of it is read anew. What nobody has opened is divided
-    among new runs. The result is a function of the arguments, so all ranks come to the same.
+    A run that has begun ends with what it has opened. What nobody has opened is divided among new runs. The result is a
+    function of the arguments, so all ranks come to the same.
 
     Args:
         plan: of the new number of ranks.
@@ -52,10 +49,10 @@ def redivide(plan: Plan, first: int, runs: Sequence[OpenRun], base: int, data_pa
 
 
 class _Rest:
-    """What is left of one stream.
+    """The rest of one stream.
 
     Attributes:
-        parts, marks: what each run has of it, and how far it has opened that.
+        parts, marks: the part of each run, and the mark of what it has opened of that.
         line: makes the line of a round.
     """
 
@@ -118,7 +115,7 @@ def _check(plan: Plan, sharding: Sharding) -> int:
     """Checks that a shard may end anywhere.
 
     Returns:
-        How often shards run their parts: the rounds of a `repeat`.
+        The number of rounds in which shards run their parts: those of a `repeat`.
 
     Raises:
         StateError: an operator of the shards looks at positions or at all rows of a shard, or repeats without end.

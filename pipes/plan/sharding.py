@@ -1,4 +1,4 @@
-"""`Sharding`: where the rows of a pipe are divided among shards, and the rows of one if units are divided.
+"""`Sharding`: the places of a graph where rows are divided among shards, and the rows of a shard of units.
 
 Sharding never changes what a pipe means: all shards together give the rows of `for x in pipe`. The rows are divided
 behind the longest indexed part, or behind the last operator that looks at the position of a row among all rows.
@@ -23,13 +23,25 @@ from ..engine.run import check_cursor
 from ..engine.seeds import Permutation
 from ..engine.stage import Stage
 from .divide import Line, Numbers, Part, default_spans, divide, fill_unknown
-from .shards import NeighboursShard, PermutedShard, RowsPart, RowsShard, StreamedPart, StreamedShard, shared_rows
+from .shards import (
+    NeighboursShard,
+    PermutedShard,
+    PlacedShard,
+    RowsPart,
+    RowsShard,
+    StreamedPart,
+    StreamedShard,
+    shared_rows,
+)
 
 RUNS_OF_PART = 2**40
 """The keys of the runs of a part begin at a multiple of this, far from those of all shards."""
 MAX_SKEW = 16
 """Shards read a unit together if they reach it within this part of a share: what one of them has not asked for yet is
 kept for it."""
+NEAR_FOR_ROWS, NEAR = 64, 10
+"""A cut nearer to the border of a unit than 1/64 of a share goes to the border if lengths are known: ranks then differ
+by little. If they are not, 1/10 of a share is near, and fewer units are read by several shards."""
 
 
 class SharedRead(NamedTuple):
@@ -37,9 +49,9 @@ class SharedRead(NamedTuple):
 
     Attributes:
         reason: why its rows are not divided.
-        by_rank: whether one process reads it for all workers of a rank.
-        units: the shards that read the same unit, and the part of the input that the unit is, for each such unit; None
-            if all shards read all of the input.
+        by_rank: one process reads it for all workers of a rank.
+        units: for each unit that several shards read, its part of the input and these shards; None if all shards read
+            all of the input.
     """
 
     reason: str
@@ -61,343 +73,8 @@ class SharedRead(NamedTuple):
         return sum(part * (len({shard % processes for shard in shards}) - 1) for part, shards in self.units)
 
 
-@dataclass(frozen=True)
-class ChosenUnits(Operator):
-    """The units at some places in the order of a pass; of a unit in `parts`, only these slots.
-
-    Attributes:
-        opened_before: the number of places of the stream that a run has opened before these.
-    """
-
-    kind: ClassVar[str] = "deal"
-    order: ClassVar[Order] = Order.GLOBAL
-    hands_out: ClassVar[bool] = True
-
-    places: Indices = field(repr=False, compare=False)
-    permutation: Permutation | None = field(repr=False, compare=False)
-    parts: Mapping[int, RowShare] = field(repr=False, compare=False)
-    stream: str | None = None
-    opened_before: int = 0
-
-    def moves_skipped(self) -> bool:
-        return True
-
-    def length(self, stage: StageView) -> int:
-        return len(self.places)
-
-    def trace(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
-        yield stage.input, int(self._numbers(range(index, index + 1))[0]), context.unsharded()
-
-    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
-        if context.opened is not None and self.stream is not None and len(indices):
-            last = indices[-1] if isinstance(indices, range) else indices.max()
-            context.opened.note(self.stream, context.rounds, 0, self.opened_before + int(last) + 1)
-        units = stage.input.rows(self._numbers(indices), context.unsharded())
-        if not self.parts:
-            return units
-        return [self._part(stage.input.op, int(index), unit) for index, unit in zip(indices, units, strict=True)]
-
-    def _numbers(self, indices: Indices) -> Indices:
-        """The positions in the input of the units at `indices`."""
-        if isinstance(indices, range) and isinstance(self.places, range):
-            places: Indices = self.places[indices.start : indices.stop : indices.step]
-        else:
-            places = index_array(self.places)[index_array(indices)]
-        return places if self.permutation is None else self.permutation[places]
-
-    def _part(self, op: Operator, index: int, unit: object) -> object:
-        part = self.parts.get(index)
-        return unit if part is None else op.cut(unit, part.first, part.stop, part.slots)
-
-
-class _PieceRun(NamedTuple):
-    """Pieces of a shard that are read together.
-
-    Attributes:
-        number: of the first of them in the shard; unit rounds count as one.
-        stop: the places that are open when these are.
-        source: the stage that makes their rows.
-        place: of the unit whose rows several shards divide; None if the shard has all rows of `source`.
-        share: the rows of that unit that the shard has.
-    """
-
-    number: int
-    stop: int
-    source: Stage
-    place: int | None = None
-    share: RowShare = RowShare(0, 1, 1)
-
-
-class Division:
-    """How the shards divide the units of one operator, in one round of one pass over the data.
-
-    Attributes:
-        pieces: what each shard reads.
-        weights: of the units by place.
-        rows: of the units by place, if the weights are numbers of rows; below 0 if unknown.
-        permutation: the units by place; None for the order of the source.
-    """
-
-    def __init__(self, rows: Stage, shards: int, context: Context, *, any_order: bool, near: int) -> None:
-        self._units = units_of(rows)
-        self._rows_op = rows.op
-        # Without the stages themselves: `rows` keeps this object, and two that refer to each other are freed late.
-        self._steps = [(stage.node, stage.name) for stage in _path(self._units, rows)]
-        count = self._units.length or 0
-        whole = context.unsharded()
-        self.permutation = Permutation(whole.key(f"shuffle of {self._units.name}"), count) if any_order else None
-        weights = self._units.weights(whole)
-        self.rows: Numbers | None = None
-        if weights is None:
-            self.weights: Numbers = np.broadcast_to(np.int64(1), count)  # takes no memory
-        else:
-            by_place = slice(None) if self.permutation is None else self.permutation[range(count)]
-            values = weights.values[by_place]
-            self.weights = fill_unknown(values)
-            self.rows = values if weights.are_rows else None
-        self.pieces = divide(self.weights, shards, any_order=any_order, near=near)
-        self._shared: dict[int, Stage] = {}
-
-    def line(self) -> Line:
-        """The pieces by shard."""
-        pieces = self.pieces
-        bounds = pieces.starts + pieces.rounds * np.arange(pieces.shards + 1)
-        width = pieces.stop - pieces.first
-
-        def weights() -> Numbers:
-            return pieces.by_line(self.weights, self.weights[pieces.places] * width // pieces.slots)
-
-        def rows() -> Numbers | None:
-            if self.rows is None or (self.rows < 0).any():
-                return None
-            return pieces.by_line(self.rows, pieces.rows(self.rows))
-
-        return Line(bounds, weights, rows)
-
-    def runs(self, parts: Sequence[tuple[int, int, int]], stream: str) -> Iterator[_PieceRun]:
-        """What a run reads, in order.
-
-        Args:
-            parts: shard, first and stop of each span of places, as `Line.by_shard` gives them.
-            stream: the number of the stream, under which the run notes what it has opened.
-        """
-        number = opened = 0
-        for shard, first, stop in parts:
-            yield from self._runs_of_shard(shard, first, stop, stream, number, opened)
-            number += 1 + len(self.pieces.of_shard(shard).places)
-            opened += stop - first
-
-    def _runs_of_shard(
-        self, shard: int, start: int, end: int, stream: str, number: int, opened: int
-    ) -> Iterator[_PieceRun]:
-        """The runs of a span of places of one shard; `number` and `opened` count from the spans before it."""
-        rounds, shards = self.pieces.rounds, self.pieces.shards
-        before = opened - start  # what is open at place 0 of the shard
-        in_rounds = range(shard + start * shards, shard + min(end, rounds) * shards, shards)
-        if in_rounds:
-            yield _PieceRun(number, opened + len(in_rounds), self._expanded(in_rounds, {}, stream, opened))
-        table = self.pieces.of_shard(shard)
-        places = table.places
-        first, stop = max(0, start - rounds), max(0, end - rounds)
-        shares = table.shares(slice(first, stop))
-        before += rounds
-        parts: dict[int, RowShare] = {}  # of the run that begins at `first`
-        for index, share in enumerate(shares, first):
-            if share.slots == 1 or self._can_cut(int(places[index]), share):
-                if share.slots > 1:
-                    parts[index - first] = share
-                continue
-            if first < index:
-                source = self._expanded(places[first:index], parts, stream, before + first)
-                yield _PieceRun(number + 1 + first, before + index, source)
-            place = int(places[index])
-            yield _PieceRun(number + 1 + index, before + index + 1, self._shared_stage(place), place, share)
-            first, parts = index + 1, {}
-        if first < stop:
-            source = self._expanded(places[first:stop], parts, stream, before + first)
-            yield _PieceRun(number + 1 + first, before + stop, source)
-
-    def sharers(self, shard: int, place: int, shards: Sequence[int]) -> list[RowShare]:
-        """The shares of a unit that some of `shards` have: those that reach it at about the same time as `shard`."""
-        pieces = self.pieces
-        indices = np.flatnonzero(pieces.places == place)
-        owners = np.searchsorted(pieces.starts, indices, "right") - 1
-        reached = self._weight_before[indices] - self._weight_before[pieces.starts[owners]]
-        own = reached[owners == shard][0]
-        near = np.abs(reached - own) <= self._weight_before[-1] // (MAX_SKEW * pieces.shards)
-        return pieces.shares(indices[near & np.isin(owners, shards)])
-
-    @cached_property
-    def _weight_before(self) -> Numbers:
-        """The weight of the pieces of the table before each of them, and at last of all."""
-        pieces = self.pieces
-        width = pieces.stop - pieces.first
-        return np.concatenate([[0], np.cumsum(self.weights[pieces.places] * width // pieces.slots)])
-
-    def _number(self, place: int) -> int:
-        """The position of a unit in the source."""
-        return place if self.permutation is None else int(self.permutation[range(place, place + 1)][0])
-
-    def _can_cut(self, place: int, share: RowShare) -> bool:
-        op = self._units.op
-        if type(op).cut is Operator.cut or self._rows_op.needs_whole_units():
-            return False
-        number = self._number(place)
-        (unit,) = self._units.rows(range(number, number + 1), Context())
-        return op.cut(unit, share.first, share.stop, share.slots) is not None
-
-    def shared_read(self) -> SharedRead | None:
-        """The units whose rows several shards divide; None if there are none."""
-        pieces = self.pieces
-        cut = np.flatnonzero(pieces.slots > 1)
-        if not len(cut):
-            return None
-        cut = cut[np.argsort(pieces.places[cut], kind="stable")]
-        owners = np.searchsorted(pieces.starts, cut, "right") - 1
-        places, firsts = np.unique(pieces.places[cut], return_index=True)
-        total = max(1, int(self.weights.sum()))
-        units: list[tuple[float, list[int]]] = []
-        largest, largest_part = 0, 0.0
-        for place, of_unit in zip(places.tolist(), np.split(owners, firsts[1:]), strict=True):
-            if self._can_cut(place, RowShare(0, 1, 2)):
-                continue
-            part = int(self.weights[place]) / total
-            units.append((part, of_unit.tolist()))
-            if part > largest_part:
-                largest, largest_part = place, part
-        if not units:
-            return None
-        origin = self._units.origin(self._number(largest), Context())
-        name = f"number {self._number(largest)}" if origin is None else str(origin)
-        reason = (
-            f"{len(units)} of the {len(self.weights)} inputs of `{self._rows_op.kind}` are divided row by row, to make "
-            f"shards even; the largest, {name}, has {largest_part:.0%} of the work: smaller inputs would not be divided"
-        )
-        return SharedRead(reason, units=units)
-
-    def _shared_stage(self, place: int) -> Stage:
-        if place not in self._shared:
-            self._shared[place] = self._expanded(range(place, place + 1), {}, None)
-        return self._shared[place]
-
-    def _expanded(self, places: Indices, parts: Mapping[int, RowShare], stream: str | None, opened: int = 0) -> Stage:
-        """The path from the units to their rows, for some of the units."""
-        units = self._units
-        chosen = ChosenUnits(places, self.permutation, parts, stream, opened)
-        stage = Stage(Node(chosen, (units.node,)), f"deal of {units.name}", (units,))
-        for step, name in self._steps:
-            stage = Stage(Node(step.op, (stage.node,), step.call_site), name, (stage,))
-        return stage
-
-
-def _path(units: Stage, rows: Stage) -> list[Stage]:
-    """The stages from behind `units` to `rows`."""
-    path: list[Stage] = []
-    stage = rows
-    while stage is not units:
-        path.append(stage)
-        stage = stage.input
-    return path[::-1]
-
-
-def units_of(rows: Stage) -> Stage:
-    """The indexed stage whose rows are expanded."""
-    stage = rows
-    while not stage.indexed:
-        stage = stage.input
-    return stage
-
-
-@dataclass(frozen=True)
-class UnitsShard(Operator):
-    """The rows of shard `shard` of `shards`, if the input makes many rows of each unit.
-
-    Attributes:
-        any_order: whether units come in a random order, which a shuffle after it allows.
-        varies: whether the division differs between passes over the data.
-        near: as for `divide`.
-        stream: the number of the stream, under which a run notes what it has opened.
-        part: the places that a run reads, if they are not those of the shard. A run that is no shard of the first
-            division has a number above those as `shard`.
-    """
-
-    kind: ClassVar[str] = "deal_units"
-    order: ClassVar[Order] = Order.GLOBAL
-
-    shards: int
-    shard: int
-    any_order: bool
-    varies: bool
-    near: int
-    stream: str = "0"
-    part: Part | None = None
-
-    def moves_skipped(self) -> bool:
-        return True
-
-    def line(self, source: Input, context: Context) -> Line:
-        """The pieces that the units of `source` are cut into, by shard, in the pass and round of `context`."""
-        return self.division(cast("Stage", source), context).line()
-
-    def division(self, rows: Stage, context: Context) -> Division:
-        """How the shards divide the units in the pass and the round of `context`."""
-        run = (context.seed, context.epoch, context.rounds) if self.varies else ()
-        key = ("division", self.shards, self.any_order, self.near, run)
-        # The stage of the rows keeps it, so that all shards share it.
-        return rows.memo(key, lambda: Division(rows, self.shards, context, any_order=self.any_order, near=self.near))
-
-    def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
-        number, source = at.numbered()
-        check_numbers(number)
-        # Runs of pieces have cursors like those of the input. If several shards read a piece, they are tokens of these.
-        try:
-            check_cursor(cast("Stage", stage.input), source.plain)
-        except ValueError:
-            yield stage.input, source.token
-
-    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
-        division = self.division(cast("Stage", stage.input), context)
-        line = division.line()
-        if self.part is None:
-            spans = default_spans(line, self.shards, self.shard)
-        else:
-            spans = self.part.spans(context.rounds[0] if context.rounds else 0, line)
-        number, start = at.numbered()
-        row = at.row
-        for run in division.runs(line.by_shard(spans), self.stream):
-            if run.number < number:
-                continue
-            if run.place is not None and context.opened is not None:
-                context.opened.note(self.stream, context.rounds, 0, run.stop)
-            for block in self._run(division, run, start if run.number == number else START, context):
-                output = [block.numbered(run.number, row)]
-                row += len(block)
-                del block  # only the consumer holds it now
-                yield output.pop()
-
-    def _run(self, division: Division, run: _PieceRun, at: Cursor, context: Context) -> Iterator[Block]:
-        # A random draw is keyed by shard and position, and positions begin anew in each run: it is a shard of its own.
-        if run.place is None:
-            if self.shard >= self.shards:
-                return run.source.blocks(at, replace(context, shard=self.shard * RUNS_OF_PART + run.number))
-            return run.source.blocks(at, replace(context, shard=self.shard + run.number * self.shards))
-        shared = replace(context, shard=-1 - run.place)
-        if self.part is not None:
-            return shared_rows(run.source, at, run.share, (), shared)
-        others = division.sharers(self.shard, run.place, context.process.shards)
-        return shared_rows(run.source, at, run.share, others, shared)
-
-
-# `Sharding`: where the rows of a pipe are divided among shards, and the graph that each shard runs.
-
-
-NEAR_FOR_ROWS, NEAR = 64, 10
-"""A cut nearer to the border of a unit than 1/64 of a share goes to the border if lengths are known: ranks then differ
-by little. If they are not, 1/10 of a share is near, and fewer units are read by several shards."""
-
-
 class DividedStream(NamedTuple):
-    """What is divided at one place of the graph: the rows of `node`, or the `units` that it expands."""
+    """The data that is divided at one place of the graph: the rows of `node`, or the `units` that it expands."""
 
     node: Node
     shuffled_later: bool
@@ -414,9 +91,10 @@ class Sharding:
         names: the names of operators; nodes of the shards' graphs are added.
         shared_reads: the nodes whose output all shards read; `subgraph` adds them.
         expanded: the nodes that make many rows of each unit, with an operator that divides the units; likewise.
-        streams: what is divided, by number; likewise.
-        parts: after a redivision, what each origin reads of the streams; any other origin is a shard as at first.
-        new_shards: after a redivision, the origin of the first new shard, and how many there are.
+        streams: the divided streams, by number; likewise.
+        parts: after a redivision, the parts of the streams that each origin reads; any other origin is a shard as at
+            first.
+        new_shards: after a redivision, the origins of the new shards.
     """
 
     shards: int
@@ -511,7 +189,7 @@ class Sharding:
         return self.shard_operator(node, 0, shuffled_later=later).line(self.stages[node])
 
     def stream_name(self, stream: DividedStream) -> str:
-        """The number of what is divided."""
+        """The number of a stream."""
         for number, other in self.streams.items():
             if other == stream:
                 return number
@@ -520,7 +198,7 @@ class Sharding:
         return number
 
     def _part(self, op: RowsShard | StreamedShard, origin: int) -> RowsPart | StreamedPart:
-        """The operator that gives an origin its rows, in place of that of a shard."""
+        """The operator that gives an origin its rows; `op` is that of a shard."""
         assert op.stream is not None, "what is divided has a number"
         part = self.parts[origin].get(op.stream, Part())
         if isinstance(op, RowsShard):
@@ -538,7 +216,7 @@ class Sharding:
         return self._named(self._part(op, shard) if shard in self.parts else op, node)
 
     def units_shard(self, node: Node, units: Node, shard: int, *, shuffled_later: bool) -> UnitsShard:
-        """The operator that gives a shard its rows, if `node` makes many rows of each unit."""
+        """The operator that gives a shard its rows if `node` makes many rows of each unit."""
         reordered = reorders(units)
         any_order = shuffled_later and not reordered
         near = NEAR_FOR_ROWS if self.stages[node].length is not None else NEAR
@@ -559,7 +237,7 @@ class Sharding:
 
 
 def has_user_boundary(node: Node) -> bool:
-    """Whether the user sets the place where rows are divided, at `node` or below."""
+    """Whether the user sets the place of the division, at `node` or below."""
     return any(below.op.boundary is Boundary.SHARD for below in walk(node))
 
 
@@ -587,3 +265,317 @@ def expanded_units(node: Node) -> Node | None:
             return None
         units = units.inputs[0]
     return units
+
+
+# The rows of a shard whose input makes many rows of each unit.
+
+
+@dataclass(frozen=True)
+class UnitsShard(Operator):
+    """The rows of shard `shard` of `shards`, if the input makes many rows of each unit.
+
+    Attributes:
+        any_order: units come in a random order, which a shuffle after it allows.
+        varies: the division differs between passes over the data.
+        near: as for `divide`.
+        stream: the number of the stream, under which a run notes what it has opened.
+        part: the places that an open run reads; None for those of the shard. The `shard` of a run that is no shard of
+            the first division is above the numbers of these.
+    """
+
+    kind: ClassVar[str] = "deal_units"
+    order: ClassVar[Order] = Order.GLOBAL
+
+    shards: int
+    shard: int
+    any_order: bool
+    varies: bool
+    near: int
+    stream: str = "0"
+    part: Part | None = None
+
+    def moves_skipped(self) -> bool:
+        return True
+
+    def line(self, source: Input, context: Context) -> Line:
+        """The pieces that the units of `source` are cut into, by shard, in the pass and round of `context`."""
+        return self.division(cast("Stage", source), context).line()
+
+    def division(self, rows: Stage, context: Context) -> Division:
+        """The division of the units in the pass and the round of `context`."""
+        run = (context.seed, context.epoch, context.rounds) if self.varies else ()
+        key = ("division", self.shards, self.any_order, self.near, run)
+        # The stage of the rows keeps it, so that all shards share it.
+        return rows.memo(key, lambda: Division(rows, self.shards, context, any_order=self.any_order, near=self.near))
+
+    def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
+        number, source = at.numbered()
+        check_numbers(number)
+        # Runs of pieces have cursors like those of the input. If several shards read a piece, they are tokens of these.
+        try:
+            check_cursor(cast("Stage", stage.input), source.plain)
+        except ValueError:
+            yield stage.input, source.token
+
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
+        division = self.division(cast("Stage", stage.input), context)
+        line = division.line()
+        if self.part is None:
+            spans = default_spans(line, self.shards, self.shard)
+        else:
+            spans = self.part.spans(context.rounds[0] if context.rounds else 0, line)
+        number, start = at.numbered()
+        row = at.row
+        for run in division.runs(line.by_shard(spans), self.stream):
+            if run.number < number:
+                continue
+            if run.place is not None and context.opened is not None:
+                context.opened.note(self.stream, context.rounds, 0, run.stop)
+            for block in self._run(division, run, start if run.number == number else START, context):
+                output = [block.numbered(run.number, row)]
+                row += len(block)
+                del block  # only the consumer holds it now
+                yield output.pop()
+
+    def _run(self, division: Division, run: _PieceRun, at: Cursor, context: Context) -> Iterator[Block]:
+        # A random draw is keyed by shard and position, and positions begin anew in each run: it is a shard of its own.
+        if run.place is None:
+            if self.shard >= self.shards:
+                return run.source.blocks(at, replace(context, shard=self.shard * RUNS_OF_PART + run.number))
+            return run.source.blocks(at, replace(context, shard=self.shard + run.number * self.shards))
+        shared = replace(context, shard=-1 - run.place)
+        if self.part is not None:
+            return shared_rows(run.source, at, run.share, (), shared)
+        others = division.sharers(self.shard, run.place, context.process.shards)
+        return shared_rows(run.source, at, run.share, others, shared)
+
+
+class Division:
+    """The division of the units of one operator among the shards, in one round of one pass over the data.
+
+    Attributes:
+        pieces: those of each shard.
+        weights: of the units by place.
+        rows: of the units by place, if the weights are numbers of rows; below 0 if unknown.
+        permutation: the units by place; None for the order of the source.
+    """
+
+    def __init__(self, rows: Stage, shards: int, context: Context, *, any_order: bool, near: int) -> None:
+        self._units = units_of(rows)
+        self._rows_op = rows.op
+        # Without the stages themselves: `rows` keeps this object, and two that refer to each other are freed late.
+        self._steps = [(stage.node, stage.name) for stage in _path(self._units, rows)]
+        count = self._units.length or 0
+        whole = context.unsharded()
+        self.permutation = Permutation(whole.key(f"shuffle of {self._units.name}"), count) if any_order else None
+        weights = self._units.weights(whole)
+        self.rows: Numbers | None = None
+        if weights is None:
+            self.weights: Numbers = np.broadcast_to(np.int64(1), count)  # takes no memory
+        else:
+            by_place = slice(None) if self.permutation is None else self.permutation[range(count)]
+            values = weights.values[by_place]
+            self.weights = fill_unknown(values)
+            self.rows = values if weights.are_rows else None
+        self.pieces = divide(self.weights, shards, any_order=any_order, near=near)
+        self._shared: dict[int, Stage] = {}
+
+    def line(self) -> Line:
+        """The pieces by shard."""
+        pieces = self.pieces
+        bounds = pieces.starts + pieces.rounds * np.arange(pieces.shards + 1)
+        width = pieces.stop - pieces.first
+
+        def weights() -> Numbers:
+            return pieces.by_line(self.weights, self.weights[pieces.places] * width // pieces.slots)
+
+        def rows() -> Numbers | None:
+            if self.rows is None or (self.rows < 0).any():
+                return None
+            return pieces.by_line(self.rows, pieces.rows(self.rows))
+
+        return Line(bounds, weights, rows)
+
+    def runs(self, parts: Sequence[tuple[int, int, int]], stream: str) -> Iterator[_PieceRun]:
+        """The parts of a run that are read together, in order.
+
+        Args:
+            parts: shard, first and stop of each span of places, as `Line.by_shard` gives them.
+            stream: the number of the stream, under which the run notes what it has opened.
+        """
+        number = opened = 0
+        for shard, first, stop in parts:
+            yield from self._runs_of_shard(shard, first, stop, stream, number, opened)
+            number += 1 + len(self.pieces.of_shard(shard).places)
+            opened += stop - first
+
+    def _runs_of_shard(
+        self, shard: int, start: int, end: int, stream: str, number: int, opened: int
+    ) -> Iterator[_PieceRun]:
+        """The runs of a span of places of one shard; `number` and `opened` count from the spans before it."""
+        rounds, shards = self.pieces.rounds, self.pieces.shards
+        before = opened - start  # what is open at place 0 of the shard
+        in_rounds = range(shard + start * shards, shard + min(end, rounds) * shards, shards)
+        if in_rounds:
+            yield _PieceRun(number, opened + len(in_rounds), self._expanded(in_rounds, {}, stream, opened))
+        table = self.pieces.of_shard(shard)
+        places = table.places
+        first, stop = max(0, start - rounds), max(0, end - rounds)
+        shares = table.shares(slice(first, stop))
+        before += rounds
+        parts: dict[int, RowShare] = {}  # of the run that begins at `first`
+        for index, share in enumerate(shares, first):
+            if share.slots == 1 or self._can_cut(int(places[index]), share):
+                if share.slots > 1:
+                    parts[index - first] = share
+                continue
+            if first < index:
+                source = self._expanded(places[first:index], parts, stream, before + first)
+                yield _PieceRun(number + 1 + first, before + index, source)
+            place = int(places[index])
+            yield _PieceRun(number + 1 + index, before + index + 1, self._shared_stage(place), place, share)
+            first, parts = index + 1, {}
+        if first < stop:
+            source = self._expanded(places[first:stop], parts, stream, before + first)
+            yield _PieceRun(number + 1 + first, before + stop, source)
+
+    def sharers(self, shard: int, place: int, shards: Sequence[int]) -> list[RowShare]:
+        """The shares of a unit of those of `shards` that reach it at about the same time as `shard`."""
+        pieces = self.pieces
+        indices = np.flatnonzero(pieces.places == place)
+        owners = np.searchsorted(pieces.starts, indices, "right") - 1
+        reached = self._weight_before[indices] - self._weight_before[pieces.starts[owners]]
+        own = reached[owners == shard][0]
+        near = np.abs(reached - own) <= self._weight_before[-1] // (MAX_SKEW * pieces.shards)
+        return pieces.shares(indices[near & np.isin(owners, shards)])
+
+    @cached_property
+    def _weight_before(self) -> Numbers:
+        """The weight of the pieces of the table before each of them, and of all."""
+        pieces = self.pieces
+        width = pieces.stop - pieces.first
+        return np.concatenate([[0], np.cumsum(self.weights[pieces.places] * width // pieces.slots)])
+
+    def _number(self, place: int) -> int:
+        """The position of a unit in the source."""
+        return place if self.permutation is None else int(self.permutation[range(place, place + 1)][0])
+
+    def _can_cut(self, place: int, share: RowShare) -> bool:
+        op = self._units.op
+        if type(op).cut is Operator.cut or self._rows_op.needs_whole_units():
+            return False
+        number = self._number(place)
+        (unit,) = self._units.rows(range(number, number + 1), Context())
+        return op.cut(unit, share.first, share.stop, share.slots) is not None
+
+    def shared_read(self) -> SharedRead | None:
+        """The units whose rows several shards divide; None if there are none."""
+        pieces = self.pieces
+        cut = np.flatnonzero(pieces.slots > 1)
+        if not len(cut):
+            return None
+        cut = cut[np.argsort(pieces.places[cut], kind="stable")]
+        owners = np.searchsorted(pieces.starts, cut, "right") - 1
+        places, firsts = np.unique(pieces.places[cut], return_index=True)
+        total = max(1, int(self.weights.sum()))
+        units: list[tuple[float, list[int]]] = []
+        largest, largest_part = 0, 0.0
+        for place, of_unit in zip(places.tolist(), np.split(owners, firsts[1:]), strict=True):
+            if self._can_cut(place, RowShare(0, 1, 2)):
+                continue
+            part = int(self.weights[place]) / total
+            units.append((part, of_unit.tolist()))
+            if part > largest_part:
+                largest, largest_part = place, part
+        if not units:
+            return None
+        origin = self._units.origin(self._number(largest), Context())
+        name = f"number {self._number(largest)}" if origin is None else str(origin)
+        reason = (
+            f"{len(units)} of the {len(self.weights)} inputs of `{self._rows_op.kind}` are divided row by row, to make "
+            f"shards even; the largest, {name}, has {largest_part:.0%} of the work: smaller inputs would not be divided"
+        )
+        return SharedRead(reason, units=units)
+
+    def _shared_stage(self, place: int) -> Stage:
+        if place not in self._shared:
+            self._shared[place] = self._expanded(range(place, place + 1), {}, None)
+        return self._shared[place]
+
+    def _expanded(self, places: Indices, parts: Mapping[int, RowShare], stream: str | None, opened: int = 0) -> Stage:
+        """The path from the units to their rows, for some of the units."""
+        units = self._units
+        chosen = ChosenUnits(places, self.permutation, parts, stream, opened)
+        stage = Stage(Node(chosen, (units.node,)), f"deal of {units.name}", (units,))
+        for step, name in self._steps:
+            stage = Stage(Node(step.op, (stage.node,), step.call_site), name, (stage,))
+        return stage
+
+
+class _PieceRun(NamedTuple):
+    """Pieces of a shard that are read together.
+
+    Attributes:
+        number: of the first of them in the shard; unit rounds count as one.
+        stop: the places that are open when these are.
+        source: the stage that makes their rows.
+        place: of the unit whose rows several shards divide; None if the shard has all rows of `source`.
+        share: the rows of that unit that the shard has.
+    """
+
+    number: int
+    stop: int
+    source: Stage
+    place: int | None = None
+    share: RowShare = RowShare(0, 1, 1)
+
+
+@dataclass(frozen=True)
+class ChosenUnits(PlacedShard):
+    """The units at some places in the order of a pass; of a unit in `parts`, only these slots."""
+
+    hands_out: ClassVar[bool] = True
+
+    chosen: Indices = field(repr=False, compare=False)
+    permutation: Permutation | None = field(repr=False, compare=False)
+    parts: Mapping[int, RowShare] = field(repr=False, compare=False)
+    stream: str | None = None
+    opened_before: int = 0
+
+    def length(self, stage: StageView) -> int:
+        return len(self.chosen)
+
+    def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
+        if isinstance(indices, range) and isinstance(self.chosen, range):
+            places: Indices = self.chosen[indices.start : indices.stop : indices.step]
+        else:
+            places = index_array(self.chosen)[index_array(indices)]
+        return places if self.permutation is None else self.permutation[places]
+
+    def read(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        units = super().read(stage, indices, context)
+        if not self.parts:
+            return units
+        return [self._part(stage.input.op, int(index), unit) for index, unit in zip(indices, units, strict=True)]
+
+    def _part(self, op: Operator, index: int, unit: object) -> object:
+        part = self.parts.get(index)
+        return unit if part is None else op.cut(unit, part.first, part.stop, part.slots)
+
+
+def _path(units: Stage, rows: Stage) -> list[Stage]:
+    """The stages from behind `units` to `rows`."""
+    path: list[Stage] = []
+    stage = rows
+    while stage is not units:
+        path.append(stage)
+        stage = stage.input
+    return path[::-1]
+
+
+def units_of(rows: Stage) -> Stage:
+    """The indexed stage whose rows are expanded."""
+    stage = rows
+    while not stage.indexed:
+        stage = stage.input
+    return stage

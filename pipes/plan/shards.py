@@ -1,4 +1,4 @@
-"""Operators for the rows of one shard: by position, row by row, and what is left after a change of ranks."""
+"""Operators for the rows of one shard: by position, row by row, and of open runs. Only a plan adds them."""
 
 from __future__ import annotations
 
@@ -23,142 +23,11 @@ from ..engine.seeds import Permutation
 from ..engine.stage import Stage
 from .divide import Line, OpenRun, Part, Span
 
-
-def shared_rows(
-    source: Stage, at: Cursor, share: RowShare, others: Iterable[RowShare], context: Context
-) -> Iterator[Block]:
-    """The rows of `source` in a share, from a cursor of these rows on.
-
-    `others` are the shares of the shards in this process that read at about the same time.
-    """
-    return requested_rows(source, request_of(source, at, share, context), others, context)
-
-
-def request_of(source: Stage, at: Cursor, share: RowShare, context: Context) -> RowsRequest:
-    """Asks for the rows of a share, from a cursor of these rows on."""
-    cursor = Cursor.of(at.token)
-    cursor = cursor.advance(share.position(at.position) - cursor.position)
-    return RowsRequest(source.name, cursor.plain, share, context.rounds, context.tracing.origins)
-
-
-def requested_rows(
-    source: Stage, request: RowsRequest, others: Iterable[RowShare], context: Context
-) -> Iterator[Block]:
-    """The rows of `source` that one shard requests; it reads together with the shares `others`."""
-    share, at = request.share, Cursor.of(request.at)
-    # The run begins with the first row of the same turn, so that all shares have it.
-    begin = Cursor(at.token, max(0, at.skip - at.position % share.slots), at.row)
-    readers = context.process.resources.get((id(source), request.rounds), _Readers)
-    reader = readers.claim(share, at.position, others, lambda sharing: _Reader(source, begin, context, sharing))
-    try:
-        yield from reader.read(share, at.position)
-    finally:
-        reader.release(share)
-
-
-class _Readers:
-    """The runs of one shared input. One run is enough, unless a shard resumes from a row that the run has passed."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._readers: list[_Reader] = []
-
-    def claim(
-        self, share: RowShare, position: int, others: Iterable[RowShare], make: Callable[[set[RowShare]], _Reader]
-    ) -> _Reader:
-        """A reader that has all rows of a share from a position of the input on. It becomes that shard's own."""
-        with self._lock:
-            for reader in self._readers:
-                if reader.claim(share, position):
-                    return reader
-            # A new reader also reads for the shares without a reader.
-            reader = make({share, *others}.difference(*(reader.queues for reader in self._readers)) | {share})
-            self._readers.append(reader)
-            reader.claim(share, position)
-            return reader
-
-    def close(self) -> None:
-        for reader in self._readers:
-            reader.close()
-
-
-class _Reader:
-    """One run of a shared input. Each share has a queue for the rows that its shard has not asked for yet."""
-
-    def __init__(self, source: Stage, at: Cursor, context: Context, sharing: set[RowShare]) -> None:
-        self._clock = Clock()
-        self._blocks = source.blocks(at, context.with_clock(self._clock))
-        self._clock.leave()
-        self._first = at.position
-        self._claimed: set[RowShare] = set()
-        self._error: BaseException | None = None
-        self._lock = Lock()  # shards may run in threads, with `prefetch`
-        self.queues: dict[RowShare, deque[Block]] = {share: deque() for share in sharing}
-
-    def claim(self, share: RowShare, position: int) -> bool:
-        if share not in self.queues or share in self._claimed or self._first > position:
-            return False
-        self._claimed.add(share)
-        return True
-
-    def release(self, share: RowShare) -> None:
-        with self._lock:
-            self.queues.pop(share, None)
-
-    def read(self, share: RowShare, position: int) -> Iterator[Block]:
-        first = share.count(position)
-        while (block := self._next(share)) is not None:
-            skipped = first - block.at.position
-            if skipped < len(block):
-                yield block.slice(max(0, skipped), len(block))
-
-    def close(self) -> None:
-        # A thread may still be reading. Its run is then freed with this object.
-        if self._lock.acquire(blocking=False):
-            try:
-                close(self._blocks)
-            finally:
-                self._lock.release()
-
-    def _next(self, share: RowShare) -> Block | None:
-        with self._lock:
-            queue = self.queues[share]
-            while not queue:
-                if self._error is not None:  # else a failed run would look like the end to all other shards
-                    raise self._error
-                self._clock.enter()
-                try:
-                    block = next(self._blocks, None)
-                except BaseException as error:
-                    self._error = error
-                    raise
-                finally:
-                    self._clock.leave()
-                if block is None:
-                    return None
-                self._divide(block)
-            return queue.popleft()
-
-    def _divide(self, block: Block) -> None:
-        start = block.at.position
-        for share, queue in self.queues.items():
-            places = share.places(start, len(block))
-            if len(places):
-                first = share.count(start)
-                rows, origins = block.select(places)
-                end = Cursor(block.end.plain, 0, first + len(places))
-                queue.append(Block(rows, Cursor(block.at.plain, 0, first), end, origins))
-
-
-# Operators for the rows of one shard, by position or row by row, and for its leftover rows. Only a plan adds them.
-
-
 N = TypeVar("N", int, npt.NDArray[np.int64])
-
 NEIGHBOURS = 16
 """Rows that a shard takes in turn, if their order stays that of the source."""
 RANGES, MAX_RANGE_ROWS = 1024, 1024
-"""Into how many ranges a random order divides the rows, and the most rows of one of them."""
+"""The ranges into which a random order divides the rows, and the most rows of one of them."""
 MIN_SLICED_ROWS = 64
 """Shorter ranges are read by the positions of their rows: a slice costs more."""
 
@@ -170,6 +39,8 @@ class PlacedShard(Operator, ABC):
     order: ClassVar[Order] = Order.GLOBAL
     stream: str | None = None
     """The number of the stream, under which a run notes what it has opened."""
+    opened_before: int = 0
+    """The places of the stream that a run has opened before these."""
 
     def moves_skipped(self) -> bool:
         return True
@@ -184,7 +55,7 @@ class PlacedShard(Operator, ABC):
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         if context.opened is not None and self.stream is not None and len(indices):
             last = indices[-1] if isinstance(indices, range) else indices.max()
-            context.opened.note(self.stream, context.rounds, 0, int(last) + 1)
+            context.opened.note(self.stream, context.rounds, 0, self.opened_before + int(last) + 1)
         return self.read(stage, indices, context)
 
     def read(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
@@ -210,34 +81,6 @@ class IndexedShard(PlacedShard):
                 first + indices.start * self.shards, first + indices.stop * self.shards, indices.step * self.shards
             )
         return first + indices * self.shards
-
-
-def elements_left(taken: int, beyond: Sequence[range]) -> tuple[npt.NDArray[np.int64], int]:
-    """The elements of an indexed pipe that are left if some are taken out of turn.
-
-    Args:
-        taken: how many are taken, these included.
-        beyond: the elements that are taken although one before them is not.
-
-    Returns:
-        The elements that are left before the last of `beyond`, and the first element behind it.
-    """
-    first = taken - sum(map(len, beyond))
-    stop = max((elements[-1] + 1 for elements in beyond), default=first)
-    left = np.ones(stop - first, np.bool_)
-    for elements in beyond:
-        left[elements.start - first : elements.stop - first : elements.step] = False
-    return np.flatnonzero(left) + first, stop
-
-
-def take_left(taken: int, beyond: Sequence[range], count: int) -> tuple[int, tuple[range, ...]]:
-    """`taken` and `beyond` after `count` more elements, in order."""
-    left, _ = elements_left(taken, beyond)
-    if count >= len(left):
-        return taken + count, ()
-    first = int(left[count])
-    later = (elements[bisect_left(elements, first) :] for elements in beyond)
-    return taken + count, tuple(elements for elements in later if elements)
 
 
 @dataclass(frozen=True)
@@ -266,6 +109,34 @@ class RemainingShard(PlacedShard):
         return np.where(numbers < len(left), left[np.minimum(numbers, len(left) - 1)], numbers - len(left) + behind)
 
 
+def elements_left(taken: int, beyond: Sequence[range]) -> tuple[npt.NDArray[np.int64], int]:
+    """The elements of an indexed pipe that are left if some are taken out of turn.
+
+    Args:
+        taken: the number of elements that are taken, these included.
+        beyond: the elements that are taken although one before them is not.
+
+    Returns:
+        The elements that are left before the last of `beyond`, and the first element behind it.
+    """
+    first = taken - sum(map(len, beyond))
+    stop = max((elements[-1] + 1 for elements in beyond), default=first)
+    left = np.ones(stop - first, np.bool_)
+    for elements in beyond:
+        left[elements.start - first : elements.stop - first : elements.step] = False
+    return np.flatnonzero(left) + first, stop
+
+
+def take_left(taken: int, beyond: Sequence[range], count: int) -> tuple[int, tuple[range, ...]]:
+    """`taken` and `beyond` after `count` more elements, in order."""
+    left, _ = elements_left(taken, beyond)
+    if count >= len(left):
+        return taken + count, ()
+    first = int(left[count])
+    later = (elements[bisect_left(elements, first) :] for elements in beyond)
+    return taken + count, tuple(elements for elements in later if elements)
+
+
 @dataclass(frozen=True)
 class RowsShard(PlacedShard):
     """The base: one of `shards` shards that divide the rows of an indexed input."""
@@ -277,7 +148,7 @@ class RowsShard(PlacedShard):
     @staticmethod
     @abstractmethod
     def share(rows: int, shards: int, shard: N) -> N:
-        """How many of `rows` rows a shard has."""
+        """The number of a shard's rows, if there are `rows`."""
 
     def length(self, stage: StageView) -> int:
         return self.share(_row_count(stage), self.shards, self.shard)
@@ -292,8 +163,8 @@ class RowsShard(PlacedShard):
 class NeighboursShard(RowsShard):
     """Ranges of neighbouring rows of an indexed input, in the order of the input.
 
-    The shards take ranges of `NEIGHBOURS` rows in turn, and one range of equal length each of what is left. Single rows
-    in turn would meet data that repeats: of numbers behind a filter for odd ones, one of two shards would get all.
+    The shards take ranges of `NEIGHBOURS` rows in turn, then one range of equal length each of the rest. Single rows in
+    turn would follow the period of the data: of numbers behind a filter for odd ones, one of two shards would get all.
     """
 
     @staticmethod
@@ -311,7 +182,7 @@ class NeighboursShard(RowsShard):
         return np.where(at < in_rounds, (turns * self.shards + self.shard) * NEIGHBOURS + inside, left + at - in_rounds)
 
     def _ranges(self, stage: StageView) -> tuple[int, int]:
-        """How many ranges the shard has, and its first row of those that are left."""
+        """The number of ranges of the shard, and its first row behind them."""
         rows = _row_count(stage)
         rounds = _rounds(rows, self.shards)
         in_rounds = rounds * NEIGHBOURS * self.shards
@@ -376,7 +247,7 @@ def _range_size(rows: int) -> int:
 
 
 def _rounds(rows: int, shards: int) -> int:
-    """How many ranges of neighbours each shard has; a single shard reads all rows in one span."""
+    """The number of ranges that each shard has; a single shard reads all rows in one span."""
     return rows // (NEIGHBOURS * shards) if shards > 1 else 0
 
 
@@ -406,7 +277,7 @@ class StreamedShard(Operator):
 
     @staticmethod
     def share(rows: int, shards: int, shard: N) -> N:
-        """How many of `rows` rows a shard has."""
+        """The number of a shard's rows, if there are `rows`."""
         return (rows - shard + shards - 1) // shards
 
     def length(self, stage: StageView) -> int | None:
@@ -483,7 +354,34 @@ class Leftover(Operator):
             yield Block(block.rows, here, Cursor(block.end.plain, 0, here.row + len(block)), block.origins)
 
 
-# Operators for the rows of a run after the number of ranks has changed in an epoch. Only a plan adds them.
+# Operators for the rows of an open run, after the number of ranks has changed in an epoch.
+
+
+@dataclass(frozen=True)
+class RowsPart(Operator):
+    """The rows of an indexed input in a part.
+
+    Attributes:
+        whole: the operator of a shard of the first division.
+    """
+
+    kind: ClassVar[str] = "deal"
+    order: ClassVar[Order] = Order.GLOBAL
+    seeks: ClassVar[bool] = True
+
+    whole: RowsShard
+    part: Part = field(repr=False, compare=False)
+
+    def moves_skipped(self) -> bool:
+        return True
+
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
+        source = cast("Stage", stage.input)
+        line = self.whole.line(source)
+        spans = self.part.spans(context.rounds[0] if context.rounds else 0, line)
+        parts = [(replace(self.whole, shard=shard), first, stop) for shard, first, stop in line.by_shard(spans)]
+        rows = Stage(Node(RowsOfShards(tuple(parts), self.whole.stream), (source.node,)), stage.name, (source,))
+        return rows.blocks(at, context)
 
 
 @dataclass(frozen=True)
@@ -523,41 +421,14 @@ class RowsOfShards(PlacedShard):
 
 
 @dataclass(frozen=True)
-class RowsPart(Operator):
-    """The rows of an indexed input in a part.
-
-    Attributes:
-        whole: the operator of a shard of the first division.
-    """
-
-    kind: ClassVar[str] = "deal"
-    order: ClassVar[Order] = Order.GLOBAL
-    seeks: ClassVar[bool] = True
-
-    whole: RowsShard
-    part: Part = field(repr=False, compare=False)
-
-    def moves_skipped(self) -> bool:
-        return True
-
-    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
-        source = cast("Stage", stage.input)
-        line = self.whole.line(source)
-        spans = self.part.spans(context.rounds[0] if context.rounds else 0, line)
-        parts = [(replace(self.whole, shard=shard), first, stop) for shard, first, stop in line.by_shard(spans)]
-        rows = Stage(Node(RowsOfShards(tuple(parts), self.whole.stream), (source.node,)), stage.name, (source,))
-        return rows.blocks(at, context)
-
-
-@dataclass(frozen=True)
 class StreamedPart(Operator):
     """The rows of a streamed input in a part, span by span.
 
     Attributes:
-        of_shard: whether the run began as a shard of the first division: its tokens are then those of `StreamedShard`.
+        of_shard: the run began as a shard of the first division, so its tokens are those of `StreamedShard`.
         shard: the number of the new shard, if the last span is one of those that all new shards of a process read
             together.
-        shards: how many new shards there are.
+        shards: the number of new shards.
     """
 
     kind: ClassVar[str] = "deal_rows"
@@ -630,7 +501,7 @@ class StreamedPart(Operator):
 
 @dataclass(frozen=True)
 class OpenRunsInTurn(Operator):
-    """The elements of one shard after a cut: those of its runs, one after the other.
+    """The elements of one shard after a redivision: those of its runs, one after the other.
 
     Attributes:
         runs: one for each input.
@@ -674,3 +545,132 @@ class OpenRunsInTurn(Operator):
                 left = [*left, *([number, leftover] for leftover in leftovers)]
         if left and self.tail_name is not None:
             context.leftovers[self.tail_name] = Block([], Cursor(left), Cursor(left))  # rows are read again
+
+
+# Reads that the shards of a process share.
+
+
+def shared_rows(
+    source: Stage, at: Cursor, share: RowShare, others: Iterable[RowShare], context: Context
+) -> Iterator[Block]:
+    """The rows of `source` in a share, from a cursor of these rows on.
+
+    `others` are the shares that other shards of this process read at about the same time.
+    """
+    return requested_rows(source, request_of(source, at, share, context), others, context)
+
+
+def request_of(source: Stage, at: Cursor, share: RowShare, context: Context) -> RowsRequest:
+    """The request for the rows of a share, from a cursor of these rows on."""
+    cursor = Cursor.of(at.token)
+    cursor = cursor.advance(share.position(at.position) - cursor.position)
+    return RowsRequest(source.name, cursor.plain, share, context.rounds, context.tracing.origins)
+
+
+def requested_rows(
+    source: Stage, request: RowsRequest, others: Iterable[RowShare], context: Context
+) -> Iterator[Block]:
+    """The rows of `source` that one shard requests; it reads them together with the shares `others`."""
+    share, at = request.share, Cursor.of(request.at)
+    # The run begins with the first row of the same turn, so that all shares have it.
+    begin = Cursor(at.token, max(0, at.skip - at.position % share.slots), at.row)
+    readers = context.process.resources.get((id(source), request.rounds), _Readers)
+    reader = readers.claim(share, at.position, others, lambda sharing: _Reader(source, begin, context, sharing))
+    try:
+        yield from reader.read(share, at.position)
+    finally:
+        reader.release(share)
+
+
+class _Readers:
+    """The runs of one shared input. One run is enough, unless a shard resumes from a row that the run has passed."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._readers: list[_Reader] = []
+
+    def claim(
+        self, share: RowShare, position: int, others: Iterable[RowShare], make: Callable[[set[RowShare]], _Reader]
+    ) -> _Reader:
+        """A reader with all rows of a share from a position of the input on. No other shard gets it for this share."""
+        with self._lock:
+            for reader in self._readers:
+                if reader.claim(share, position):
+                    return reader
+            # A new reader also reads for the shares without a reader.
+            reader = make({share, *others}.difference(*(reader.queues for reader in self._readers)) | {share})
+            self._readers.append(reader)
+            reader.claim(share, position)
+            return reader
+
+    def close(self) -> None:
+        for reader in self._readers:
+            reader.close()
+
+
+class _Reader:
+    """One run of a shared input. Each share has a queue of the rows that its shard has not asked for yet."""
+
+    def __init__(self, source: Stage, at: Cursor, context: Context, sharing: set[RowShare]) -> None:
+        self._clock = Clock()
+        self._blocks = source.blocks(at, context.with_clock(self._clock))
+        self._clock.leave()
+        self._first = at.position
+        self._claimed: set[RowShare] = set()
+        self._error: BaseException | None = None
+        self._lock = Lock()  # shards may run in threads, with `prefetch`
+        self.queues: dict[RowShare, deque[Block]] = {share: deque() for share in sharing}
+
+    def claim(self, share: RowShare, position: int) -> bool:
+        if share not in self.queues or share in self._claimed or self._first > position:
+            return False
+        self._claimed.add(share)
+        return True
+
+    def release(self, share: RowShare) -> None:
+        with self._lock:
+            self.queues.pop(share, None)
+
+    def read(self, share: RowShare, position: int) -> Iterator[Block]:
+        first = share.count(position)
+        while (block := self._next(share)) is not None:
+            skipped = first - block.at.position
+            if skipped < len(block):
+                yield block.slice(max(0, skipped), len(block))
+
+    def close(self) -> None:
+        # A thread may still be reading. Its run is then freed with this object.
+        if self._lock.acquire(blocking=False):
+            try:
+                close(self._blocks)
+            finally:
+                self._lock.release()
+
+    def _next(self, share: RowShare) -> Block | None:
+        with self._lock:
+            queue = self.queues[share]
+            while not queue:
+                if self._error is not None:  # else a failed run would look like the end to all other shards
+                    raise self._error
+                self._clock.enter()
+                try:
+                    block = next(self._blocks, None)
+                except BaseException as error:
+                    self._error = error
+                    raise
+                finally:
+                    self._clock.leave()
+                if block is None:
+                    return None
+                self._divide(block)
+            return queue.popleft()
+
+    def _divide(self, block: Block) -> None:
+        start = block.at.position
+        for share, queue in self.queues.items():
+            places = share.places(start, len(block))
+            if len(places):
+                first = share.count(start)
+                rows, origins = block.select(places)
+                end = Cursor(block.end.plain, 0, first + len(places))
+                queue.append(Block(rows, Cursor(block.at.plain, 0, first), end, origins))
