@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import difflib
 import inspect
 import os
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any, NamedTuple
 
 from ..engine.stage import resolve
@@ -315,11 +317,50 @@ def _import(name: str) -> Any:
     if (folder := os.getcwd()) not in sys.path:
         sys.path.insert(0, folder)
     try:
-        return import_module(name)
+        with _saying_what_it_runs(name):
+            return import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise  # the module exists, but not what it imports
         raise CommandError(f"there is no module `{error.name}` in this folder or among the installed ones") from None
+
+
+SECONDS_OF_IMPORT = 0.5
+"""The top level of a module that takes longer may be a training job."""
+
+
+@contextlib.contextmanager
+def _saying_what_it_runs(name: str) -> Iterator[None]:
+    """Say on stderr, once, at which line the top level of a module is, unless its import soon ends."""
+    ended = threading.Event()
+    importer = threading.get_ident()
+
+    def watch() -> None:
+        while not ended.wait(SECONDS_OF_IMPORT):
+            if line := _running_line(name, sys._current_frames().get(importer)):
+                return _print_error(
+                    f"importing `{name}` runs its top level, which is at {line}; put what should not run here into a "
+                    "function, or under `if __name__ == '__main__':`"
+                )
+
+    watcher = threading.Thread(target=watch, name="feedpipe-import", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()
+
+
+def _running_line(name: str, frame: FrameType | None) -> str | None:
+    """The line that the top level of a module runs; None if it has not begun, or imports another module."""
+    called = ""
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name == "<module>" and frame.f_globals.get("__name__") == name:
+            return None if called.startswith("<frozen importlib") else f"{code.co_filename}:{frame.f_lineno}"
+        called, frame = code.co_filename, frame.f_back
+    return None
 
 
 def _required_arguments(function: Any) -> str:

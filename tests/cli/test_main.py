@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -157,3 +158,17 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     finally:
         os.close(writing)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_module_that_runs_long_says_where_it_is_and_that_it_runs(tmp_path: Path) -> None:
+    source = "import os, time\nimport feedpipe as fp\npipe = fp.from_sequence(range(3))\n"
+    (tmp_path / "train.py").write_text(source + "while not os.path.exists('go'):\n    time.sleep(0.01)\n")
+    command = [sys.executable, "-c", "from feedpipe.cli.main import main; main()", "head", "train:pipe"]
+    with subprocess.Popen(command, cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        (tmp_path / "go").touch()
+        rest = process.communicate()
+    file = re.escape(str(tmp_path / "train.py"))
+    assert re.match(rf"feedpipe: importing `train` runs its top level, which is at {file}:[45]; put what .*", said)
+    assert rest == ("0\n1\n2\n", "")

@@ -20,6 +20,7 @@ from ...core.operator import Boundary
 from ...errors import LoaderError, WorkerError
 from ...plan.plan import worker_graph
 from ..base import ShardEnd, Step
+from ..transport import nesting
 from ..transport.graph_file import CapturedGlobals, write_graph_file
 from ..workers import report_death
 from .actor import DispatchActor, RunActor
@@ -314,6 +315,7 @@ class ActorPool:
         """
         self.check_owner()
         if self._globals is None:
+            nesting.check_start()
             self._create(root)
         else:
             self._globals.warn_of_changes()

@@ -30,9 +30,9 @@ import numpy.typing as npt
 import ray  # type: ignore[import-not-found]  # pyright: ignore[reportMissingImports]
 
 from ..transport.channel import RemoteFailure, pack_error
-from ..transport.graph_file import read_graph_file
+from ..transport.graph_file import begin_worker
 from ..transport.memory import create_shared_file
-from ..transport.packing import Packer, adopt, unpack
+from ..transport.packing import Packer, unpack
 from ..turns import Assignment
 from ..workers import PlanArguments
 
@@ -130,11 +130,9 @@ def read_graph(graph: npt.NDArray[np.uint8]) -> tuple[object, dict[type, int]]:
     try:
         with os.fdopen(os.dup(fd), "wb") as file:
             file.write(graph.data)
-        content, classes = read_graph_file(fd)
+        return begin_worker(fd)
     finally:
         os.close(fd)
-    adopt(classes)
-    return content, classes
 
 
 # The stacks of a process that gives nothing: Python writes them on a signal, also while other code is running.

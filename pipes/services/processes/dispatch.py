@@ -31,8 +31,8 @@ from ...errors import Origin
 from ...plan.plan import Plan
 from ...plan.shards import requested_rows, share_of
 from ..transport.channel import Channel, GoneError, Head, Message, pack_error
-from ..transport.graph_file import read_graph_file
-from ..transport.packing import Packer, adopt
+from ..transport.graph_file import begin_worker
+from ..transport.packing import Packer
 from .protocol import DispatchRequest, Sizes, unpack_error, unpack_message
 
 GRACE_SECONDS = 0.5
@@ -61,8 +61,7 @@ BlockHead: TypeAlias = tuple[Literal["block"], int, list[Json], list[Json], Size
 def dispatch(control: int, graph_file: int) -> None:
     """Serves the workers whose sockets come through `control`, until that is closed."""
     exit_with_owner(control)
-    content, classes = read_graph_file(graph_file)
-    adopt(classes)
+    content, classes = begin_worker(graph_file)
     root, _ = cast("tuple[Node, object]", content)
     with socket.socket(fileno=control) as end:
         os.register_at_fork(after_in_child=end.close)

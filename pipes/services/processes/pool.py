@@ -23,6 +23,7 @@ from ...core.operator import Boundary
 from ...errors import LoaderError, WorkerError
 from ...plan.plan import worker_graph
 from ..base import ShardEnd, Step
+from ..transport import nesting
 from ..transport.channel import Channel, GoneError, Head, Message, SpinWait, enough_cores
 from ..transport.graph_file import CapturedGlobals, write_graph_file
 from ..transport.memory import Window, create_shared_memory
@@ -372,6 +373,7 @@ class Pool:
     """
 
     def __init__(self, settings: PoolSettings) -> None:
+        nesting.check_start()
         self.settings = settings
         self.lock = Lock()
         self._arena_bytes = settings.memory // settings.workers
@@ -392,6 +394,7 @@ class Pool:
         """
         self._check_owner()
         if not self._resources.workers:
+            nesting.check_start()
             self._create(root)
         elif self._globals is not None:
             self._globals.warn_of_changes()

@@ -26,9 +26,9 @@ from ...plan.plan import Plan, ShardRun
 from ..base import ShardEnd, Step
 from ..remote import RowServer
 from ..transport.channel import Channel, GoneError, pack_error
-from ..transport.graph_file import read_graph_file
+from ..transport.graph_file import begin_worker
 from ..transport.memory import PAGE_BYTES, Arena
-from ..transport.packing import PackedElement, Packer, adopt, unpack_body
+from ..transport.packing import PackedElement, Packer, unpack_body
 from ..turns import DEFAULT, PrefetchLimit, run_shards
 from ..workers import CrashNote, FetchEnd, Fetcher, FetchRequest, FetchSource, PlanArguments
 from .dispatch import DispatchClient, exit_with_owner
@@ -203,9 +203,8 @@ class Worker:
         number = self._settings.number
         doing = "reading its pipe"
         try:
-            content, classes = read_graph_file(self._graph_file)
+            content, classes = begin_worker(self._graph_file)
             self._root, init = cast("tuple[Node, Init | None]", content)
-            adopt(classes)
             self._packer = Packer(classes, self._root.call_site)
             if init is not None:
                 doing = f"`init={value_code(init)}`"

@@ -34,17 +34,20 @@ from ...core.operator import Operator
 from ...core.rows import Array
 from ...errors import ArgumentTypeError, CallSite, WorkerWarning, warn, with_call_site
 from ...plan.fingerprint import FunctionValues, code_digest, global_reads
+from . import nesting
 from .memory import create_shared_file
-from .packing import number_of
+from .packing import adopt, number_of
 
 
 class Importable:
     """Tells, by name, whether a fresh interpreter with the same `sys.path` imports the very module that is here."""
 
     def __init__(self) -> None:
-        self._answers: dict[str, bool] = {"__main__": False, "__mp_main__": False}
+        self._answers: dict[str, bool] = {}
 
     def __call__(self, name: str) -> bool:
+        if name in nesting.starting_modules:
+            return False
         if name not in self._answers:
             module = sys.modules.get(name)
             try:
@@ -260,8 +263,8 @@ def _error_text(error: Exception) -> str:
 
 
 _ALIGNMENT_BYTES = 64
-_HEAD = struct.Struct("<QQQQ")
-"""Start and end of the pickle, and of the table of buffers."""
+_HEAD = struct.Struct("<QQQQQ")
+"""Start and end of the pickle, and of the table of buffers; the depth of the writer among workers of workers."""
 
 
 def write_graph_file(content: object, root: Node) -> int:
@@ -300,10 +303,19 @@ def read_graph_file(fd: int) -> tuple[object, dict[type, int]]:
     mapping.fd = os.dup(fd)
     weakref.finalize(mapping, os.close, mapping.fd).atexit = False
     view = memoryview(mapping)
-    start, stop, table_start, table_stop = _HEAD.unpack_from(view)
+    start, stop, table_start, table_stop, _ = _HEAD.unpack_from(view)
     places = view[table_start:table_stop].cast("Q").tolist()
     buffers = [view[begin:end] for begin, end in zip(places[::2], places[1::2], strict=True)]
     return cast("tuple[object, dict[type, int]]", pickle.loads(view[start:stop], buffers=buffers))
+
+
+def begin_worker(fd: int) -> tuple[object, dict[type, int]]:
+    """`read_graph_file` in a process that was started to run the graph; its elements may have the same classes."""
+    *_, depth = _HEAD.unpack(os.pread(fd, _HEAD.size, 0))
+    nesting.begin_worker(depth)
+    content, classes = read_graph_file(fd)
+    adopt(classes)
+    return content, classes
 
 
 class _Mapping(mmap.mmap):
@@ -339,8 +351,8 @@ class _File:
             raise
         return start, self._end
 
-    def close(self, *places: int) -> None:
-        self._write(memoryview(_HEAD.pack(*places)), 0)
+    def close(self, *head: int) -> None:
+        self._write(memoryview(_HEAD.pack(*head)), 0)
 
     def _write(self, data: memoryview, at: int) -> None:
         while data.nbytes:  # one call writes up to 2 GiB
@@ -356,7 +368,7 @@ def _dump(content: object, file: _File) -> None:
         pickler.dump((content, pickler.classes))
     with stream.getbuffer() as data:
         place = file.write(data)
-    file.close(*place, *file.write(memoryview(file.places).cast("B")))
+    file.close(*place, *file.write(memoryview(file.places).cast("B")), nesting.depth)
 
 
 def _pickle_error(value: object) -> Exception | None:

@@ -370,8 +370,8 @@ class Packer:
         self._reducers = _Reducers(self._reducer, copyreg.dispatch_table)
         self._reducers_by_value = _Reducers(self._reducer, cloudpickle.Pickler.dispatch_table)
         # Set by the first element that holds something that cannot be imported. Later elements mostly do, too, and
-        # need not fail first.
-        self._by_value = False
+        # need not fail first. A class may be of a module that must not be imported here, as the attempt would.
+        self._by_value = any(cls.__module__ not in sys.modules for cls in classes)
         self._start()
 
     def pack(self, element: object) -> PackedElement:
