@@ -1,4 +1,4 @@
-"""`Loader`: feeds one rank of a training job from a pipe, epoch by epoch, and saves where it stands."""
+"""`Loader`: feeds one rank of a training job from a pipe, epoch by epoch, and saves its place."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Loader(Generic[T_co]):
     """Feeds one rank of a training job from a pipe.
 
     Each `iter(loader)` begins the next epoch; `break` abandons the rest of it. `state_dict()` returns, in plain JSON,
-    where the consumer stands: after the last element it took. A loader that loads the state goes on from there.
+    the place of the consumer: after the last element it took. A loader that loads the state goes on from there.
 
     Args:
         pipe: what to load.
@@ -162,7 +162,7 @@ class Loader(Generic[T_co]):
     def __len__(self) -> int:
         """Return how many elements a whole epoch has on this rank, also after a resume.
 
-        If epochs differ in that, it is the length of the epoch in which the loader stands, or that `set_epoch` chose:
+        If epochs differ in that, it is the length of the loader's current epoch, or of the one that `set_epoch` chose:
         with the steps before it if the number of ranks has changed in that epoch.
         """
         if self._epochs.steps is not None:
@@ -194,7 +194,7 @@ class Loader(Generic[T_co]):
 
     @property
     def valid(self) -> npt.NDArray[np.bool_] | None:
-        """A bool for each row of the element handed out last, False if the row is padding.
+        """A bool for each row of the element taken last, False if the row is padding.
 
         One bool for an element without rows; None before the first element of an epoch and after the end.
         """
@@ -206,10 +206,10 @@ class Loader(Generic[T_co]):
         return dict((self._skipped if self._current is None else self._current.progress.skipped).skipped)
 
     def set_epoch(self, epoch: int) -> None:
-        """Make the next `iter(loader)` begin epoch `epoch`; if the loader stands at a place in it, it goes on there.
+        """Make the next `iter(loader)` begin epoch `epoch`; if the loader is in the middle of it, it goes on there.
 
         Raises:
-            LoaderError: a loaded state stands in the middle of another epoch, and would be lost.
+            LoaderError: a loaded state is in the middle of another epoch, and would be lost.
         """
         check_int("epoch", epoch, least=0)
         if epoch != self._following.epoch and self._following.step:
@@ -223,7 +223,7 @@ class Loader(Generic[T_co]):
         self._requested_epoch = epoch
 
     def state_dict(self, *, step: int | None = None) -> State:
-        """Return where the consumer stands: after the last element it took. Plain JSON; it reads no rows.
+        """Return the place of the consumer, after the last element it took, as plain JSON. It reads no rows.
 
         Args:
             step: stand after this many elements of the epoch instead: one of its last 64 steps. Frameworks that take
@@ -232,7 +232,7 @@ class Loader(Generic[T_co]):
 
         Raises:
             ArgumentError: the loader does not keep `step`, or has not come to it.
-            LoaderError: the service hands out elements in no order.
+            LoaderError: the service gives elements in no order.
 
         Example:
             >>> import feedpipe as fp
@@ -289,7 +289,7 @@ class Loader(Generic[T_co]):
         self.close()
 
     def __repr__(self) -> str:
-        """Show the chain, the service and the position, as far as they are known without running or reading."""
+        """Show the chain, the service and the position that are known without running or reading."""
         position = self._position
         goal = self._epochs.steps or (None if self._current is None else self._current.goal)
         parts = [chain_in_one_line(self._pipe), service_code(self._epochs.service), *self._epochs.rank_code()]
@@ -300,7 +300,7 @@ class Loader(Generic[T_co]):
         progress = self._following
         if progress.begun or (self._current is not None and self._current.started and not self._current.over):
             raise LoaderError(
-                "a loader that stands in the middle of an epoch cannot be copied or pickled; copy it before its first "
+                "a loader in the middle of an epoch cannot be copied or pickled; copy it before its first "
                 "element, or make a new one and give it `state_dict()`"
             )
         return {**self.__dict__, "_current": None, "_progress": progress}
@@ -311,11 +311,11 @@ class Loader(Generic[T_co]):
 
     @property
     def _position(self) -> Progress:
-        """Where the consumer stands."""
+        """The place of the consumer."""
         return self._progress if self._current is None else self._current.position()
 
     def _position_at(self, step: int) -> Progress:
-        """Where the consumer stood after `step` elements of the epoch."""
+        """The place of the consumer after `step` elements of the epoch."""
         check_int("step", step, least=0)
         epoch = self._current
         check_kept(step, range(self._progress.step, self._progress.step + 1) if epoch is None else epoch.kept_steps)
@@ -323,7 +323,7 @@ class Loader(Generic[T_co]):
 
     @property
     def _following(self) -> Progress:
-        """Where the next `iter` begins, as far as `set_epoch` does not say it."""
+        """The place at which the next `iter` begins, unless `set_epoch` chooses another."""
         return self._progress if self._current is None else self._current.following()
 
     def _iterate(self) -> EpochIterator[T_co]:
@@ -444,8 +444,8 @@ class OnDevice:
 
     Args:
         service: where plans run.
-        device: where elements are copied to; None if they are only pinned.
-        pin_memory: whether they are pinned; those on the way to a CUDA device always are.
+        device: the device to which elements are copied; None if they are only pinned.
+        pin_memory: pin the elements; those on the way to a CUDA device always are.
     """
 
     service: ReadingService

@@ -1,4 +1,4 @@
-"""`Epoch`: one iteration of a loader, and what it has while it runs."""
+"""`Epoch`: one iteration of a loader."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Epoch(Generic[T_co]):
 
     Attributes:
         elements: a generator of its elements.
-        iterated: whether a consumer iterates it; before that, `peek` may have looked at its first element.
+        iterated: a consumer iterates it; before that, `peek` may have looked at its first element.
     """
 
     def __init__(self, epochs: Epochs, progress: Progress, before: Epoch[T_co] | None = None) -> None:
@@ -61,7 +61,7 @@ class Epoch(Generic[T_co]):
             raise LoaderError("the epoch has no more elements to peek at") from None
 
     def skip(self, count: int) -> None:
-        """Goes on as if the consumer had taken `count` elements.
+        """Moves on as if the consumer had taken `count` elements.
 
         Raises:
             LoaderError: the epoch has fewer.
@@ -78,7 +78,7 @@ class Epoch(Generic[T_co]):
             raise too_many(count, count - target + self._run.progress.step) from None
 
     def look(self) -> None:
-        """Looks whether there is a next element; what that raises, `next` will raise."""
+        """Looks for a next element; `next` will raise the error that this meets."""
         with contextlib.suppress(StopIteration, FeedpipeError):
             self.ask(PEEK)
 
@@ -114,7 +114,7 @@ class Epoch(Generic[T_co]):
         self._run.finish(LoaderError(reason))
 
     def leave(self) -> None:
-        """Nobody iterates it any more. If other ranks wait for its next element, it ends, and they learn of that."""
+        """Ends an epoch that nobody iterates any more, if other ranks wait for it; they learn of that."""
         if self._run.is_awaited:
             with contextlib.suppress(LoaderError):  # another thread looks for an element
                 self.end("its iterator was dropped, so the other ranks do not wait for it")
@@ -142,7 +142,7 @@ class Epoch(Generic[T_co]):
 
     @property
     def goal(self) -> int | None:
-        """The step at which this rank ends, as far as that is known."""
+        """The step at which this rank ends, if it is known."""
         return self._run.end.of_rank
 
     @property
@@ -173,12 +173,12 @@ class Epoch(Generic[T_co]):
         return self._run.position_before(count)
 
     def following(self) -> Progress:
-        """Where a loader goes on that leaves this epoch: in this one if it has given no element, else in the next."""
+        """The place of a loader that leaves this epoch: in this one if it has given no element, else in the next."""
         return self._run.next_epoch() if self.started else self._run.position()
 
 
 class EpochIterator(Generic[T_co]):
-    """What `iter(loader)` returns: the elements of an epoch. If it is dropped, the loop has left the epoch."""
+    """The iterator of a loader: the elements of an epoch. If it is dropped, the loop has left the epoch."""
 
     def __init__(self, epoch: Epoch[T_co]) -> None:
         self._epoch = epoch
@@ -192,7 +192,7 @@ class EpochIterator(Generic[T_co]):
             element: T_co = next(self._elements)  # `cast` would take as long as all that is done here
             return element
         except (StopIteration, ValueError):
-            pass  # `ask` raises what is right
+            pass  # `ask` raises the right error
         except RowError as error:
             raise error.with_traceback(shown_traceback(error)) from error.__cause__
         self._elements = self._epoch.elements  # others, if the loader has skipped some
@@ -214,16 +214,16 @@ _NOTHING = object()
 
 
 class EpochRun:
-    """What an epoch has while it runs, from `progress` on.
+    """A run of an epoch, from `progress` on.
 
     Attributes:
         progress: after the last element that the consumer took.
-        history: the steps that led there, also those of epochs before.
+        history: the steps that led there, also those of earlier epochs.
         start_step: the step at which it began.
-        end: where it ends.
+        end: the steps at which it ends.
         schedule: the schedule that it runs by.
         element: the one that the consumer took last.
-        stop: what ended it, and is raised by each later `next`; `trace` is its first traceback.
+        stop: the exception that ended it, which each later `next` raises; `trace` is its first traceback.
     """
 
     def __init__(
@@ -249,7 +249,7 @@ class EpochRun:
         self._items: Iterator[Step | ShardEnd | Literal["padding"]] = iter(())
 
     def elements(self) -> Generator[object, Request]:
-        """The elements, each in the form that is requested; a None comes first, in place of an element.
+        """The elements, each in the form that is requested, after a None.
 
         All of it runs in the generator, from the first look at the rank to the count of an element.
         """
@@ -325,7 +325,7 @@ class EpochRun:
         return self.history.back(self.progress, count) if count else self.position()
 
     def skipping(self, count: int) -> EpochRun:
-        """A run that begins behind up to `count` further elements, as many as lengths tell."""
+        """A run that begins after up to `count` further elements: as many as can be skipped by lengths alone."""
         schedule = self._epochs.schedule(self.progress)
         run = EpochRun(self._epochs, skipped(self.progress, count, schedule), self.start_step)
         run.schedule, run.end = schedule, schedule.end(run.progress)
@@ -336,7 +336,7 @@ class EpochRun:
 
     @property
     def has_element(self) -> bool:
-        """Whether the consumer has an element, which it took last."""
+        """Whether the consumer still has the element that it took last."""
         return self.element is not _NOTHING
 
     def mask(self) -> npt.NDArray[np.bool_]:
@@ -361,7 +361,7 @@ class EpochRun:
             raise StateError(f"`position` of the state does not fit this pipe: {error!r}") from error
         if step is not None or not resumed or (self._schedule.plan.world_size > 1 and self._agreement is None):
             return step
-        # A state after the last element means the next epoch. Several ranks begin that together, so they must agree.
+        # A state after the last element means the next epoch. Several ranks begin it together, so they must agree.
         self.progress = self.next_epoch()
         self.start_step = 0
         self._begin()
@@ -387,7 +387,7 @@ class EpochRun:
             elif self._schedule.steps is not None:
                 if restarted:
                     raise PlanError("this pipe has no elements for this rank, so an epoch of `steps` cannot be filled")
-                restarted = self.progress.redivision is None  # what is left of a pass may be nothing for this rank
+                restarted = self.progress.redivision is None  # this rank may have nothing in the rest of a pass
                 self.progress = self._schedule.next_pass(self.progress)
                 self._items = self._open(self.progress.position(self._schedule.plan))
             elif self._schedule.even == "pad" and last is not None:
@@ -442,10 +442,10 @@ class EpochRun:
 
 
 def skipped(progress: Progress, count: int, schedule: Schedule) -> Progress:
-    """Where a rank stands after `count` further elements, or after as many as lengths alone can tell.
+    """The progress after `count` further elements, or after as many as lengths alone can tell.
 
-    If rows may be skipped, or of a stream, these are none. The cursors of a stream also say which of its parts have
-    been opened, so the elements must be read.
+    Those are none if rows may be skipped or the pipe is a stream: its cursors have the marks of what was opened, so the
+    elements must be read.
 
     Raises:
         LoaderError: the epoch has fewer elements.

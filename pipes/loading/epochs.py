@@ -1,4 +1,4 @@
-"""`Epochs`: plans the epochs of a loader for the rank of this process, and has what runs them."""
+"""`Epochs`: plans the epochs of a loader for the rank of this process, and owns the service that runs them."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from .state import Progress
 
 
 class Epochs:
-    """What a loader and its iterators have in common: so the last of them that is dropped ends the processes.
+    """The plans and the service of a loader and its iterators; the last of these that is dropped ends the processes.
 
-    Nothing runs before the first epoch begins. Until then it follows the rank of this process; then the rank stays. A
-    copy or pickle of it has not begun.
+    Nothing runs before the first epoch begins. Until then the rank may change; later it is fixed. A copy or pickle has
+    not begun.
 
     Args:
-        pipe: what to run.
-        service: where.
-        ranks: says which rank this process is.
+        pipe: the graph to run.
+        service: the service that runs it.
+        ranks: the source of the rank of this process.
         seed, shards: of the plan.
         steps, even: of the schedule.
 
@@ -63,7 +63,7 @@ class Epochs:
         self._schedule: Schedule | None = None
         self._executor: Executor | None = None
         self._job: Job | None = None
-        self._is_shared = False  # whether all ranks have what the first one has resolved
+        self._is_shared = False  # all ranks have the listings and types that the first one has resolved
         self.segment = 1
         self.skip_log = SkipLog.of(pipe)
 
@@ -83,7 +83,7 @@ class Epochs:
                 raise PlanError(with_call_site(message, node.call_site))
 
     def check_ranks(self) -> None:
-        """Checks what is certain about the ranks already, and reads nothing if they can run the pipe.
+        """Checks the ranks early, without reading anything if they can run the pipe.
 
         Raises:
             ArgumentError: the environment has no rank and world size.
@@ -116,18 +116,17 @@ class Epochs:
     @property
     def memory(self) -> int:
         """The bytes of elements that a rank may hold: those of its service, or the default of services."""
-        memory = getattr(self.service, "memory", None)
-        return element_memory(memory)
+        return element_memory(getattr(self.service, "memory", None))
 
     def job(self) -> Job | None:
-        """The ranks of an epoch that begins now; None if there is only one, or they do not communicate."""
+        """The ranks of an epoch that begins now; None for a single one, or if they do not communicate."""
         if self._job is None and self.ranks.ask().world_size > 1:
             group = self.ranks.side_group()
             self._job = None if group is None else Job(group)
         return self._job
 
     def begin(self, progress: Progress, job: Job | None) -> tuple[Schedule, End]:
-        """The schedule of an epoch that begins now, and where it ends. The first epoch starts the service.
+        """The schedule of an epoch that begins now, and its end. The first epoch starts the service.
 
         Raises:
             LoaderError: the rank has changed since the first epoch began, or in the middle of an epoch.
@@ -160,11 +159,11 @@ class Epochs:
         return schedule, schedule.end(progress, warns=True)
 
     def restore(self, pipe: str, schedule: Callable[[], Schedule]) -> Schedule:
-        """The schedule for a state whose fingerprint is `pipe`: operators run what the state has of them.
+        """The schedule for a state whose fingerprint is `pipe`, which may fix listings and types of operators.
 
         Args:
             pipe: of the state.
-            schedule: the schedule if the state has nothing of any operator that is not there yet.
+            schedule: makes the schedule if the state has nothing new of any operator.
 
         Raises:
             ValueError: `pipe` is no fingerprint.
@@ -178,11 +177,11 @@ class Epochs:
         return self._make_schedule(self.ranks.ask(), self._shards if before is None else before.plan.shards)
 
     def resume(self, schedule: Schedule, shards: int) -> Schedule:
-        """The schedule for a state with so many shards, without a change of this epochs; `use` changes it."""
+        """The schedule for a state with this number of shards; `use` makes it that of the next epochs."""
         return schedule if shards == schedule.plan.shards else self._make_schedule(schedule.rank, shards)
 
     def use(self, schedule: Schedule) -> None:
-        """Runs the next epochs with another schedule of the same rank."""
+        """Runs the next epochs by another schedule of the same rank."""
         self._schedule = schedule
 
     def open(self, plan: Plan, position: Position, data_pass: int) -> Session:
@@ -208,7 +207,7 @@ class Epochs:
         return {**state, "skip_log": SkipLog.of(self.pipe)}  # each process writes files of its own
 
     def _resolve_once(self, job: Job) -> None:
-        """Fixes listings and types before the first epoch: the first rank looks at the files, and tells the others."""
+        """Fixes listings and types before the first epoch: the first rank looks at the files and tells the others."""
         if self._is_shared or not any(_looks_at_files(node.op) for node in walk(self.pipe)):
             return
         self._is_shared = True
@@ -229,7 +228,7 @@ class Epochs:
             self._schedule = self._make_schedule(self._schedule.rank, self._schedule.plan.shards)
 
     def _check_one_view(self, job: Job | None) -> None:
-        """Checks that ranks can share what one of them resolves, if they must.
+        """Checks that ranks that must share listings and types can do so.
 
         Raises:
             PlanError: they cannot.
@@ -245,7 +244,7 @@ class Epochs:
         if schedule is not None and schedule.rank != rank:
             if self._executor is not None or progress.begun:
                 raise LoaderError(
-                    f"this loader stands in its epochs as {schedule.rank}, and this process is now {rank}; make a new "
+                    f"this loader began its epochs as {schedule.rank}, and this process is now {rank}; make a new "
                     "loader, or give it its first element or its state only when the rank is certain"
                 )
             schedule = None
@@ -292,7 +291,7 @@ def _looks_at_files(op: Operator) -> bool:
 
 
 def _has_unknown_length(root: Node) -> bool:
-    """Whether the length of a pipe is unknown whatever its files say. Reads nothing.
+    """Whether the length of a pipe is unknown whatever its files contain. Reads nothing.
 
     In a chain, operators after one without a length can only ask that one.
     """
@@ -304,9 +303,9 @@ def _has_unknown_length(root: Node) -> bool:
     return False
 
 
-# What one rank resolves for all: listings, types and units.
+# Listings, types and units that one rank resolves for all.
 MAX_PICKLED = 2**28
-"""An operator that takes more bytes than this, such as one with data in memory, is resolved by each rank itself."""
+"""Each rank resolves an operator of more bytes than this by itself, such as one with data in memory."""
 
 
 def files_digest(root: Node) -> bytes:

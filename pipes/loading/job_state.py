@@ -131,7 +131,7 @@ def _validated(place: int, state: object) -> SavedState:
 
 
 def _check_one_job(states: Sequence[SavedState]) -> None:
-    """Checks that these are the states of all ranks of one job, at one place in it.
+    """Checks that these are the states of all ranks of one job, in one epoch.
 
     Raises:
         StateError: a rank is missing, there twice, or of another job; the message names it.
@@ -179,7 +179,7 @@ def _ranks(ranks: Sequence[int]) -> str:
 
 
 def shards_of_job(states: Sequence[SavedState], plan: Plan) -> int:
-    """How many virtual shards the loader of `plan` must have to go on from these states.
+    """The number of virtual shards that the loader of `plan` must have to go on from these states.
 
     Raises:
         StateError: they mean nothing for this plan.
@@ -213,12 +213,12 @@ def _serving(states: Sequence[SavedState], plan: Plan) -> SavedState | None:
     if first.world_size != plan.world_size:
         return None
     one = states[plan.rank]
-    # A rank that has not begun stands in the middle of the epoch nevertheless, so the shards stay as they are.
+    # A rank that has not begun is in the middle of the epoch nevertheless, so the shards stay as they are.
     return one if one.position is not None else replace(one, position=StreamedPosition({}, {}))
 
 
 def merged(states: Sequence[SavedState]) -> SavedState:
-    """The states of all ranks of an indexed pipe as one; of each rank, other elements may be taken."""
+    """The states of all ranks of an indexed pipe as one; the ranks may have taken different numbers of elements."""
     first = states[0]
     world_size = first.world_size
     if all(one.position == first.position and one.step == first.step for one in states):
@@ -234,7 +234,7 @@ def merged(states: Sequence[SavedState]) -> SavedState:
                 f"state {number} of the list comes from another resume than the state that is furthest behind, so they "
                 "are not of one job; give states that were saved together"
             )
-    # The rank that is furthest behind says what was left; of that, each rank has taken its own elements.
+    # The rank that is furthest behind has the elements that were left; of these, each rank has taken its own.
     left, behind = elements_left(last.taken, last.beyond)
     ranges = list(last.beyond)
     for rank, lead in enumerate(leads):
@@ -269,16 +269,16 @@ def _from_first_left(consumed: int, ranges: Sequence[range]) -> IndexedPosition:
 
 # A streamed pipe on another number of ranks.
 MAX_PASSES = 16
-"""The most passes over the data by which ranks may be apart: a state keeps something of each."""
+"""The most passes over the data by which ranks may be apart; a state keeps a redivision of each."""
 
 
 def resumed_elsewhere(states: Sequence[SavedState], schedule: Schedule) -> Progress:
     """The progress of a rank that goes on from the states of another number of ranks.
 
-    All ranks compute the same for all of them, so none has to ask another.
+    All ranks compute the same, so none has to ask another.
 
     Raises:
-        StateError: the states come from different resumes, or the pipe cannot go on on so many ranks.
+        StateError: the states come from different resumes, or the pipe cannot go on on this number of ranks.
         PlanError: the ranks cannot be made even.
     """
     plan, own = schedule.plan, schedule.plan.rank_shards
@@ -326,7 +326,7 @@ def _in_pass(states: Sequence[SavedState], number: int) -> list[SavedState]:
     """The states of all ranks in one pass, which some may not have begun and others may have finished."""
     positions = [_position_in_pass(one, number) for one in states]
     redivision = next((position.redivision for position in positions if position.redivision is not None), None)
-    if redivision is not None:  # a rank that is through a pass has nothing left of the redivision
+    if redivision is not None:  # a rank that has finished the pass has nothing left of it
         positions = [p._replace(redivision=p.redivision or replace(redivision, runs={})) for p in positions]
     return [replace(one, data_pass=number, position=p) for one, p in zip(states, positions, strict=True)]
 
@@ -349,7 +349,7 @@ def _position(one: SavedState) -> StreamedPosition:
 
 
 class StreamedJob:
-    """Where all ranks of a job of a streamed pipe stand together."""
+    """The places of all ranks of a job with a streamed pipe."""
 
     def __init__(self, states: Sequence[SavedState]) -> None:
         first = states[0]
@@ -413,7 +413,7 @@ class StreamedJob:
         )
 
     def _runs_left(self, shard: int, position: StreamedPosition) -> _ShardRuns:
-        """What is left of a shard."""
+        """The rest of a shard."""
         state = ShardState(position.cursors.get(shard), shard in position.ended, position.ended.get(shard))
         if position.redivision is None:
             if state.ended:
@@ -426,7 +426,7 @@ class StreamedJob:
         return _ShardRuns(running, [run for run in left if run.leftover is not None])
 
     def _tail(self, shard: int, position: StreamedPosition, leftovers: list[OpenRun]) -> OpenRun:
-        """The groups of leftover rows that a rank has begun to give out, as a run."""
+        """The groups of leftover rows that a rank has begun to give, as a run."""
         run = OpenRun(self._base + shard, tail_of=tuple(leftovers))
         state = ShardState(position.cursors[shard])
         if not self._is_redivided:
@@ -435,7 +435,7 @@ class StreamedJob:
         return begun
 
     def _digest(self, plan: Plan) -> str:
-        """Of the states and the new shards: the states of the next job come from one resume if they have the same."""
+        """The digest of the states and the new shards: later states come from one resume if theirs is the same."""
         places: list[Json] = [plan.shards, plan.world_size]
         for one, position in zip(self._states, self._positions, strict=True):
             redivision: Json = None if position.redivision is None else position.redivision.plain
@@ -446,14 +446,14 @@ class StreamedJob:
 
 
 class _ShardRuns(NamedTuple):
-    """What is left of a shard: runs that have not ended, and runs that left rows over."""
+    """The rest of a shard: runs that have not ended, and runs that left rows over."""
 
     running: list[OpenRun]
     leftovers: list[OpenRun]
 
 
 def _name(redivision: Redivision | None) -> tuple[int, int, str] | None:
-    """What the redivisions of all ranks of a job have in common."""
+    """The entries that the redivisions of all ranks of a job have in common."""
     return None if redivision is None else (redivision.first, redivision.base, redivision.digest)
 
 

@@ -1,4 +1,4 @@
-"""The rank of a loader, and what it says to the same loader on the other ranks."""
+"""The rank of a loader, and its messages to the same loader on the other ranks."""
 
 from __future__ import annotations
 
@@ -30,19 +30,20 @@ class Rank(NamedTuple):
 
 
 def on_rank(error: Exception, rank: Rank) -> Exception:
-    """`error`, whose message names the rank if there are several."""
+    """`error` with the rank in its message, if there are several."""
     if rank.world_size > 1 and isinstance(error, FeedpipeError) and not isinstance(error, RankError):
         error.args = (f"{error}\n  on {rank}",)
     return error
 
 
 class RankSource:
-    """Where a loader asks for the rank of this process.
+    """The source of the rank of this process.
 
-    The arguments say it, else `group`, else the initialised process group, else `RANK` and `WORLD_SIZE`; else it is
-    rank 0 of 1. A loader may be made before the process group exists, so the answer may change until it is needed.
+    It is that of the arguments, else of `group`, else of the initialised process group, else of `RANK` and
+    `WORLD_SIZE`; else rank 0 of 1. A loader may be made before the process group exists, so it may change until it is
+    needed.
 
-    Ranks of a process group communicate; those that the arguments or the environment alone say never do.
+    Ranks of a process group communicate. Those of the arguments or the environment alone never do.
 
     Raises:
         ArgumentError, ArgumentTypeError: the arguments are no rank and world size, or no group that this process
@@ -74,7 +75,7 @@ class RankSource:
 
     @property
     def given(self) -> bool:
-        """Whether the arguments say it."""
+        """Whether it is that of the arguments."""
         return self._arguments is not None
 
     def certain(self) -> Rank | None:
@@ -100,7 +101,7 @@ class RankSource:
         return _process_group() or _from_environment()
 
     def side_group(self) -> SideGroup | None:
-        """What this rank says messages to the others with; None if they do not communicate."""
+        """The means of this rank to send messages to the others; None if they do not communicate."""
         if self.given or (self._group is None and _process_group() is None):
             return None
         from ..torch.ranks import side_group
@@ -157,21 +158,21 @@ def _from_environment() -> Rank:
     return _checked(int(rank), int(world_size))
 
 
-# `Job`: what a loader says to the same loader on the other ranks, and hears from it.
+# Messages to the same loader on the other ranks.
 
 
 MAX_SHARE_OF_LOOKS = 0.01
-"""The share of time in which a rank may look whether another has failed."""
+"""The share of time that looks for a failure of another rank may take."""
 MAX_REASON = 4000
-"""The characters of an error that reach other ranks."""
+"""The most characters of an error that reach other ranks."""
 
 
 class Standing(NamedTuple):
-    """Where a rank begins an epoch, and what it runs. All ranks must say the same.
+    """The place at which a rank begins an epoch, and its pipe. All ranks must be alike.
 
     Attributes:
         pipe: the fingerprint of the pipe.
-        facts: what else must be the same, each by the words for it.
+        facts: all else that must be the same, each by the words for it.
     """
 
     pipe: str
@@ -182,7 +183,7 @@ class Exchange(NamedTuple):
     """An exchange of numbers that has begun in a run.
 
     Attributes:
-        number: how many exchanges of the run came before.
+        number: the number of exchanges of the run before it.
     """
 
     number: int
@@ -297,7 +298,7 @@ class Job:
         return exchange.work.result(hear)
 
     def leave(self, step: int) -> None:
-        """Tells the other ranks that this one takes no further part in the run; they may have come to their end too."""
+        """Tells the other ranks that this one leaves the run; they may have come to their end too."""
         if not self._is_over and self.is_here:
             self._group.announce(self._departure(self._exchanges), f"{self.rank} {step}")
             self._group.left.append(self._failure)
@@ -313,7 +314,7 @@ class Job:
             )
 
     def hear_from(self, rank: int) -> NoReturn:
-        """Waits for the reason of a rank that fails now.
+        """Waits for the reason of a rank that is failing.
 
         Raises:
             RankError: with the reason.
@@ -323,7 +324,7 @@ class Job:
         raise RankError(reason or failure_message(rank, self.world_size, "not told"))
 
     def look(self) -> None:
-        """Looks whether another rank has failed, if the last look is long enough ago that this takes no time.
+        """Looks whether another rank has failed, so rarely that it takes no time.
 
         Raises:
             RankError: another rank has failed.
@@ -368,7 +369,7 @@ class Job:
         return f"{self._place}/left after {exchanges} exchanges"
 
     def _end(self) -> None:
-        """After a failure, ranks connect anew: some may wait in an exchange that others never join."""
+        """Makes ranks connect again after a failure: some may wait in an exchange that others never join."""
         self._is_over = True
         self._has_met = False
         self._group.disconnect()
@@ -380,6 +381,6 @@ def reason_of(error: BaseException) -> str:
 
 
 def failure_message(rank: int, world_size: int, reason: str) -> str:
-    """What the other ranks raise when a rank has failed."""
+    """The message of the error that the other ranks raise when a rank has failed."""
     indented = reason.replace("\n", "\n  ")
     return f"rank {rank} of {world_size} has failed, so all ranks stop\n  its error was {indented}"

@@ -1,4 +1,4 @@
-"""What a loader says of its elements: `replay`, `Info`, the last steps, and the rows that were skipped."""
+"""Facts about the elements of a loader: their cursors and `replay`, `Info`, the last steps, and skipped rows."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ElementCursor = dict[str, Json]
-"""Where one element is in a pass over the data, as plain JSON: all that it takes to make it again."""
+"""The place of one element in a pass over the data as plain JSON, with all that is needed to make it again."""
 
 
 def cursor_of_indexed(plan: Plan, fingerprint: str, progress: Progress) -> ElementCursor:
@@ -106,7 +106,7 @@ def lineage_at(plan: Plan, cursor: ElementCursor) -> list[Origin]:
 def replay(pipe: Pipe[T], /, cursor: Mapping[str, object]) -> T:
     """Make one element of a loader again: alone, in this thread, so that a debugger can step into your functions.
 
-    Nothing else runs: no workers, no other shard, and no element before it but those that a stream reads again to come
+    Nothing else runs: no workers, no other shard, and no earlier element except those that a stream reads again to come
     to its place (`explain()` says how many). Random draws are those of the loader. The element is what the pipe gives,
     before a loader copies it to a device.
 
@@ -211,7 +211,7 @@ def _skipped_row(cursor: ElementCursor) -> tuple[str, int] | None:
 
 
 def _run_of(plan: Plan, cursor: ElementCursor, shard: int) -> tuple[Stage, Cursor]:
-    """The graph that makes the element, and where it begins."""
+    """The graph that makes the element, and the cursor at which it begins."""
     if plan.indexed:
         return plan.unsharded, START.advance(cast("int", cursor["element"]))
     redivision = Redivision.of(cursor["cut"]) if "cut" in cursor else None
@@ -226,15 +226,12 @@ def _run_of(plan: Plan, cursor: ElementCursor, shard: int) -> tuple[Stage, Curso
     return tail.stage, at
 
 
-# `Info`: what a loader says of one element.
-
-
 class Info:
-    """What `with_info()` says of one element. It stays right if the consumer takes further elements.
+    """The facts about one element from `with_info()`. They stay right if the consumer takes further elements.
 
     Attributes:
         epoch: the epoch of the element.
-        step: how many elements of the epoch this rank had taken, this one included.
+        step: the number of elements of the epoch that this rank had taken, this one included.
         valid: a bool for each row of the element, False if the row is padding; one bool for an element without rows.
     """
 
@@ -260,7 +257,7 @@ class Info:
 
     @property
     def cursor(self) -> ElementCursor:
-        """Where the element is, as plain JSON: `fp.replay(pipe, info.cursor)` makes it again, alone.
+        """The place of the element as plain JSON: `fp.replay(pipe, info.cursor)` makes it again, alone.
 
         Raises:
             LoaderError: the element is padding, which repeats an element that this rank has taken before.
@@ -292,7 +289,7 @@ class Info:
         return lineage_at(self._schedule.plan, self.cursor)
 
 
-# `History`: the last steps of an epoch, so that a framework that looks ahead can save an earlier one.
+# The last steps of an epoch: a framework that looks ahead saves an earlier one.
 
 
 KEPT_STEPS = 64
@@ -300,7 +297,7 @@ KEPT_STEPS = 64
 
 
 class Passed(NamedTuple):
-    """A skipped row: its shard, with the cursor before it, and how many rows had been skipped."""
+    """A skipped row: its shard, with the cursor before it, and the numbers of rows skipped before."""
 
     shard: int
     cursor: Json
@@ -308,11 +305,11 @@ class Passed(NamedTuple):
 
 
 class Before(NamedTuple):
-    """What a step changes of an epoch that may skip rows.
+    """The place before a step of an epoch that may skip rows.
 
     Attributes:
         taken: the elements and skipped rows of the pass before the step.
-        skipped: how many rows had been skipped before it.
+        skipped: the numbers of rows that had been skipped before it.
         passed: the rows skipped since the last step.
     """
 
@@ -322,8 +319,8 @@ class Before(NamedTuple):
 
 
 Change: TypeAlias = tuple[Progress, int, Json, int, Before | None]
-"""What a step changes: the progress, the shard of the element, the cursor of that shard before, how many shards had
-ended before, and what was skipped."""
+"""A step: the progress that it changes; the shard of the element, and its cursor before; the number of shards that had
+ended before; and the rows that were skipped."""
 
 
 class History:

@@ -1,4 +1,4 @@
-"""`Schedule`: the plan and the length of all epochs of a loader, and the step at which all ranks end."""
+"""`Schedule`: the plan, the lengths and the ends of the epochs of a loader, on which ranks may agree as they run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ log = logging.getLogger("feedpipe")
 
 
 class End(NamedTuple):
-    """The steps at which an epoch ends, as far as they are known.
+    """The steps at which an epoch ends; None if they are not known.
 
     Attributes:
         of_rank: this rank has no further element.
@@ -45,15 +45,15 @@ class End(NamedTuple):
 
 
 class Schedule:
-    """A plan, how many steps its epochs have, and what their states have in common.
+    """A plan, the number of steps of its epochs, and the entries that their states have in common.
 
     Attributes:
-        plan: what this rank runs.
-        rank: the rank that it is for.
-        steps: how many steps make an epoch, if the user set it.
-        even: how all ranks come to take the same number of steps.
-        ordered: whether elements come in the order of the plan; else there is no position to save.
-        communicates: whether ranks can agree on what is not known beforehand.
+        plan: the plan of this rank.
+        rank: this rank.
+        steps: the number of steps of an epoch, if the user set it.
+        even: the way in which all ranks come to take the same number of steps.
+        ordered: elements come in the order of the plan; else there is no position to save.
+        communicates: ranks can agree on the end of an epoch whose length is not known.
         signature: the entries that all states of the plan have in common.
     """
 
@@ -80,7 +80,7 @@ class Schedule:
         """
         if not self.ordered:
             raise LoaderError(
-                "`ordered=False` hands out elements as they come, so a state cannot name those that were taken; leave "
+                "`ordered=False` gives elements as they come, so a state cannot name those that were taken; leave "
                 "out `ordered=False` to save states"
             )
         if self.steps is not None and self.plan.indexed:
@@ -92,13 +92,13 @@ class Schedule:
         return progress.next_epoch(by_steps=self.steps is not None)
 
     def next_pass(self, progress: Progress) -> Progress:
-        """Where this rank goes on, in the same epoch, when its part of a pass over the data is used up."""
+        """The place of this rank in the same epoch after its part of a pass over the data."""
         if self.plan.indexed:
             return self._at(progress, rank=self.plan.rank)
         return progress.next_data_pass(self.plan.rank_shards)
 
     def end(self, progress: Progress, *, warns: bool = False) -> End:
-        """Where the epoch of `progress` ends; `warns` says once if many elements are left out for that.
+        """The end of the epoch of `progress`; with `warns`, a warning says once that many elements are left out.
 
         Raises:
             PlanError: the ranks cannot be made even as `even` says.
@@ -122,9 +122,9 @@ class Schedule:
         return self._end(progress, lengths)
 
     def goal(self, step: int, left: Sequence[int] | None) -> int | None:
-        """The step at which the epoch ends for this rank, if the ranks have so many elements left; None if unknown.
+        """The step at which the epoch ends for this rank if the ranks have `left` elements; None if it is not known.
 
-        For an epoch in which the number of ranks has changed: its plan does not say it.
+        An epoch needs it if the number of ranks has changed, because its plan does not say it.
         """
         if left is None or self.steps is not None:
             return None
@@ -155,11 +155,11 @@ class Schedule:
         return self.next_epoch(progress) if over else progress
 
     def agrees(self, end: End) -> bool:
-        """Whether the ranks must agree, while they run, on where an epoch ends."""
+        """Whether the ranks must agree on the end of an epoch as they run."""
         return end.of_rank is None and self.communicates and self.even is not None
 
     def standing(self, progress: Progress) -> Standing:
-        """Where this rank begins an epoch, for a comparison with other ranks."""
+        """The place at which this rank begins an epoch, for a comparison with other ranks."""
         facts: dict[str, object] = {
             "`seed`": self.plan.seed,
             "`even`": self.even,
@@ -178,7 +178,7 @@ class Schedule:
         return Standing(str(self.signature.entries["pipe"]), facts)
 
     def check_redivision(self, redivision: Redivision) -> None:
-        """Checks that ranks can be made even whose shards were divided anew, if their lengths are not known.
+        """Checks that ranks can be made even after a redivision if their lengths are not known.
 
         Raises:
             PlanError: they cannot.
@@ -274,29 +274,29 @@ def unknown_length_error(stage: Stage, ranks: int) -> PlanError:
     return PlanError(message if unknown is None else with_call_site(message, unknown.call_site))
 
 
-# `AgreedItems`: the items of a rank up to a step at which all ranks end, if lengths are not known beforehand.
+# The agreement of ranks on the end of an epoch of unknown length.
 
 
 MAX_SEGMENT = 4096
 """The most steps that the ranks agree on at once."""
 SEGMENT_SECONDS, SEGMENT_SECONDS_OF_RANK = 0.1, 0.001
-"""Segments grow until they take so long, and so much longer for each rank: an exchange takes a hundredth of that."""
+"""Segments grow until they take this long, with an addition for each rank: an exchange takes a hundredth of that."""
 
 PARTS = 16
-"""A segment is handed out in so many parts, and a part of the next one is made before each. Parts depend on the agreed
-segment alone, so ranks that leave an epoch at one step have made the same exchanges."""
+"""The parts of a segment; before each, a part of the next segment is made. Parts depend on the agreed segment alone, so
+ranks that leave an epoch at one step have made the same exchanges."""
 
 PADDING: Final = "padding"
-"""Stands for a step of a rank that has no further element and repeats one."""
+"""A step of a rank that has no further element and repeats one."""
 
 
 class Supply(NamedTuple):
-    """What a rank says of itself.
+    """The message of a rank to the others.
 
     Attributes:
-        steps: the elements that it holds.
+        steps: the number of elements that it holds.
         ended: it has no further ones of its own.
-        failed: to make the next one has failed.
+        failed: its next one has failed.
     """
 
     steps: int
@@ -312,7 +312,7 @@ class _Other(NamedTuple):
     """An item that is no step: the end of a shard, or a row that was skipped.
 
     Attributes:
-        steps: how many of this rank come before it.
+        steps: the number of steps of this rank before it.
     """
 
     steps: int
@@ -320,24 +320,24 @@ class _Other(NamedTuple):
 
 
 class AgreedItems:
-    """The items of a session, as many as all ranks have; with `even="pad"`, `PADDING` in place of those that lack.
+    """The items of a run, as many as all ranks have; with `even="pad"`, `PADDING` for those that are missing.
 
-    The ranks agree on *segments* of steps, each before its first step is handed out. So each rank holds a segment of
-    elements that exist for certain; it makes the next segment while it hands out this one, and the ranks exchange the
-    number of its elements while the training loop has control. Segments double while they take little time.
+    The ranks agree on *segments* of steps, each before its first step is given. So each rank holds a segment of
+    elements that exist for certain. It makes the next segment as it gives this one, and the ranks exchange the number
+    of its elements while the training loop has control. Segments double while they take little time.
 
-    Nothing that it does depends on time but the length of segments, and that changes neither elements nor their end.
+    Only the length of segments depends on time, and it changes neither the elements nor their end.
 
     Args:
         items: those of this rank.
         job: the ranks.
-        even: how they come to take the same number of steps.
-        step: the step at which this rank stands.
+        even: the way in which they come to take the same number of steps.
+        step: the number of steps that this rank has taken.
         memory: bytes of elements to hold.
-        segment: the steps of the first segment: as many as the last one of the epoch before had.
+        segment: the steps of the first segment: as many as the last one of the epoch before.
 
     Attributes:
-        segment: the steps of the next segment, as far as this rank decides it.
+        segment: the steps of the next segment that this rank proposes.
     """
 
     def __init__(
@@ -352,7 +352,7 @@ class AgreedItems:
         self._fresh = step == 0  # a rank may have no element at all
         self._ready: deque[Step] = deque()
         self._others: deque[_Other] = deque()
-        self._taken = 0  # elements of this rank that were handed out
+        self._taken = 0  # elements of this rank that the consumer has
         self._largest = 1  # bytes of an element
         self._began = time.monotonic()
         self._ended = False
@@ -406,12 +406,12 @@ class AgreedItems:
         return agreed
 
     def _post(self, count: int) -> Exchange:
-        """Tells the others that it holds so many elements behind the segment."""
+        """Tells the others that it holds `count` elements behind the segment."""
         name = f"elements after step {self._step}"
         return self._job.exchange(name, count, self._ended, self._error is not None)
 
     def _fill(self, count: int) -> None:
-        """Makes so many elements, as long as there are any."""
+        """Makes `count` further elements, if there are as many."""
         if count <= 0 or self._ended or self._error is not None:
             return
         ready = self._ready
@@ -471,7 +471,7 @@ class AgreedItems:
             self._check_dropped(empty, [supply.steps for supply in supplies])
 
     def _check_dropped(self, empty: list[int], held: Sequence[int]) -> None:
-        """Says how many elements are left out, at least: those that ranks hold.
+        """Says how many elements are left out at least: those that ranks hold.
 
         Raises:
             PlanError: they are too many.

@@ -1,4 +1,4 @@
-"""`Progress`, where a loader stands, and the state that saves it: made, checked, compared and restored."""
+"""`Progress`: the place of a loader, and the state that saves it: made, checked, compared and restored."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ VERSION = 2
 ALL_RANKS = -1
 """The `rank` of a state that serves all ranks."""
 NO_GOAL = -1
-"""The `goal` of a state whose epoch ends where the plan says."""
+"""The `goal` of a state if the plan alone determines the end of the epoch."""
 MAX_STRAGGLING = 2**24
-"""How many elements behind the others a rank of an indexed pipe may be."""
+"""The most elements that a rank of an indexed pipe may be behind the others."""
 MAX_SHARDS_OF_RANK = 1024
-"""A state with more shards for each rank is refused, unless the loader has as many: to plan them takes long."""
+"""A state with more shards for each rank is refused unless the loader has as many: to plan them takes long."""
 State = dict[str, Json]
 """The state of a loader: thirteen entries, always the same, each a str or an int."""
 T = TypeVar("T")
@@ -34,21 +34,21 @@ T = TypeVar("T")
 
 @dataclass
 class Progress:
-    """Where a loader stands: always after the last element that its consumer took.
+    """The place of a loader: after the last element that its consumer took.
 
     Attributes:
         epoch: the epoch of the loader.
-        step: how many elements of the epoch this rank has taken.
-        data_pass: which pass over the data; the same as `epoch`, unless `steps` sets the length of an epoch.
-        start: of an indexed pipe, how many elements of the pass all ranks together had taken when this rank began.
+        step: the number of elements of the epoch that this rank has taken.
+        data_pass: the number of the pass over the data; it is `epoch` unless `steps` sets the length of an epoch.
+        start: of an indexed pipe, the number of elements of the pass that all ranks had taken when this rank began.
         beyond: of an indexed pipe, those of them that were taken although one before them was not.
-        taken: how many elements of the pass this rank has taken since.
+        taken: the number of elements of the pass that this rank has taken since.
         cursors: the plain cursors of the shards of a streamed pipe that have begun.
         ended: the shards that have ended, each with the plain cursor of its leftover rows.
-        redivision: of a streamed pipe, what the shards run if the number of ranks has changed in this pass.
+        redivision: of a streamed pipe, the runs of its shards if the number of ranks has changed in this pass.
         later: the same of the next passes, if some ranks had come to these.
-        skipped: how many rows of the epoch were skipped on this rank.
-        goal: the step at which the epoch ends, if the plan does not say it: the number of ranks has changed in it.
+        skipped: the numbers of rows of the epoch that were skipped on this rank.
+        goal: the step at which the epoch ends, if the plan does not say it because the number of ranks has changed.
         own_steps: of a streamed pipe, the step at which this rank had no more elements and began to repeat some.
     """
 
@@ -68,11 +68,11 @@ class Progress:
 
     @property
     def padding(self) -> int:
-        """How many elements of padding this rank has taken in the epoch."""
+        """The number of elements of padding that this rank has taken in the epoch."""
         return 0 if self.own_steps is None else max(0, self.step - self.own_steps)
 
     def begin_padding(self) -> int:
-        """Notes that all further steps are padding; the number of those before."""
+        """Notes that all further steps are padding, and returns the number of those before."""
         if self.own_steps is None:
             self.own_steps = self.step
         return self.padding
@@ -91,7 +91,7 @@ class Progress:
         return progress.with_redivisions(self.later, shards) if self.later else progress
 
     def with_redivisions(self, redivisions: Sequence[Redivision], shards: range) -> Progress:
-        """This progress, at the beginning of a pass; `redivisions` say how it and later passes were divided anew."""
+        """This progress at the beginning of a pass, with the redivisions of it and of later passes."""
         ended = dict.fromkeys(shard for shard in shards if not redivisions[0].runs.get(shard))
         return replace(self, redivision=redivisions[0], later=tuple(redivisions[1:]), ended=ended)
 
@@ -102,11 +102,11 @@ class Progress:
         return Progress(self.epoch + 1, 0, self.epoch + 1)
 
     def taken_by_all(self, plan: Plan) -> int:
-        """Of an indexed pipe, how many elements of the pass all ranks together have taken."""
+        """Of an indexed pipe, the number of elements of the pass that all ranks together have taken."""
         return self.start + self.taken * plan.world_size
 
     def position(self, plan: Plan) -> Position:
-        """The place in the data, for a service that runs `plan`."""
+        """The place in the data for a service that runs `plan`."""
         if plan.indexed:
             taken, beyond = self.taken_by_all(plan), self.beyond
             if beyond:
@@ -170,7 +170,7 @@ def checksum(signature: int, entries: Mapping[str, Json]) -> int:
 
 
 class Signature:
-    """What all states of a plan have in common. A loaded state is compared with it.
+    """The part that all states of a plan have in common. A loaded state is compared with it.
 
     Attributes:
         entries: the entries of a state, in their order; those that differ between states are placeholders.
@@ -262,7 +262,7 @@ class IndexedPosition(NamedTuple):
 
     @property
     def taken(self) -> int:
-        """How many elements are taken."""
+        """The number of elements that are taken."""
         return self.consumed + sum(map(len, self.beyond))
 
 
@@ -272,9 +272,9 @@ class StreamedPosition(NamedTuple):
     Attributes:
         cursors: the plain cursors of the shards that have begun.
         ended: the shards that have ended, each with the plain cursor of its leftover rows.
-        redivision: what the shards run, if the number of ranks has changed in this pass.
-        padding: how many elements the rank has repeated because other ranks have more.
-        later: what the shards run in the next passes, if the number of ranks has changed when some were in these.
+        redivision: the runs of the shards, if the number of ranks has changed in this pass.
+        padding: the number of elements that the rank has repeated because other ranks have more.
+        later: the redivisions of the next passes, if the number of ranks has changed when some were in these.
     """
 
     cursors: dict[int, Json]
@@ -284,12 +284,12 @@ class StreamedPosition(NamedTuple):
     later: tuple[Redivision, ...] = ()
 
     def given(self, shard: int) -> int:
-        """How many elements a shard has given that has not ended."""
+        """The number of elements that a shard has given that has not ended."""
         return ShardState(self.cursors.get(shard)).at.position
 
 
 class RankEntry(NamedTuple):
-    """What a gathered state has of one rank."""
+    """The entry of one rank in a gathered state."""
 
     step: int
     data_pass: int
@@ -316,7 +316,7 @@ class SavedState:
         position: the place of all ranks in an indexed pipe, or of one rank in a streamed one; an entry for each rank if
             the state was gathered. None before the first element of a pass over the data.
         goal: the step at which the epoch ends; None if the plan says it.
-        skipped: how many rows of the epoch were skipped.
+        skipped: the numbers of rows of the epoch that were skipped.
     """
 
     seed: int
@@ -352,7 +352,7 @@ _LEAST = {
     "checksum": 0,
     "goal": NO_GOAL,
 }
-"""Each entry, with the least value of a number; None stands for a text."""
+"""Each entry, with the least value of a number; None for a text."""
 _SHARD = re.compile(r"0|[1-9][0-9]{0,17}")
 
 
@@ -413,7 +413,7 @@ def _check_version(state: Mapping[object, object]) -> None:
     begin = f"`set_epoch({epoch})`" if type(epoch) is int else "`set_epoch`"
     raise StateError(
         f"this state is of version {_shown(version)}, and this feedpipe reads version {VERSION}; load it with the "
-        f"release of feedpipe that saved it, or begin its epoch anew with {begin}"
+        f"release of feedpipe that saved it, or begin its epoch again with {begin}"
     )
 
 
@@ -453,7 +453,7 @@ def _position(position: Json, text: str, rank: int, world_size: int, shards: int
 
 
 def _without_skipped(place: str, position: Json) -> SkipCounts:
-    """Takes the rows that were skipped out of a position."""
+    """Removes the numbers of skipped rows from a position, and returns them."""
     counts = position.pop("skipped", None) if isinstance(position, dict) else None
     if counts is None:
         return NO_SKIPS
@@ -552,7 +552,7 @@ def _check_cursor(place: str, cursor: Json, *, marks: bool = False) -> None:
 
 
 def _check_marks(place: str, marks: Json) -> None:
-    """Checks how far a run has opened each stream: round, segment, places, and a cursor where there is one."""
+    """Checks the marks of each stream: round, span, places, and perhaps a cursor."""
     for mark in marks.values() if isinstance(marks, dict) else [marks]:
         if not isinstance(mark, list) or not 3 <= len(mark) <= 4 or not all(map(_is_count, mark[:3])):
             raise damaged(place, f"says wrongly how far its shard was opened: {_shown(mark)}")
@@ -602,7 +602,7 @@ def compare(saved: SavedState, signature: Signature, *, strict: bool) -> None:
 
 
 def restored(saved: SavedState, restore: Callable[[str], T]) -> T:
-    """What `restore` makes of the fingerprint of the pipe in a state.
+    """The result of `restore` for the fingerprint of the pipe in a state.
 
     Raises:
         StateError: it is no fingerprint.
@@ -623,7 +623,7 @@ def _compared(name: str, compare: Callable[[], list[str]]) -> list[str]:
 
 
 def resumed_shards(saved: SavedState, plan: Plan) -> int:
-    """How many virtual shards the loader of `plan` must have to go on from the position in a state.
+    """The number of virtual shards that the loader of `plan` must have to go on from the position in a state.
 
     Raises:
         StateError: the position means nothing for this plan: only one of both is indexed, it is of another rank, or it
@@ -661,7 +661,7 @@ def checked_shards(saved: SavedState, plan: Plan) -> int:
 
 
 def restore(saved: SavedState, plan: Plan) -> Progress:
-    """The progress that a state means for `plan`; of an indexed pipe, also for another number of ranks.
+    """The progress of a state in `plan`; of an indexed pipe, also for another number of ranks.
 
     Raises:
         StateError: the position lies outside the pipe, or no run of it comes there.
@@ -699,7 +699,7 @@ def restore_streamed(saved: SavedState, plan: Plan) -> Progress:
 
 
 def _check_step(saved: SavedState, plan: Plan) -> None:
-    """Checks that the epoch has so many elements; if `steps` set its length, the state does not say how many."""
+    """Checks that the step lies in the epoch, unless `steps` set its length, which a state does not have."""
     is_redivided = isinstance(saved.position, StreamedPosition) and saved.position.redivision is not None
     if saved.epoch != saved.data_pass or saved.goal is not None or is_redivided:
         return

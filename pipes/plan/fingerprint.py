@@ -31,9 +31,9 @@ from ..core.operator import Operator, Order
 from ..files.open_files import OpenFiles
 
 MAX_VALUES = 1000
-"""So many values and functions of one operator count."""
+"""The most values and functions of one operator that count."""
 MAX_METHODS = 200
-"""So many methods of a class are looked at."""
+"""The most methods of a class that are followed."""
 
 _CALL = ("__call__",)
 _READ = ("__call__", "__iter__", "__next__", "__getitem__", "__getitems__", "__len__")
@@ -50,12 +50,12 @@ _MAX_ITEMS = 100
 
 
 class FunctionValues:
-    """What a function, or a dataset, depends on, by a path such as `keep.threshold`.
+    """The values that a function, or a dataset, depends on, by a path such as `keep.threshold`.
 
-    These count: the code of a function, its defaults, what its closure holds, and the arguments of a `partial`; of an
-    object that is called or read, the attributes that its methods read on the way; of any other object, the public
-    attributes that the code around it names. All this goes on recursively. What code rebinds itself, such as a counter,
-    is a state of the run and does not count. Globals do not count.
+    These count: the code of a function, its defaults, its closure, and the arguments of a `partial`; of an object that
+    is called or read, the attributes that its methods read on the way; of any other object, the public attributes that
+    the code around it names; and so on for the values found. A variable that code rebinds itself, such as a counter, is
+    a state of the run and does not count. Globals do not count.
 
     Attributes:
         values: each value as text: as it is if it is a number, else a digest. A state is saved in plain text, and a
@@ -73,7 +73,7 @@ class FunctionValues:
         self._visit(root, short_name(root), frozenset())
 
     def _visit(self, value: object, path: str, names: frozenset[str]) -> None:
-        """Notes what `value` is; `names` are those in the code around it."""
+        """Notes a value; `names` are those in the code around it."""
         if len(self.values) + len(self.code) >= MAX_VALUES:
             return
         kind = type(value)
@@ -130,7 +130,7 @@ class FunctionValues:
         self._visit_all(values.items(), path, uses.names)
 
     def _visit_object(self, value: object, path: str, names: frozenset[str], entry_points: Sequence[str]) -> None:
-        """Notes the attributes of `value` that the methods read which are called: entry points, and those of `names`.
+        """Notes the attributes of `value` that are read by the methods called: entry points, and those of `names`.
 
         If none of these is a method in Python, `names` are the attributes that count.
         """
@@ -153,7 +153,7 @@ class FunctionValues:
 
 
 def _methods(kind: type, names: Iterable[str]) -> tuple[dict[str, FunctionType], frozenset[str]]:
-    """The methods of a class that calls of `names` reach, and the names that these read and do not set."""
+    """The methods of a class that are reached from `names`, and the names that these read and do not set."""
     methods: dict[str, FunctionType] = {}
     read, sets = set[str](), set[str]()
     waiting = list(names)
@@ -320,21 +320,21 @@ def _numbered(items: Iterable[object]) -> list[tuple[str, object]]:
     return [(str(i), item) for i, item in enumerate(items)]
 
 
-# The fingerprint of a graph: the operators, arguments and values that a saved state depends on.
+# The fingerprint of a graph.
 
 
 MAX_FACTS = 32
-"""So many values of one operator stand in a state, each by itself; the rest count together."""
+"""The most values of one operator that are in a state each by itself; the rest count together."""
 MAX_CALL = 200
-"""A longer call is cut."""
+"""The most characters of a call."""
 MAX_IDENTITY = 1000
-"""A longer part of an identity counts by its digest."""
+"""The most characters of a part of an identity; a longer one counts by its digest."""
 
 SAVED = "plan"
-"""The fact that has what an operator has resolved for all runs that go on from a state."""
+"""The name of the fact with all that an operator has resolved for the runs that go on from a state."""
 
 Facts: TypeAlias = "dict[str, Json]"
-"""What counts of an operator, by name."""
+"""The facts of an operator, by name."""
 
 
 class OperatorEntry(NamedTuple):
@@ -358,11 +358,11 @@ class OperatorEntry(NamedTuple):
 
 
 class FunctionEntry(NamedTuple):
-    """The functions of one operator: what may change with a warning.
+    """The functions of one operator, which may change with a warning.
 
     Attributes:
         code: a digest of each function's code.
-        values: what the functions of an operator depend on that moves no rows, such as `map`.
+        values: those that the functions depend on, if the operator moves no rows, such as `map`.
     """
 
     code: Facts
@@ -413,10 +413,10 @@ def differences(saved: str, now: str) -> list[str]:
 
 
 def saved_operators(saved: str, root: Node) -> dict[Node, Operator]:
-    """The operators of the graph `root` that must run what a state has of them.
+    """The operators of the graph `root` whose listings and types a state fixes.
 
     Args:
-        saved: the `pipe` of a fingerprint. What differs in its arguments is left out, and so is all of another graph.
+        saved: the `pipe` of a fingerprint. An operator with other arguments is left out, and so is another graph.
         root: the graph, not resolved.
 
     Raises:
@@ -486,7 +486,7 @@ def _facts(op: Operator, *, is_source: bool) -> tuple[Facts, FunctionEntry]:
 def moves_rows(op: Operator) -> bool:
     """Whether a function of `op` may decide which rows come, or in which order.
 
-    An operator that treats each row by itself, and hands positions on to its input, gives one row for each row.
+    An operator that treats each row by itself, and passes positions on to its input, gives one row for each row.
     """
     return not (getattr(op, "order", None) is Order.ROW_LOCAL and op.seeks)
 
@@ -522,7 +522,7 @@ def _bounded(value: Json) -> Json:
 
 
 def _few(facts: Facts) -> Facts:
-    """The facts; of many, the last ones count together."""
+    """The facts; the last ones of many count together."""
     if len(facts) <= MAX_FACTS:
         return facts
     items = list(facts.items())

@@ -214,9 +214,9 @@ class TestValidated:
     @pytest.mark.parametrize(
         ("version", "epoch", "advice"),
         [
-            (1, 3, r"begin its epoch anew with `set_epoch\(3\)`"),
-            (1, None, "begin its epoch anew with `set_epoch`"),
-            (99, 3, r"begin its epoch anew with `set_epoch\(3\)`"),
+            (1, 3, r"begin its epoch again with `set_epoch\(3\)`"),
+            (1, None, "begin its epoch again with `set_epoch`"),
+            (99, 3, r"begin its epoch again with `set_epoch\(3\)`"),
         ],
     )
     def test_another_version_says_what_to_do(self, version, epoch, advice):

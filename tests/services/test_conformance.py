@@ -83,7 +83,7 @@ class TestWithoutOrder:
         with fp.Loader(fp.from_sequence(range(20)), fp.MultiProcess(2, ordered=False)) as loader:
             with pytest.raises(
                 LoaderError,
-                match="`ordered=False` hands out elements as they come.*leave out `ordered=False` to save states",
+                match="`ordered=False` gives elements as they come.*leave out `ordered=False` to save states",
             ):
                 loader.state_dict()
             _, info = next(loader.with_info())
