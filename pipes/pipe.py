@@ -243,7 +243,7 @@ class Pipe(OperatorMethods, Node, Generic[T_co]):
         Args:
             seed, rank, world_size, group: as for `Loader`.
             shards: virtual shards of a streamed pipe, over all ranks and workers. The default is 8 for each rank if the
-                pipe shuffles, else 1, times what makes it a multiple of the workers.
+                pipe shuffles, else 1, rounded up to a multiple of the workers.
 
         Example:
             >>> import feedpipe as fp

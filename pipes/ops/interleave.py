@@ -270,7 +270,7 @@ class _OpenItem:
         return 0 if self.block is None else len(self.block) - self.place
 
     def has_rows(self) -> bool:
-        """Whether a row is left. Reads a block if none is at hand."""
+        """True if a row is left. Reads a block if none is at hand."""
         if self.block is None:
             self.block = next(self._blocks, None)
             if self.block is not None:

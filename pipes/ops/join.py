@@ -124,7 +124,7 @@ class Join(TokenOfInput):
 
     @property
     def _one_to_one(self) -> bool:
-        """Whether each row of the input gives one row."""
+        """True if each row of the input gives one row."""
         return self.how != "inner" and self.multiple != "all"
 
     def call(self) -> str:
@@ -506,7 +506,7 @@ def _index_dicts(keys: Sequence[Hashable], dicts: Sequence[object]) -> OtherSide
         if not isinstance(row, Mapping):
             raise UnfitError(
                 f"a row must be a dict, whose keys name the columns, but one is of type {type(row).__name__}; give "
-                "`{'name': value}` in place of a value"
+                "`{'name': value}` instead of a value"
             )
     names = dict.fromkeys(name for row in dicts for name in as_mapping(row))
     return OtherSide(list(dicts), tuple(names), *_index(keys))

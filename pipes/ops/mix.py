@@ -71,10 +71,10 @@ def mix(
             the number of an epoch; with `steps=` of a loader, for that of a pass over the data. A pipe of weight 0
             gives its rows when all others have ended.
         stop: "longest" leaves out a pipe that has ended, and the others keep their proportions: no row is lost. "first"
-            ends with the first pipe that ends. "all" lets a pipe that has ended begin again, shuffled anew, until each
+            ends with the first pipe that ends. "all" lets a pipe that has ended begin again, in a new order, until each
             has ended once. Every shard reads streamed inputs whole with these two, unless no pipe ends (`.repeat()`).
         random: permute the order of the pipes within blocks of 1024 rows, in each epoch in another way.
-        name: identifies the operator in the key of its random order, in place of its kind and count.
+        name: identifies the operator in the key of its random order, instead of its kind and count.
 
     Raises:
         ArgumentError: a weight is below 0, all are 0, or there is another number of them; or `weights` is a function
@@ -114,7 +114,7 @@ def round_robin(
 
     Args:
         stop: "longest" leaves out a pipe that has ended: no row is lost. "first" ends with the first pipe that ends.
-            "all" lets a pipe that has ended begin again, shuffled anew, until each has ended once. Every shard reads
+            "all" lets a pipe that has ended begin again, in a new order, until each has ended once. Every shard reads
             streamed inputs whole with these two, unless no pipe ends (`.repeat()`).
 
     Raises:
@@ -151,12 +151,12 @@ class Mixture(Operator, ABC):
 
     @property
     def leaves_out(self) -> bool:
-        """Whether an input that has ended is left out."""
+        """True if an input that has ended is left out."""
         return self.order is Order.ROW_LOCAL
 
     @property
     def repeats_inputs(self) -> bool:
-        """Whether an input that has ended begins again."""
+        """True if an input that has ended begins again."""
         return self.stop == "all" and not self.leaves_out
 
     @abstractmethod
@@ -362,7 +362,7 @@ class CountedRoundRobin(RoundRobin):
 
 
 def never_ends(pipe: object) -> bool:
-    """Whether a pipe is known to have no end: it is repeated without one, and nothing cuts it off."""
+    """True if a pipe is known to have no end: it is repeated without one, and nothing cuts it off."""
     if not isinstance(pipe, Node):
         return False
     if isinstance(pipe.op, Repeat) and pipe.op.times is None:
@@ -523,7 +523,7 @@ class MixtureRun:
             self._report()
 
     def _goes_on_after(self, ended: int, sources: Sequence[int]) -> bool:
-        """Whether there are rows after the end of an input; note that end."""
+        """True if there are rows after the end of an input; note that end."""
         self._rounds[ended] += 1
         if self._op.leaves_out:
             self._cursors[ended] = None
@@ -600,7 +600,7 @@ class _MixedInput:
     Attributes:
         cursor: of the next row.
         rows_left: the number of rows left of the block that was read last.
-        is_empty: whether it was read from the start and gave no rows.
+        is_empty: true if it was read from the start and gave no rows.
     """
 
     def __init__(self, blocks: Iterator[Block], at: Cursor) -> None:

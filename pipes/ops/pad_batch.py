@@ -257,7 +257,7 @@ def _array(value: object, field: str) -> Array:
 
 
 def _are_lists(values: Sequence[object]) -> bool:
-    """Whether all values are one-dimensional: lists of numbers, arrays or tensors."""
+    """True if all values are one-dimensional: lists of numbers, arrays or tensors."""
     return all(map(_is_list_of_numbers, values))
 
 
@@ -269,7 +269,7 @@ def _is_list_of_numbers(value: object) -> bool:
 
 
 def _is_list(column: Column) -> bool:
-    """Whether the rows of a column are lists of numbers."""
+    """True if the rows of a column are lists of numbers."""
     import pyarrow.types as types
 
     if isinstance(column, np.ndarray):

@@ -242,7 +242,7 @@ def _fitted_columns(stats: object, columns: str | Sequence[str] | None, kind: ty
         function: the function of `fp.stats` that asks for it.
     """
     if not isinstance(stats, Stats):
-        raise ArgumentTypeError(with_call_site(f"`stats` must be what `fp.fit` returns but got: {stats!r:.200}"))
+        raise ArgumentTypeError(with_call_site(f"`stats` must be a result of `fp.fit` but got: {stats!r:.200}"))
     names = (
         [name for name in stats if isinstance(stats[name], kind)] if columns is None else check_column_names(columns)
     )

@@ -255,7 +255,7 @@ class SplitPart(SameRows):
 
     @property
     def has_counts(self) -> bool:
-        """Whether the parts have exact sizes."""
+        """True if the parts have exact sizes."""
         return all(isinstance(size, int) for size in self.parts.values())
 
     def call(self) -> str:

@@ -41,7 +41,7 @@ def test_types_and_missing_values() -> None:
 
 def test_errors() -> None:
     pipe = fp.from_table(TABLE)
-    with pytest.raises(ArgumentTypeError, match="`stats` must be what `fp.fit` returns but got: {'x': 1}"):
+    with pytest.raises(ArgumentTypeError, match="`stats` must be a result of `fp.fit` but got: {'x': 1}"):
         pipe.standardize({"x": 1})  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match=r"`stats` must have `fp.stats.mean_std\(\)` but has none of column 'text'"):
         pipe.standardize(STATS, columns=["id", "text"])

@@ -167,7 +167,7 @@ class TestErrors:
             pipe.join(OTHER, on="id", other_on=["id", "text"])
         with pytest.raises(ArgumentError, match="`how` must be one of 'inner', 'left', 'error' but got: 'outer'"):
             pipe.join(OTHER, on="id", how="outer")
-        with pytest.raises(DataError, match=r"one is of type int; give `{'name': value}` in place of a value"):
+        with pytest.raises(DataError, match=r"one is of type int; give `{'name': value}` instead of a value"):
             list(pipe.join({1: 2}, on="id"))
 
     def test_limit(self, monkeypatch):
