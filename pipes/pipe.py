@@ -45,7 +45,7 @@ from .errors import (
     warn,
     with_call_site,
 )
-from .ops._methods import OperatorMethods
+from .ops._methods import OperatorMethods, advice_on_name
 from .ops._shared import as_rows
 from .ops.slice import Slice
 
@@ -242,8 +242,8 @@ class Pipe(OperatorMethods, Node, Generic[T_co]):
 
         Args:
             seed, rank, world_size, group: as for `Loader`.
-            shards: virtual shards of a streamed pipe, over all ranks and workers. The default is 8 for each rank if the
-                pipe shuffles, else 1, rounded up to a multiple of the workers.
+            shards: virtual shards of a streamed pipe, over all ranks and workers. The default for each rank is the
+                least common multiple of 8 and the workers if the pipe shuffles, else the number of workers.
 
         Example:
             >>> import feedpipe as fp
@@ -296,6 +296,14 @@ class Pipe(OperatorMethods, Node, Generic[T_co]):
 
     def __repr__(self) -> str:
         return chain_code(self)
+
+    if not TYPE_CHECKING:  # type checkers would take every name to exist
+
+        def __getattr__(self, name: str) -> object:
+            if name.startswith("_") or hasattr(type(self), name):
+                return object.__getattribute__(self, name)  # Python's own error, or that of a property
+            advice = advice_on_name(name, dir(type(self))) or "`feedpipe ops` in a shell lists the operators"
+            raise AttributeError(with_call_site(f"a pipe has no `{name}`; {advice}"), name=name)
 
 
 def _position(index: SupportsIndex) -> int:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+import re
 import warnings
 from collections.abc import Iterator
 
@@ -13,6 +16,8 @@ import torch
 
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, LimitError, PlanWarning, RowError
+
+from .support.operators import MEANT
 
 
 @pytest.mark.parametrize("kind", [int, np.int64, np.uint8, np.array, torch.tensor])
@@ -126,3 +131,40 @@ class TestToTable:
             texts.filter(bool).concat(lists).to_table()
         with pytest.raises(ArgumentError, match="`limit` must be a size such as"):
             numbers.to_table("much")
+
+
+class TestNamesOfOtherLibraries:
+    @pytest.mark.parametrize(("name", "meant"), MEANT.items())
+    def test_each_leads_to_what_exists(self, name: str, meant: str) -> None:
+        pipe = fp.from_sequence([1])
+        assert not hasattr(pipe, name)
+        targets = [meant] if meant.isidentifier() else re.findall(r"`\.(\w+)", meant)
+        assert all(callable(getattr(fp.Pipe, target, None)) or target in ("schema", "length") for target in targets)
+        functions = re.findall(r"`fp\.(\w+)", meant)
+        assert all(callable(getattr(fp, function)) for function in functions)
+        assert targets or functions or "`list(pipe)`" in meant
+        with pytest.raises(AttributeError) as caught:
+            getattr(pipe, name)
+        repair = f"did you mean `{meant}`?" if meant.isidentifier() else meant
+        assert re.fullmatch(rf"a pipe has no `{name}`; {re.escape(repair)}\n  at .*test_pipe.py:\d+", str(caught.value))
+
+    def test_a_slip_gets_the_name_that_is_like_it(self) -> None:
+        with pytest.raises(AttributeError, match="a pipe has no `bacth`; did you mean `batch`[?]\n  at "):
+            fp.from_sequence([1]).bacth(2)  # type: ignore[attr-defined]
+        with pytest.raises(AttributeError, match="a pipe has no `zzz`; `feedpipe ops` in a shell lists the operators"):
+            fp.from_sequence([1]).zzz  # type: ignore[attr-defined]  # noqa: B018
+
+    def test_names_that_python_looks_for_are_just_missing(self) -> None:
+        pipe = fp.from_sequence([1])
+        with pytest.raises(AttributeError, match="'Pipe' object has no attribute '__array__'"):
+            pipe.__array__  # type: ignore[attr-defined]  # noqa: B018
+        assert list(copy.copy(pipe)) == list(pickle.loads(pickle.dumps(pipe))) == [1]
+
+    def test_the_error_of_a_property_stays_what_it_is(self) -> None:
+        class Odd(fp.Pipe[int]):
+            @property
+            def odd(self) -> int:
+                raise AttributeError("of the property")
+
+        with pytest.raises(AttributeError, match="^of the property$"):
+            Odd(fp.from_sequence([1]).op).odd  # noqa: B018

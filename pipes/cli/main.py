@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from ..engine.stage import resolve
 from ..errors import FeedpipeError, RowError, call_site, with_call_site
+from ..ops._methods import advice_on_name
 from ..pipe import InstalledFunction, Pipe, installed_functions
 from ..plan.explain import explained
 from ..writing.verify import verify
@@ -178,14 +179,13 @@ def list_functions() -> Iterator[str]:
 
 
 def describe_function(name: str) -> Iterator[str]:
-    """Yield the documentation of each operator or source of that name."""
-    entries = [entry for _, family in _families() for entry in family]
+    """Yield the documentation of each operator, source or other public name."""
+    entries = [*(entry for _, family in _families() for entry in family), *_other_names()]
     short_name = name.removeprefix("pipe.").removeprefix("ext.").removeprefix("fp.").removesuffix("()")
     matches = [entry for entry in entries if entry.name == short_name]
     if not matches:
-        near = difflib.get_close_matches(short_name, [entry.name for entry in entries], 1)
-        repair = f"did you mean `{near[0]}`?" if near else "`feedpipe ops` lists all"
-        raise CommandError(f"there is no operator or source `{name}`; {repair}")
+        advice = advice_on_name(short_name, [entry.name for entry in entries]) or "`feedpipe ops` lists all"
+        raise CommandError(f"there is no operator or source `{name}`; {advice}")
     for number, entry in enumerate(matches):
         yield entry.documentation() if number == 0 else f"\n\n{entry.documentation()}"
 
@@ -209,8 +209,20 @@ def _families() -> Iterator[tuple[str, list[_ListedFunction]]]:
         )
 
 
+def _other_names() -> Iterator[_ListedFunction]:
+    """The public names that are no operators and no sources, such as `Loader` and `fit`."""
+    methods = {name: value for name, value in vars(Pipe).items() if not name.startswith("_")}
+    yield from (_ListedFunction(name, f"pipe.{name}", value) for name, value in methods.items() if callable(value))
+    package = import_module("..", __package__)
+    public = {name: getattr(package, name) for name in package.__all__}
+    others = {name: value for name, value in public.items() if ".sources." not in value.__module__}
+    yield from (_ListedFunction(name, f"fp.{name}", value) for name, value in others.items())
+    for name in package.stats.__all__:
+        yield _ListedFunction(f"stats.{name}", f"fp.stats.{name}", getattr(package.stats, name))
+
+
 class _ListedFunction(NamedTuple):
-    """An operator or a source.
+    """An operator, a source, or another public function or class.
 
     Attributes:
         name: what a user asks for.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 # Sorted by module: the line of a method names the module that has its chain function and its operator.
 from ..core.checks import methods_explain_wrong_arguments
 from ..files.arrow import parse_arrow as _parse_arrow
@@ -158,3 +161,66 @@ class OperatorMethods:
     zip = _zip
     zip_by_key = _zip_by_key
     zip_longest = _zip_longest
+
+
+_DISTINCT = "`.distinct(key, last=n)` leaves out rows whose key has come shortly before"
+_LOADER_STATE = "a pipe has no position; `fp.Loader(pipe)` has `state_dict()` and `load_state_dict(state)`"
+_PAD = "`.batch(size).pad_batch()` makes the lists of a batch equally long"
+_SHARD = "`fp.Loader(pipe)` divides rows among ranks, and `.slice(index, None, count)` gives one of `count` parts"
+MEANT = {  # names that other libraries use: the method of a pipe, or advice
+    "apply": "map",
+    "assign": "with_columns",
+    "astype": "cast",
+    "cast_column": "cast",
+    "collate_fn": "collate",
+    "columns": "schema",
+    "concatenate": "concat",
+    "concatenate_datasets": "concat",
+    "cycle": "repeat",
+    "dedup": _DISTINCT,
+    "demux": "route",
+    "drop_duplicates": _DISTINCT,
+    "dropna": "drop_null",
+    "explode": "flat_map",
+    "fillna": "fill_null",
+    "flatten": "`.unbatch()` gives the rows of batches, `.flat_map(function)` the items of rows, `.unnest()` columns",
+    "group_by_window": "`.group_by(key, size=n)` and `.bucket_by_length(size, length)` group the rows of a window",
+    "interleave_datasets": "`.mix(other, weights=...)` takes rows in proportions, and `.round_robin(other)` in turn",
+    "iter": "`for element in pipe` runs it, and `fp.Loader(pipe)` is for training",
+    "kfold": "split",
+    "limit": "take",
+    "load_state_dict": _LOADER_STATE,
+    "merge": "join",
+    "mux": "round_robin",
+    "num_rows": "length",
+    "padded_batch": _PAD,
+    "ragged_batch": _PAD,
+    "random_split": "split",
+    "rebatch": "`.unbatch().batch(size)` makes batches of another size",
+    "remove_columns": "drop",
+    "rename_column": "rename",
+    "rename_columns": "rename",
+    "rolling": "sliding",
+    "sample_from_datasets": "mix",
+    "select_columns": "select",
+    "set_epoch": "`fp.Loader(pipe)` counts epochs by itself",
+    "shard": _SHARD,
+    "sharded": _SHARD,
+    "sliding_window": "sliding",
+    "snapshot": "cache",
+    "sort": "rows keep the order of their source; sort them there, as with `ORDER BY` in `fp.read_sql`",
+    "state_dict": _LOADER_STATE,
+    "to_list": "`list(pipe)` returns all elements, and `.head(n)` the first ones",
+    "to_pandas": "`.to_table().to_pandas()` returns a data frame",
+    "train_test_split": "split",
+    "unique": _DISTINCT,
+    "where": "filter",
+    "window": "`.sliding(size)` gives windows that overlap, and `.batch(size)` groups that do not",
+    "with_transform": "map",
+}
+
+
+def advice_on_name(name: str, names: Iterable[str]) -> str | None:
+    """The advice to a user who looks for `name` among the `names` of methods; None if no name is like it."""
+    meant = MEANT.get(name) or next(iter(difflib.get_close_matches(name, names, 1)), None)
+    return f"did you mean `{meant}`?" if meant is not None and meant.isidentifier() else meant

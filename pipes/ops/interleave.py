@@ -343,8 +343,21 @@ class _Pieces:
     def _origins(self, item: _OpenItem, count: int) -> list[Origin | None]:
         block = item.block
         assert block is not None, "only rows at hand are given"
-        return block.origins[item.place : item.place + count] if block.origins else [item.row.origin] * count
+        if not block.origins:
+            return [item.row.origin] * count
+        return [_within(item.row.origin, own) for own in block.origins[item.place : item.place + count]]
 
     def rows(self) -> BlockRows:
         parts = [block.slice(first, len(block)).rows for block, first, _ in self._parts.values()]
         return take_joined(parts, np.array(self._places, np.int64))[0]
+
+
+def _within(outer: Origin | None, inner: Origin | None) -> Origin | None:
+    """The origin of an item: its row of the inner pipe, and the outer row that gave the pipe.
+
+    An outer row that is the file of the inner row adds nothing.
+    """
+    if inner is None or outer is None:
+        return inner or outer
+    files = {row.source for row in inner.rows}
+    return Origin.joined([inner, *(row for row in outer.rows if row.unit != "file" or row.source not in files)])

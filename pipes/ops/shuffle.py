@@ -53,7 +53,7 @@ def shuffle(
     batch has many classes only if the window spans many files.
 
     Args:
-        window: number of rows to shuffle among; None shuffles all rows.
+        window: number of rows to shuffle among; None shuffles all rows, 1 returns the pipe unchanged.
         seed: used instead of the loader's seed.
         each_epoch: False gives the same order in each epoch, and in each round of a `repeat`. So `.take(n)` and
             `.skip(n)` after it divide the rows once and for all; see also `split`.
@@ -80,7 +80,8 @@ def shuffle(
                 "this pipe is streamed; give `window=10_000`, or put `.load()` before it to keep the rows in memory"
             )
         )
-    return pipe.then(Shuffle(window, seed, name, each_epoch=each_epoch))
+    op = Shuffle(window, seed, name, each_epoch=each_epoch)
+    return pipe if op.window == 1 else pipe.then(op)
 
 
 @dataclass(frozen=True)

@@ -94,3 +94,27 @@ def test_an_unknown_name_gets_a_similar_one() -> None:
         list(describe_function("btach"))
     with pytest.raises(CommandError, match="there is no operator or source `qqq`; `feedpipe ops` lists all"):
         list(describe_function("qqq"))
+
+
+@pytest.mark.parametrize(
+    ("name", "head"),
+    [
+        ("Loader", "fp.Loader(pipe: Pipe[T_co], service: ReadingService | None = None, *, "),
+        ("fp.fit", "fp.fit(pipe: "),
+        ("pipe.explain()", "pipe.explain(*, world_size: int = 1, "),
+        ("stats.mean_std", "fp.stats.mean_std()\n"),
+    ],
+)
+def test_other_public_names_are_shown_too(name: str, head: str) -> None:
+    (text,) = describe_function(name)
+    assert text.startswith(head) and "There is no documentation." not in text
+
+
+def test_each_public_name_has_documentation() -> None:
+    for name in fp.__all__:
+        assert "There is no documentation." not in next(describe_function(name))
+
+
+def test_a_name_of_another_library_leads_to_ours() -> None:
+    with pytest.raises(CommandError, match="there is no operator or source `fillna`; did you mean `fill_null`?"):
+        list(describe_function("fillna"))

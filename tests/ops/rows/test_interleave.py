@@ -149,3 +149,27 @@ def test_arguments():
         pipe.interleave(items, cycle=1, block=0)
     with pytest.raises(ArgumentTypeError, match="`function` must be callable but got: 3"):
         pipe.interleave(3, cycle=1)
+
+
+def lineages(pipe):
+    with fp.Loader(pipe, seed=1) as loader:
+        return [[(origin.source, origin.row) for origin in info.lineage()] for _, info in loader.with_info()]
+
+
+def test_lineage_leads_to_the_inner_and_to_the_outer_row():
+    outer = fp.from_arrays({"n": np.array([7, 8])})
+    pipe = outer.interleave(lambda row: fp.from_sequence([row["n"]] * 2), cycle=1).batch(2)
+    assert lineages(pipe) == [
+        [("from_sequence", 1), ("from_arrays", row), ("from_sequence", 2), ("from_arrays", row)] for row in (1, 2)
+    ]
+    iterables = outer.interleave(lambda row: [row["n"]] * 2, cycle=1)
+    assert lineages(iterables) == [[("from_arrays", row)] for row in (1, 1, 2, 2)]
+
+
+def test_an_outer_row_that_is_the_file_of_the_inner_row_is_not_told_twice(tmp_path):
+    for name in "ab":
+        (tmp_path / f"{name}.csv").write_text("x\n1\n", encoding="utf-8")
+    pipe = fp.list_files(str(tmp_path / "*.csv")).interleave(fp.read_csv, cycle=2)
+    assert lineages(pipe) == [[(str(tmp_path / "a.csv"), 2)], [(str(tmp_path / "b.csv"), 2)]]
+    named = fp.from_sequence([str(tmp_path / "a.csv")]).interleave(fp.read_csv, cycle=1)
+    assert lineages(named) == [[(str(tmp_path / "a.csv"), 2), ("from_sequence", 1)]]

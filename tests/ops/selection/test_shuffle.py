@@ -73,6 +73,15 @@ def test_every_order_is_equally_likely():
     assert len(orders) == 6 and min(orders.values()) > 60
 
 
+def test_a_window_of_one_row_changes_nothing():
+    stream = fp.from_sequence(range(100)).filter(lambda x: True)
+    assert stream.shuffle(window=1) is stream
+    assert list(fp.Loader(stream.shuffle(window=1).batch(5), seed=3)) == list(fp.Loader(stream.batch(5), seed=3))
+    for wrong in ({"seed": -1}, {"each_epoch": 1}):
+        with pytest.raises(fp.FeedpipeError):
+            stream.shuffle(window=1, **wrong)
+
+
 def test_a_streamed_pipe_needs_a_window():
     with pytest.raises(PlanError, match=r"streamed; give `window=10_000`.*\.load\(\)") as error:
         fp.from_sequence(range(3)).filter(bool).shuffle()
@@ -84,7 +93,6 @@ def test_a_streamed_pipe_needs_a_window():
 @pytest.mark.parametrize(
     ("window", "rows"),
     [
-        (1, "9ece7a8fafe2489a"),
         (2, "9ece7a8fafe2489a"),
         (7, "591bcc37acba7bfa"),
         (16, "ca0f75df180aa6cd"),
