@@ -349,7 +349,8 @@ class Job:
     def fail(self, error: BaseException) -> None:
         """Tells the other ranks of the failure of this one, unless the run has failed already."""
         if not self._is_over:
-            self._group.announce(self._failure, failure_message(self.rank, self.world_size, reason_of(error)))
+            message = failure_message(self.rank, self.world_size, reason_of(error))
+            self._group.announce(self._failure, message, meet=isinstance(error, Exception))
             self._end()
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import logging
+import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -108,6 +109,10 @@ PATIENCE_SECONDS = 60.0
 """The time after which the log says for whom a rank waits."""
 REASON_SECONDS = 60.0
 """The time that a rank waits for the reason of a failure that another has announced."""
+CONNECT_SECONDS = 120.0
+"""The most time that ranks that have all come take to connect."""
+MEET_SECONDS = 5.0
+"""The time that a rank that fails early gives the others to learn where it leaves the reason."""
 POLL_SECONDS = 0.2
 """The time between two checks of a rank that waits."""
 FIRST_PAUSE_SECONDS = 0.001
@@ -171,13 +176,18 @@ class SideGroup:
             if len(members) <= 8
             else f"{len(members)}-{crc32(bytes(str(members), 'ascii'))}"
         )
-        self._store = _c10d.PrefixStore(f"feedpipe/{name}", store)
+        self._meeting = Meeting(_c10d.PrefixStore(f"feedpipe/{name}", store), rank, self.world_size)
         self._gloo: Any = None
         self._connections = 0  # also those after failures
         self._exchanges = 0  # that have begun
         self._loaders = 0
         self.left: list[str] = []
         self._lock = threading.RLock()  # several loaders may use the group, in several threads
+
+    @property
+    def _store(self) -> Any:
+        """The part of the store for this group; None before the first rank has told it."""
+        return self._meeting.store
 
     def number_of_new_loader(self) -> int:
         """The number of one more loader that uses the group. Loaders begin in the same order on all ranks."""
@@ -195,12 +205,15 @@ class SideGroup:
         Raises:
             RankError: the store of the job is gone.
         """
+        wait = _Wait(self, name, lambda: self._without(f"{name}/", "here"))
         try:
+            if not _wait_until(self._meeting.look, wait.is_over, interrupt):
+                return wait.absent()
             self._store.set(f"{name}/{self.rank}", "here")
             if self._store.add(f"{name}/count", 1) == self.world_size:
                 self._store.set(f"{name}/complete", "yes")
-            wait = _Wait(self, name, lambda: self._without(f"{name}/", "here"))
-            if not self._wait_for_key(f"{name}/complete", wait.is_over, interrupt):
+            complete = [f"{name}/complete"]
+            if not _wait_until(lambda: self._meeting.look() and self._store.check(complete), wait.is_over, interrupt):
                 return wait.absent()
         except distributed.DistNetworkError as error:
             raise RankError(
@@ -208,19 +221,24 @@ class SideGroup:
             ) from error
         return []
 
-    def announce(self, name: str, text: str) -> None:
-        """Leaves a text for all ranks."""
+    def announce(self, name: str, text: str, *, meet: bool = False) -> None:
+        """Leaves a text for all ranks. `meet` gives those that this one has not met a few seconds to come."""
+        is_over = _deadline(min(MEET_SECONDS, self.timeout) if meet else 0.0)
         try:
-            self._store.set(name, text)
+            if _wait_until(self._meeting.look, is_over):
+                self._store.set(name, text)
+                _wait_until(lambda: self._meeting.look() and self._meeting.is_complete, is_over)
         except RuntimeError:  # the job ends, and nobody needs the text
             return
 
     def announced(self, name: str, *, wait: bool = False) -> str | None:
         """The text that a rank has left, if any. `wait` waits a minute for it."""
-        deadline = time.monotonic() + (REASON_SECONDS if wait else 0.0)
+        store = self._store
+        if store is None:
+            return None  # nobody has met this rank, so nobody has a text for it
         try:
-            there = self._wait_for_key(name, lambda: time.monotonic() >= deadline)
-            return self._store.get(name).decode() if there else None
+            there = _wait_until(lambda: store.check([name]), _deadline(REASON_SECONDS if wait else 0.0))
+            return store.get(name).decode() if there else None
         except RuntimeError:  # the host of the store may end before other ranks; they have all that they need
             return None
 
@@ -326,10 +344,12 @@ class SideGroup:
 
     def is_first(self, name: str) -> bool:
         """Whether this rank is the first to ask."""
-        return bool(self._store.add(name, 1) == 1)
+        return self.rank == 1 if self._store is None else bool(self._store.add(name, 1) == 1)
 
     def _without(self, prefix: str, text: str) -> list[int]:
-        """The other ranks whose announcement with this prefix is not `text`."""
+        """The other ranks whose announcement with this prefix is not `text`; the first rank, before it has answered."""
+        if self._store is None:
+            return [0]
         others = [rank for rank in range(self.world_size) if rank != self.rank]
         return [rank for rank in others if self.announced(f"{prefix}{rank}") != text]
 
@@ -351,21 +371,66 @@ class SideGroup:
                     f"{self.timeout:g} seconds"
                 )
             store = _c10d.PrefixStore(place, self._store)
-            timeout = timedelta(seconds=self.timeout)
-            self._gloo = _c10d.ProcessGroupGloo(store, self.rank, self.world_size, timeout=timeout)
-            self._gloo._set_default_timeout(NO_TIMEOUT)
+            seconds = min(self.timeout, CONNECT_SECONDS)
+            try:
+                gloo = _c10d.ProcessGroupGloo(store, self.rank, self.world_size, timeout=timedelta(seconds=seconds))
+            except RuntimeError as error:
+                self._connections += 1
+                raise RankError(
+                    f"the {self.world_size} ranks came together, but could not connect within {seconds:g} seconds: one "
+                    "has ended, or its address cannot be reached"
+                ) from error
+            gloo._set_default_timeout(NO_TIMEOUT)
+            self._gloo = gloo
         return self._gloo
 
-    def _wait_for_key(self, key: str, is_over: Callable[[], bool], interrupt: Interrupt = _never) -> bool:
-        """Whether a key has come before the time is over. A `wait` of the store that times out makes torch warn."""
-        pause = FIRST_PAUSE_SECONDS
-        while not self._store.check([key]):
-            interrupt()
-            if is_over():
-                return False
-            time.sleep(pause)
-            pause = min(2 * pause, POLL_SECONDS)
+
+class Meeting:
+    """Finds a part of the store that is new: a job that was started again on the same store has left its keys there.
+
+    Each rank leaves a random token. The first rank answers each token with its own, which names the part. A rank takes
+    only the answer to its own token, so it meets no rank of an earlier start.
+
+    Attributes:
+        store: the part; None before the first rank has answered.
+        is_complete: whether this rank and those that it must answer know the part.
+    """
+
+    def __init__(self, store: Any, rank: int, world_size: int) -> None:
+        self.is_complete = False
+        self._shared = store
+        self._rank = rank
+        self._world_size = world_size
+        self._token = secrets.token_hex(8)
+        self._tokens = 0  # that were left, by this rank, or answered, by the first
+        self._lock = threading.Lock()
+        self.store: Any = _c10d.PrefixStore(self._token, store) if rank == 0 else None
+
+    def look(self) -> bool:
+        """Whether this rank knows the part. The first rank, which chooses it, answers those that have come."""
+        with self._lock:
+            if self.is_complete:
+                return True
+            return self._answer() if self._rank == 0 else self._ask()
+
+    def _answer(self) -> bool:
+        tokens = self._shared.get("tokens").decode().split() if self._shared.check(["tokens"]) else []
+        if new := tokens[self._tokens :]:
+            self._shared.multi_set([f"answer to {token}" for token in new], [self._token] * len(new))
+            self._tokens = len(tokens)
+        self.is_complete = self.store.add("met", 0) == self._world_size - 1
         return True
+
+    def _ask(self) -> bool:
+        if not self._tokens:
+            self._shared.append("tokens", f"{self._token} ")
+            self._tokens = 1
+        answer = f"answer to {self._token}"
+        if self._shared.check([answer]):
+            self.store = _c10d.PrefixStore(self._shared.get(answer).decode(), self._shared)
+            self.store.add("met", 1)
+            self.is_complete = True
+        return self.is_complete
 
 
 class GroupExchange:
@@ -435,6 +500,24 @@ class _Wait:
                 ranks = f"{ranks_in_words(self.absent())} of {group.world_size}"
                 log.warning('the others wait for %s at "%s", up to %g seconds', ranks, self._place, group.timeout)
         return seconds > group.timeout
+
+
+def _wait_until(is_there: Callable[[], bool], is_over: Callable[[], bool], interrupt: Interrupt = _never) -> bool:
+    """Whether something comes before the time is over. A `wait` of a store that times out makes torch warn."""
+    pause = FIRST_PAUSE_SECONDS
+    while not is_there():
+        interrupt()
+        if is_over():
+            return False
+        time.sleep(pause)
+        pause = min(2 * pause, POLL_SECONDS)
+    return True
+
+
+def _deadline(seconds: float) -> Callable[[], bool]:
+    """A function that says whether this time has passed since now."""
+    end = time.monotonic() + seconds
+    return lambda: time.monotonic() >= end
 
 
 _side_groups: dict[tuple[int, ...], SideGroup] = {}
