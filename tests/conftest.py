@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -61,17 +61,6 @@ def one_process_job(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-class _SameEnvironment:
-    """Gives all tests and fixtures one environment, so that their loaders share a fork server."""
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_pyfunc_call(self) -> Generator[None, object, object]:
-        os.environ.pop("PYTEST_CURRENT_TEST", None)
-        return (yield)
-
-    pytest_fixture_setup = pytest_pyfunc_call
-
-
 class _TimeToShrink:
     """Gives hypothesis ten minutes: it shrinks a failing example for longer than the minute that a test has."""
 
@@ -83,7 +72,6 @@ class _TimeToShrink:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    session.config.pluginmanager.register(_SameEnvironment())
     session.config.pluginmanager.register(_TimeToShrink())
     load_profile()
 

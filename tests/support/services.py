@@ -21,6 +21,7 @@ from feedpipe.services.transport.channel import Channel as Channel
 from feedpipe.services.transport.channel import SpinWait as SpinWait
 from feedpipe.services.transport.channel import enough_cores as enough_cores
 from feedpipe.services.transport.graph_file import CapturedGlobals as CapturedGlobals
+from feedpipe.services.transport.graph_file import libraries_of as libraries_of
 from feedpipe.services.transport.graph_file import read_graph_file as read_graph_file
 from feedpipe.services.transport.graph_file import write_graph_file as write_graph_file
 from feedpipe.services.transport.memory import ALIGNMENT as ALIGNMENT

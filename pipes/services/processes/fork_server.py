@@ -22,7 +22,9 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, NoReturn, TypeAlias, cast
 
+from ..transport.graph_file import libraries_of
 from .dispatch import dispatch
+from .surroundings import enter
 from .worker import serve
 
 Role: TypeAlias = Literal["worker", "dispatcher"]
@@ -112,10 +114,12 @@ def ignore_interrupts() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, INTERRUPTS)
 
 
-def run(role: Role, fds: Sequence[int]) -> NoReturn:
-    """Runs a process from its descriptors to its end."""
+def run(role: Role, fds: Sequence[int], surroundings: Sequence[int] = ()) -> NoReturn:
+    """Runs a process from its descriptors to its end; if surroundings have changed, it enters them first."""
     code = 1
     try:
+        if surroundings:
+            enter(*surroundings)
         keep_freed_memory()
         for fd in fds:
             os.set_inheritable(fd, False)  # a process that a user's function starts must not keep them open
@@ -160,9 +164,9 @@ def die_with_parent(parent: int) -> None:
 # The fork server: a process without threads that has imported what all workers need, and forks them.
 
 
-Order: TypeAlias = tuple[Role, list[str]] | int | list[str]
-"""The role of a process to start and the modules to import before, the number of a process to end, or modules to import
-before a process is started, which has no answer."""
+Order: TypeAlias = tuple[Role, list[str], int] | int | list[str]
+"""The role of a process to start, the modules to import before, and how many descriptors are those of its surroundings;
+or the number of a process to end; or modules to import before a process is started, which has no answer."""
 Request: TypeAlias = tuple[int, Order]
 """The number of the request, and the order."""
 Answer: TypeAlias = tuple[int, int | OSError | tuple[int | None, int]]
@@ -273,7 +277,7 @@ class _Server:
 
     def _receive_request(self, connection: _Connection) -> None:
         try:
-            data, fds, _, _ = socket.recv_fds(connection.control, 4096, 8)
+            data, fds, _, _ = socket.recv_fds(connection.control, 4096, 16)
         except ConnectionError:  # the other end was closed before it had read an answer
             data, fds = b"", []
         if not data:
@@ -286,10 +290,11 @@ class _Server:
         if isinstance(order, list):
             _preload(order)
             return
-        role, preload = order
+        role, preload, changes = order
         try:
-            _preload(preload)
-            pid = self._fork(role, fds)
+            surroundings, own = fds[:changes], fds[changes:]
+            _preload([*preload, *libraries_of(graph_file=own[1])])
+            pid = self._fork(role, own, surroundings)
             connection.pids.add(pid)
             connection.answer((number, pid))
         except OSError as error:
@@ -297,7 +302,7 @@ class _Server:
         for fd in fds:
             os.close(fd)
 
-    def _fork(self, role: Role, fds: Sequence[int]) -> int:
+    def _fork(self, role: Role, fds: Sequence[int], surroundings: Sequence[int]) -> int:
         server = os.getpid()
         pid = os.fork()
         if pid:
@@ -307,7 +312,7 @@ class _Server:
             for connection in self._connections.values():
                 connection.control.close()
             die_with_parent(server)
-            run(role, fds)
+            run(role, fds, surroundings)
         finally:  # the copy never returns into the server
             os._exit(1)
 

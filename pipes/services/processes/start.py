@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
-import resource
 import select
 import signal
 import socket
@@ -14,7 +13,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Generator, Sequence
-from typing import NamedTuple, Protocol, cast
+from typing import Protocol, cast
 
 from ...errors import WorkerError
 from .fork_server import (
@@ -31,6 +30,7 @@ from .fork_server import (
     run,
     wait_or_kill,
 )
+from .surroundings import Kind, Surroundings, close, import_path, thread_variables
 
 
 def start_interpreter(command: str, fds: Sequence[int], threads: int, io_threads: int) -> subprocess.Popen[bytes]:
@@ -46,11 +46,6 @@ def start_interpreter(command: str, fds: Sequence[int], threads: int, io_threads
         )
 
 
-def import_path() -> list[str]:
-    """`sys.path`, without the entries that Python skips, too."""
-    return [entry for entry in cast("list[object]", sys.path) if isinstance(entry, str)]
-
-
 @contextlib.contextmanager
 def interrupts_blocked() -> Generator[None]:
     """Delays Ctrl-C meanwhile; a process that starts here inherits that until it ignores Ctrl-C."""
@@ -59,12 +54,6 @@ def interrupts_blocked() -> Generator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def thread_variables(threads: int, io_threads: int) -> dict[str, str]:
-    """The environment that limits the threads of numeric libraries, and of Arrow's readers."""
-    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
-    return dict.fromkeys(names, str(threads)) | {"ARROW_IO_THREADS": str(io_threads)}
 
 
 # Connections to child processes.
@@ -100,54 +89,13 @@ def hang_up(connection: socket.socket) -> bool:
 # `ServerHandle`: the fork server of this process, as its owner sees it; `shared_server` gives it to each pool.
 
 
-class Surroundings(NamedTuple):
-    """What a server takes over from the program when it starts, and workers from the server.
-
-    Attributes:
-        environment: the environment variables.
-        path: `sys.path`.
-        files: the identities of the working folder, the standard output and the standard error.
-        cores: the CPU cores that the process may use.
-        user: the effective user and group.
-        limits: the resource limits.
-    """
-
-    environment: dict[str, str]
-    path: list[str]
-    files: list[tuple[int, int] | None]
-    cores: set[int]
-    user: tuple[int, int]
-    limits: list[tuple[int, int]]
-
-    @staticmethod
-    def now(threads: int, io_threads: int) -> Surroundings:
-        return Surroundings(
-            environment=os.environ | thread_variables(threads, io_threads),
-            path=import_path(),
-            files=[_identity(file) for file in (".", 1, 2)],
-            cores=os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(),
-            user=(os.geteuid(), os.getegid()),
-            limits=[resource.getrlimit(getattr(resource, name)) for name in _LIMITS],
-        )
-
-
-_LIMITS = [name for name in dir(resource) if name.startswith("RLIMIT_")]
-
-
-def _identity(file: str | int) -> tuple[int, int] | None:
-    """Device and number of a file; None if there is none."""
-    try:
-        status = os.stat(file)
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
-
-
 class ServerHandle:
     """A fork server. It ends when nothing refers to its handle any more, and when this process ends."""
 
-    def __init__(self, surroundings: Surroundings, threads: int, io_threads: int) -> None:
-        self._surroundings = surroundings
+    def __init__(self, kind: Kind, threads: int, io_threads: int) -> None:
+        self._kind = kind
+        self._threads = threads, io_threads
+        self._surroundings = Surroundings.now(threads, io_threads)
         with open_connection(socket.SOCK_SEQPACKET) as (ours, theirs):
             command = f"from feedpipe.services.processes.fork_server import main; main({theirs.fileno()})"
             self._process = start_interpreter(command, [theirs.fileno()], threads, io_threads)
@@ -161,9 +109,14 @@ class ServerHandle:
     def fileno(self) -> int:
         return self._root.fileno()
 
-    def suits(self, surroundings: Surroundings) -> bool:
-        """Whether the server runs, and started in the same surroundings."""
-        return self._process.poll() is None and self._surroundings == surroundings
+    def suits(self, kind: Kind) -> bool:
+        """Whether the server runs, and can start workers of this kind."""
+        return self._process.poll() is None and self._kind == kind
+
+    def changes(self) -> list[int]:
+        """Descriptors of the surroundings of now, for `enter`; none if they are those of the server."""
+        now = Surroundings.now(*self._threads)
+        return [] if now == self._surroundings else now.keep()
 
     def connect(self) -> socket.socket:
         """A connection for a pool."""
@@ -201,19 +154,19 @@ _lock = threading.RLock()  # not a plain lock: a signal handler may start a load
 
 
 def shared_server(threads: int, io_threads: int) -> ServerHandle:
-    """The fork server of this process; another one if it has ended, or if the surroundings have changed.
+    """The fork server of this process; another one if it has ended, or if its kind has changed.
 
     The server that was used last is kept for the next loader.
     """
     global _kept
-    surroundings = Surroundings.now(threads, io_threads)
+    kind = Kind.now(threads, io_threads)
     with _lock:
         for server in _servers:
-            if server.suits(surroundings):
+            if server.suits(kind):
                 _kept = server
                 return server
         _kept = None  # ends it if no pool uses it, so that no two of them take memory
-        _kept = ServerHandle(surroundings, threads, io_threads)
+        _kept = ServerHandle(kind, threads, io_threads)
         _servers.add(_kept)
         return _kept
 
@@ -257,7 +210,10 @@ class Starter(Protocol):
 
 _PRELOADED = {
     "pyarrow": ["pyarrow"],
+    "pyarrow.compute": ["pyarrow.compute"],
     "pyarrow.fs": ["pyarrow.fs"],
+    "pandas": ["pandas"],  # pyarrow imports it with the first array that it makes of Python objects
+    "numpy.random": ["numpy.random"],
     "feedpipe.compat.fetchers": ["feedpipe.compat.fetchers"],  # imports torch
     "adbc_driver_manager": ["adbc_driver_manager", "pyarrow"],  # `read_sql` imports pyarrow only with the first rows
 }
@@ -275,22 +231,29 @@ class ForkServer:
     def __init__(self, threads: int, io_threads: int) -> None:
         self._server: ServerHandle | None = shared_server(threads, io_threads)
         self._control = self._server.connect()
+        self._changes = self._server.changes()
         self._requests = 0
         with contextlib.suppress(ConnectionError):  # `start` says why the server has ended
             self._control.send(pickle.dumps((0, _needed_modules())))
 
     def start(self, role: Role, fds: Sequence[int], own: int) -> int:
-        return cast("int", self._send((role, _needed_modules()), fds))
+        order = role, _needed_modules(), len(self._changes)
+        return cast("int", self._send(order, [*self._changes, *fds]))
 
     def end(self, pid: int) -> Death:
         return Death(*cast("tuple[int | None, int]", self._send(pid, ())))
 
     def close(self) -> None:
+        self._forget()
         hang_up(self._control)  # the server kills processes that do not end
-        self._server = None
 
     def disown(self) -> None:
+        self._forget()
         self._control.close()
+
+    def _forget(self) -> None:
+        close(self._changes)
+        self._changes.clear()
         self._server = None
 
     def _send(self, order: Order, fds: Sequence[int]) -> object:

@@ -21,8 +21,9 @@ import weakref
 from array import array
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from threading import RLock
-from types import CodeType, FunctionType, GeneratorType, MethodType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import cloudpickle  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]
@@ -263,8 +264,12 @@ def _error_text(error: Exception) -> str:
 
 
 _ALIGNMENT_BYTES = 64
-_HEAD = struct.Struct("<QQQQQ")
-"""Start and end of the pickle, and of the table of buffers; the depth of the writer among workers of workers."""
+_HEAD = struct.Struct("<QQQQQQQ")
+"""Start and end of the pickle, of the table of buffers, and of the names of libraries; the depth of the writer among
+workers of workers."""
+
+LARGE_LIBRARIES = frozenset({"torch", "torchvision", "torchaudio", "PIL", "pandas", "scipy", "cv2"})
+"""They take long to import, and start no threads then, so a fork server can import them for all its workers."""
 
 
 def write_graph_file(content: object, root: Node) -> int:
@@ -303,7 +308,7 @@ def read_graph_file(fd: int) -> tuple[object, dict[type, int]]:
     mapping.fd = os.dup(fd)
     weakref.finalize(mapping, os.close, mapping.fd).atexit = False
     view = memoryview(mapping)
-    start, stop, table_start, table_stop, _ = _HEAD.unpack_from(view)
+    start, stop, table_start, table_stop, *_ = _HEAD.unpack_from(view)
     places = view[table_start:table_stop].cast("Q").tolist()
     buffers = [view[begin:end] for begin, end in zip(places[::2], places[1::2], strict=True)]
     return cast("tuple[object, dict[type, int]]", pickle.loads(view[start:stop], buffers=buffers))
@@ -316,6 +321,12 @@ def begin_worker(fd: int) -> tuple[object, dict[type, int]]:
     content, classes = read_graph_file(fd)
     adopt(classes)
     return content, classes
+
+
+def libraries_of(graph_file: int) -> list[str]:
+    """The modules of `LARGE_LIBRARIES` that reading a file from `write_graph_file` imports."""
+    *_, start, stop, _ = _HEAD.unpack(os.pread(graph_file, _HEAD.size, 0))
+    return os.pread(graph_file, stop - start, start).decode().split()
 
 
 class _Mapping(mmap.mmap):
@@ -368,7 +379,9 @@ def _dump(content: object, file: _File) -> None:
         pickler.dump((content, pickler.classes))
     with stream.getbuffer() as data:
         place = file.write(data)
-    file.close(*place, *file.write(memoryview(file.places).cast("B")), nesting.depth)
+    table = file.write(memoryview(file.places).cast("B"))
+    names = file.write(memoryview(" ".join(sorted(pickler.libraries)).encode()))
+    file.close(*place, *table, *names, nesting.depth)
 
 
 def _pickle_error(value: object) -> Exception | None:
@@ -392,11 +405,14 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
     Attributes:
         classes: the classes that were pickled by value, with their numbers.
+        libraries: the modules of `LARGE_LIBRARIES` that the values need.
     """
 
     def __init__(self, stream: object, keep: Callable[[pickle.PickleBuffer], object]) -> None:
         super().__init__(stream, protocol=5, buffer_callback=keep)
         self.classes: dict[type, int] = {}
+        self.libraries: set[str] = set()
+        self._modules: set[str] = set()  # whose libraries are known
         self._importable = Importable()
         self._registered: list[ModuleType] = []
         self._tensor: Any = getattr(sys.modules.get("torch"), "Tensor", None)
@@ -413,7 +429,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
                 self._registered.clear()
 
     def reducer_override(self, obj: Any) -> Any:
-        if isinstance(obj, (type, FunctionType, TypeVar)):
+        if isinstance(obj, (type, FunctionType, BuiltinFunctionType, TypeVar)):
             self._register(obj.__module__)
         elif isinstance(obj, ModuleType):
             self._register(obj.__name__)
@@ -423,6 +439,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
             reduce = getattr(obj, "reduce_for_worker", None)
             return NotImplemented if reduce is None else reduce()
         elif type(obj) is self._tensor:
+            self.libraries.add("torch")
             return _reduce_tensor(obj)
         elif isinstance(obj, _CACHED_FUNCTION) and not self._can_import(obj):
             return _cache, (obj.__wrapped__, obj.cache_parameters())
@@ -435,12 +452,29 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         return reduced
 
     def _register(self, name: str | None) -> None:
+        self._note_libraries(name)
         module = sys.modules.get(name) if name else None
         if module is None or name is None or self._importable(name) or sys.modules.get(module.__name__) is not module:
             return
         if module.__name__ not in cloudpickle.list_registry_pickle_by_value():
             cloudpickle.register_pickle_by_value(module)
             self._registered.append(module)
+
+    def _note_libraries(self, name: object) -> None:
+        """Notes a module of a library; of a module of the user, those that it imports."""
+        if not isinstance(name, str) or name in self._modules:
+            return
+        self._modules.add(name)
+        parent, _, _ = name.rpartition(".")
+        module = sys.modules.get(name)
+        if name.partition(".")[0] in LARGE_LIBRARIES:
+            self.libraries.add(name)
+        elif module is not None and _is_of_user(module) and self._importable(name):
+            self._note_libraries(parent)
+            for value in list(vars(module).values()):
+                has_name = isinstance(value, (type, FunctionType, BuiltinFunctionType))
+                of = value if has_name else type(value)
+                self._note_libraries(value.__name__ if isinstance(value, ModuleType) else of.__module__)
 
     def _can_import(self, obj: Any) -> bool:
         """Whether another process can import `obj` by its name."""
@@ -454,6 +488,14 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
 _registry = RLock()
 _CACHED_FUNCTION = type(functools.lru_cache(lambda: None))
+
+
+def _is_of_user(module: ModuleType) -> bool:
+    """Whether a module is neither installed nor a part of Python or of feedpipe."""
+    file = getattr(module, "__file__", None)
+    if file is None or module.__name__.partition(".")[0] in (__name__.partition(".")[0], *sys.stdlib_module_names):
+        return False
+    return not {"site-packages", "dist-packages"}.intersection(Path(file).parts)
 
 
 def _cache(function: Callable[..., object], parameters: dict[str, Any]) -> object:

@@ -6,6 +6,7 @@ of these. So what is defined there travels by value.
 
 from __future__ import annotations
 
+import inspect
 import sys
 
 from ...errors import WorkerError
@@ -33,10 +34,12 @@ def check_start() -> None:
         WorkerError: this process is a worker, and either importing a module starts workers or there are too many above.
     """
     repair = "put that part of the module into a function, or under `if __name__ == '__main__':`"
-    frame = sys._getframe().f_back
+    frame = inspect.currentframe()
     while frame is not None:
         name, code = str(frame.f_globals.get("__name__")), frame.f_code
-        is_top_level = code.co_name == "<module>" and vars(sys.modules.get(name, sys)) is frame.f_globals
+        is_top_level = (
+            code.co_name == "<module>" and getattr(sys.modules.get(name), "__dict__", None) is frame.f_globals
+        )
         if is_top_level and name not in starting_modules:
             if depth:
                 raise WorkerError(

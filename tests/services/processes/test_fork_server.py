@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import select
 import signal
 import socket
 import sys
 import threading
+import time
+from pathlib import Path
 
 import pytest
 
 import feedpipe as fp
 from feedpipe.errors import WorkerError
 
-from ...support.services import ForkServer, _Server
+from ...support.services import ForkServer, _Server, write_graph_file
 
 SERVICE = fp.MultiProcess(1)
 
@@ -83,37 +86,136 @@ def output_in(path):
     os.close(before)
 
 
+@contextlib.contextmanager
+def soft_limit():
+    """Lowers a limit of this process."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0 if soft else hard, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_CORE, (soft, hard))
+
+
+@contextlib.contextmanager
+def one_core():
+    """Leaves this process one of its cores."""
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    yield
+    os.sched_setaffinity(0, cores)
+
+
+def surroundings(row=None):
+    """What a process sees of its surroundings."""
+    return (
+        [os.environ.get(name) for name in ("VARIABLE", "CHANGED", "DELETED")],
+        os.getcwd(),
+        sys.path,
+        os.fstat(1)[:2],
+        os.fstat(2)[:2],
+        os.sched_getaffinity(0),
+        [resource.getrlimit(limit) for limit in (resource.RLIMIT_CORE, resource.RLIMIT_NOFILE)],
+        time.tzname,
+    )
+
+
+def variables(monkeypatch):
+    monkeypatch.setenv("VARIABLE", "set, with \udcff")
+    monkeypatch.setenv("CHANGED", "2")
+    monkeypatch.delenv("DELETED")
+
+
+@contextlib.contextmanager
+def time_zone(monkeypatch):
+    """Sets another time zone."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "XYZ-5")
+        time.tzset()
+        yield
+    time.tzset()
+
+
 CHANGES = {
-    "environment": lambda monkeypatch, folder, stack: monkeypatch.setenv("SOME_VARIABLE", "1"),
-    "output": lambda monkeypatch, folder, stack: stack.enter_context(output_in(folder / "output")),
+    "variables": lambda stack, monkeypatch, folder: variables(monkeypatch),
+    "time zone": lambda stack, monkeypatch, folder: stack.enter_context(time_zone(monkeypatch)),
+    "path": lambda stack, monkeypatch, folder: monkeypatch.setattr(sys, "path", ["relative", *sys.path]),
+    "folder": lambda stack, monkeypatch, folder: monkeypatch.chdir(folder),
+    "output": lambda stack, monkeypatch, folder: stack.enter_context(output_in(folder / "output")),
+    "cores": lambda stack, monkeypatch, folder: stack.enter_context(one_core()),
+    "limit": lambda stack, monkeypatch, folder: stack.enter_context(soft_limit()),
 }
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
-def test_other_surroundings_have_another_one(change, processes, monkeypatch, tmp_path):
-    loaders, iterators, (server,) = started()
+def test_workers_have_the_surroundings_of_their_loader_from_the_same_server(change, processes, monkeypatch, tmp_path):
+    monkeypatch.setenv("CHANGED", "1")
+    monkeypatch.setenv("DELETED", "1")
+    server, before = server_of(), surroundings()
+    loaders, iterators, rows = started(function=surroundings)
+    assert rows == [before]
     with contextlib.ExitStack() as stack:
-        change(monkeypatch, tmp_path, stack)
-        more, _, (other,) = started()
-        assert other == processes.server_pid() != server
+        change(stack, monkeypatch, tmp_path)
+        more, _, rows = started(function=surroundings)
+        assert rows == [surroundings()] != [before] and processes.server_pid() == server
+    assert list(iterators[0])[-1] == before  # the first loader goes on
+    close([*loaders, *more])
+
+
+def test_a_worker_that_is_replaced_has_the_surroundings_of_the_others(processes, deaths, monkeypatch):
+    loaders, iterators, (before,) = started(function=surroundings)
+    monkeypatch.setenv("VARIABLE", "1")
+    more, others, (after,) = started(function=surroundings)
+    monkeypatch.setenv("VARIABLE", "2")
+    with deaths(least=2):
+        processes.kill(processes.workers())
+        assert [list(rows)[-1] for rows in (*iterators, *others)] == [before, after]
+    close([*loaders, *more])
+
+
+def test_a_relative_path_leads_to_modules_of_the_folder_of_the_loader(monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "path", ["modules", *sys.path])
+
+    def where(row):
+        import beside_the_loader
+
+        return beside_the_loader.WHERE
+
+    for name in "ab":
+        (tmp_path / name / "modules").mkdir(parents=True)
+        (tmp_path / name / "modules" / "beside_the_loader.py").write_text(f"WHERE = {name!r}")
+        monkeypatch.chdir(tmp_path / name)
+        loaders, _, rows = started(function=where)
+        close(loaders)
+        assert rows == [name]
+
+
+KINDS = {
+    "variable of malloc": lambda monkeypatch: monkeypatch.setenv("MALLOC_ARENA_MAX", "3"),
+    "user": lambda monkeypatch: monkeypatch.setattr(os, "getegid", lambda: -1),
+}
+
+
+@pytest.mark.parametrize("change", KINDS.values(), ids=KINDS.keys())
+def test_what_a_server_cannot_change_needs_another_one(change, processes, monkeypatch):
+    loaders, iterators, (server,) = started()
+    change(monkeypatch)
+    more, _, (other,) = started()
+    assert other == processes.server_pid() != server
     assert set(iterators[0]) == {server}  # the first loader goes on
     close([*loaders, *more])
     assert not processes.below(zombies=True)  # its server has ended with it; the last one is kept
 
 
-def test_workers_have_the_surroundings_of_their_loader(monkeypatch, tmp_path):
-    def surroundings(row):
-        return os.environ.get("SOME_VARIABLE"), os.getcwd(), sys.path[0], os.environ["OMP_NUM_THREADS"]
+def test_a_library_that_a_function_needs_is_loaded_by_the_server(processes):
+    torch = pytest.importorskip("torch")
+    processes.kill_server()
 
-    for k in range(2):
-        folder = tmp_path / str(k)
-        folder.mkdir()
-        monkeypatch.setenv("SOME_VARIABLE", str(k))
-        monkeypatch.chdir(folder)
-        monkeypatch.syspath_prepend(folder)
-        (loader,), _, (row,) = started(service=fp.MultiProcess(1, threads=k + 1), function=surroundings)
-        loader.close()
-        assert row == (str(k), str(folder), str(folder), str(k + 1))
+    def loaded(row):
+        return "libtorch" in Path(f"/proc/{os.getppid()}/maps").read_text()
+
+    loaders, _, rows = started(function=loaded)
+    more, _, rows_with_torch = started(function=lambda row: (torch.tensor(row), loaded(row))[1])
+    assert (rows, rows_with_torch) == ([False], [True])
+    close([*loaders, *more])
 
 
 def test_kinds_of_loaders_in_turn_have_one_each(processes):
@@ -159,6 +261,9 @@ class RootOfThread:
     def __init__(self, root):
         self.root = root
 
+    def changes(self):
+        return []
+
     def connect(self):
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
@@ -179,7 +284,16 @@ def starters(monkeypatch):
         thread.join()
 
 
-def test_a_process_that_cannot_be_started_is_an_error_of_its_loader(starters, monkeypatch):
+@pytest.fixture
+def fds():
+    """The first descriptors of a worker: one in place of its socket, and a graph."""
+    pipe = fp.from_sequence(range(3))
+    graph_file = write_graph_file((pipe, None), pipe)
+    yield [0, graph_file]
+    os.close(graph_file)
+
+
+def test_a_process_that_cannot_be_started_is_an_error_of_its_loader(starters, fds, monkeypatch):
     def fork():
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
@@ -187,7 +301,7 @@ def test_a_process_that_cannot_be_started_is_an_error_of_its_loader(starters, mo
         patch.setattr(os, "fork", fork)
         for starter in (*starters, *starters):
             with pytest.raises(WorkerError, match="no process can be started.*temporarily unavailable"):
-                starter.start("worker", [], -1)
+                starter.start("worker", fds, -1)
     for starter in starters:
         starter.close()
 
@@ -204,11 +318,11 @@ def test_it_imports_what_workers_need_before_the_first_one_starts(starters, monk
         each.close()
 
 
-def test_a_process_that_does_not_end_holds_up_no_other_loader(starters, monkeypatch):
+def test_a_process_that_does_not_end_holds_up_no_other_loader(starters, fds, monkeypatch):
     monkeypatch.setattr("feedpipe.services.processes.fork_server.GRACE_SECONDS", 10**6)
     monkeypatch.setattr(_Server, "_fork", lambda *_: os.posix_spawn("/bin/sleep", ["sleep", "1000"], {}))
     one, other = starters
-    stuck, pid = one.start("worker", [], -1), other.start("worker", [], -1)
+    stuck, pid = one.start("worker", fds, -1), other.start("worker", fds, -1)
     one._control.shutdown(socket.SHUT_WR)
     assert other.end(pid).code == -signal.SIGKILL
     assert other.end(pid).code is None  # it is gone

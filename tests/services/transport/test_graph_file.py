@@ -22,7 +22,7 @@ from feedpipe.errors import ArgumentTypeError
 from feedpipe.extensions import Context, Plan
 
 from ...support.core import MAX_DEPTH
-from ...support.services import PlanArguments, class_of, read_graph_file, write_graph_file
+from ...support.services import PlanArguments, class_of, libraries_of, read_graph_file, write_graph_file
 from .graph_reader import READ, other_process
 
 
@@ -247,3 +247,36 @@ def test_the_descriptor_may_be_closed_and_nothing_is_left() -> None:
     with pytest.raises(ArgumentTypeError):
         write_graph_file(threading.Lock(), pipe)
     assert len(os.listdir("/proc/self/fd")) == len(before)
+
+
+def libraries(function):
+    """The libraries that a worker with a function imports, as the file of its graph tells them."""
+    pipe = fp.from_sequence([0]).map(function)
+    fd = write_graph_file((pipe, None), pipe)
+    try:
+        return libraries_of(fd)
+    finally:
+        os.close(fd)
+
+
+def test_the_file_tells_which_large_libraries_its_functions_need(tmp_path, monkeypatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "plain_module.py").write_text("import json, numpy\ndef function(row): pass\n")
+    (tmp_path / "torch_module.py").write_text("from torch.nn.functional import relu\ndef function(row): pass\n")
+    (tmp_path / "user_module.py").write_text("import torch_module\ndef function(row): pass\n")
+    modules = [importlib.import_module(name) for name in ("plain_module", "torch_module", "user_module")]
+    monkeypatch.setattr(modules[0], "itself", modules[0], raising=False)
+    try:
+        assert [libraries(module.function) for module in modules] == [
+            [],
+            ["torch.nn.functional"],
+            ["torch.nn.functional"],
+        ]
+    finally:
+        for module in modules:
+            del sys.modules[module.__name__]
+    tensor = torch.ones(3)
+    assert libraries(lambda row: tensor) == ["torch"] and "torch" in libraries(torch.tensor)
+    assert libraries(torch.nn.Identity()) == ["torch.nn.modules.linear"]
+    assert libraries(lambda row: np.ones(row)) == []

@@ -1,0 +1,138 @@
+"""What workers take over from the program: what a fork server has from its start, and what each worker enters."""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import resource
+import sys
+import time
+from collections.abc import Sequence
+from typing import NamedTuple, cast
+
+from ..transport.memory import create_shared_file
+
+_READ_AT_START = (
+    *("LD_", "PYTHON", "MALLOC_", "GLIBC_", "OMP_", "KMP_", "MKL_", "OPENBLAS_", "NUMEXPR_", "ARROW_"),
+    *("TORCH_", "PYTORCH_", "CUDA_"),
+)
+"""Variables with these prefixes are read when an interpreter or a library starts, so a running server has read them."""
+_LIMITS = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")]
+
+
+def thread_variables(threads: int, io_threads: int) -> dict[str, str]:
+    """The environment that limits the threads of numeric libraries, and of Arrow's readers."""
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+    return dict.fromkeys(names, str(threads)) | {"ARROW_IO_THREADS": str(io_threads)}
+
+
+def import_path() -> list[str]:
+    """`sys.path`, without the entries that Python skips, too."""
+    return [entry for entry in cast("list[object]", sys.path) if isinstance(entry, str)]
+
+
+class Kind(NamedTuple):
+    """What cannot change in a fork server, so that a program with another kind needs another server.
+
+    Attributes:
+        variables: the environment variables that are read at the start.
+        user: the effective user and group.
+        hard_limits: the bounds of the resource limits.
+    """
+
+    variables: dict[str, str]
+    user: tuple[int, int]
+    hard_limits: list[int]
+
+    @staticmethod
+    def now(threads: int, io_threads: int) -> Kind:
+        environment = os.environ | thread_variables(threads, io_threads)
+        return Kind(
+            variables={name: value for name, value in environment.items() if name.startswith(_READ_AT_START)},
+            user=(os.geteuid(), os.getegid()),
+            hard_limits=[resource.getrlimit(limit)[1] for limit in _LIMITS],
+        )
+
+
+class Surroundings(NamedTuple):
+    """What a worker can enter after its server has forked it.
+
+    Attributes:
+        environment: the environment variables.
+        path: `sys.path`.
+        cores: the CPU cores that the process may use.
+        limits: the resource limits.
+        files: the identities of the working folder, the standard output and the standard error.
+    """
+
+    environment: dict[str, str]
+    path: list[str]
+    cores: set[int]
+    limits: list[tuple[int, int]]
+    files: list[tuple[int, int] | None]
+
+    @staticmethod
+    def now(threads: int, io_threads: int) -> Surroundings:
+        return Surroundings(
+            environment=os.environ | thread_variables(threads, io_threads),
+            path=import_path(),
+            cores=os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(),
+            limits=[resource.getrlimit(limit) for limit in _LIMITS],
+            files=[_identity(file) for file in (".", 1, 2)],
+        )
+
+    def keep(self) -> list[int]:
+        """Descriptors with which a process of this machine can `enter` them later. The caller closes them."""
+        fds = [create_shared_file()]
+        try:
+            os.pwrite(fds[0], pickle.dumps(self), 0)
+            fds.append(os.open(".", getattr(os, "O_PATH", os.O_RDONLY) | os.O_CLOEXEC))
+            fds += [_output(number) for number in (1, 2)]
+        except BaseException:
+            close(fds)
+            raise
+        return fds
+
+
+def enter(content: int, folder: int, *outputs: int) -> None:
+    """Take over what `Surroundings.keep` has kept, in a process that has just been forked."""
+    there = cast("Surroundings", pickle.loads(os.pread(content, os.fstat(content).st_size, 0)))
+    for name in os.environ.keys() - there.environment.keys():
+        del os.environ[name]
+    os.environ.update(there.environment)
+    time.tzset()
+    os.fchdir(folder)
+    sys.path[:] = there.path
+    sys.path_importer_cache.clear()  # it may have the folders of relative paths
+    for number, output in enumerate(outputs, 1):
+        os.dup2(output, number)
+    if sys.stdout is not None:
+        cast("io.TextIOWrapper", sys.stdout).reconfigure(line_buffering=sys.stdout.isatty())
+    if there.cores:
+        os.sched_setaffinity(0, there.cores)
+    for limit, values in zip(_LIMITS, there.limits, strict=True):
+        if resource.getrlimit(limit) != values:
+            resource.setrlimit(limit, values)
+    close([content, folder, *outputs])
+
+
+def close(fds: Sequence[int]) -> None:
+    for fd in fds:
+        os.close(fd)
+
+
+def _identity(file: str | int) -> tuple[int, int] | None:
+    """Device and number of a file; None if there is none."""
+    try:
+        status = os.stat(file)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _output(number: int) -> int:
+    try:
+        return os.dup(number)
+    except OSError:  # the program has closed it
+        return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
