@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, cast
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -14,20 +15,29 @@ from ..core.context import Context
 from ..core.cursor import Json
 from ..core.operator import Columns, Operator, Order, StageView
 from ..core.process import PerProcess
-from ..core.rows import BlockRows, Column, Indices, Row, Rows, index_array
-from ..errors import DataError, Origin, SourceError
-from .arrow_batches import RecordBatch, RecordBatches, RecordBatchReader
-from .arrow_ipc import ArrowIpc
-from .open_files import at_call_site, check_fixed_order, has_fixed_order
-from .records import extra_columns
-from .units import ParseCounted
+from ..core.rows import BlockRows, Indices, Row, Rows, index_array
+from ..errors import DataError, FeedpipeError, Origin, SourceError
+from ..formats.columns import read_error
+from ..formats.table_format import TableFormat
+from ..storage.file import WHOLE, File, Stream
+from ..storage.filesystem import Cancellation
+from ..storage.mapping import local_path, map_file
+from ..storage.tasks import Task, in_threads
+from .arrow_ipc import ArrowFooter, ArrowHead, BatchHead, ipc_errors, open_stream, read_arrow_head
+from .open_files import OpenFileCache, OpenTask, at_call_site, check_fixed_order, has_fixed_order
+from .records import extend_rows
+from .units import UNKNOWN, CountedUnits, FileContents, FileUnits, ParseCounted, Piece, Place, UnitReader, row_origins
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from ..pipe import Pipe
-    from ..storage.file import File
-    from .arrow_rows import ArrowRows
+    from .arrow_file import ArrowFile, ArrowRows
+
+Positions = npt.NDArray[np.int64]
+
+STREAM = -1
+"""The number of a unit that is a whole stream."""
 
 
 def parse_arrow(
@@ -93,6 +103,71 @@ def parse_arrow(
     return pipe.then(RecordBatches(options, has_fixed_order(pipe))).then(parser)
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ArrowIpc(TableFormat):
+    """The arguments of `parse_arrow`."""
+
+    kind: ClassVar[str] = "parse_arrow"
+    arguments: ClassVar[tuple[str, ...]] = ("columns", "indexed", "path_column", "row_column", "unify_schemas")
+
+    indexed: bool = False
+
+
+class RecordBatch(NamedTuple):
+    """A handle on a record batch of a file, or on a whole stream.
+
+    Attributes:
+        file: the file or stream.
+        number: of the batch in the file; `STREAM` for a stream.
+        rows: their number; `UNKNOWN` for a stream.
+        first: the number of its first row in the file.
+        seal: of the footer that lists it.
+        compressed: whether its columns are.
+    """
+
+    file: File
+    number: int
+    rows: int
+    first: int
+    seal: int
+    compressed: bool
+
+
+@dataclass(frozen=True, eq=False)
+class RecordBatches(CountedUnits[ArrowIpc, RecordBatch]):
+    """A handle for each record batch of each file, from the footers, and one for each stream."""
+
+    kind: ClassVar[str] = "record_batches"
+    fields: ClassVar[tuple[str, ...]] = RecordBatch._fields
+
+    def head(self, file: File) -> ArrowHead:
+        with file.open() as stream:
+            return read_arrow_head(stream, file.path)
+
+    def contents(self, file: File) -> FileContents:
+        with file.open() as stream:
+            head = read_arrow_head(stream, file.path)
+            fixed = self.format.require_fixed_schema(file.path)
+            fixed.constants(file.path, fixed.columns_in(head))
+            if not isinstance(head, ArrowFooter):
+                if self.format.indexed:
+                    raise DataError(
+                        f"{file.name} is a stream or is compressed as a whole, so its rows have no positions; "
+                        "`list_files(...).open_files().parse_arrow()` reads it in order"
+                    )
+                return FileContents(head.schema, 0, [UNKNOWN], [False])
+            batches = _read_batch_heads(head, stream)
+        rows, compressed = [batch.rows for batch in batches], [batch.compressed for batch in batches]
+        return FileContents(head.schema, head.seal, rows, compressed)
+
+    def can_use(self, units: FileUnits) -> bool:
+        return not self.format.indexed or not (units.rows == UNKNOWN).any()  # streams are refused by their footers
+
+    def unit(self, file: File, *numbers: int) -> RecordBatch:
+        number, rows, first, seal, compressed = numbers
+        return RecordBatch(file, number, rows, first, seal, bool(compressed))
+
+
 @dataclass(frozen=True, eq=False)
 class ParseArrow(ParseCounted[ArrowIpc, RecordBatch]):
     kind: ClassVar[str] = "parse_arrow"
@@ -101,14 +176,10 @@ class ParseArrow(ParseCounted[ArrowIpc, RecordBatch]):
         return RecordBatchReader(self.format, context)
 
 
-# `parse_arrow(indexed=True)`: rows by their position among all record batches.
-
-
-Positions = npt.NDArray[np.int64]
-
-
 @dataclass(frozen=True, eq=False)
 class IndexedArrow(Operator):
+    """Rows by their position among all record batches."""
+
     kind: ClassVar[str] = "parse_arrow"
     order: ClassVar[Order] = Order.ROW_LOCAL
     columns: ClassVar[Columns] = Columns.MAKES
@@ -144,34 +215,28 @@ class IndexedArrow(Operator):
         return Origin(handle.file.path, handle.first + index - int(self._bounds()[owner]) + 1)
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
-        fixed = self.format.fixed_schema
-        if fixed is None:  # there is no file
+        if self.format.fixed_schema is None:  # there is no file
             return Rows({}, 0)
         try:
             rows = self._arrow_rows(stage).rows(indices)
-            if not fixed.folder_types and self.format.lineage == (None, None):
-                return rows
-            columns = {**rows.columns, **self._extra_columns(stage, index_array(indices))}
+            return extend_rows(self.format, rows, lambda: self._locate(stage, index_array(indices)))
         except (SourceError, DataError) as error:
             raise at_call_site(error, stage) from error.__cause__
-        names = [*fixed.names, *(name for name in self.format.lineage if name is not None)]
-        return Rows({name: columns[name] for name in names}, len(rows))
 
-    def _extra_columns(self, stage: StageView, indices: Positions) -> dict[str, Column]:
-        """The columns of folders, and those with the path and the number of each row."""
+    def _locate(self, stage: StageView, indices: Positions) -> tuple[list[str], npt.NDArray[np.intp], Positions]:
+        """The paths of files, and of each row the index of its file among these, and its number there."""
         owners = np.searchsorted(self._bounds(), indices, "right") - 1
         numbers, places = np.unique(owners, return_inverse=True)
         handles = _handles(stage, numbers) if len(numbers) else []
         firsts = np.array([handle.first for handle in handles], np.int64)[places]
-        rows = firsts + indices - self._bounds()[owners]
-        return extra_columns(self.format, [handle.file.path for handle in handles], places, rows)
+        return [handle.file.path for handle in handles], places, firsts + indices - self._bounds()[owners]
 
     def _arrow_rows(self, stage: StageView) -> ArrowRows:
         def make() -> ArrowRows:
-            from .arrow_rows import ArrowRows
+            from .arrow_file import ArrowRows
 
             lengths = np.diff(self._bounds()).tolist()
-            return ArrowRows(self.format, lengths, lambda numbers: _handles(stage, numbers))
+            return ArrowRows(self.format, lengths, lambda numbers: _handles(stage, numbers), _file_cache(self.format))
 
         return self.memory.get(make)
 
@@ -182,3 +247,90 @@ class IndexedArrow(Operator):
 
 def _handles(stage: StageView, numbers: Indices) -> list[RecordBatch]:
     return cast("list[RecordBatch]", stage.input.rows(numbers, Context()))
+
+
+_Opened: TypeAlias = "OpenTask | Task[ArrowFile]"
+"""A stream, or the file of a record batch."""
+
+
+class RecordBatchReader(UnitReader[RecordBatch, _Opened]):
+    """Reads record batches and streams.
+
+    A place is [number of the batch in the stream, rows of the batch before it]; the number is 0 for a batch of a file.
+    A resume seeks to the batch of a file; it reads a stream up to there.
+    """
+
+    beginning: ClassVar[Place] = (0, 0)
+
+    def __init__(self, format: ArrowIpc, context: Context) -> None:
+        self._format = format
+        self._context = context
+        self._files = _file_cache(format)
+
+    def start_reading(self, unit: RecordBatch, early: bool) -> _Opened:
+        return OpenTask(unit.file, WHOLE if early else None) if unit.number == STREAM else self._files.task(unit)
+
+    def pieces(self, unit: RecordBatch, opened: _Opened, place: Place) -> Iterator[Piece]:
+        number, before = place
+        if isinstance(opened, OpenTask):
+            yield from self._of_stream(unit.file, opened, number, before)
+            return
+        batch = opened.result().read_batch(unit.number, unit.rows, unit.compressed)
+        yield self._piece(unit.file, batch.slice(before), unit.first + before, (0, before), None)
+
+    def close(self) -> None:
+        self._files.close()
+
+    def _of_stream(self, file: File, opened: OpenTask, begin: int, before: int) -> Iterator[Piece]:
+        """Read the rows of a stream behind the first `before` of batch `begin`."""
+        from .arrow_file import validated
+
+        first = number = 0
+        with opened.result() as stream:
+            try:
+                for number, batch in enumerate(open_stream(stream)):
+                    count = batch.num_rows
+                    if number >= begin and count > before:
+                        types = self._format.require_fixed_schema(file.name).file_types
+                        selected = validated(batch.select([name for name in types if name in batch.schema.names]))
+                        at, end = (number, before), (number + 1, 0)
+                        yield self._piece(file, selected.slice(before), first + before, at, end)
+                    if number >= begin:
+                        before = 0
+                    first += count
+            except FeedpipeError:
+                raise
+            except ipc_errors() as error:
+                raise read_error(error, f"{file.name}, record batch {number + 1 if first else 0},") from error
+
+    def _piece(self, file: File, batch: pa.RecordBatch, first: int, at: Place, end: Place | None) -> Piece:
+        """The rows of a batch; `first` is the number of the first one in the file."""
+        numbers = range(first, first + batch.num_rows)
+        rows = self._format.to_rows(batch, file.path, numbers)
+        return Piece(rows, at, end, row_origins(file.path, numbers, self._context))
+
+
+def _read_batch_heads(footer: ArrowFooter, stream: Stream) -> list[BatchHead]:
+    if stream.remote is not None:
+        return footer.batch_heads(partial(stream.remote.file.read, cancellation=Cancellation()), in_threads)
+
+    def read(offset: int, size: int) -> bytes:
+        stream.seek(offset)
+        return stream.read(size)
+
+    return footer.batch_heads(read)
+
+
+def _file_cache(format: ArrowIpc) -> OpenFileCache[RecordBatch, ArrowFile]:
+    """Open the files of record batches. Local ones are mapped into memory."""
+    return OpenFileCache(partial(_open, format), lambda file: file.close())
+
+
+def _open(format: ArrowIpc, unit: RecordBatch) -> ArrowFile:
+    from .arrow_file import ArrowFile
+
+    path = local_path(unit.file)
+    if path is None:
+        return ArrowFile(unit.file, format, unit.seal, None)
+    unit.file.open(None).close()  # it is there, and has the size that was listed
+    return ArrowFile(unit.file, format, unit.seal, map_file(path, unit.file.name))

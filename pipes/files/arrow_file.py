@@ -1,18 +1,31 @@
-"""`ArrowFile`: an open Arrow file that gives its record batches in any order."""
+"""Open Arrow files: record batches in any order, and rows by position. This imports pyarrow, so import it late."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
-from typing import Any, cast
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
-from ..errors import DataError, FeedpipeError, SourceError
-from ..formats.chunked import with_takeable_types
+from ..core.rows import Indices, Rows
+from ..errors import DataError, FeedpipeError
+from ..formats.chunked import ChunkedTable, ColumnWindow, column_window, take_rows, with_takeable_types
 from ..formats.columns import read_error
 from ..formats.streams import OpenableFile
-from .arrow_ipc import ArrowFooter, ArrowIpc, ipc_errors, read_arrow_head
+from ..formats.table_format import FixedSchema
+from ..storage.mapping import local_path, room_for_mappings
+from .arrow_ipc import ArrowFooter, ipc_errors, read_arrow_head
+from .open_files import OpenFileCache, changed_error
+
+if TYPE_CHECKING:
+    from .arrow import ArrowIpc, RecordBatch
+
+MAX_KEPT_BYTES = 2**28
+"""The memory of the batches that a process keeps, of those that it decompressed or fetched."""
+_VIEW_BYTES = 2**10  # about what a column of a mapped batch takes: it is a view of the file
 
 
 class ArrowFile:
@@ -52,9 +65,7 @@ class ArrowFile:
     def _read_footer(self, file: OpenableFile, seal: int, source: Any) -> None:
         footer = read_arrow_head(self._stream, file.name)
         if not isinstance(footer, ArrowFooter) or footer.seal != seal:
-            raise SourceError(
-                f"{file.name} has changed since its footer was read; a pipe reads footers once, so make it anew"
-            )
+            raise changed_error(file.name)
         places = [place for place, name in enumerate(footer.names) if name in self._fixed.file_types]
         existing = frozenset(footer.names)
         self._names = [name for name in self._fixed.file_types if name in existing]
@@ -68,10 +79,10 @@ class ArrowFile:
         """Read and validate a record batch.
 
         Args:
-            number: which batch of the file.
-            rows: how many rows it should have.
+            number: that of the batch in the file.
+            rows: the number of rows that it should have.
             compressed: whether its columns are compressed.
-            columns: which of the fixed columns to give, as far as the file has them; None for all.
+            columns: which of the fixed columns to give, if the file has them; None for all.
         """
         what = f"{self.name}, record batch {number},"
         try:
@@ -87,7 +98,7 @@ class ArrowFile:
             raise read_error(error, what) from error
 
     def with_fixed_types(self, batch: pa.RecordBatch, columns: Sequence[str], count: int) -> pa.RecordBatch:
-        """These columns of `count` rows of a batch, in the types fixed for all files."""
+        """Cast these columns of `count` rows of a batch to the types fixed for all files."""
         arrays: list[Any] = []
         for name in columns:
             if name in batch.schema.names:
@@ -101,7 +112,85 @@ class ArrowFile:
 
 
 def validated(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch, with types whose rows Arrow can take; raises if a value leads out of the memory of the batch."""
+    """Check that no value leads out of the memory of a batch, and give it types whose rows Arrow can take."""
     for column in batch.columns:  # raises a KeyError for types that pyarrow has no class for, such as intervals
         column.validate(full=True)
     return with_takeable_types(pa.Table.from_batches([batch])).to_batches()[0] if batch.num_columns else batch
+
+
+class ArrowRows:
+    """The rows of all record batches.
+
+    Number columns of mapped files are read in place, if there are not too many files. For other columns a batch is read
+    when one of its rows is asked for, and the last few batches are kept.
+
+    Args:
+        format: the arguments of `parse_arrow`, with names and types fixed.
+        rows: of each batch their number.
+        handles: gives the handles of batches by their numbers.
+        files: keeps the files of batches open.
+    """
+
+    def __init__(
+        self,
+        format: ArrowIpc,
+        rows: Sequence[int],
+        handles: Callable[[range], list[RecordBatch]],
+        files: OpenFileCache[RecordBatch, ArrowFile],
+    ) -> None:
+        fixed = format.fixed_schema
+        assert fixed is not None
+        self._handles = handles
+        self._lock = threading.Lock()
+        self._files = files
+        self._kept: OrderedDict[int, tuple[ArrowFile, pa.RecordBatch, int]] = OrderedDict()
+        self._bytes = 0
+        windows = self._windows(fixed, len(rows))
+        self._other_columns = [name for name in fixed.file_types if name not in windows]
+        self._chunks = ChunkedTable(pa.schema(list(fixed.file_types.items())), rows, windows, self._read_rows)
+
+    def rows(self, indices: Indices) -> Rows:
+        """The rows at `indices`."""
+        return self._chunks.rows(indices)
+
+    def _windows(self, fixed: FixedSchema, count: int) -> dict[str, ColumnWindow]:
+        """The columns that can be read in place."""
+        numbers = [n for n, k in fixed.file_types.items() if pa.types.is_integer(k) or pa.types.is_floating(k)]
+        parts: list[pa.RecordBatch] = []
+        handles = self._handles(range(count)) if numbers else []
+        if any(handle.compressed or local_path(handle.file) is None for handle in handles):
+            return {}
+        if len({handle.file.path for handle in handles}) > room_for_mappings():  # all would stay mapped
+            return {}
+        for handle in handles:
+            file = self._files.file(handle)
+            parts.append(file.read_batch(handle.number, handle.rows, False, numbers))
+        windows: dict[str, ColumnWindow] = {}
+        for name in numbers:
+            chunks = [part.column(name) for part in parts if name in part.schema.names]
+            alike = len(chunks) == len(parts) and all(chunk.type == fixed.file_types[name] for chunk in chunks)
+            column = column_window(chunks) if alike else None
+            if column is not None:
+                windows[name] = column
+        return windows
+
+    def _read_rows(self, k: int, places: Indices) -> pa.RecordBatch:
+        """Rows of a batch, without the columns that are read in place."""
+        with self._lock:
+            file, batch = self._batch(k)
+        return file.with_fixed_types(take_rows(batch, places), self._other_columns, len(places))
+
+    def _batch(self, k: int) -> tuple[ArrowFile, pa.RecordBatch]:
+        if k in self._kept:
+            self._kept.move_to_end(k)
+            return self._kept[k][:2]
+        (handle,) = self._handles(range(k, k + 1))
+        file = self._files.file(handle)
+        batch = file.read_batch(handle.number, handle.rows, handle.compressed, self._other_columns)
+        is_view = file.mapped and not handle.compressed
+        size = _VIEW_BYTES * len(self._other_columns) if is_view else batch.nbytes
+        while self._kept and (self._bytes + size > MAX_KEPT_BYTES or room_for_mappings() < 0):
+            self._bytes -= self._kept.popitem(last=False)[1][2]
+        self._kept[k] = file, batch, size
+        self._bytes += size
+        return file, batch

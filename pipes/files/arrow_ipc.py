@@ -1,109 +1,43 @@
-"""Arrow's IPC formats, the file and the stream: their options, heads and footers.
+"""The heads and footers of Arrow's IPC formats, the file (Feather version 2) and the stream.
 
-It trusts nothing: an offset out of bounds is a `struct.error`.
-
-Source: "FlatBuffer Internals", https://flatbuffers.dev/internals/.
+They are tables of FlatBuffers; source: "FlatBuffer Internals", https://flatbuffers.dev/internals/. Nothing in them is
+trusted: an offset out of bounds is a `struct.error`.
 """
 
 from __future__ import annotations
 
-import hashlib
 import io
 import struct
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeAlias
 
 import numpy as np
 
 from ..errors import DataError, FeedpipeError
 from ..formats.columns import FlatHead, arrow_errors, read_error
-from ..formats.streams import read_tail
-from ..formats.table_format import TableFormat
+from ..formats.streams import read_tail, seal_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class FlatbufferTable(NamedTuple):
-    """A table: values behind numbered fields, each of which may be missing."""
-
-    data: bytes
-    at: int
-
-    @staticmethod
-    def root(data: bytes) -> FlatbufferTable:
-        """The table that a buffer holds."""
-        return FlatbufferTable(data, _unpack("<I", data, 0))
-
-    def field(self, number: int) -> int | None:
-        """The offset of the value of a field; None if it is missing."""
-        layout = self.at - _unpack("<i", self.data, self.at)
-        slot = 4 + 2 * number
-        if slot >= _unpack("<H", self.data, layout):
-            return None
-        place = _unpack("<H", self.data, layout + slot)
-        return self.at + place if place else None
-
-    def int64(self, number: int) -> int:
-        """The value of a field that is a 64-bit integer; 0 if it is missing."""
-        place = self.field(number)
-        return 0 if place is None else _unpack("<q", self.data, place)
-
-    def table(self, number: int) -> FlatbufferTable | None:
-        """The value of a field that is a table; None if it is missing."""
-        place = self.field(number)
-        return None if place is None else FlatbufferTable(self.data, place + _unpack("<I", self.data, place))
-
-    def structs(self, number: int, size: int) -> bytes:
-        """The value of a field that is a vector of structs of `size` bytes; empty if it is missing."""
-        place = self.field(number)
-        if place is None:
-            return b""
-        start = place + _unpack("<I", self.data, place)
-        end = start + 4 + size * _unpack("<I", self.data, start)
-        if end > len(self.data):
-            raise struct.error(f"a vector ends at byte {end} of {len(self.data)}")
-        return self.data[start + 4 : end]
-
-
-def _unpack(kind: str, data: bytes, at: int) -> int:
-    if at < 0:  # `struct` would count from the end
-        raise struct.error(f"a table at byte {at}")
-    value: int = struct.unpack_from(kind, data, at)[0]
-    return value
-
-
-# Arrow's IPC formats, the file (Feather version 2) and the stream: their options and their heads.
-
-
 _MAGIC = b"ARROW1"
 _CONTINUATION = b"\xff\xff\xff\xff"
-"""What each message of a stream begins with, since Arrow 0.15."""
+"""The beginning of each message of a stream, since Arrow 0.15."""
 _BLOCK = np.dtype([("offset", "<i8"), ("head", "<i4"), ("", "<i4"), ("body", "<i8")])
 _TAIL_BYTES = 2**16  # read at once: most footers are shorter
 _MAX_BATCH_ROWS = 2**48
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class ArrowIpc(TableFormat):
-    """The arguments of `parse_arrow`."""
-
-    kind: ClassVar[str] = "parse_arrow"
-    arguments: ClassVar[tuple[str, ...]] = ("columns", "indexed", "path_column", "row_column", "unify_schemas")
-
-    indexed: bool = False
-
-
 class BatchHead(NamedTuple):
-    """What the head of a record batch says."""
+    """The head of a record batch."""
 
     rows: int
     compressed: bool
 
 
 Span: TypeAlias = tuple[int, int]
-"""Where some bytes of a file begin, and how many they are."""
+"""The first byte of a part of a file, and its length."""
 ReadAt: TypeAlias = Callable[[int, int], bytes]
 """Reads the bytes of a span."""
 Apply: TypeAlias = Callable[[Callable[[Span], BatchHead], Iterable[Span]], Iterable[BatchHead]]
@@ -119,7 +53,7 @@ class ArrowHead(FlatHead):
 
 
 class ArrowFooter(ArrowHead):
-    """What stands at the end of a file: its columns, and where its record batches are.
+    """The end of a file, with its columns and the places of its record batches.
 
     Attributes:
         seal: a number that changes if the file does.
@@ -127,8 +61,7 @@ class ArrowFooter(ArrowHead):
 
     def __init__(self, name: str, schema: pa.Schema, data: bytes, size: int) -> None:
         super().__init__(name, schema)
-        digest = hashlib.blake2b(data + size.to_bytes(8, "little"), digest_size=8).digest()
-        self.seal = int.from_bytes(digest, "little", signed=True)
+        self.seal = seal_of(data, size)
         self._size = size
         self._blocks = np.frombuffer(FlatbufferTable.root(data).structs(3, _BLOCK.itemsize), _BLOCK)
 
@@ -186,7 +119,7 @@ def read_arrow_head(stream: io.BufferedReader, name: str) -> ArrowHead:
 
 
 def open_stream(stream: io.BufferedReader) -> pa.RecordBatchStreamReader:
-    """A reader of the batches of a stream; or of a file from its beginning, for a file holds a stream."""
+    """Open a reader of the batches of a stream, or of a file from its beginning, since a file holds a stream."""
     import pyarrow as pa
 
     if stream.peek(8).startswith(_MAGIC):
@@ -200,7 +133,7 @@ def ipc_errors() -> tuple[type[Exception], ...]:
 
 
 def _check_names(kind: Any) -> None:
-    """Raise a `UnicodeDecodeError` if a name inside a type is not UTF-8; else rows would raise it, much later."""
+    """Raise a `UnicodeDecodeError` if a name inside a type is not UTF-8; rows would raise it much later."""
     import pyarrow as pa
 
     for part in kind if pa.types.is_struct(kind) else ():
@@ -227,3 +160,52 @@ def _read_footer(stream: BinaryIO, name: str) -> ArrowFooter:
     # Arrow reads the footer of these bytes as of a whole file.
     schema = pa.ipc.open_file(pa.BufferReader(_MAGIC + b"\0\0" + data[-length - end :])).schema
     return ArrowFooter(name, schema, data[-length - end : -end], size)
+
+
+class FlatbufferTable(NamedTuple):
+    """A table: values behind numbered fields, each of which may be missing."""
+
+    data: bytes
+    at: int
+
+    @staticmethod
+    def root(data: bytes) -> FlatbufferTable:
+        """The table that a buffer holds."""
+        return FlatbufferTable(data, _unpack("<I", data, 0))
+
+    def field(self, number: int) -> int | None:
+        """The offset of the value of a field; None if it is missing."""
+        layout = self.at - _unpack("<i", self.data, self.at)
+        slot = 4 + 2 * number
+        if slot >= _unpack("<H", self.data, layout):
+            return None
+        place = _unpack("<H", self.data, layout + slot)
+        return self.at + place if place else None
+
+    def int64(self, number: int) -> int:
+        """The value of a field that is a 64-bit integer; 0 if it is missing."""
+        place = self.field(number)
+        return 0 if place is None else _unpack("<q", self.data, place)
+
+    def table(self, number: int) -> FlatbufferTable | None:
+        """The value of a field that is a table; None if it is missing."""
+        place = self.field(number)
+        return None if place is None else FlatbufferTable(self.data, place + _unpack("<I", self.data, place))
+
+    def structs(self, number: int, size: int) -> bytes:
+        """The value of a field that is a vector of structs of `size` bytes; empty if it is missing."""
+        place = self.field(number)
+        if place is None:
+            return b""
+        start = place + _unpack("<I", self.data, place)
+        end = start + 4 + size * _unpack("<I", self.data, start)
+        if end > len(self.data):
+            raise struct.error(f"a vector ends at byte {end} of {len(self.data)}")
+        return self.data[start + 4 : end]
+
+
+def _unpack(kind: str, data: bytes, at: int) -> int:
+    if at < 0:  # `struct` would count from the end
+        raise struct.error(f"a table at byte {at}")
+    value: int = struct.unpack_from(kind, data, at)[0]
+    return value

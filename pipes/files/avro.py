@@ -22,14 +22,23 @@ from ..core.code import value_code
 from ..core.cursor import Json
 from ..core.operator import Columns
 from ..core.skips import OnError
-from ..errors import ArgumentTypeError, DataError, FeedpipeError, redacted, with_call_site
-from ..formats.streams import ChunkSize, MalformedRecord, Place, RangePart, StreamWindow, read_varint, write_varint
-from .open_files import has_fixed_order
+from ..errors import DataError, FeedpipeError, redacted
+from ..formats.protobuf import read_varint, write_varint
+from ..formats.streams import ChunkSize, MalformedRecord, Place, RangePart, StreamWindow
+from .open_files import check_path_column, has_fixed_order
 from .ranges import ByteRanges, ParseRecords
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
     from ..storage.file import File
+
+
+PACKAGE = Package("fastavro", "fastavro", "avro", "Avro files are read")
+
+_MAGIC = b"Obj\x01"
+_MARKER_BYTES = 16
+_MAX_HEAD_BYTES, _MAX_BLOCK_BYTES = 2**26, 2**31
+_NUMBER_BYTES = 20  # at most, of the two numbers that begin a block
 
 
 def parse_avro(
@@ -77,57 +86,13 @@ class ParseAvro(ParseRecords):
     columns: ClassVar[Columns] = Columns.LOSES
 
 
-# Avro's container files: their options, and how their blocks are found and decoded.
-
-
-PACKAGE = Package("fastavro", "fastavro", "avro", "Avro files are read")
-
-_MAGIC = b"Obj\x01"
-_MARKER_BYTES = 16
-_MAX_HEAD_BYTES, _MAX_BLOCK_BYTES = 2**26, 2**31
-_NUMBER_BYTES = 20  # at most, of the two numbers that begin a block
-
-
-class AvroHead(NamedTuple):
-    """What a file begins with.
-
-    Attributes:
-        schema: of its records, as JSON.
-        codec: how its blocks are compressed.
-        marker: ends each block.
-        size: how many bytes the head has.
-    """
-
-    schema: str
-    codec: str
-    marker: bytes
-    size: int
-
-
-class _Block(NamedTuple):
-    """A block of records.
-
-    Attributes:
-        records: how many it has.
-        data: their bytes.
-        at, end: where in the file it begins and ends.
-        error: why it cannot be decompressed.
-    """
-
-    records: int
-    data: bytes
-    at: int
-    end: int
-    error: DataError | None = None
-
-
 @dataclass(frozen=True)
 class Avro:
     """The arguments of `parse_avro`.
 
     Attributes:
         path_column: the name of an added key with the path of the file.
-        schema: of the first file, which the records of all files are given in.
+        schema: that of the first file. The records of all files are given in it.
         source: the first file.
     """
 
@@ -139,10 +104,7 @@ class Avro:
 
     def __post_init__(self) -> None:
         PACKAGE.check()
-        if self.path_column is not None and not isinstance(self.path_column, str):
-            raise ArgumentTypeError(
-                with_call_site(f"`path_column` must be the name of a key but got: {self.path_column!r}")
-            )
+        check_path_column(self.path_column)
 
     @property
     def unify_schemas(self) -> bool:
@@ -187,6 +149,39 @@ class Avro:
                 yield RangePart([], (at, before), (at, before), [], None, error)
 
 
+class AvroHead(NamedTuple):
+    """The head of a file.
+
+    Attributes:
+        schema: of its records, as JSON.
+        codec: that of its blocks.
+        marker: ends each block.
+        size: that of the head, in bytes.
+    """
+
+    schema: str
+    codec: str
+    marker: bytes
+    size: int
+
+
+class _Block(NamedTuple):
+    """A block of records.
+
+    Attributes:
+        records: their number.
+        data: their bytes.
+        at, end: its bounds in the file.
+        error: why it cannot be decompressed.
+    """
+
+    records: int
+    data: bytes
+    at: int
+    end: int
+    error: DataError | None = None
+
+
 class _BlockReader:
     """Reads the blocks of a file whose marker before them begins in a range."""
 
@@ -201,22 +196,14 @@ class _BlockReader:
         """Find the byte at which the first block of the range begins; None if none does."""
         if start <= self.head.size - _MARKER_BYTES:
             return self.head.size if self.head.size - _MARKER_BYTES < self._stop else None
-        at, window = start, self._window
-        while at < self._stop:
-            window.advance(at)
-            window.fill(ChunkSize.FIRST_BYTES)
-            place = window.data.find(self.head.marker)
+        for at in self._window.scan(start, self._stop, _MARKER_BYTES - 1):
+            place = self._window.data.find(self.head.marker)
             if place >= 0:
                 return at + place + _MARKER_BYTES if at + place < self._stop else None
-            if window.error is not None:
-                raise window.error
-            if window.ended:
-                return None
-            at += len(window.data) - _MARKER_BYTES + 1
         return None
 
     def groups(self, at: int, size: ChunkSize) -> Iterator[tuple[list[_Block], FeedpipeError | None]]:
-        """Blocks that follow each other, about as many bytes as a chunk has; then why the next one is not found."""
+        """Read blocks, about the bytes of a chunk at a time, and the error of the next one if it is not found."""
         while not self.ended:
             group: list[_Block] = []
             room = at + size.next()
@@ -292,8 +279,8 @@ class _Decoder:
         """Decode blocks up to the first record that cannot be read.
 
         Returns:
-            the rows; the byte of the block of each; that record; and the blocks behind its own. Only decoding tells
-            where a record of a block ends, so the rest of its block is lost with it.
+            the rows; the byte of the block of each; that record; the blocks behind its own. Only decoding tells where a
+            record of a block ends, so the rest of its block is lost with it.
         """
         sound = list(takewhile(lambda block: block.error is None, group))
         bad: int | None = len(sound) if len(sound) < len(group) else None
@@ -343,7 +330,7 @@ class _Decoder:
 
 
 def _read_head(window: StreamWindow, path: str) -> AvroHead:
-    """Read what a file begins with.
+    """Read the head of a file.
 
     Raises:
         SourceError: the file cannot be read.
@@ -399,7 +386,7 @@ def _read_bytes(data: bytes, at: int) -> tuple[bytes, int]:
 
 
 def _read_long(data: bytes, at: int) -> tuple[int, int]:
-    """A number as Avro writes it: the sign is its lowest bit."""
+    """Read a number as Avro writes it: the sign is its lowest bit."""
     value, at = read_varint(data, at)
     return (value >> 1) ^ -(value & 1), at
 

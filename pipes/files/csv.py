@@ -90,7 +90,7 @@ def parse_csv(
         columns: reads only these columns, in this order; columns of folders may be among them.
         delimiter: the character between values.
         header: whether the first line of each file has the names; by default it does unless `column_names` is given.
-        column_names: names for all columns, in place of the header's; without both they are f0, f1, and so on.
+        column_names: names for all columns, which replace the header's; without both they are f0, f1, and so on.
         quote: the character around a value; None treats quotes as plain characters.
         null_values: texts that mean a missing value, in columns that are not text; text is never missing.
         newlines_in_values: False says that each record is one line, so that files can be split; this is checked.
@@ -134,9 +134,6 @@ def parse_csv(
 @dataclass(frozen=True, eq=False)
 class ParseCsv(TextTableParser):
     kind: ClassVar[str] = "parse_csv"
-
-
-# `Csv`: the options of CSV files, and how they read the head and the rows of a file.
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -207,8 +204,8 @@ class Csv(TextTable):
                 raise DataError(f"{missing} column {name!r}, which `schema` names; {suggest_name(name, names)}")
 
     def why_not_split(self) -> str | None:
-        if self.row_column is not None:
-            return "`row_column` counts from the beginning of a file"
+        if (reason := super().why_not_split()) is not None:
+            return reason
         if not is_utf8(self.encoding):
             return "`encoding` is decoded from the beginning of a file"
         if self._dialect.multiline is not None:
@@ -242,7 +239,7 @@ class Csv(TextTable):
         return Dialect(self.delimiter.encode(), quote, tuple(self.null_values), self.newlines_in_values)
 
     def _read_names(self, reader: ChunkReader) -> tuple[TextPlace, list[str] | None]:
-        """Where the records of a file begin, and the names of its columns if a header or the user gives them."""
+        """The beginning of the records of a file, and the names of its columns if a header or the user gives them."""
         names = list(self.column_names) if self.column_names is not None else None
         if not (names is None if self.header is None else self.header):
             return TextPlace(), names
@@ -255,14 +252,14 @@ class Csv(TextTable):
         )
 
     def _numbered_names(self, chunk: Chunk | None) -> list[str]:
-        """Names f0, f1 and so on, as many as the first record has values."""
+        """Names f0, f1 and so on, one for each value of the first record."""
         if chunk is not None:
             for _, start, end in self._dialect.records(chunk):
                 return [f"f{i}" for i in range(len(split_record(self._dialect, chunk.data[start:end])))]
         return []
 
     def _parse_header(self, record: bytes, place: str) -> list[str]:
-        """The names of the columns: those in the header `record`, or `column_names` in their place."""
+        """The names of the columns: those in the header `record`, unless `column_names` replaces them."""
         for fault in self._dialect.unclosed_quotes(record, last=False):
             raise DataError(f"{place}: {fault.problem}")
         try:

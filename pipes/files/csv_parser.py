@@ -1,4 +1,4 @@
-"""CSV by Arrow: dialects, quotes, chunks, and malformed records."""
+"""CSV by Arrow: parsers of records, dialects, quotes, malformed records, and odd values."""
 
 from __future__ import annotations
 
@@ -33,88 +33,300 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.csv as pc
 
+log = logging.getLogger("feedpipe")
+
 _CR, _LF = 13, 10
+_PIECE_VALUES = 2**12
+"""The values that are converted together to find those that do not fit."""
+_NO_ASCII = bytes([*range(128), *[ord("x")] * 128])
+_SURE = {  # patterns of values that surely fit, so Arrow need not convert them
+    "int8": r"^-?\d{1,2}$",
+    "int16": r"^-?\d{1,4}$",
+    "int32": r"^-?\d{1,9}$",
+    "int64": r"^-?\d{1,18}$",
+    "float": r"^-?\d{1,15}(\.\d{1,15})?$",
+    "double": r"^-?\d{1,15}(\.\d{1,15})?$",
+}
+_ROW = re.compile(r"Row #(\d+): ")
+
+MIN_OTHERS = 10
+"""The least number of other values, all of them numbers or dates, that make a value odd."""
+
+_FIRST_ROWS = 64
+_TYPES = {  # by the type that the column would have had: a noun for its values, and their pattern
+    "int64": ("number", r"^-?\d{1,18}$"),
+    "float64": ("number", r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$"),
+    "date32": ("date", r"^\d{4}-\d\d-\d\d$"),
+}
 
 
-class RecordEnds(NamedTuple):
-    """The line breaks of some text, divided by whether they end a record."""
+def infer_types(
+    dialect: Dialect,
+    names: list[str],
+    selected: Sequence[str],
+    schema: Mapping[str, pa.DataType],
+    chunk: Chunk | None,
+    file: str,
+) -> SampledHead:
+    """Infer the types of the columns `selected` from the first chunk of a file; `schema` gives types of some.
 
-    ends: npt.NDArray[np.int64]
-    """The byte after each line break outside quotes."""
-    quoted_breaks: npt.NDArray[np.int64]
-    """The byte after each line break inside quotes."""
-    unclosed: bool
-    """Whether the text ends inside quotes."""
-
-
-def record_ends(data: bytes, delimiter: bytes, quote: bytes | None) -> RecordEnds:
-    r"""Find the ends of records in `data`, which begins with a record; a lone `\r` at its end does not end one.
-
-    A quote opens a field only as its first character, and the next quote that is not doubled closes it. RFC 4180,
-    Python's csv and Arrow have the same rule.
+    Malformed records do not count, whatever happens to them in a run.
     """
-    bytes_ = np.frombuffer(data, np.uint8)
-    breaks = np.flatnonzero(bytes_ == _LF)
-    if b"\r" in data:
-        lone = (bytes_[:-1] == _CR) & (bytes_[1:] != _LF)
-        breaks = np.union1d(breaks, np.flatnonzero(lone))
-    if quote is None or quote not in data:
-        return RecordEnds(breaks + 1, breaks[:0], False)
-    # If each odd quote stands at the beginning of a field (or doubles the one before), quotes alternate: odd ones open.
-    places = np.flatnonzero(bytes_ == quote[0])
-    openers = places[::2]
-    before = bytes_[openers - 1]  # for an opener at 0 this is the last byte, which does not matter
-    begins = (before == delimiter[0]) | (before == _LF) | (before == _CR) | (before == quote[0]) | (openers == 0)
-    if not begins.all():
-        return _ends_by_regions(data, breaks, delimiter, quote)
-    outside = np.searchsorted(places, breaks) % 2 == 0
-    return RecordEnds(breaks[outside] + 1, breaks[~outside] + 1, len(places) % 2 == 1)
+    import pyarrow as pa
+
+    types = {name: schema.get(name, pa.null()) for name in names}
+    explicit = {name: kind for name, kind in schema.items() if name in selected}
+    table: pa.Table | None = None
+    parts: list[Chunk] = []
+    if chunk is not None:
+        table, parts = _read_well_formed(dialect, names, selected, explicit, chunk._replace(last=False))
+    has_rows = table is not None and table.num_rows > 0
+    for field in table.schema if table is not None and has_rows else ():
+        if field.name in schema or not pa.types.is_binary(field.type):  # Arrow infers binary for text that is not UTF-8
+            types[field.name] = field.type
+    if table is not None:
+        log_odd_values(
+            table.drop_columns([name for name in explicit if name in table.column_names]),
+            dialect.nulls,
+            lambda row: f"{file}, line {next(islice(chain.from_iterable(map(dialect.records, parts)), row, None))[0]}",
+        )
+    return SampledHead(file, types, has_rows=has_rows)
 
 
-def last_record_end(data: bytes, delimiter: bytes, quote: bytes | None) -> int:
-    """Where the last whole record of `data` ends; 0 if none does."""
-    if (quote is None or quote not in data) and (end := data.rfind(b"\n") + 1):
-        return end
-    ends = record_ends(data, delimiter, quote).ends
-    return int(ends[-1]) if len(ends) else 0
+def _read_well_formed(
+    dialect: Dialect, names: list[str], selected: Sequence[str], types: Mapping[str, pa.DataType], chunk: Chunk
+) -> tuple[pa.Table | None, list[Chunk]]:
+    """The table of the well-formed records, and these records; the columns in `types` have these types."""
+    import pyarrow as pa
+
+    read = table_reader(dialect, names, selected, types)
+    try:
+        if not dialect.unclosed_quotes(chunk.data, last=False):
+            return read(chunk.data), [chunk]
+    except pa.ArrowInvalid:
+        pass
+    except pa.ArrowNotImplementedError as error:
+        raise ArgumentError(f"`schema` gives a type that text cannot have: {error}") from None
+    as_bytes = {**dict.fromkeys(selected, pa.binary()), **types}  # of any bytes
+    read_bytes = table_reader(dialect, names, selected, as_bytes)
+    parser = RecordParser(dialect, names, as_bytes, read_bytes, lambda chunk, problem: DataError())
+    parts = [part.chunk for part in parser.parse(chunk) if part.error is None]
+    return (read(b"".join(part.data for part in parts)) if parts else None), parts
 
 
-def unclosed_lines(data: bytes, delimiter: bytes, quote: bytes) -> list[tuple[int, int]]:
-    """Where each line begins and ends that has a quote which is not closed on it; each line is a record."""
-    ends = record_ends(data, delimiter, None).ends
-    q, d = re.escape(quote), re.escape(delimiter)
-    pattern = rb"%b(?:(?<=\A%b)|(?<=[%b\r\n]%b))[^%b\r\n]*(?:%b%b[^%b\r\n]*)*(?:%b|(\Z|(?=[\r\n])))"
-    matches = re.finditer(pattern % (q, q, d, q, q, q, q, q, q), data)
-    lines = np.searchsorted(ends, [match.start() for match in matches if match.group(1) is not None], "right")
-    bounds = [0, *ends.tolist(), len(data)]
-    return [(bounds[line], bounds[line + 1]) for line in lines.tolist()]
+def split_record(dialect: Dialect, record: bytes) -> list[bytes]:
+    """The values of one record, without conversion.
+
+    Raises:
+        DataError: the record is malformed.
+    """
+    import pyarrow as pa
+    from pyarrow.csv import ConvertOptions, ReadOptions, read_csv
+
+    max_values = record.count(dialect.delimiter) + 1
+    line = record if record.endswith((b"\r", b"\n")) else record + b"\n"
+    try:
+        table = read_csv(
+            arrow_source(line),
+            read_options=ReadOptions(use_threads=False, autogenerate_column_names=True, block_size=BLOCK_BYTES),
+            parse_options=dialect.parse_options(),
+            convert_options=ConvertOptions(column_types={f"f{i}": pa.binary() for i in range(max_values)}),
+        )
+    except pa.ArrowInvalid as error:
+        raise DataError(f"{error}: {shorten(record)}") from error
+    return [column[0].as_py() for column in table.columns]
 
 
-def _ends_by_regions(data: bytes, breaks: npt.NDArray[np.int64], delimiter: bytes, quote: bytes) -> RecordEnds:
-    # Slower, but right for text with quotes inside fields, such as 5" nails. The pattern begins with the quote, so `re`
-    # finds candidates with memchr.
-    q, d = re.escape(quote), re.escape(delimiter)
-    pattern = rb"%b(?:(?<=\A%b)|(?<=[%b\r\n]%b))[^%b]*(?:%b%b[^%b]*)*(?:%b|(\Z))" % (q, q, d, q, q, q, q, q, q)
-    spans: list[tuple[int, int]] = []
-    unclosed = False
-    for match in re.finditer(pattern, data):
-        spans.append(match.span())
-        unclosed = match.group(1) is not None
-    regions = np.array(spans, np.int64).reshape(-1, 2)
-    region = np.searchsorted(regions[:, 0], breaks, "right") - 1
-    inside = (region >= 0) & (breaks < regions[region, 1]) if len(regions) else np.zeros(len(breaks), bool)
-    return RecordEnds(breaks[~inside] + 1, breaks[inside] + 1, unclosed)
+class RecordParser:
+    """Parses the records of chunks.
+
+    Args:
+        dialect: how values are delimited and quoted.
+        names: the columns of the file.
+        types: the columns to read, and their types.
+        read: makes a table of records.
+        explain: makes the error of a malformed record, given what is wrong with it if that is known: a text for its
+            quotes, a fault for its values.
+    """
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        names: list[str],
+        types: Mapping[str, pa.DataType],
+        read: Callable[[bytes], pa.Table],
+        explain: Callable[[Chunk, str | Fault | None], DataError],
+    ) -> None:
+        self._dialect = dialect
+        self._names = names
+        self._types = types
+        self._read = read
+        self._explain = explain
+
+    def parse(self, chunk: Chunk) -> Iterator[ParsedPart]:
+        """The parts of a chunk, those behind a malformed record too.
+
+        Raises:
+            DataError: a quote is not closed up to the end of the file, and more than its line is lost.
+        """
+        faults = self._dialect.unclosed_quotes(chunk.data, last=chunk.last)
+        problems = {fault.start: fault.problem for fault in faults}
+        bounds = {place for fault in faults for place in (fault.start, fault.stop)} - {0, len(chunk.data)}
+        start = 0
+        for part in chunk.cut(sorted(bounds)):
+            problem = problems.get(start)
+            start += len(part.data)
+            if problem is None:
+                yield from self._parse_records(part)
+                continue
+            error = self._explain(part, problem)
+            if b"\n" in part.data.rstrip():
+                raise error
+            yield ParsedPart([], part, error)
+
+    def _parse_records(self, chunk: Chunk) -> Iterator[ParsedPart]:
+        return parse_parts(
+            chunk,
+            lambda data: to_rows(self._read(data)),
+            self._dialect.record_ends,
+            self._find_errors,
+            lambda record: self._explain(record, None),
+        )
+
+    def _find_errors(self, data: bytes, ends: list[int]) -> FoundErrors | None:
+        found = find_faults(self._dialect, self._names, self._types, data, ends)
+        if found is None:
+            return None
+        errors = {number: partial(self._explain_fault, fault) for number, fault in found.faults.items()}
+        return FoundErrors(found.rows, errors)
+
+    def _explain_fault(self, fault: Fault, record: Chunk) -> DataError:
+        return self._explain(record, fault)
 
 
-# `Dialect`: how values are delimited and quoted, where records end, and how Arrow reads them.
+class CsvParser:
+    """Parses the chunks of one file.
+
+    Args:
+        dialect: how values are delimited and quoted.
+        names: the columns of this file, in its order.
+        types: the columns to read, and their types.
+        inferred: the columns whose types were inferred.
+        origin: the source of inferred types, for errors.
+        encoding: of the file; the text is UTF-8 already.
+        reader: reads the file.
+    """
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        names: list[str],
+        types: Mapping[str, pa.DataType],
+        inferred: frozenset[str],
+        origin: str,
+        encoding: str,
+        reader: ChunkReader,
+    ) -> None:
+        self._dialect = dialect
+        self._names = names
+        self._types = types
+        self._inferred = inferred
+        self._origin = origin
+        self._encoding = encoding
+        self._reader = reader
+        self._read = table_reader(dialect, names, list(types), types)
+
+    def parse(self, chunk: Chunk) -> Iterator[ParsedPart]:
+        """The parts of a chunk, as `RecordParser.parse` returns them."""
+        # It refers to this object, so only the garbage collector would free one that is kept.
+        return RecordParser(self._dialect, self._names, self._types, self._read, self._explain).parse(chunk)
+
+    def _explain(self, record: Chunk, problem: str | Fault | None) -> DataError:
+        """The error of a record that cannot be read; `problem` is the part of it that is known."""
+        import pyarrow as pa
+
+        place = self._reader.describe(record.at)
+        if isinstance(problem, str):
+            return DataError(f"{place}: {problem}")
+        data = record.data
+        try:
+            fault = problem or self._find_fault(data)
+            if fault is None:
+                self._read(data)
+            elif fault.width is None:
+                return self._explain_value(place, fault.column, fault.value, self._types[fault.column])
+            else:
+                counts = f"{_count(fault.width, 'value')} for {_count(len(self._names), 'column')}"
+                return DataError(
+                    f"{place}: {counts}: {shorten(data)}; values that hold the delimiter or a line break need "
+                    "quotes, and `delimiter=` and `quote=` say what those are"
+                )
+        except DataError as error:
+            return DataError(f"{place}: {error}")
+        except pa.ArrowInvalid as error:
+            return DataError(f"{place}: {error}: {shorten(data)}")
+        return DataError(f"{place}: this record, or one shortly before it, cannot be read: {shorten(data)}")
+
+    def _find_fault(self, record: bytes) -> Fault | None:
+        """What is wrong with the values of a record; None if each has the type of its column."""
+        values = split_record(self._dialect, record)
+        if len(values) != len(self._names):
+            return Fault(len(values))
+        name = self._misfit(record)
+        return None if name is None else Fault(None, name, values[self._names.index(name)])
+
+    def _misfit(self, record: bytes) -> str | None:
+        """The first column whose value does not have its type; None if all do."""
+        import pyarrow as pa
+
+        columns = list(self._types)
+
+        def read(count: int) -> None:
+            selected = columns[:count]
+            table_reader(self._dialect, self._names, selected, {name: self._types[name] for name in selected})(record)
+
+        try:
+            read(len(columns))
+        except pa.ArrowInvalid:
+            return columns[first_failing([*range(1, len(columns) + 1)], read)]
+        return None
+
+    def _explain_value(self, place: str, name: str, value: bytes, kind: pa.DataType) -> DataError:
+        """Why a value does not fit its column, and which type would hold it."""
+        misfit = f"{place}, column {name!r}: {shorten(value)} is not"
+        if str(kind) in ("string", "large_string", "string_view"):
+            if not is_utf8(self._encoding):
+                return DataError(f"{misfit} {self._encoding}; {REPAIR}")
+            return DataError(f"{misfit} UTF-8; {REPAIR}, `schema={{{name!r}: 'binary'}}` takes the bytes as they are")
+        wider = "float64" if str(kind) in ("int64", "uint64") or not _is(int, value) else "int64"
+        other = wider if str(kind).startswith(("int", "uint")) and _is(float, value) else "string"
+        repair = f"`schema={{{name!r}: {other!r}}}` gives another type, `null_values=` names the texts of nulls"
+        if name in self._inferred:
+            repair = f"its type was inferred from the first rows of {self._origin}; {repair}"
+        return DataError(f"{misfit} {kind}; {repair}")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _is(kind: type[int] | type[float], value: bytes) -> bool:
+    try:
+        kind(value)
+    except ValueError:
+        return False
+    return True
+
+
+# Dialects, and the ends of records.
 
 
 class UnclosedQuote(NamedTuple):
     """A quote that is not closed in its record.
 
     Attributes:
-        start, stop: where the record begins and ends.
-        problem: what is wrong, and what the user can do.
+        start, stop: the bounds of the record.
+        problem: what is wrong, and its repair.
     """
 
     start: int
@@ -140,7 +352,7 @@ class Dialect(NamedTuple):
         return record_ends(data, self.delimiter, self.multiline)
 
     def record_ends(self, data: bytes) -> list[int]:
-        """Where each record ends; the last one may lack its line break."""
+        """The end of each record; the last one may lack its line break."""
         ends = self.ends(data).ends.tolist()
         return ends if ends and ends[-1] == len(data) else [*ends, len(data)]
 
@@ -214,28 +426,84 @@ def read_records(
     return reader.read_all()
 
 
-# Finds the malformed records of CSV, all at once and column by column.
+class RecordEnds(NamedTuple):
+    """The line breaks of some text, divided by whether they end a record."""
+
+    ends: npt.NDArray[np.int64]
+    """The byte after each line break outside quotes."""
+    quoted_breaks: npt.NDArray[np.int64]
+    """The byte after each line break inside quotes."""
+    unclosed: bool
+    """Whether the text ends inside quotes."""
 
 
-_PIECE_VALUES = 2**12
-"""So many values are converted together: one that does not fit is looked for among them."""
-_NO_ASCII = bytes([*range(128), *[ord("x")] * 128])
-_SURE = {  # how values look that surely fit: Arrow need not convert them to know
-    "int8": r"^-?\d{1,2}$",
-    "int16": r"^-?\d{1,4}$",
-    "int32": r"^-?\d{1,9}$",
-    "int64": r"^-?\d{1,18}$",
-    "float": r"^-?\d{1,15}(\.\d{1,15})?$",
-    "double": r"^-?\d{1,15}(\.\d{1,15})?$",
-}
-_ROW = re.compile(r"Row #(\d+): ")
+def record_ends(data: bytes, delimiter: bytes, quote: bytes | None) -> RecordEnds:
+    r"""Find the ends of records in `data`, which begins with a record; a lone `\r` at its end does not end one.
+
+    A quote opens a field only as its first character, and the next quote that is not doubled closes it. RFC 4180,
+    Python's csv and Arrow have the same rule.
+    """
+    bytes_ = np.frombuffer(data, np.uint8)
+    breaks = np.flatnonzero(bytes_ == _LF)
+    if b"\r" in data:
+        lone = (bytes_[:-1] == _CR) & (bytes_[1:] != _LF)
+        breaks = np.union1d(breaks, np.flatnonzero(lone))
+    if quote is None or quote not in data:
+        return RecordEnds(breaks + 1, breaks[:0], False)
+    # If each odd quote begins a field (or doubles the one before), quotes alternate: odd ones open.
+    places = np.flatnonzero(bytes_ == quote[0])
+    openers = places[::2]
+    before = bytes_[openers - 1]  # for an opener at 0 this is the last byte, which does not matter
+    begins = (before == delimiter[0]) | (before == _LF) | (before == _CR) | (before == quote[0]) | (openers == 0)
+    if not begins.all():
+        return _ends_by_regions(data, breaks, delimiter, quote)
+    outside = np.searchsorted(places, breaks) % 2 == 0
+    return RecordEnds(breaks[outside] + 1, breaks[~outside] + 1, len(places) % 2 == 1)
+
+
+def last_record_end(data: bytes, delimiter: bytes, quote: bytes | None) -> int:
+    """The end of the last whole record of `data`; 0 if it holds none."""
+    if (quote is None or quote not in data) and (end := data.rfind(b"\n") + 1):
+        return end
+    ends = record_ends(data, delimiter, quote).ends
+    return int(ends[-1]) if len(ends) else 0
+
+
+def unclosed_lines(data: bytes, delimiter: bytes, quote: bytes) -> list[tuple[int, int]]:
+    """The bounds of each line with a quote that is not closed on it; each line is a record."""
+    ends = record_ends(data, delimiter, None).ends
+    q, d = re.escape(quote), re.escape(delimiter)
+    pattern = rb"%b(?:(?<=\A%b)|(?<=[%b\r\n]%b))[^%b\r\n]*(?:%b%b[^%b\r\n]*)*(?:%b|(\Z|(?=[\r\n])))"
+    matches = re.finditer(pattern % (q, q, d, q, q, q, q, q, q), data)
+    lines = np.searchsorted(ends, [match.start() for match in matches if match.group(1) is not None], "right")
+    bounds = [0, *ends.tolist(), len(data)]
+    return [(bounds[line], bounds[line + 1]) for line in lines.tolist()]
+
+
+def _ends_by_regions(data: bytes, breaks: npt.NDArray[np.int64], delimiter: bytes, quote: bytes) -> RecordEnds:
+    # Slower, but right for text with quotes inside fields, such as 5" nails. The pattern begins with the quote, so `re`
+    # finds candidates with memchr.
+    q, d = re.escape(quote), re.escape(delimiter)
+    pattern = rb"%b(?:(?<=\A%b)|(?<=[%b\r\n]%b))[^%b]*(?:%b%b[^%b]*)*(?:%b|(\Z))" % (q, q, d, q, q, q, q, q, q)
+    spans: list[tuple[int, int]] = []
+    unclosed = False
+    for match in re.finditer(pattern, data):
+        spans.append(match.span())
+        unclosed = match.group(1) is not None
+    regions = np.array(spans, np.int64).reshape(-1, 2)
+    region = np.searchsorted(regions[:, 0], breaks, "right") - 1
+    inside = (region >= 0) & (breaks < regions[region, 1]) if len(regions) else np.zeros(len(breaks), bool)
+    return RecordEnds(breaks[~inside] + 1, breaks[inside] + 1, unclosed)
+
+
+# Malformed records, found all at once and column by column.
 
 
 class Fault(NamedTuple):
     """What is wrong with a record.
 
     Attributes:
-        width: how many values it has, if there are not as many columns.
+        width: the number of its values, if it is not that of the columns.
         column: the first column whose value is not of its type.
         value: that value.
     """
@@ -246,11 +514,11 @@ class Fault(NamedTuple):
 
 
 class Faults(NamedTuple):
-    """The malformed ones of some records.
+    """The malformed records among some.
 
     Attributes:
         rows: the numbers of all records that are not empty lines.
-        faults: what is wrong, by the number of the record.
+        faults: by the number of the record.
     """
 
     rows: list[int]
@@ -265,7 +533,7 @@ def find_faults(
     Args:
         types: of the columns that are read.
         data: records whose quotes are closed.
-        ends: where each record ends.
+        ends: the end of each record.
 
     Returns:
         None if Arrow does not see the same records.
@@ -378,20 +646,7 @@ def _is_utf8(values: Any) -> bool:
     return True
 
 
-# Logs columns that became text because one of their values is no number or date.
-
-
-log = logging.getLogger("feedpipe")
-
-MIN_OTHERS = 10
-"""So many other values have to be numbers, or dates."""
-
-_FIRST_ROWS = 64
-_TYPES = {  # by the type that the column would have had: what its values are called, and how they look
-    "int64": ("number", r"^-?\d{1,18}$"),
-    "float64": ("number", r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$"),
-    "date32": ("date", r"^\d{4}-\d\d-\d\d$"),
-}
+# Columns that are text because of a single odd value.
 
 
 class OddValue(NamedTuple):
@@ -403,7 +658,7 @@ class OddValue(NamedTuple):
 
 
 def log_odd_values(table: pa.Table, nulls: Sequence[str], place: Callable[[int], str]) -> None:
-    """Log each column with an odd value, once in a process.
+    """Log each column that is text because of a single value, once in a process.
 
     Args:
         table: columns whose types were inferred.
@@ -418,7 +673,7 @@ def log_odd_values(table: pa.Table, nulls: Sequence[str], place: Callable[[int],
             _log_once(
                 f"{place(odd.row)}, column {name!r}: {shorten(odd.value)} is no {noun}, and all other values that were "
                 f"read for the types are {noun}s, so the column is text; `schema={{{name!r}: {odd.type!r}}}` makes it "
-                "an error, `null_values=` names what stands for no value"
+                "an error, `null_values=` names the texts of nulls"
             )
 
 
@@ -449,264 +704,3 @@ def _others(column: Any, pattern: str, nulls: Sequence[str]) -> Any:
 @functools.lru_cache(maxsize=1024)
 def _log_once(message: str) -> None:
     log.warning(message)
-
-
-# CSV by Arrow: it infers types, parses chunks with fixed names and types, and explains malformed records.
-
-
-def infer_types(
-    dialect: Dialect,
-    names: list[str],
-    selected: Sequence[str],
-    schema: Mapping[str, pa.DataType],
-    chunk: Chunk | None,
-    file: str,
-) -> SampledHead:
-    """Infer the types of the columns `selected` from the first chunk of a file; `schema` gives types of some.
-
-    Malformed records do not count, whatever happens to them in a run.
-    """
-    import pyarrow as pa
-
-    types = {name: schema.get(name, pa.null()) for name in names}
-    explicit = {name: kind for name, kind in schema.items() if name in selected}
-    table: pa.Table | None = None
-    parts: list[Chunk] = []
-    if chunk is not None:
-        table, parts = _read_well_formed(dialect, names, selected, explicit, chunk._replace(last=False))
-    has_rows = table is not None and table.num_rows > 0
-    for field in table.schema if table is not None and has_rows else ():
-        if field.name in schema or not pa.types.is_binary(field.type):  # Arrow infers binary for text that is not UTF-8
-            types[field.name] = field.type
-    if table is not None:
-        log_odd_values(
-            table.drop_columns([name for name in explicit if name in table.column_names]),
-            dialect.nulls,
-            lambda row: f"{file}, line {next(islice(chain.from_iterable(map(dialect.records, parts)), row, None))[0]}",
-        )
-    return SampledHead(file, types, has_rows=has_rows)
-
-
-def _read_well_formed(
-    dialect: Dialect, names: list[str], selected: Sequence[str], types: Mapping[str, pa.DataType], chunk: Chunk
-) -> tuple[pa.Table | None, list[Chunk]]:
-    """The table of the well-formed records, and these records; the columns in `types` have these types."""
-    import pyarrow as pa
-
-    read = table_reader(dialect, names, selected, types)
-    try:
-        if not dialect.unclosed_quotes(chunk.data, last=False):
-            return read(chunk.data), [chunk]
-    except pa.ArrowInvalid:
-        pass
-    except pa.ArrowNotImplementedError as error:
-        raise ArgumentError(f"`schema` gives a type that text cannot have: {error}") from None
-    as_bytes = {**dict.fromkeys(selected, pa.binary()), **types}  # of any bytes
-    read_bytes = table_reader(dialect, names, selected, as_bytes)
-    parser = RecordParser(dialect, names, as_bytes, read_bytes, lambda chunk, problem: DataError())
-    parts = [part.chunk for part in parser.parse(chunk) if part.error is None]
-    return (read(b"".join(part.data for part in parts)) if parts else None), parts
-
-
-def split_record(dialect: Dialect, record: bytes) -> list[bytes]:
-    """The values of one record, without conversion.
-
-    Raises:
-        DataError: the record is malformed.
-    """
-    import pyarrow as pa
-    from pyarrow.csv import ConvertOptions, ReadOptions, read_csv
-
-    max_values = record.count(dialect.delimiter) + 1
-    line = record if record.endswith((b"\r", b"\n")) else record + b"\n"
-    try:
-        table = read_csv(
-            arrow_source(line),
-            read_options=ReadOptions(use_threads=False, autogenerate_column_names=True, block_size=BLOCK_BYTES),
-            parse_options=dialect.parse_options(),
-            convert_options=ConvertOptions(column_types={f"f{i}": pa.binary() for i in range(max_values)}),
-        )
-    except pa.ArrowInvalid as error:
-        raise DataError(f"{error}: {shorten(record)}") from error
-    return [column[0].as_py() for column in table.columns]
-
-
-class RecordParser:
-    """Parses the records of chunks.
-
-    Args:
-        dialect: how values are delimited and quoted.
-        names: the columns of the file.
-        types: the columns to read, and their types.
-        read: makes a table of records.
-        explain: the error of a malformed record, given what is wrong with it if that is known: with its quotes as
-            text, with its values as a fault.
-    """
-
-    def __init__(
-        self,
-        dialect: Dialect,
-        names: list[str],
-        types: Mapping[str, pa.DataType],
-        read: Callable[[bytes], pa.Table],
-        explain: Callable[[Chunk, str | Fault | None], DataError],
-    ) -> None:
-        self._dialect = dialect
-        self._names = names
-        self._types = types
-        self._read = read
-        self._explain = explain
-
-    def parse(self, chunk: Chunk) -> Iterator[ParsedPart]:
-        """The parts of a chunk, those behind a malformed record too.
-
-        Raises:
-            DataError: a quote is not closed up to the end of the file, and more than its line is lost.
-        """
-        faults = self._dialect.unclosed_quotes(chunk.data, last=chunk.last)
-        problems = {fault.start: fault.problem for fault in faults}
-        bounds = {place for fault in faults for place in (fault.start, fault.stop)} - {0, len(chunk.data)}
-        start = 0
-        for part in chunk.cut(sorted(bounds)):
-            problem = problems.get(start)
-            start += len(part.data)
-            if problem is None:
-                yield from self._parse_records(part)
-                continue
-            error = self._explain(part, problem)
-            if b"\n" in part.data.rstrip():
-                raise error
-            yield ParsedPart([], part, error)
-
-    def _parse_records(self, chunk: Chunk) -> Iterator[ParsedPart]:
-        return parse_parts(
-            chunk,
-            lambda data: to_rows(self._read(data)),
-            self._dialect.record_ends,
-            self._find_errors,
-            lambda record: self._explain(record, None),
-        )
-
-    def _find_errors(self, data: bytes, ends: list[int]) -> FoundErrors | None:
-        found = find_faults(self._dialect, self._names, self._types, data, ends)
-        if found is None:
-            return None
-        errors = {number: partial(self._explain_fault, fault) for number, fault in found.faults.items()}
-        return FoundErrors(found.rows, errors)
-
-    def _explain_fault(self, fault: Fault, record: Chunk) -> DataError:
-        return self._explain(record, fault)
-
-
-class CsvParser:
-    """Parses the chunks of one file.
-
-    Args:
-        dialect: how values are delimited and quoted.
-        names: the columns of this file, in its order.
-        types: the columns to read, and their types.
-        inferred: the columns whose types were inferred.
-        origin: what they were inferred from, for errors.
-        encoding: of the file; the text is UTF-8 already.
-        reader: reads the file.
-    """
-
-    def __init__(
-        self,
-        dialect: Dialect,
-        names: list[str],
-        types: Mapping[str, pa.DataType],
-        inferred: frozenset[str],
-        origin: str,
-        encoding: str,
-        reader: ChunkReader,
-    ) -> None:
-        self._dialect = dialect
-        self._names = names
-        self._types = types
-        self._inferred = inferred
-        self._origin = origin
-        self._encoding = encoding
-        self._reader = reader
-        self._read = table_reader(dialect, names, list(types), types)
-
-    def parse(self, chunk: Chunk) -> Iterator[ParsedPart]:
-        """The parts of a chunk, as `RecordParser.parse` returns them."""
-        # It refers to this object, so one that is kept would be freed only by the garbage collector.
-        return RecordParser(self._dialect, self._names, self._types, self._read, self._explain).parse(chunk)
-
-    def _explain(self, record: Chunk, problem: str | Fault | None) -> DataError:
-        """What is wrong with a record that cannot be read; `problem` is what is known of it."""
-        import pyarrow as pa
-
-        place = self._reader.describe(record.at)
-        if isinstance(problem, str):
-            return DataError(f"{place}: {problem}")
-        data = record.data
-        try:
-            fault = problem or self._find_fault(data)
-            if fault is None:
-                self._read(data)
-            elif fault.width is None:
-                return self._explain_value(place, fault.column, fault.value, self._types[fault.column])
-            else:
-                counts = f"{_count(fault.width, 'value')} for {_count(len(self._names), 'column')}"
-                return DataError(
-                    f"{place}: {counts}: {shorten(data)}; values that hold the delimiter or a line break need "
-                    "quotes, and `delimiter=` and `quote=` say what those are"
-                )
-        except DataError as error:
-            return DataError(f"{place}: {error}")
-        except pa.ArrowInvalid as error:
-            return DataError(f"{place}: {error}: {shorten(data)}")
-        return DataError(f"{place}: this record, or one shortly before it, cannot be read: {shorten(data)}")
-
-    def _find_fault(self, record: bytes) -> Fault | None:
-        """What is wrong with the values of a record; None if each has the type of its column."""
-        values = split_record(self._dialect, record)
-        if len(values) != len(self._names):
-            return Fault(len(values))
-        name = self._misfit(record)
-        return None if name is None else Fault(None, name, values[self._names.index(name)])
-
-    def _misfit(self, record: bytes) -> str | None:
-        """The first column whose value does not have its type; None if all do."""
-        import pyarrow as pa
-
-        columns = list(self._types)
-
-        def read(count: int) -> None:
-            selected = columns[:count]
-            table_reader(self._dialect, self._names, selected, {name: self._types[name] for name in selected})(record)
-
-        try:
-            read(len(columns))
-        except pa.ArrowInvalid:
-            return columns[first_failing([*range(1, len(columns) + 1)], read)]
-        return None
-
-    def _explain_value(self, place: str, name: str, value: bytes, kind: pa.DataType) -> DataError:
-        """Why a value does not fit its column, and which type would hold it."""
-        misfit = f"{place}, column {name!r}: {shorten(value)} is not"
-        if str(kind) in ("string", "large_string", "string_view"):
-            if not is_utf8(self._encoding):
-                return DataError(f"{misfit} {self._encoding}; {REPAIR}")
-            return DataError(f"{misfit} UTF-8; {REPAIR}, `schema={{{name!r}: 'binary'}}` takes the bytes as they are")
-        wider = "float64" if str(kind) in ("int64", "uint64") or not _is(int, value) else "int64"
-        other = wider if str(kind).startswith(("int", "uint")) and _is(float, value) else "string"
-        repair = f"`schema={{{name!r}: {other!r}}}` gives another type, `null_values=` names what stands for no value"
-        if name in self._inferred:
-            repair = f"its type was inferred from the first rows of {self._origin}; {repair}"
-        return DataError(f"{misfit} {kind}; {repair}")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def _is(kind: type[int] | type[float], value: bytes) -> bool:
-    try:
-        kind(value)
-    except ValueError:
-        return False
-    return True

@@ -50,6 +50,29 @@ if TYPE_CHECKING:
     from ..storage.file import File
 
 
+MAX_DEPTH = 100
+"""The limit of nested objects and lists: Arrow and Python parse them by recursion, which may overflow the stack."""
+
+_UnknownFields: TypeAlias = Literal["ignore", "error", "infer"]
+
+_LINES = 2**8
+"""The lines that are read together to find those that cannot be read."""
+_ROW = re.compile(r" in row (\d+)$")
+_PYTHON_TYPES: dict[str, tuple[type, ...]] = {
+    "int64": (int,),
+    "double": (int, float),
+    "string": (str,),
+    "bool": (bool,),
+}
+"""The Python types of values that Arrow reads for its own types."""
+_MAX_EXACT = 2**53
+_MAX_SHAPES = 2**10
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+
+# A string up to its closing quote, or to the end of the line.
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
+
+
 def parse_jsonl(
     pipe: Pipe[File],
     /,
@@ -115,32 +138,6 @@ class ParseJsonl(TextTableParser):
     kind: ClassVar[str] = "parse_jsonl"
 
 
-# `Jsonl`: the options of JSON lines, and how Arrow reads them, a chunk at a time.
-
-
-MAX_DEPTH = 100
-"""How deep objects and lists may be nested: Arrow and Python parse them by recursion, which may overflow the stack."""
-
-_UnknownFields: TypeAlias = Literal["ignore", "error", "infer"]
-
-_LINES = 2**8
-"""So many lines are read together to find those that cannot be read."""
-_ROW = re.compile(r" in row (\d+)$")
-_PYTHON_TYPES: dict[str, tuple[type, ...]] = {
-    "int64": (int,),
-    "double": (int, float),
-    "string": (str,),
-    "bool": (bool,),
-}
-"""The types of values in Python that Arrow reads for its own types."""
-_MAX_EXACT = 2**53
-_MAX_SHAPES = 2**10
-_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
-
-# A string up to its closing quote, or to the end of the line.
-_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Jsonl(TextTable):
     """The arguments of `parse_jsonl`."""
@@ -163,7 +160,7 @@ class Jsonl(TextTable):
         )
 
     def require_fixed_schema(self, file: str) -> FixedSchema:
-        """Names and types to read `file` with; those of `schema` if no file had a line."""
+        """Names and types to read `file` with: those of `schema` if no file had a line."""
         if self.fixed_schema is not None:
             return self.fixed_schema
         types = check_schema(self.schema)
@@ -177,9 +174,6 @@ class Jsonl(TextTable):
             source="no file",
             unified=False,
         )
-
-    def why_not_split(self) -> str | None:
-        return None if self.row_column is None else "`row_column` counts from the beginning of a file"
 
     def last_record_end(self, data: bytes) -> int:
         return last_line_end(data)
@@ -237,7 +231,7 @@ class _JsonlParser:
         self._read(b"".join(lines[number] for number in numbers[start:stop]))
 
     def _looks_readable(self, line: bytes) -> bool:
-        """Whether nothing is wrong with a line at first sight, which takes a tenth of the time that Arrow takes."""
+        """Whether a line looks sound at first sight, which takes a tenth of the time that Arrow takes."""
         try:
             value: object = json.loads(line)
         except (ValueError, RecursionError):
@@ -312,13 +306,13 @@ class _JsonlParser:
         return None
 
     def _surely_fits(self, name: str, value: object) -> bool:
-        """Whether a field can be read; Arrow need not be asked."""
+        """Whether a field can be read without asking Arrow."""
         if type(value) not in self._python_types.get(name, ()):
             return False
         return value.isascii() if isinstance(value, str) else abs(cast("float", value)) <= _MAX_EXACT
 
     def _read_fields(self, value: dict[str, Any]) -> None:
-        """Read an object of some of the columns only: a table of many columns takes long, even if it has one row."""
+        """Read an object of some of the columns, since a table of many columns takes long, even if it has one row."""
         import pyarrow as pa
 
         schema = pa.schema([field for field in self._schema if field.name in value])
@@ -346,7 +340,7 @@ class _JsonlParser:
 
 
 def _named_row(error: ValueError, start: int) -> int | None:
-    """The number of the line that an error of Arrow's parser names, if `start` is that of the first."""
+    """The number of the line that an error of Arrow's parser names; `start` is that of the first."""
     row = _ROW.search(str(error))
     return start + int(row.group(1)) if row else None
 
@@ -414,7 +408,7 @@ def _read_lines(data: bytes, schema: pa.Schema, unknown: _UnknownFields) -> pa.T
 def _count_objects(data: bytes) -> int | None:
     """The number of lines with text; None unless all of them begin with { and end with }.
 
-    If they do, no object reaches from one line to the next: between } and { there would have to be a comma.
+    If they do, no object reaches from one line to the next, which would take a comma between } and {.
     """
     if data.startswith(b"{") and data.endswith(b"}\n"):
         bytes_ = np.frombuffer(data, np.uint8)

@@ -77,9 +77,6 @@ class ParseLines(TextParser):
     columns: ClassVar[Columns] = Columns.LOSES
 
 
-# `Lines`: the options of plain text, and how it is split into lines.
-
-
 @dataclass(frozen=True)
 class Lines:
     r"""The arguments of `parse_lines`. Lines end with `\n` or `\r\n`; the last may lack its end."""

@@ -15,7 +15,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, BinaryIO, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from ..core.block import BlockSize
 from ..core.code import value_code
@@ -26,23 +25,30 @@ from ..core.process import PerProcess
 from ..core.skips import OnError, check_on_error
 from ..errors import (
     ArgumentError,
-    ArgumentTypeError,
     DataError,
     FeedpipeError,
     Origin,
-    SourceError,
     redacted,
-    with_call_site,
 )
 from ..formats.streams import MAX_CONTENT_BYTES, STREAM_ERRORS, ChunkSize, StreamWindow
 from ..storage.file import WHOLE, File, Stream
 from ..storage.tasks import in_threads
-from .open_files import OpenTask, check_file, check_fixed_order
+from .open_files import OpenTask, changed_error, check_file, check_fixed_order, check_path_column
 from .records import IndexedRecords, Numbers, ParsedRecords, RecordBytes, RecordSource, RecordTable
-from .units import Malformed, ParseUnits, Piece, Place, UnitReader
+from .units import Malformed, ParseUnits, Piece, Place, UnitReader, row_origins
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
+
+
+Decode: TypeAlias = Callable[[bytes], object]
+
+_MAX_SAMPLES = 2**28
+_NUMBER_BYTES = 4
+_DTYPES = {8: "u1", 9: "i1", 16: "u2", 17: "i2", 18: "f2", 32: "u4", 33: "i4", 34: "f4", 64: "u8", 65: "i8", 66: "f8"}
+"""The types of arrays, by their numbers in values."""
+_SCALARS = ("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "float32", "float64")
+_CHANNELS = {"L": (), "RGB": (3,), "RGBA": (4,)}
 
 
 def parse_mds(
@@ -86,8 +92,7 @@ def parse_mds(
         >>> fp.list_files("shard.00000.mds").open_files().parse_mds(indexed=True)[-1]
         {'x': 6}
     """
-    if path_column is not None and not isinstance(path_column, str):
-        raise ArgumentTypeError(with_call_site(f"`path_column` must be the name of a key but got: {path_column!r}"))
+    check_path_column(path_column)
     if indexed:
         check_fixed_order(pipe, "parse_mds")
         return pipe.then(IndexedSamples(path_column=path_column, on_error=on_error))
@@ -109,20 +114,15 @@ class ParseMds(ParseUnits[File]):
         return check_file(stage, self.kind, value)
 
     def reader(self, context: Context, block_size: BlockSize) -> _ShardFileReader:
-        return _ShardFileReader(self.path_column, origins=context.tracing.origins)
+        return _ShardFileReader(self.path_column, context)
 
 
 class _ShardFileReader(UnitReader[File, OpenTask]):
     """A place is [samples of the shard before it]."""
 
-    beginning: ClassVar[Place] = (0,)
-
-    def __init__(self, path_column: str | None, *, origins: bool) -> None:
+    def __init__(self, path_column: str | None, context: Context) -> None:
         self._path_column = path_column
-        self._origins = origins
-
-    def is_remote(self, unit: File) -> bool:
-        return not unit.is_local()
+        self._context = context
 
     def start_reading(self, unit: File, early: bool) -> OpenTask:
         return OpenTask(unit, WHOLE if early else None)  # a user may look at the first rows of a run only
@@ -133,32 +133,29 @@ class _ShardFileReader(UnitReader[File, OpenTask]):
         with opened.result() as stream:
             for rows, first, last, bad, content, error in MdsReader(stream, unit.path, extra).rows(number):
                 stop = first + len(rows)
-                origins: list[Origin | None] | None = None
-                if self._origins:
-                    origins = [Origin(unit.path, number + 1) for number in range(first, stop)]
+                origins = row_origins(unit.path, range(first, stop), self._context)
                 malformed = None if bad is None else Malformed(bad, Origin(unit.path, stop + 1), content)
                 end = None if last else (stop + (bad is not None),)
                 yield Piece(rows, (first,), end, origins, malformed, error)
 
 
-# `parse_mds(indexed=True)`: samples by their position in all shards, by the heads of these.
-
-
-def _none() -> Numbers:
+def _no_numbers() -> Numbers:
     return np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class IndexedSamples(IndexedRecords):
+    """Samples by their position in all shards, by the heads of these."""
+
     kind: ClassVar[str] = "parse_mds"
     columns: ClassVar[Columns] = Columns.LOSES
 
     path_column: str | None = None
     descriptions: Sequence[bytes] = field(default=(), repr=False)
     """Those of the columns of all files, each once."""
-    description_numbers: Numbers = field(default_factory=_none, repr=False)
+    description_numbers: Numbers = field(default_factory=_no_numbers, repr=False)
     """Which of these each file has."""
-    seals: Numbers = field(default_factory=_none, repr=False)
+    seals: Numbers = field(default_factory=_no_numbers, repr=False)
     """That of the head of each file."""
     parsers: PerProcess[list[MdsParser]] = field(default_factory=PerProcess, repr=False)
     """One for each description."""
@@ -174,7 +171,7 @@ class IndexedSamples(IndexedRecords):
     def with_table(self, stage: StageView) -> Operator:
         descriptions: dict[bytes, int] = {}
         numbers, seals, offsets = list[int](), list[int](), list[Numbers]()
-        for name, head in in_threads(_indexed_samples_read_head, self.input_files(stage)):
+        for name, head in in_threads(_read_indexed_head, self.input_files(stage)):
             if head.description not in descriptions:
                 MdsParser(head.description, name, self._extra_keys())  # raises an error that names the file
             numbers.append(descriptions.setdefault(head.description, len(descriptions)))
@@ -221,13 +218,11 @@ class IndexedSamples(IndexedRecords):
 
     def _check_head(self, number: int, file: File, stream: Stream) -> None:
         if read_mds_head(stream, file.name).seal != self.seals[number]:
-            raise SourceError(
-                f"{file.name} has changed since its head was read; a pipe reads heads once, so make it anew"
-            )
+            raise changed_error(file.name, "head")
 
 
-def _indexed_samples_read_head(file: File) -> tuple[str, MdsHead]:
-    """The name of a shard, and its head.
+def _read_indexed_head(file: File) -> tuple[str, MdsHead]:
+    """Read the head of a shard, and give its name too.
 
     Raises:
         ArgumentError: the file is compressed.
@@ -243,20 +238,6 @@ def _indexed_samples_read_head(file: File) -> tuple[str, MdsHead]:
     return file.name, head
 
 
-# MosaicML's shards (MDS): a head with the offset of each sample and the encoding of each column, then the samples.
-
-
-Decode: TypeAlias = Callable[[bytes], object]
-Offsets: TypeAlias = npt.NDArray[np.int64]
-
-_MAX_SAMPLES = 2**28
-_NUMBER_BYTES = 4
-_DTYPES = {8: "u1", 9: "i1", 16: "u2", 17: "i2", 18: "f2", 32: "u4", 33: "i4", 34: "f4", 64: "u8", 65: "i8", 66: "f8"}
-"""The types of arrays, by the number that stands for each in a value."""
-_SCALARS = ("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "float32", "float64")
-_CHANNELS = {"L": (), "RGB": (3,), "RGBA": (4,)}
-
-
 class MdsRows(NamedTuple):
     """Samples of a shard that follow each other.
 
@@ -264,8 +245,8 @@ class MdsRows(NamedTuple):
         rows: the samples.
         first: the number of the first one, from 0.
         last: whether the shard ends behind them.
-        malformed: what is wrong with the next one, if those behind it can be read.
-        content: the first bytes of that one.
+        malformed: the error of the next one, if those behind it can be read.
+        content: the first bytes of the malformed one.
         error: why nothing behind these samples can be read.
     """
 
@@ -278,7 +259,7 @@ class MdsRows(NamedTuple):
 
 
 class _ShardColumn(NamedTuple):
-    """A column: its name, the size of its values if all have one, and what decodes them."""
+    """A column: its name, the size of its values if all have the same, and their decoder."""
 
     name: str
     size: int | None
@@ -286,7 +267,7 @@ class _ShardColumn(NamedTuple):
 
 
 class MdsHead(NamedTuple):
-    """What the head of a shard says.
+    """The head of a shard.
 
     Attributes:
         offsets: the byte at which each sample begins, and that behind the last one.
@@ -294,7 +275,7 @@ class MdsHead(NamedTuple):
         seal: a number that changes if the head does.
     """
 
-    offsets: Offsets
+    offsets: Numbers
     description: bytes
     seal: int
 
@@ -321,7 +302,7 @@ class MdsReader:
         self._window.advance(int(self._offsets[0]))
 
     def rows(self, first: int) -> Iterator[MdsRows]:
-        """The samples from number `first` on. If the shard fails, the samples before come first."""
+        """Read the samples from number `first` on. If the shard fails, the samples before come first."""
         count, size = len(self._offsets) - 1, ChunkSize()
         while first < count:
             begin = int(self._offsets[first])
@@ -336,7 +317,7 @@ class MdsReader:
             first += len(some.rows) + (some.malformed is not None)
 
     def _decode(self, first: int, stop: int, begin: int) -> MdsRows:
-        """The samples from number `first` up to `stop`, or up to the first that is malformed."""
+        """Decode the samples from number `first` up to `stop`, or up to the first that is malformed."""
         count = len(self._offsets) - 1
         data, rows = self._window.data, list[object]()
         bounds = (self._offsets[first : stop + 1] - begin).tolist()
@@ -409,7 +390,7 @@ class MdsParser:
 
 
 def read_mds_head(stream: BinaryIO, name: str) -> MdsHead:
-    """Reads the head of a shard from its beginning; `name` is that of the file, for errors.
+    """Read the head of a shard from its beginning; `name` is that of the file, for errors.
 
     Raises:
         SourceError: the stream cannot be read.
@@ -443,7 +424,7 @@ def _first_bytes(window: StreamWindow, size: int, name: str) -> bytes:
     return window.data[:size]
 
 
-def _numbers(data: bytes) -> Offsets:
+def _numbers(data: bytes) -> Numbers:
     return np.frombuffer(data, "<u4").astype(np.int64)
 
 

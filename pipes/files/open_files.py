@@ -19,7 +19,7 @@ from ..core.operator import Boundary, Columns, CursorOfInput, Operator, Order, S
 from ..core.rows import BlockRows, Indices
 from ..engine.ahead import MAX_ITEMS_AHEAD
 from ..engine.calls import map_until_error
-from ..errors import ArgumentError, ArgumentTypeError, DataError, FeedpipeError, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, DataError, FeedpipeError, SourceError, with_call_site
 from ..formats.streams import STREAM_ERRORS, stream_error
 from ..storage.file import COMPRESSIONS, WHOLE, File, Stream
 from ..storage.file_cache import FileCache, check_file_cache
@@ -102,7 +102,7 @@ class OpenFiles(CursorOfInput):
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         files, error = map_until_error(self._handle, stage.input.rows(indices, context))
         if error is not None:
-            raise self._refused(stage, error)
+            raise _refused(error, stage)
         return list[object](files)
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
@@ -111,7 +111,7 @@ class OpenFiles(CursorOfInput):
             if files:
                 yield block.with_rows(list[object](files))
             if error is not None:
-                raise self._refused(stage, error)
+                raise _refused(error, stage)
 
     def _handle(self, path: object) -> File:
         if not isinstance(path, (str, os.PathLike)):
@@ -125,15 +125,15 @@ class OpenFiles(CursorOfInput):
             cache=self.cache,
         )
 
-    def _refused(self, stage: StageView, error: Exception) -> Exception:
-        return ArgumentTypeError(with_call_site(str(error), stage.call_site))
+
+def _refused(error: Exception, stage: StageView) -> Exception:
+    return ArgumentTypeError(with_call_site(str(error), stage.call_site))
 
 
-# How operators read files: open them early, keep them open, read them whole; and what they check of their input.
-
+# How operators open and read files, and check them.
 
 MAX_DECOMPRESSED_BYTES = 2**30
-"""Bytes that a compressed file may hold if it is read whole: a small file may hold any number of them."""
+"""The limit of a compressed file that is read whole, since a small one may hold any number of bytes."""
 _PIECE_BYTES = 2**20
 _MAX_OPEN_FILES = 8  # units in a random order come back to the same few files
 
@@ -154,17 +154,30 @@ class OpenTask(Task[Stream]):
 
 
 class FileVersions:
-    """Notices that a remote file was replaced: each of its ranges opens the file anew."""
+    """Notices that a remote file was replaced, since each of its ranges opens it again."""
 
     def __init__(self) -> None:
-        self._versions: dict[tuple[int, str], object] = {}
+        self._versions: dict[object, object] = {}
 
     def check(self, file: File, stream: Stream) -> None:
-        """Raises a `SourceError` if an earlier `stream` was of another version of the file."""
+        """Raise a `SourceError` if an earlier `stream` was of another version of the file."""
         if stream.remote is not None:
             version = stream.remote.file.version
-            if self._versions.setdefault((id(file.filesystem), file.path), version) != version:
+            if self._versions.setdefault(file_key(file), version) != version:
                 raise stream.remote.file.changed_error()
+
+
+def file_key(file: File) -> tuple[int, str]:
+    """The identity of a file within a process."""
+    return id(file.filesystem), file.path
+
+
+def changed_error(name: str, part: str = "footer", reason: str = "") -> SourceError:
+    """The error of a file whose footer or other `part` is no longer the one that a pipe has read."""
+    return SourceError(
+        f"{name} has changed since its {part} was read{reason and ': '}{reason}; a pipe reads {part}s once, so make "
+        "a new pipe"
+    )
 
 
 class _InFile(Protocol):
@@ -191,7 +204,7 @@ class OpenFileCache(Generic[U, T]):
     def __init__(self, open: Callable[[U], T], close: Callable[[T], object]) -> None:
         self._open = open
         self._close = close
-        self._tasks: OrderedDict[tuple[int, str, int], Task[T]] = OrderedDict()
+        self._tasks: OrderedDict[object, Task[T]] = OrderedDict()
 
     def file(self, unit: U) -> T:
         """The open file of a unit."""
@@ -225,12 +238,12 @@ class OpenFileCache(Generic[U, T]):
             self._close(task.result_if_done)
 
 
-def _key(unit: _InFile) -> tuple[int, str, int]:
-    return id(unit.file.filesystem), unit.file.path, unit.seal
+def _key(unit: _InFile) -> object:
+    return *file_key(unit.file), unit.seal
 
 
 def read_whole(file: File, task: OpenTask | None = None) -> bytes:
-    """The bytes of a file, decompressed; read from the stream of `task` if that was started early.
+    """Read a file, decompressed; from the stream of `task` if that was started early.
 
     Raises:
         SourceError: the file cannot be opened or read.
@@ -260,11 +273,11 @@ def _read_decompressed(stream: Stream, name: str) -> bytes:
 
 
 def read_whole_files(files: Sequence[File], task: OpenTask | None = None, *, threads: bool) -> Iterator[bytes]:
-    """The bytes of each file, in order; see `read_whole`.
+    """Read each file, in order, as `read_whole` does.
 
     Args:
         files: to read. Remote ones are fetched several at a time.
-        task: was started early for a single file.
+        task: of a single file, started early.
         threads: whether other threads may fetch.
     """
     if task is not None:
@@ -291,7 +304,7 @@ def has_fixed_order(pipe: Pipe[File]) -> bool:
 
 
 def check_fixed_order(pipe: Pipe[File], parser: str) -> None:
-    """Raises an `ArgumentError` if the rows of files have no positions: `parser` was called with `indexed=True`."""
+    """Raise an `ArgumentError` if the files have no fixed order, so that their rows have no positions."""
     if not has_fixed_order(pipe):
         raise ArgumentError(
             with_call_site(
@@ -301,8 +314,14 @@ def check_fixed_order(pipe: Pipe[File], parser: str) -> None:
         )
 
 
+def check_path_column(value: object) -> None:
+    """Check the argument of a parser whose rows are dicts."""
+    if value is not None and not isinstance(value, str):
+        raise ArgumentTypeError(with_call_site(f"`path_column` must be the name of a key but got: {value!r}"))
+
+
 def check_file(stage: StageView, kind: str, value: object) -> File:
-    """`value`, which must be a file; `kind` names the parser in the error."""
+    """Return `value`, which must be a file; `kind` names the parser in the error."""
     if isinstance(value, File):
         return value
     message = f"`{kind}` reads files but got: {value!r}; put `.open_files()` before it"
@@ -310,7 +329,7 @@ def check_file(stage: StageView, kind: str, value: object) -> File:
 
 
 def at_call_site(error: FeedpipeError, stage: StageView) -> FeedpipeError:
-    """The error with the line of the user's code that made the operator.
+    """Add the line of the user's code that made the operator to an error.
 
     Raise it from the cause of `error`, not from `error`: its message and its traceback would be printed twice.
     """

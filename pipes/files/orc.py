@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import zlib
 from collections.abc import Iterator, Sequence
@@ -13,14 +12,15 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, NamedTuple, cast
 from ..core.block import BlockSize
 from ..core.context import Context
 from ..core.rows import Row
-from ..errors import DataError, FeedpipeError, Origin, SourceError
+from ..errors import DataError, FeedpipeError
 from ..formats.columns import FlatHead, arrow_errors, read_error
-from ..formats.streams import read_fields, read_tail, read_varint
+from ..formats.protobuf import read_fields, read_varint
+from ..formats.streams import read_tail, seal_of
 from ..formats.table_format import TableFormat
 from ..storage.file import File
 from ..storage.tasks import Task
-from .open_files import OpenFileCache, has_fixed_order
-from .units import CountedUnits, FileContents, ParseCounted, Piece, Place, UnitReader
+from .open_files import OpenFileCache, changed_error, has_fixed_order
+from .units import CountedUnits, FileContents, ParseCounted, Piece, Place, UnitReader, row_origins
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,288 +31,7 @@ _MAGIC = b"ORC"
 _TAIL_BYTES = 2**16  # read at once: most footers are shorter
 _CHUNK_HEAD_BYTES = 3
 _MAX_FOOTER_BYTES = 2**28
-"""What a footer takes at most once it is decompressed: a small one may hold any number of bytes."""
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Orc(TableFormat):
-    """The arguments of `parse_orc`."""
-
-    kind: ClassVar[str] = "parse_orc"
-    arguments: ClassVar[tuple[str, ...]] = ("columns", "path_column", "row_column", "unify_schemas")
-
-
-class OrcFooter(FlatHead):
-    """What stands at the end of a file.
-
-    Attributes:
-        seal: a number that changes if the file does.
-        stripe_rows: the number of rows of each stripe.
-    """
-
-    def __init__(self, name: str, schema: pa.Schema, seal: int, stripe_rows: list[int]) -> None:
-        super().__init__(name, schema)
-        self.seal = seal
-        self.stripe_rows = stripe_rows
-
-
-class OrcFile:
-    """An open file.
-
-    Args:
-        stream: the file.
-        name: of the file, for errors.
-
-    Raises:
-        SourceError: the file cannot be read.
-        DataError: it is no ORC file, or is cut short or damaged.
-
-    Attributes:
-        footer: what stands at its end.
-    """
-
-    def __init__(self, stream: io.BufferedReader, name: str) -> None:
-        from pyarrow import orc
-
-        self._name = name
-        self.stream = stream
-        try:
-            seal, rows = _read_stripes(stream, name)
-            self._file: Any = orc.ORCFile(cast("Any", stream.raw))
-            schema = self._file.schema.remove_metadata()
-            count = self._file.nstripes
-        except FeedpipeError:
-            raise
-        except _orc_errors() as error:
-            raise read_error(error, name) from error
-        if count != len(rows):
-            raise DataError(f"{name} is damaged: its footer lists {len(rows)} stripes, and it has {count}")
-        self.footer = OrcFooter(name, schema, seal, rows)
-
-    def read_stripe(self, number: int, rows: int, columns: list[str]) -> pa.RecordBatch:
-        """Read and validate a stripe.
-
-        Args:
-            number: which stripe.
-            rows: how many rows it should have.
-            columns: to read; at least one.
-        """
-        what = f"{self._name}, stripe {number},"
-        try:
-            batch = self._file.read_stripe(number, columns=columns)
-            if batch.num_rows != rows:
-                raise DataError(f"{what} should have {rows} rows and has {batch.num_rows}: it is damaged")
-            batch.validate(full=True)
-            return cast("pa.RecordBatch", batch)
-        except FeedpipeError:
-            raise
-        except _orc_errors() as error:
-            raise read_error(error, what) from error
-
-    def close(self) -> None:
-        self.stream.close()
-
-
-def _orc_errors() -> tuple[type[Exception], ...]:
-    return *arrow_errors(), zlib.error
-
-
-def _read_stripes(stream: BinaryIO, name: str) -> tuple[int, list[int]]:
-    """A digest of the footer of a file, and how many rows each stripe has.
-
-    The file ends with the footer, a postscript that says how long that is and how it is compressed, and a byte with the
-    length of the postscript. Arrow reads all this, but does not tell the rows of stripes.
-    """
-    size = stream.seek(0, io.SEEK_END)
-    if not size:
-        raise DataError(f"{name} is empty, but an ORC file has a footer; leave the file out")
-    data = read_tail(stream, name, size, _TAIL_BYTES)
-    length = data[-1]
-    postscript = {number: value for number, _, value in read_fields(data[-1 - length : -1])}
-    if postscript.get(8000) != _MAGIC:
-        raise DataError(f"{name} is no ORC file, or is cut short: its last bytes are no postscript of ORC")
-    footer_bytes, kind = _number(postscript.get(1, 0)), _number(postscript.get(2, 0))
-    tail = footer_bytes + length + 1
-    if tail > size:
-        raise DataError(f"{name} is damaged: its footer would be longer than the file, which has {size} bytes")
-    data = data if tail <= len(data) else read_tail(stream, name, size, tail)
-    footer = data[-tail : -1 - length]
-    digest = hashlib.blake2b(data[-tail:] + size.to_bytes(8, "little"), digest_size=8).digest()
-    rows: list[int] = []
-    for number, _, stripe in read_fields(_decompress(footer, kind, _number(postscript.get(3, 0)))):
-        if number == 3 and isinstance(stripe, bytes):
-            fields = {field: value for field, _, value in read_fields(stripe)}
-            rows.append(_number(fields.get(5, 0)))
-    return int.from_bytes(digest, "little", signed=True), rows
-
-
-def _number(value: bytes | int) -> int:
-    if isinstance(value, bytes):
-        raise ValueError("a field of the footer is no number")
-    return value
-
-
-def _decompress(data: bytes, kind: int, block_bytes: int) -> bytes:
-    """A footer: chunks, each behind three bytes with its length and a bit that says that it is not compressed."""
-    if kind == 0:
-        return data
-    if kind not in _CODECS:
-        raise ValueError(f"its footer is compressed in a way that is not read, number {kind} in ORC's specification")
-    parts: list[bytes] = []
-    at = size = 0
-    while at < len(data):
-        head = int.from_bytes(data[at : at + _CHUNK_HEAD_BYTES], "little")
-        at += _CHUNK_HEAD_BYTES
-        chunk = data[at : at + (head >> 1)]
-        at += head >> 1
-        parts.append(chunk if head & 1 else _CODECS[kind](chunk, block_bytes))
-        size += len(parts[-1])
-        if size > _MAX_FOOTER_BYTES:
-            raise ValueError(f"the footer has more than {_MAX_FOOTER_BYTES} bytes")
-    return b"".join(parts)
-
-
-def _inflate(data: bytes, block_bytes: int) -> bytes:
-    return zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, block_bytes)
-
-
-def _unpack_zstd(data: bytes, block_bytes: int) -> bytes:
-    import pyarrow as pa
-
-    with pa.input_stream(cast("Any", pa.BufferReader(data)), compression="zstd") as stream:
-        return stream.read(block_bytes)
-
-
-def _unpack_snappy(data: bytes, block_bytes: int) -> bytes:
-    return _unpack("snappy", data, read_varint(data, 0)[0], block_bytes)
-
-
-def _unpack_lz4(data: bytes, block_bytes: int) -> bytes:
-    """A block of LZ4, which does not say how many bytes it has: they are counted."""
-    at = size = 0
-    while at < len(data):
-        token = data[at]
-        literals, at = _lz4_length(data, at + 1, token >> 4)
-        at += literals
-        size += literals
-        if at < len(data):  # a match follows; its place takes two bytes
-            matched, at = _lz4_length(data, at + 2, token & 15)
-            size += matched + 4
-    return _unpack("lz4_raw", data, size, block_bytes)
-
-
-def _lz4_length(data: bytes, at: int, length: int) -> tuple[int, int]:
-    """A length that begins with four bits, and where it ends."""
-    if length == 15:
-        more = 255
-        while more == 255:
-            more = data[at]
-            length, at = length + more, at + 1
-    return length, at
-
-
-def _unpack(codec: str, data: bytes, size: int, block_bytes: int) -> bytes:
-    import pyarrow as pa
-
-    if size > block_bytes:
-        raise ValueError(f"a chunk of the footer has {size} bytes, and {block_bytes} are most")
-    return pa.Codec(cast("Any", codec)).decompress(data, decompressed_size=size, asbytes=True)
-
-
-_CODECS = {1: _inflate, 2: _unpack_snappy, 4: _unpack_lz4, 5: _unpack_zstd}
-
-# Stripes of ORC files: the units of `parse_orc`, and how their rows are read in order.
-
-
-class Stripe(NamedTuple):
-    """A handle on a stripe.
-
-    Attributes:
-        file: the file.
-        number: of the stripe in the file.
-        rows: how many it has.
-        first: the number of its first row in the file.
-        seal: of the footer that says so.
-    """
-
-    file: File
-    number: int
-    rows: int
-    first: int
-    seal: int
-
-
-@dataclass(frozen=True, eq=False)
-class Stripes(CountedUnits[Orc, Stripe]):
-    """A handle for each stripe of each file, from the footers."""
-
-    kind: ClassVar[str] = "stripes"
-    fields: ClassVar[tuple[str, ...]] = Stripe._fields
-
-    def head(self, file: File) -> OrcFooter:
-        with file.open(None) as stream:
-            return OrcFile(stream, file.path).footer
-
-    def contents(self, file: File) -> FileContents:
-        footer = self.head(file)
-        fixed = self.format.require_fixed_schema(file.name)
-        fixed.constants(file.path, fixed.columns_in(footer))
-        return FileContents(footer.schema, footer.seal, footer.stripe_rows, [False] * len(footer.stripe_rows))
-
-    def kept_head(self, file: File, schema: pa.Schema) -> FlatHead:
-        return FlatHead(file.path, schema)
-
-    def unit(self, file: File, *numbers: int) -> Stripe:
-        return Stripe(file, *numbers)
-
-
-class StripeReader(UnitReader[Stripe, Task[OrcFile]]):
-    """Reads stripes. A place is [rows of the stripe before it]; a resume reads the stripe again."""
-
-    def __init__(self, options: Orc, context: Context) -> None:
-        self._options = options
-        self._origins = context.tracing.origins
-        self._files = OpenFileCache(partial(_open, options), lambda file: file.close())
-
-    def is_remote(self, unit: Stripe) -> bool:
-        return not unit.file.is_local()
-
-    def start_reading(self, unit: Stripe, early: bool) -> Task[OrcFile]:
-        return self._files.task(unit)
-
-    def pieces(self, unit: Stripe, opened: Task[OrcFile], place: Place) -> Iterator[Piece]:
-        (before,) = place
-        file, path = opened.result(), unit.file.path
-        fixed = self._options.require_fixed_schema(path)
-        names = [name for name in fixed.file_types if name in file.footer.names]
-        # A batch without columns does not know its length.
-        batch = file.read_stripe(unit.number, unit.rows, names or file.footer.names[:1])
-        numbers = range(unit.first + before, unit.first + unit.rows)
-        rows = self._options.to_rows(batch.select(names).slice(before), path, numbers)
-        origins: list[Origin | None] | None = None
-        if self._origins:
-            origins = [Origin(path, number + 1) for number in numbers]
-        pieces = [Piece(rows, (before,), None, origins)]
-        del batch, rows
-        yield pieces.pop()
-
-    def close(self) -> None:
-        self._files.close()
-
-
-def _open(options: Orc, stripe: Stripe) -> OrcFile:
-    stream = stripe.file.open(None)
-    try:
-        file = OrcFile(stream, stripe.file.path)
-        if file.footer.seal != stripe.seal:
-            raise SourceError(
-                f"{stripe.file.path} has changed since its footer was read; a pipe reads footers once, so make it anew"
-            )
-        options.require_fixed_schema(stripe.file.path).columns_in(file.footer)
-    except BaseException:
-        stream.close()
-        raise
-    return file
+"""The limit of a footer once it is decompressed, since a small one may hold any number of bytes."""
 
 
 def parse_orc(
@@ -358,9 +77,276 @@ def parse_orc(
     return pipe.then(Stripes(options, has_fixed_order(pipe))).then(ParseOrc(options))
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Orc(TableFormat):
+    """The arguments of `parse_orc`."""
+
+    kind: ClassVar[str] = "parse_orc"
+    arguments: ClassVar[tuple[str, ...]] = ("columns", "path_column", "row_column", "unify_schemas")
+
+
+class Stripe(NamedTuple):
+    """A handle on a stripe.
+
+    Attributes:
+        file: the file.
+        number: of the stripe in the file.
+        rows: their number.
+        first: the number of its first row in the file.
+        seal: of the footer that lists it.
+    """
+
+    file: File
+    number: int
+    rows: int
+    first: int
+    seal: int
+
+
+@dataclass(frozen=True, eq=False)
+class Stripes(CountedUnits[Orc, Stripe]):
+    """A handle for each stripe of each file, from the footers."""
+
+    kind: ClassVar[str] = "stripes"
+    fields: ClassVar[tuple[str, ...]] = Stripe._fields
+
+    def head(self, file: File) -> OrcFooter:
+        with file.open(None) as stream:
+            return OrcFile(stream, file.path).footer
+
+    def contents(self, file: File) -> FileContents:
+        footer = self.head(file)
+        fixed = self.format.require_fixed_schema(file.name)
+        fixed.constants(file.path, fixed.columns_in(footer))
+        return FileContents(footer.schema, footer.seal, footer.stripe_rows, [False] * len(footer.stripe_rows))
+
+    def unit(self, file: File, *numbers: int) -> Stripe:
+        return Stripe(file, *numbers)
+
+
 @dataclass(frozen=True, eq=False)
 class ParseOrc(ParseCounted[Orc, Stripe]):
     kind: ClassVar[str] = "parse_orc"
 
     def reader(self, context: Context, block_size: BlockSize) -> StripeReader:
         return StripeReader(self.format, context)
+
+
+class OrcFooter(FlatHead):
+    """The end of a file.
+
+    Attributes:
+        seal: a number that changes if the file does.
+        stripe_rows: the number of rows of each stripe.
+    """
+
+    def __init__(self, name: str, schema: pa.Schema, seal: int, stripe_rows: list[int]) -> None:
+        super().__init__(name, schema)
+        self.seal = seal
+        self.stripe_rows = stripe_rows
+
+
+class OrcFile:
+    """An open file.
+
+    Args:
+        stream: the file.
+        name: of the file, for errors.
+
+    Raises:
+        SourceError: the file cannot be read.
+        DataError: it is no ORC file, or is cut short or damaged.
+
+    Attributes:
+        footer: its end.
+    """
+
+    def __init__(self, stream: io.BufferedReader, name: str) -> None:
+        from pyarrow import orc
+
+        self._name = name
+        self.stream = stream
+        try:
+            seal, rows = _read_stripes(stream, name)
+            self._file: Any = orc.ORCFile(cast("Any", stream.raw))
+            schema = self._file.schema.remove_metadata()
+            count = self._file.nstripes
+        except FeedpipeError:
+            raise
+        except _orc_errors() as error:
+            raise read_error(error, name) from error
+        if count != len(rows):
+            raise DataError(f"{name} is damaged: its footer lists {len(rows)} stripes, and it has {count}")
+        self.footer = OrcFooter(name, schema, seal, rows)
+
+    def read_stripe(self, number: int, rows: int, columns: list[str]) -> pa.RecordBatch:
+        """Read and validate a stripe.
+
+        Args:
+            number: that of the stripe.
+            rows: the number of rows that it should have.
+            columns: to read; at least one.
+        """
+        what = f"{self._name}, stripe {number},"
+        try:
+            batch = self._file.read_stripe(number, columns=columns)
+            if batch.num_rows != rows:
+                raise DataError(f"{what} should have {rows} rows and has {batch.num_rows}: it is damaged")
+            batch.validate(full=True)
+            return cast("pa.RecordBatch", batch)
+        except FeedpipeError:
+            raise
+        except _orc_errors() as error:
+            raise read_error(error, what) from error
+
+    def close(self) -> None:
+        self.stream.close()
+
+
+class StripeReader(UnitReader[Stripe, Task[OrcFile]]):
+    """Reads stripes. A place is [rows of the stripe before it]; a resume reads the stripe again."""
+
+    def __init__(self, options: Orc, context: Context) -> None:
+        self._options = options
+        self._context = context
+        self._files = OpenFileCache(partial(_open, options), lambda file: file.close())
+
+    def start_reading(self, unit: Stripe, early: bool) -> Task[OrcFile]:
+        return self._files.task(unit)
+
+    def pieces(self, unit: Stripe, opened: Task[OrcFile], place: Place) -> Iterator[Piece]:
+        (before,) = place
+        file, path = opened.result(), unit.file.path
+        fixed = self._options.require_fixed_schema(path)
+        names = [name for name in fixed.file_types if name in file.footer.names]
+        # A batch without columns does not know its length.
+        batch = file.read_stripe(unit.number, unit.rows, names or file.footer.names[:1])
+        numbers = range(unit.first + before, unit.first + unit.rows)
+        rows = self._options.to_rows(batch.select(names).slice(before), path, numbers)
+        pieces = [Piece(rows, (before,), None, row_origins(path, numbers, self._context))]
+        del batch, rows
+        yield pieces.pop()
+
+    def close(self) -> None:
+        self._files.close()
+
+
+def _open(options: Orc, stripe: Stripe) -> OrcFile:
+    stream = stripe.file.open(None)
+    try:
+        file = OrcFile(stream, stripe.file.path)
+        if file.footer.seal != stripe.seal:
+            raise changed_error(stripe.file.path)
+        options.require_fixed_schema(stripe.file.path).columns_in(file.footer)
+    except BaseException:
+        stream.close()
+        raise
+    return file
+
+
+def _orc_errors() -> tuple[type[Exception], ...]:
+    return *arrow_errors(), zlib.error
+
+
+def _read_stripes(stream: BinaryIO, name: str) -> tuple[int, list[int]]:
+    """Read the seal of the footer of a file, and the number of rows of each stripe.
+
+    The file ends with the footer, a postscript with its length and compression, and a byte with the length of the
+    postscript. Arrow reads all this, but does not tell the rows of stripes.
+    """
+    size = stream.seek(0, io.SEEK_END)
+    if not size:
+        raise DataError(f"{name} is empty, but an ORC file has a footer; leave the file out")
+    data = read_tail(stream, name, size, _TAIL_BYTES)
+    length = data[-1]
+    postscript = {number: value for number, _, value in read_fields(data[-1 - length : -1])}
+    if postscript.get(8000) != _MAGIC:
+        raise DataError(f"{name} is no ORC file, or is cut short: its last bytes are no postscript of ORC")
+    footer_bytes, kind = _number(postscript.get(1, 0)), _number(postscript.get(2, 0))
+    tail = footer_bytes + length + 1
+    if tail > size:
+        raise DataError(f"{name} is damaged: its footer would be longer than the file, which has {size} bytes")
+    data = data if tail <= len(data) else read_tail(stream, name, size, tail)
+    footer = data[-tail : -1 - length]
+    rows: list[int] = []
+    for number, _, stripe in read_fields(_decompress(footer, kind, _number(postscript.get(3, 0)))):
+        if number == 3 and isinstance(stripe, bytes):
+            fields = {field: value for field, _, value in read_fields(stripe)}
+            rows.append(_number(fields.get(5, 0)))
+    return seal_of(data[-tail:], size), rows
+
+
+def _number(value: bytes | int) -> int:
+    if isinstance(value, bytes):
+        raise ValueError("a field of the footer is no number")
+    return value
+
+
+def _decompress(data: bytes, kind: int, block_bytes: int) -> bytes:
+    """Decompress a footer: chunks, each behind three bytes with its length and a bit for one that is not compressed."""
+    if kind == 0:
+        return data
+    if kind not in _CODECS:
+        raise ValueError(f"its footer is compressed in a way that is not read, number {kind} in ORC's specification")
+    parts: list[bytes] = []
+    at = size = 0
+    while at < len(data):
+        head = int.from_bytes(data[at : at + _CHUNK_HEAD_BYTES], "little")
+        at += _CHUNK_HEAD_BYTES
+        chunk = data[at : at + (head >> 1)]
+        at += head >> 1
+        parts.append(chunk if head & 1 else _CODECS[kind](chunk, block_bytes))
+        size += len(parts[-1])
+        if size > _MAX_FOOTER_BYTES:
+            raise ValueError(f"the footer has more than {_MAX_FOOTER_BYTES} bytes")
+    return b"".join(parts)
+
+
+def _inflate(data: bytes, block_bytes: int) -> bytes:
+    return zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, block_bytes)
+
+
+def _unpack_zstd(data: bytes, block_bytes: int) -> bytes:
+    import pyarrow as pa
+
+    with pa.input_stream(cast("Any", pa.BufferReader(data)), compression="zstd") as stream:
+        return stream.read(block_bytes)
+
+
+def _unpack_snappy(data: bytes, block_bytes: int) -> bytes:
+    return _unpack("snappy", data, read_varint(data, 0)[0], block_bytes)
+
+
+def _unpack_lz4(data: bytes, block_bytes: int) -> bytes:
+    """Decompress a block of LZ4, which does not tell its length, so the bytes are counted."""
+    at = size = 0
+    while at < len(data):
+        token = data[at]
+        literals, at = _lz4_length(data, at + 1, token >> 4)
+        at += literals
+        size += literals
+        if at < len(data):  # a match follows; its place takes two bytes
+            matched, at = _lz4_length(data, at + 2, token & 15)
+            size += matched + 4
+    return _unpack("lz4_raw", data, size, block_bytes)
+
+
+def _lz4_length(data: bytes, at: int, length: int) -> tuple[int, int]:
+    """A length that begins with four bits, and its end."""
+    if length == 15:
+        more = 255
+        while more == 255:
+            more = data[at]
+            length, at = length + more, at + 1
+    return length, at
+
+
+def _unpack(codec: str, data: bytes, size: int, block_bytes: int) -> bytes:
+    import pyarrow as pa
+
+    if size > block_bytes:
+        raise ValueError(f"a chunk of the footer has {size} bytes, and {block_bytes} are most")
+    return pa.Codec(cast("Any", codec)).decompress(data, decompressed_size=size, asbytes=True)
+
+
+_CODECS = {1: _inflate, 2: _unpack_snappy, 4: _unpack_lz4, 5: _unpack_zstd}

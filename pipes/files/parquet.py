@@ -11,197 +11,22 @@ from ..core.block import BlockSize
 from ..core.context import Context
 from ..core.operator import StageView
 from ..core.rows import Row
-from ..errors import DataError, Origin, SourceError
-from ..formats.columns import FlatHead
+from ..errors import DataError
 from ..storage.file import File, Stream, TableFile
 from ..storage.mapping import open_version
 from ..storage.remote import RemoteRanges
 from ..storage.tasks import Task
-from .open_files import OpenFileCache, has_fixed_order
+from .open_files import OpenFileCache, changed_error, has_fixed_order
 from .parquet_file import BatchSize, Parquet, ParquetFile, ParquetFooter, parquet_footer
-from .units import CountedUnits, FileContents, FileUnits, ParseCounted, Piece, Place, UnitReader
+from .units import CountedUnits, FileContents, FileUnits, ParseCounted, Piece, Place, UnitReader, row_origins
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     import pyarrow.compute as pc
 
     from ..pipe import Pipe
 
 _LOCAL_READ_BYTES, _REMOTE_READ_BYTES = 2**16, 2**22
-"""How much of a column Arrow reads at a time, by what a request costs, if the row group was not fetched whole."""
-
-
-class RowGroup(NamedTuple):
-    """A handle on a row group.
-
-    Attributes:
-        file: the file.
-        number: of the row group in the file.
-        rows: how many it has.
-        first: the number of its first row in the file.
-        seal: of the footer that says so.
-        footer_bytes: how long that footer is.
-    """
-
-    file: File
-    number: int
-    rows: int
-    first: int
-    seal: int
-    footer_bytes: int
-
-
-@dataclass(frozen=True, eq=False)
-class RowGroups(CountedUnits[Parquet, RowGroup]):
-    """A handle for each row group of each file, from the footers."""
-
-    kind: ClassVar[str] = "row_groups"
-    fields: ClassVar[tuple[str, ...]] = RowGroup._fields
-
-    def head(self, file: File) -> ParquetFooter:
-        stream, version = open_version(file)
-        with stream:
-            return parquet_footer(file, stream, version)
-
-    def contents(self, file: File) -> FileContents:
-        footer = self.head(file)
-        rows = footer.row_counts()
-        selected = ParquetFile(self.format, footer, _values(file)).matching_row_groups(footer)
-        return FileContents(footer.schema, footer.seal, rows, [False] * len(rows), selected, footer.length)
-
-    def kept_head(self, file: File, schema: pa.Schema) -> FlatHead:
-        return FlatHead(file.path, schema)
-
-    def can_use(self, units: FileUnits) -> bool:
-        # Only a footer knows the fields in a column of structs, as Parquet has them, and the statistics of a filter.
-        nested = [name for name in self.format.columns or () if "." in name]
-        return not self.format.uses_statistics and all(
-            name in schema.names for name in nested for schema in units.schemas
-        )
-
-    def unit(self, file: File, *numbers: int) -> RowGroup:
-        return RowGroup(file, *numbers)
-
-
-class _OpenFile(NamedTuple):
-    """An open file, and the version of it that the stream reads."""
-
-    file: ParquetFile
-    stream: Stream
-    version: object
-
-
-class _Source(NamedTuple):
-    """What Arrow reads a row group from, and how many bytes of a column at a time; 0 for all of it."""
-
-    opened: _OpenFile
-    stream: Any
-    buffer_bytes: int
-
-
-class _OpenSource(Task[_Source]):
-    """Opens a file. `start` also requests the bytes of a row group, as soon as the budget has room for them."""
-
-    def start(self) -> None:
-        source = self.result_if_done
-        if source is None:
-            super().start()
-        elif isinstance(source.stream, RemoteRanges):
-            source.stream.fetch(needed=False)
-
-
-class RowGroupReader(UnitReader[RowGroup, _OpenSource]):
-    """Reads row groups. A place is [rows of the row group before it]; a resume reads the row group up to there."""
-
-    def __init__(self, options: Parquet, context: Context) -> None:
-        self._context = context
-        self._options = options
-        self._batch_size: BatchSize | None = None
-        self._files = OpenFileCache(partial(_open, options), lambda opened: opened.stream.close())
-
-    def is_remote(self, unit: RowGroup) -> bool:
-        return not unit.file.is_local()
-
-    def start_reading(self, unit: RowGroup, early: bool) -> _OpenSource:
-        opening = self._files.task(unit)
-
-        def source() -> _Source:
-            opened = opening.result()
-            remote = opened.stream.remote
-            if remote is None:
-                return _Source(opened, opened.stream.raw, _LOCAL_READ_BYTES)
-            parts = opened.file.byte_ranges(_unchanged_footer(unit, opened.stream, opened.version), unit.number)
-            if parts is None:
-                return _Source(opened, opened.stream.raw, _REMOTE_READ_BYTES)
-            ranges = RemoteRanges(remote.file, parts)
-            ranges.fetch(needed=False)
-            return _Source(opened, ranges, 0)
-
-        return _OpenSource(source)
-
-    def pieces(self, unit: RowGroup, opened: _OpenSource, place: Place) -> Iterator[Piece]:
-        (before,) = place
-        (file, file_stream, version), stream, buffer_bytes = opened.result()
-        footer = _unchanged_footer(unit, file_stream, version)
-        threads = self._context.process.threads
-        if self._batch_size is None:
-            self._batch_size = BatchSize(len(self._options.names_to_read()), self._options.row_bytes())
-        if isinstance(stream, RemoteRanges):
-            stream.fetch(needed=True)
-        try:
-            for part in file.read_row_group(
-                footer,
-                stream,
-                unit.number,
-                unit.first,
-                before,
-                self._batch_size,
-                buffer=buffer_bytes,
-                threads=threads,
-            ):
-                end = None if part.stop == unit.rows else (part.stop,)
-                origins: list[Origin | None] | None = None
-                if self._context.tracing.origins:
-                    origins = [Origin(unit.file.path, int(number) + 1) for number in part.numbers]
-                pieces = [Piece(part.rows, (before,), end, origins)]
-                before = part.stop
-                del part
-                yield pieces.pop()
-        finally:
-            if isinstance(stream, RemoteRanges):
-                stream.close()
-
-    def close(self) -> None:
-        self._files.close()
-
-
-def _values(file: File) -> Mapping[str, Any] | None:
-    """The values that the log of a table has of a file; None if there is no log."""
-    return file.values if isinstance(file, TableFile) else None
-
-
-def _open(options: Parquet, group: RowGroup) -> _OpenFile:
-    stream, version = open_version(group.file)
-    try:
-        file = ParquetFile(options, _unchanged_footer(group, stream, version), _values(group.file))
-        return _OpenFile(file, stream, version)
-    except BaseException:
-        stream.close()
-        raise
-
-
-def _unchanged_footer(group: RowGroup, stream: Stream, version: object) -> ParquetFooter:
-    """The footer of an open file, if it is the one that the row group was found in."""
-    reason = "its footer is a different one now"
-    try:
-        footer = parquet_footer(group.file, stream, version, group.footer_bytes)
-        if footer.seal == group.seal:
-            return footer
-    except DataError as error:
-        reason = str(error)
-    raise SourceError(
-        f"{group.file.path} has changed since its footer was read: {reason}; a pipe reads footers once, so make it anew"
-    )
+"""The part of a column that Arrow reads at a time, by the cost of a request, if the row group is not fetched whole."""
 
 
 def parse_parquet(
@@ -263,6 +88,55 @@ def parse_parquet(
     return pipe.then(RowGroups(options, has_fixed_order(pipe))).then(ParseParquet(options))
 
 
+class RowGroup(NamedTuple):
+    """A handle on a row group.
+
+    Attributes:
+        file: the file.
+        number: of the row group in the file.
+        rows: their number.
+        first: the number of its first row in the file.
+        seal: of the footer that lists it.
+        footer_bytes: the length of that footer.
+    """
+
+    file: File
+    number: int
+    rows: int
+    first: int
+    seal: int
+    footer_bytes: int
+
+
+@dataclass(frozen=True, eq=False)
+class RowGroups(CountedUnits[Parquet, RowGroup]):
+    """A handle for each row group of each file, from the footers."""
+
+    kind: ClassVar[str] = "row_groups"
+    fields: ClassVar[tuple[str, ...]] = RowGroup._fields
+
+    def head(self, file: File) -> ParquetFooter:
+        stream, version = open_version(file)
+        with stream:
+            return parquet_footer(file, stream, version)
+
+    def contents(self, file: File) -> FileContents:
+        footer = self.head(file)
+        rows = footer.row_counts()
+        selected = ParquetFile(self.format, footer, _values(file)).matching_row_groups(footer)
+        return FileContents(footer.schema, footer.seal, rows, [False] * len(rows), selected, footer.length)
+
+    def can_use(self, units: FileUnits) -> bool:
+        # Only a footer knows the fields in a column of structs, as Parquet has them, and the statistics of a filter.
+        nested = [name for name in self.format.columns or () if "." in name]
+        return not self.format.uses_statistics and all(
+            name in schema.names for name in nested for schema in units.schemas
+        )
+
+    def unit(self, file: File, *numbers: int) -> RowGroup:
+        return RowGroup(file, *numbers)
+
+
 @dataclass(frozen=True, eq=False)
 class ParseParquet(ParseCounted[Parquet, RowGroup]):
     kind: ClassVar[str] = "parse_parquet"
@@ -279,3 +153,117 @@ class ParseParquet(ParseCounted[Parquet, RowGroup]):
 
     def reader(self, context: Context, block_size: BlockSize) -> RowGroupReader:
         return RowGroupReader(self.format, context)
+
+
+class _OpenFile(NamedTuple):
+    """An open file, and the version of it that the stream reads."""
+
+    file: ParquetFile
+    stream: Stream
+    version: object
+
+
+class _Source(NamedTuple):
+    """The stream from which Arrow reads a row group, and the bytes of a column to read at a time; 0 for all of it."""
+
+    opened: _OpenFile
+    stream: Any
+    buffer_bytes: int
+
+
+class _OpenSource(Task[_Source]):
+    """Opens a file. `start` also requests the bytes of a row group, as soon as the budget has room for them."""
+
+    def start(self) -> None:
+        source = self.result_if_done
+        if source is None:
+            super().start()
+        elif isinstance(source.stream, RemoteRanges):
+            source.stream.fetch(needed=False)
+
+
+class RowGroupReader(UnitReader[RowGroup, _OpenSource]):
+    """Reads row groups. A place is [rows of the row group before it]; a resume reads the row group up to there."""
+
+    def __init__(self, options: Parquet, context: Context) -> None:
+        self._context = context
+        self._options = options
+        self._batch_size: BatchSize | None = None
+        self._files = OpenFileCache(partial(_open, options), lambda opened: opened.stream.close())
+
+    def start_reading(self, unit: RowGroup, early: bool) -> _OpenSource:
+        opening = self._files.task(unit)
+
+        def source() -> _Source:
+            opened = opening.result()
+            remote = opened.stream.remote
+            if remote is None:
+                return _Source(opened, opened.stream.raw, _LOCAL_READ_BYTES)
+            parts = opened.file.byte_ranges(_unchanged_footer(unit, opened.stream, opened.version), unit.number)
+            if parts is None:
+                return _Source(opened, opened.stream.raw, _REMOTE_READ_BYTES)
+            ranges = RemoteRanges(remote.file, parts)
+            ranges.fetch(needed=False)
+            return _Source(opened, ranges, 0)
+
+        return _OpenSource(source)
+
+    def pieces(self, unit: RowGroup, opened: _OpenSource, place: Place) -> Iterator[Piece]:
+        (before,) = place
+        (file, file_stream, version), stream, buffer_bytes = opened.result()
+        footer = _unchanged_footer(unit, file_stream, version)
+        threads = self._context.process.threads
+        if self._batch_size is None:
+            self._batch_size = BatchSize(len(self._options.names_to_read()), self._options.row_bytes())
+        if isinstance(stream, RemoteRanges):
+            stream.fetch(needed=True)
+        try:
+            for part in file.read_row_group(
+                footer,
+                stream,
+                unit.number,
+                unit.first,
+                before,
+                self._batch_size,
+                buffer=buffer_bytes,
+                threads=threads,
+            ):
+                end = None if part.stop == unit.rows else (part.stop,)
+                origins = row_origins(unit.file.path, part.numbers, self._context)
+                pieces = [Piece(part.rows, (before,), end, origins)]
+                before = part.stop
+                del part
+                yield pieces.pop()
+        finally:
+            if isinstance(stream, RemoteRanges):
+                stream.close()
+
+    def close(self) -> None:
+        self._files.close()
+
+
+def _values(file: File) -> Mapping[str, Any] | None:
+    """The values of columns that the log of a table has of a file; None if there is no log."""
+    return file.values if isinstance(file, TableFile) else None
+
+
+def _open(options: Parquet, group: RowGroup) -> _OpenFile:
+    stream, version = open_version(group.file)
+    try:
+        file = ParquetFile(options, _unchanged_footer(group, stream, version), _values(group.file))
+        return _OpenFile(file, stream, version)
+    except BaseException:
+        stream.close()
+        raise
+
+
+def _unchanged_footer(group: RowGroup, stream: Stream, version: object) -> ParquetFooter:
+    """The footer of an open file, if it is the one that the row group was found in."""
+    reason = "its footer is a different one now"
+    try:
+        footer = parquet_footer(group.file, stream, version, group.footer_bytes)
+        if footer.seal == group.seal:
+            return footer
+    except DataError as error:
+        reason = str(error)
+    raise changed_error(group.file.path, reason=reason)

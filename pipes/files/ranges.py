@@ -59,7 +59,7 @@ class ByteRange(NamedTuple):
 class ByteRanges(Units[RangedFormat[Any], ByteRange]):
     """A handle for each range of each file; a single one for a file that is small, compressed, or cannot be split.
 
-    It does not declare that it expands, since there may be no more ranges than files. So when shards divide files, they
+    It does not declare that it expands, since there may be no more ranges than files. So if shards divide files, they
     divide the rows of the parser for the files left over.
     """
 
@@ -152,9 +152,6 @@ def _size(file: File) -> int:
         return -1
 
 
-# `ParseRanges`: the base of the parsers of byte ranges, of text as well as of records, and their reader.
-
-
 F = TypeVar("F", bound="RangedFormat[Any]")
 
 
@@ -168,7 +165,7 @@ def call_with_policy(form: RangedFormat[Any], on_error: OnError | None) -> str:
 
 @dataclass(frozen=True, eq=False)
 class ParseRanges(ParseUnits[ByteRange], Generic[F]):
-    """The base: a subclass names its kind, says whether it gives columns, and makes a reader."""
+    """The base of parsers of byte ranges: a subclass names its kind and its columns, and makes a reader."""
 
     format: F = field(repr=False)
     on_error: OnError | None = field(default=None, kw_only=True, compare=False)
@@ -190,13 +187,10 @@ class ByteRangeReader(UnitReader[ByteRange, OpenTask]):
     """The base of readers of byte ranges: a subclass reads the rows of an open file."""
 
     bytes_before: ClassVar[int] = 0
-    """How many bytes before a range are read to find its first record."""
+    """The bytes before a range that are read to find its first record."""
 
     def __init__(self) -> None:
         self._versions = FileVersions()
-
-    def is_remote(self, unit: ByteRange) -> bool:
-        return not unit.file.is_local()
 
     def start_reading(self, unit: ByteRange, early: bool) -> OpenTask:
         # A user may look at the first rows of a run only, so all of the first file is not requested at once. The last
@@ -212,15 +206,12 @@ class ByteRangeReader(UnitReader[ByteRange, OpenTask]):
 
     @abstractmethod
     def pieces_of(self, stream: Stream, unit: ByteRange, place: Place) -> Iterator[Piece]:
-        """The rows of a unit of an open file from `place` on."""
-
-
-# `ParseRecords`: the base of parsers of records in ranges of bytes, such as those of TFRecord and Avro.
+        """Read the rows of a unit of an open file from `place` on."""
 
 
 @dataclass(frozen=True, eq=False)
 class ParseRecords(ParseRanges[RecordFormat[Any]]):
-    """The base: a subclass names its kind, and says whether it gives columns.
+    """The base of parsers of records, such as those of TFRecord and Avro: a subclass names its kind and its columns.
 
     A place is [byte at which a record or a block of records begins, rows before the place]. A resume seeks to it; in a
     compressed file it reads up to there.
@@ -244,7 +235,7 @@ class _RecordReader(ByteRangeReader):
         parts = self._format.parts(stream, path, range(unit.start, unit.stop), place, self._chunk_size)
         for rows, at, end, offsets, bad, error in parts:
             if (bad is not None or error is not None) and stream.remote is not None:
-                stream.remote.check_unchanged()  # it tells more than a checksum
+                stream.remote.check_unchanged()  # its error tells more than a checksum
             malformed = None
             if bad is not None:
                 malformed = Malformed(bad.error, Origin(path, bad.offset, "byte"), bad.content)
@@ -254,12 +245,9 @@ class _RecordReader(ByteRangeReader):
             yield Piece(rows, at, end, origins, malformed, error)
 
 
-# `TextParser`: what the parsers of CSV, JSON Lines and plain lines share.
-
-
 @dataclass(frozen=True, eq=False)
 class TextParser(ParseRanges[TextFormat[Any]]):
-    """The base: a subclass names its kind, and says whether it gives columns.
+    """The base of parsers of CSV, JSON Lines and plain lines: a subclass names its kind and its columns.
 
     A place is [bytes before it in the file, line, rows of the range before it], always at the beginning of a chunk;
     within a chunk rows are skipped. A resume seeks to the place; in a compressed file it reads up to there.
@@ -271,7 +259,7 @@ class TextParser(ParseRanges[TextFormat[Any]]):
 
 @dataclass(frozen=True, eq=False)
 class TextTableParser(TextParser):
-    """The base of the parsers whose rows are those of a table."""
+    """The base of parsers of text whose rows are those of a table."""
 
     columns: ClassVar[Columns] = Columns.MAKES
 

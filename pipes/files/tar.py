@@ -1,7 +1,7 @@
 """`parse_tar`: the rows of tar files, in WebDataset's form.
 
-It reads members one after the other, each whole, and never extracts anything. The standard library's `tarfile` takes as
-much memory as a header asks for, recurses as deep as headers are stacked, and takes three times as long per header.
+Members are read one after the other, each whole. Nothing is extracted. The standard library's `tarfile` takes as much
+memory as a header asks for, recurses as deep as headers are stacked, and takes three times as long per header.
 """
 
 from __future__ import annotations
@@ -15,16 +15,36 @@ from ..core.block import BlockSize
 from ..core.context import Context
 from ..core.operator import Columns, StageView
 from ..core.skips import OnError, check_on_error
-from ..errors import ArgumentError, ArgumentTypeError, DataError, FeedpipeError, Origin, SourceError, with_call_site
+from ..errors import ArgumentError, DataError, FeedpipeError, Origin, SourceError, with_call_site
 from ..formats.streams import STREAM_ERRORS, stream_error
 from ..formats.text import shorten
 from ..storage.file import WHOLE, File
-from .open_files import OpenTask, check_file
+from .open_files import OpenTask, check_file, check_path_column
 from .units import Malformed, ParseUnits, Piece, Place, UnitReader
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
 
+KEY = "__key__"
+
+_BLOCK = 512
+_ZEROS = bytes(_BLOCK)
+_MAX_EXTENDED_BYTES = 2**20  # of an extended header, such as one with a long name
+_MAX_ROW_BYTES = 2**31
+_PIECE_BYTES = 2**20  # read at a time, for a header may claim any size
+
+_REGULAR = (b"0", b"\0", b"7")
+_FOLDER = b"5"
+_LONG_NAME, _LONG_LINK = b"L", b"K"
+_PAX, _PAX_GLOBAL = (b"x", b"X"), b"g"
+_REFUSED = {
+    b"1": "is a hard link, which holds no bytes; pack it with `--hard-dereference`",
+    b"2": "is a symbolic link, which holds no bytes; pack it with `--dereference`",
+    b"3": "is a device",
+    b"4": "is a device",
+    b"6": "is a pipe",
+    b"S": "is a file with holes; pack it without `--sparse`",
+}
 _MAX_BLOCK_BYTES = 2**22  # whatever the block size: one row may be as large as thousands before it
 
 
@@ -44,7 +64,7 @@ def parse_tar(
     GiB.
 
     Args:
-        path_column: the name of an added key with the path of the tar file.
+        path_column: the name of an added key with the path of the tar file, without a password.
         on_error: what happens to a row with a member that cannot be a part of it; see `map`.
 
     Raises:
@@ -78,10 +98,7 @@ class ParseTar(ParseUnits[File]):
 
     def __post_init__(self) -> None:
         check_on_error(self.on_error)
-        if self.path_column is not None and not isinstance(self.path_column, str):
-            raise ArgumentTypeError(
-                with_call_site(f"`path_column` must be the name of a key but got: {self.path_column!r}")
-            )
+        check_path_column(self.path_column)
         if self.path_column == KEY:
             raise ArgumentError(with_call_site(f"`path_column` must be another key than {KEY!r}, which every row has"))
 
@@ -102,9 +119,6 @@ class _TarFileReader(UnitReader[File, OpenTask]):
         self._block_size = block_size
         self._origins = origins
 
-    def is_remote(self, unit: File) -> bool:
-        return not unit.is_local()
-
     def start_reading(self, unit: File, early: bool) -> OpenTask:
         return OpenTask(unit, WHOLE if early else None)  # a user may look at the first rows of a run only
 
@@ -112,7 +126,7 @@ class _TarFileReader(UnitReader[File, OpenTask]):
         (offset,) = place
         groups: list[TarGroup] = []
         size, room = 0, self._block_size.rows()
-        further = {} if self._path_column is None else {self._path_column: unit.path}
+        further = {} if self._path_column is None else {self._path_column: unit.name}
         try:
             with opened.result() as stream:
                 for group in TarReader(stream, unit.name, further).groups(offset):
@@ -149,32 +163,6 @@ def _origin(file: File, group: TarGroup) -> Origin:
     return Origin(file.path, group.at, f"{group.row[KEY]} at byte")
 
 
-# `TarReader`: reads tar files in WebDataset's form: adjacent members that differ only in their extension make one
-# row.
-
-
-KEY = "__key__"
-
-_BLOCK = 512
-_ZEROS = bytes(_BLOCK)
-_MAX_EXTENDED_BYTES = 2**20  # of an extended header, such as one with a long name
-_MAX_ROW_BYTES = 2**31
-_PIECE_BYTES = 2**20  # read at a time, for a header may claim any size
-
-_REGULAR = (b"0", b"\0", b"7")
-_FOLDER = b"5"
-_LONG_NAME, _LONG_LINK = b"L", b"K"
-_PAX, _PAX_GLOBAL = (b"x", b"X"), b"g"
-_REFUSED = {
-    b"1": "is a hard link, which holds no bytes; pack it with `--hard-dereference`",
-    b"2": "is a symbolic link, which holds no bytes; pack it with `--dereference`",
-    b"3": "is a device",
-    b"4": "is a device",
-    b"6": "is a pipe",
-    b"S": "is a file with holes; pack it without `--sparse`",
-}
-
-
 class TarGroup(NamedTuple):
     """The members of one key, as a row.
 
@@ -182,7 +170,7 @@ class TarGroup(NamedTuple):
         row: the key, and the bytes of each member by its extension.
         at: the byte where the headers of the first member begin.
         end: the byte where those of the next group begin.
-        size: how many bytes the members have.
+        size: the bytes of the members.
         error: of a member that cannot be a part of the row.
     """
 
@@ -194,7 +182,7 @@ class TarGroup(NamedTuple):
 
 
 class _Member(NamedTuple):
-    """A file in the archive; `refusal` says why it cannot be a part of a row, if it cannot."""
+    """A file in the archive; `refusal` is the reason why it cannot be a part of a row, if there is one."""
 
     name: str
     size: int
@@ -203,12 +191,12 @@ class _Member(NamedTuple):
 
 
 class TarReader:
-    """Reads the groups of a tar file.
+    """Reads the groups of a tar file: adjacent members that differ only in their extension.
 
     Args:
         stream: of bytes, not compressed. The reader seeks in it if it can, else it reads over what comes before.
         name: the name of the file, for errors.
-        extra: fields that each row has beside its members.
+        extra: further fields of each row.
     """
 
     def __init__(self, stream: BinaryIO, name: str, extra: Mapping[str, object]) -> None:
@@ -433,7 +421,7 @@ def _name_in(header: bytes) -> bytes:
 
 
 def _checksum(header: bytes) -> int:
-    """The checksum of a header: the sum of its bytes, with blanks in place of the checksum itself."""
+    """The checksum of a header: the sum of its bytes, with blanks for the checksum itself."""
     return sum(header) - sum(header[148:156]) + 8 * 0x20
 
 

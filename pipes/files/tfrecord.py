@@ -22,7 +22,7 @@ from ..storage.filesystem import split_options
 from ..storage.tasks import in_threads, in_turn
 from .open_files import check_fixed_order, has_fixed_order
 from .ranges import ByteRanges, ParseRecords, call_with_policy
-from .records import IndexedRecords, Numbers, ParsedRecords, RecordBytes, RecordTable, extra_columns
+from .records import IndexedRecords, Numbers, ParsedRecords, RecordBytes, RecordTable, extend_rows
 from .tfrecord_examples import (
     BYTES,
     FLOATS,
@@ -37,11 +37,9 @@ from .tfrecord_examples import (
     to_arrow,
 )
 from .tfrecord_records import (
-    HEAD_BYTES as TFRECORD_RECORDS_HEAD_BYTES,
-)
-from .tfrecord_records import (
     PACKAGE,
-    TAIL_BYTES,
+    RECORD_HEAD_BYTES,
+    RECORD_TAIL_BYTES,
     Offsets,
     RecordReader,
     Records,
@@ -55,6 +53,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ..pipe import Pipe
+
+Features: TypeAlias = "Sequence[str] | Schema"
+"""Names of features, or their types by name."""
+
+_SAMPLED_RECORDS = 1000
 
 
 def parse_tfrecord(
@@ -139,15 +142,6 @@ class ParseTfRecord(ParseRecords):
         return form.row_schema() if isinstance(form, TfRecord) else None
 
 
-# `TfRecord`: the options of TFRecord files, and how their records become columns.
-
-
-Features: TypeAlias = "Sequence[str] | Schema"
-"""Names of features, or their types by name."""
-
-_SAMPLED_RECORDS = 1000
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TfRecord(SampledTable):
     """The arguments of `parse_tfrecord`."""
@@ -190,9 +184,6 @@ class TfRecord(SampledTable):
             f"{suggest_name(name, names)}; if it comes later, `features=` gives its type"
         )
 
-    def why_not_split(self) -> str | None:
-        return None if self.row_column is None else "`row_column` counts from the beginning of a file"
-
     def parts(
         self, stream: BinaryIO, path: str, unit: range, place: Place, chunk_size: ChunkSize
     ) -> Iterator[RangePart]:
@@ -209,7 +200,7 @@ class TfRecord(SampledTable):
             before += len(records.starts) + (records.malformed is not None)
 
     def parse_columns(self, data: bytes, starts: Offsets, ends: Offsets) -> dict[str, Column]:
-        """The columns of Examples, whose bytes begin and end at these places of `data`.
+        """Make columns of Examples, given the bounds of their bytes in `data`.
 
         Raises:
             ValueError: one of them is malformed, or they hold a feature in several ways that do not fit together.
@@ -233,7 +224,7 @@ class TfRecord(SampledTable):
 
 
 def _sample_records(records: Iterable[Records], path: str) -> tuple[list[dict[str, Feature]], FeedpipeError | None]:
-    """The first records that are Examples, and what is wrong with the first one that is none."""
+    """The first records that are Examples, and the error of the first one that is none."""
     sampled: list[dict[str, Feature]] = []
     problems: list[FeedpipeError | None] = []
     for some in records:
@@ -271,7 +262,6 @@ class _RecordParser:
         fixed = form.require_fixed_schema(path)
         self._form = form
         self._path = path
-        self._names = fixed.names
         self._constants = fixed.constants(path, fixed.file_types)
 
     def parts(self, records: Records, before: int) -> Iterator[RangePart]:
@@ -318,16 +308,9 @@ class _RecordParser:
         Raises:
             ValueError: one of them is malformed, or they hold a feature in several ways that do not fit together.
         """
-        import pyarrow as pa
-
         starts, ends = records.starts[span.start : span.stop], records.ends[span.start : span.stop]
         columns = self._form.parse_columns(records.data, starts, ends)
-        for name, value in self._constants.items():
-            columns[name] = pa.repeat(value, len(span))
-        columns = {name: columns[name] for name in self._names}
-        return Rows(
-            {**columns, **self._form.lineage.columns_for(self._path, range(before, before + len(span)))}, len(span)
-        )
+        return self._form.extend(columns, self._constants, self._path, range(before, before + len(span)))
 
 
 def record_error(path: str, at: int, problem: str) -> DataError:
@@ -335,11 +318,10 @@ def record_error(path: str, at: int, problem: str) -> DataError:
     return DataError(f"{path}, the record at byte {at}: {problem}")
 
 
-# `parse_tfrecord(indexed=True)`: records by their position in all files, by the indexes beside these.
-
-
 @dataclass(frozen=True, eq=False)
 class IndexedTfRecords(IndexedRecords):
+    """Records by their position in all files, by the indexes beside these."""
+
     kind: ClassVar[str] = "parse_tfrecord"
     columns: ClassVar[Columns] = Columns.MAKES
 
@@ -367,24 +349,23 @@ class IndexedTfRecords(IndexedRecords):
     def parse(self, records: RecordBytes) -> ParsedRecords:
         if self.format.fixed_schema is None:  # there is no record
             return ParsedRecords(Rows({}, 0), [], {})
-        data, starts, ends, places, _ = records
+        data, places = records.data, records.places
 
         def error_at(place: int, problem: str) -> DataError:
             return record_error(records.file(place).name, int(places.begins[place]), problem)
 
-        right_heads, right_data = right_records(data, starts, ends)
+        right_heads, right_data = right_records(data, records.starts, records.ends)
         for place in np.flatnonzero(~right_heads).tolist()[:1]:
-            raise error_at(place, "its length is not that of the index, or is damaged; make the index anew")
+            raise error_at(place, "its length is not that of the index, or is damaged; make the index again")
         problems = dict.fromkeys(np.flatnonzero(~right_data).tolist(), "its data have a wrong checksum")
+        starts, ends = records.starts + RECORD_HEAD_BYTES, records.ends - RECORD_TAIL_BYTES
         parsed: list[BlockRows] = []
         sound: list[int] = []
         spans = [np.flatnonzero(right_data)]
         while spans:
             span = spans.pop()
             try:
-                columns = self.format.parse_columns(
-                    data, starts[span] + TFRECORD_RECORDS_HEAD_BYTES, ends[span] - TAIL_BYTES
-                )
+                columns = self.format.parse_columns(data, starts[span], ends[span])
             except ValueError as error:
                 if len(span) > 1:
                     spans += reversed(np.array_split(span, 2))
@@ -393,27 +374,15 @@ class IndexedTfRecords(IndexedRecords):
             else:
                 parsed.append(Rows(columns, len(span)))
                 sound += span.tolist()
-        rows = self._with_extra_columns(concat(parsed), records, sound)
+        rows = concat(parsed)
+        if isinstance(rows, Rows):
+            paths = [file.path for file in records.files]
+            rows = extend_rows(self.format, rows, lambda: (paths, places.owners[sound], places.numbers[sound]))
         malformed = {
-            place: self.malformed(
-                records,
-                place,
-                error_at(place, problem),
-                data[starts[place] + TFRECORD_RECORDS_HEAD_BYTES : ends[place] - TAIL_BYTES],
-            )
+            place: self.malformed(records, place, error_at(place, problem), data[starts[place] : ends[place]])
             for place, problem in problems.items()
         }
         return ParsedRecords(rows, sound, malformed)
-
-    def _with_extra_columns(self, rows: BlockRows, records: RecordBytes, sound: list[int]) -> BlockRows:
-        fixed = self.format.require_fixed_schema("")
-        if not isinstance(rows, Rows) or (not fixed.folder_types and self.format.lineage == (None, None)):
-            return rows
-        paths, places = [file.path for file in records.files], records.places
-        extra = extra_columns(self.format, paths, places.owners[sound], places.numbers[sound])
-        columns = {**rows.columns, **extra}
-        names = [*fixed.names, *(name for name in self.format.lineage if name is not None)]
-        return Rows({name: columns[name] for name in names}, len(rows))
 
     def _head(self, file: File) -> TableHead | None:
         with file.open() as stream:
@@ -421,7 +390,7 @@ class IndexedTfRecords(IndexedRecords):
 
 
 def _read_index(file: File) -> Numbers:
-    """The byte at which each record of a file begins, and that behind the last one.
+    """Read the byte at which each record of a file begins, and that behind the last one.
 
     Raises:
         ArgumentError: the file is compressed, or there is no index beside it.

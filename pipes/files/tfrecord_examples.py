@@ -3,8 +3,8 @@
 The message is `Example {Features features = 1}`, `Features {map<string, Feature> feature = 1}`, and `Feature` is one of
 `BytesList bytes_list = 1`, `FloatList float_list = 2`, `Int64List int64_list = 3`, each with `repeated value = 1`.
 
-Writers encode a message in one way, though protobuf allows others. Here is that one way; messages that are encoded in
-another are parsed one at a time, by `parse_example`.
+Writers encode a message in one way, and such messages are read many at a time. Protobuf allows other ways, which
+`parse_example` reads one message at a time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from ..core.rows import scalars
 from ..errors import DataError
-from ..formats.streams import DELIMITED, FIXED64, read_fields, read_varint, write_field, write_varint
+from ..formats.protobuf import DELIMITED, FIXED64, read_fields, read_varint, write_field, write_varint
 from .tfrecord_records import crc32c, gather, masked
 
 if TYPE_CHECKING:
@@ -29,54 +29,13 @@ Places = npt.NDArray[np.int64]
 
 _KEY_TAG, _VALUE_TAG = 0x0A, 0x12
 _SHORT_BYTES = 32
-"""Up to this mean size, NumPy joins parts of several sizes faster, byte by byte, than Python does."""
+"""Up to this mean size, NumPy joins parts of different sizes faster, byte by byte, than Python does."""
+EMPTY, BYTES, FLOATS, INTS = range(4)
+"""The kinds of a feature, by the field of the list that it has; `EMPTY` for none."""
+KIND_NAMES = "no value", "bytes", "floats", "ints"
 
 
-def to_arrow(name: str, feature: FeatureValues, kind: Any) -> Any:
-    """The column of a feature, in an Arrow type.
-
-    Raises:
-        ValueError: a value does not fit the type, or a record has several and the type holds one.
-    """
-    import pyarrow
-
-    pa: Any = pyarrow  # its stubs know no masks of this kind
-    count = len(feature.counts)
-    missing = feature.counts < 0
-    if feature.kind == EMPTY:
-        return pa.nulls(count, kind)
-    tensor = isinstance(kind, pa.FixedShapeTensorType)
-    storage = kind.storage_type if tensor else kind
-    counts = np.maximum(feature.counts, 0)
-    if pa.types.is_list(storage) or pa.types.is_large_list(storage):
-        offsets = np.zeros(count + 1, np.int64)
-        np.cumsum(counts, out=offsets[1:])
-        items = _cast(name, feature, storage.value_type)
-        lists = pa.LargeListArray.from_arrays(
-            pa.array(offsets), items, mask=pa.array(missing) if missing.any() else None
-        )
-        return lists if storage == lists.type else lists.cast(storage)
-    if pa.types.is_fixed_size_list(storage):
-        wrong = np.flatnonzero((counts != storage.list_size) & ~missing)
-        if len(wrong):
-            raise _count_error(name, int(counts[wrong[0]]), kind)
-        items = _cast(name, feature, storage.value_type)
-        if missing.any():
-            places = np.repeat(np.cumsum(~missing) - 1, storage.list_size) * storage.list_size
-            places += np.tile(np.arange(storage.list_size), count)
-            items = items.take(pa.array(np.maximum(places, 0)))
-        arrays = pa.FixedSizeListArray.from_arrays(
-            items, type=storage, mask=pa.array(missing) if missing.any() else None
-        )
-        return pa.ExtensionArray.from_storage(kind, arrays) if tensor else arrays
-    wrong = np.flatnonzero(counts > 1)
-    if len(wrong):
-        raise _count_error(name, int(counts[wrong[0]]), kind)
-    values = _cast(name, feature, kind)
-    if (feature.counts == 1).all():
-        return values
-    places = pa.array(np.cumsum(counts) - 1, mask=counts == 0)
-    return values.take(places)
+# Many Examples as columns.
 
 
 class UnusualError(ValueError):
@@ -88,7 +47,7 @@ class Spans(NamedTuple):
 
     Attributes:
         owners: the number of the record, or of the other span, that each belongs to, in rising order.
-        starts, ends: where each begins and ends.
+        starts, ends: the bounds of each.
     """
 
     owners: Places
@@ -104,7 +63,7 @@ class FeatureValues(NamedTuple):
 
     Attributes:
         kind: of the feature; `EMPTY` if no record has a value.
-        counts: how many values each record has; -1 if it lacks the feature.
+        counts: the number of values of each record; -1 if it lacks the feature.
         values: of all records.
     """
 
@@ -114,7 +73,7 @@ class FeatureValues(NamedTuple):
 
 
 def _varints(data: Bytes, at: Places) -> tuple[Places, Places]:
-    """The numbers at some places, and where they end."""
+    """The numbers at some places, and their ends."""
     byte = data.take(at, mode="clip")
     values, at = byte.astype(np.int64) & 0x7F, at + 1
     more = np.flatnonzero(byte >= 0x80)
@@ -131,7 +90,7 @@ def _varints(data: Bytes, at: Places) -> tuple[Places, Places]:
 
 
 def _delimited(data: Bytes, at: Places, ends: Places, tag: int) -> tuple[Places, Places]:
-    """Where the contents of the fields at some places begin and end; all must have this tag, and end before `ends`."""
+    """The bounds of the contents of the fields at some places. All must have this tag, and end before `ends`."""
     if (data.take(at, mode="clip") != tag).any():
         raise UnusualError
     sizes, starts = _varints(data, at + 1)
@@ -142,7 +101,7 @@ def _delimited(data: Bytes, at: Places, ends: Places, tag: int) -> tuple[Places,
 
 
 def _repeated(data: Bytes, starts: Places, ends: Places) -> Spans:
-    """The contents of the fields of messages that have nothing but fields 1."""
+    """The contents of the fields of messages that have only fields 1."""
     owners, begins, stops = [], [], []
     owner = np.flatnonzero(starts < ends)
     at = starts[owner]
@@ -280,7 +239,7 @@ def _unpack_ints(packed: bytes) -> tuple[npt.NDArray[np.int64], Places]:
 
 
 def _counts_within(lasts: Places, sizes: Places) -> Places:
-    """How many numbers end in each of some parts of these sizes, which follow each other."""
+    """Count the numbers that end in each of some parts of these sizes, which follow each other."""
     bounds = np.cumsum(sizes)
     before = np.searchsorted(lasts, bounds, "left")
     if len(bounds) and (not len(lasts) or not np.isin(bounds - 1, lasts).all()):
@@ -306,12 +265,12 @@ def collect_values(records: Sequence[Mapping[str, Feature]], name: str) -> Featu
     import pyarrow as pa
 
     features = [record.get(name) for record in records]
-    kinds = {feature.kind for feature in features if feature is not None and feature.kind != EMPTY}
-    if len(kinds) > 1:
-        raise ValueError(f"feature {name!r} holds {' and '.join(KIND_NAMES[kind] for kind in sorted(kinds))}")
+    try:
+        kind, _ = kinds_of(feature for feature in features if feature is not None)
+    except ValueError as error:
+        raise ValueError(f"feature {name!r} {error}") from None
     counts = np.array([-1 if f is None or f.kind == EMPTY else len(f.values) for f in features], np.int64)
     values: Any = [value for feature in features if feature is not None for value in feature.values]
-    kind = kinds.pop() if kinds else EMPTY
     if kind == BYTES:
         values = pa.array(values, pa.large_binary())
     elif kind != EMPTY:
@@ -371,12 +330,54 @@ def kinds_of(features: Iterator[Feature]) -> tuple[int, bool]:
     return (kinds.pop() if kinds else EMPTY), single
 
 
-# One `tf.train.Example` at a time, by the rules of protobuf: parsed in any legal encoding, written in the usual one.
+def to_arrow(name: str, feature: FeatureValues, kind: Any) -> Any:
+    """The column of a feature, in an Arrow type.
+
+    Raises:
+        ValueError: a value does not fit the type, or a record has several and the type holds one.
+    """
+    import pyarrow
+
+    pa: Any = pyarrow  # its stubs know no masks of this kind
+    count = len(feature.counts)
+    missing = feature.counts < 0
+    if feature.kind == EMPTY:
+        return pa.nulls(count, kind)
+    tensor = isinstance(kind, pa.FixedShapeTensorType)
+    storage = kind.storage_type if tensor else kind
+    counts = np.maximum(feature.counts, 0)
+    if pa.types.is_list(storage) or pa.types.is_large_list(storage):
+        offsets = np.zeros(count + 1, np.int64)
+        np.cumsum(counts, out=offsets[1:])
+        items = _cast(name, feature, storage.value_type)
+        lists = pa.LargeListArray.from_arrays(
+            pa.array(offsets), items, mask=pa.array(missing) if missing.any() else None
+        )
+        return lists if storage == lists.type else lists.cast(storage)
+    if pa.types.is_fixed_size_list(storage):
+        wrong = np.flatnonzero((counts != storage.list_size) & ~missing)
+        if len(wrong):
+            raise _count_error(name, int(counts[wrong[0]]), kind)
+        items = _cast(name, feature, storage.value_type)
+        if missing.any():
+            places = np.repeat(np.cumsum(~missing) - 1, storage.list_size) * storage.list_size
+            places += np.tile(np.arange(storage.list_size), count)
+            items = items.take(pa.array(np.maximum(places, 0)))
+        arrays = pa.FixedSizeListArray.from_arrays(
+            items, type=storage, mask=pa.array(missing) if missing.any() else None
+        )
+        return pa.ExtensionArray.from_storage(kind, arrays) if tensor else arrays
+    wrong = np.flatnonzero(counts > 1)
+    if len(wrong):
+        raise _count_error(name, int(counts[wrong[0]]), kind)
+    values = _cast(name, feature, kind)
+    if (feature.counts == 1).all():
+        return values
+    places = pa.array(np.cumsum(counts) - 1, mask=counts == 0)
+    return values.take(places)
 
 
-EMPTY, BYTES, FLOATS, INTS = range(4)
-"""The kinds of a feature, by the field of the list that it has; `EMPTY` for none."""
-KIND_NAMES = "no value", "bytes", "floats", "ints"
+# One Example at a time, in any legal encoding.
 
 
 class Feature(NamedTuple):
@@ -442,27 +443,7 @@ def _signed(value: int) -> int:
     return value - 2**64 if value >= 2**63 else value
 
 
-# Writing
-def write_example(features: Mapping[bytes, bytes]) -> bytes:
-    """The message of these features, each as `write_feature` makes it."""
-    entries = [write_field(1, write_field(1, name) + write_field(2, feature)) for name, feature in features.items()]
-    return write_field(1, b"".join(entries))
-
-
-def write_feature(kind: int, values: Sequence[Any]) -> bytes:
-    """A feature of one kind.
-
-    Raises:
-        struct.error, OverflowError: a value does not fit the kind.
-    """
-    if kind == BYTES:
-        return write_field(kind, b"".join([write_field(1, value) for value in values]))
-    if kind == FLOATS:
-        return write_field(kind, write_field(1, struct.pack(f"<{len(values)}f", *values)) if values else b"")
-    return write_field(kind, write_field(1, b"".join(map(write_varint, values))) if values else b"")
-
-
-# Columns as records of TFRecord: one `tf.train.Example` for each row.
+# Rows as records.
 
 
 def write_records(batch: pa.RecordBatch) -> Iterator[bytes]:
@@ -527,3 +508,22 @@ def _kind_of(name: str, kind: Any) -> tuple[int, Callable[[Any], Any]]:
         f"column {name!r} has the type {kind}, and an Example holds bytes, ints of 64 bits, floats, and lists of them; "
         "`.map` can make these"
     )
+
+
+def write_example(features: Mapping[bytes, bytes]) -> bytes:
+    """The message of these features, each as `write_feature` makes it."""
+    entries = [write_field(1, write_field(1, name) + write_field(2, feature)) for name, feature in features.items()]
+    return write_field(1, b"".join(entries))
+
+
+def write_feature(kind: int, values: Sequence[Any]) -> bytes:
+    """A feature of one kind.
+
+    Raises:
+        struct.error, OverflowError: a value does not fit the kind.
+    """
+    if kind == BYTES:
+        return write_field(kind, b"".join([write_field(1, value) for value in values]))
+    if kind == FLOATS:
+        return write_field(kind, write_field(1, struct.pack(f"<{len(values)}f", *values)) if values else b"")
+    return write_field(kind, write_field(1, b"".join(map(write_varint, values))) if values else b"")

@@ -3,8 +3,6 @@
 A record is its length in eight bytes, the checksum of these, its data, and the checksum of the data. Nothing else marks
 where a record begins. So a range of a file finds its first record by the checksum of its length, and one file serves
 many shards without an index.
-
-DALI's `tfrecord2idx` writes this format, and so does the package `tfrecord`.
 """
 
 from __future__ import annotations
@@ -24,63 +22,16 @@ from ..formats.text import TO_END
 
 PACKAGE = Package("google_crc32c", "google-crc32c", "tfrecord", "TFRecord files are read and written")
 
-Crcs = npt.NDArray[np.uint32]
-
-_POLYNOMIAL = 0x82F63B78
-_SHIFT = 0xA282EAD8
-_ALL_BITS = 0xFFFFFFFF
-
-
-def crc32c() -> Callable[[bytes], int]:
-    """The function that computes the CRC-32C of bytes."""
-    function: Callable[[bytes], int] = PACKAGE.load().value
-    return function
-
-
-def masked(crc: int) -> int:
-    """A checksum as files hold it."""
-    return ((crc >> 15 | crc << 17) + _SHIFT) & _ALL_BITS
-
-
-def unmasked(stored: Crcs) -> Crcs:
-    """The checksums that files hold as these numbers."""
-    rotated = stored - np.uint32(_SHIFT)
-    return rotated >> np.uint32(17) | rotated << np.uint32(15)
-
-
-def crcs_of_lengths(lengths: npt.NDArray[np.uint8]) -> Crcs:
-    """The CRC-32C of each row of eight bytes."""
-    crcs = np.full(len(lengths), _ALL_BITS, np.uint32)
-    for column in lengths.T:
-        crcs = _TABLE[(crcs ^ column) & 0xFF] ^ crcs >> np.uint32(8)
-    return crcs ^ np.uint32(_ALL_BITS)
-
-
-def gather(data: npt.NDArray[np.uint8], at: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.uint8]:
-    """The `size` bytes at each of some places, as rows."""
-    if not len(at):
-        return np.zeros((0, size), np.uint8)
-    return np.lib.stride_tricks.sliding_window_view(data, size)[at]
-
-
-def _table() -> Crcs:
-    """The CRC of each byte."""
-    table = np.arange(256, dtype=np.uint32)
-    for _ in range(8):
-        table = np.where(table & 1, table >> np.uint32(1) ^ np.uint32(_POLYNOMIAL), table >> np.uint32(1))
-    return table
-
-
-_TABLE = _table()
-
-# `RecordReader`: the records of a TFRecord file, or of a range of it, with both checksums compared.
-
-
-HEAD_BYTES, TAIL_BYTES = 12, 4
+RECORD_HEAD_BYTES, RECORD_TAIL_BYTES = 12, 4
 """The bytes of a record before and behind its data."""
+
+Crcs = npt.NDArray[np.uint32]
 Offsets = npt.NDArray[np.int64]
 
 _HEAD = struct.Struct("<QI")
+_POLYNOMIAL = 0x82F63B78
+_SHIFT = 0xA282EAD8
+_ALL_BITS = 0xFFFFFFFF
 
 
 class Records(NamedTuple):
@@ -88,7 +39,7 @@ class Records(NamedTuple):
 
     Attributes:
         data: the bytes that hold them.
-        starts, ends: where in `data` the content of each begins and ends.
+        starts, ends: the bounds in `data` of the content of each.
         at: the byte of the file at which the first one begins.
         end: the byte behind the last one, and behind a malformed one.
         last: whether the range ends there.
@@ -107,7 +58,7 @@ class Records(NamedTuple):
 
     def offsets(self) -> list[int]:
         """The byte of the file at which each record begins."""
-        offsets: list[int] = (self.starts + (self.at - HEAD_BYTES)).tolist()
+        offsets: list[int] = (self.starts + (self.at - RECORD_HEAD_BYTES)).tolist()
         return offsets
 
 
@@ -115,7 +66,7 @@ class _Split(NamedTuple):
     """The whole records of some bytes.
 
     Attributes:
-        starts, ends: where the content of each begins and ends.
+        starts, ends: the bounds of the content of each.
         done: the bytes up to the end of the last one, and of a malformed one.
         malformed: the record that follows, if its data have a wrong checksum.
         error: what is wrong with the head of the next one.
@@ -150,22 +101,14 @@ class RecordReader:
         Raises:
             SourceError: the stream cannot be read.
         """
-        at, window = self._start, self._window
-        if not at:
+        if not self._start:
             return 0
-        while at < self._stop:
-            window.advance(at)
-            window.fill(ChunkSize.FIRST_BYTES)
-            data = np.frombuffer(window.data.ljust(HEAD_BYTES, b"\xff"), np.uint8)
-            heads = np.lib.stride_tricks.sliding_window_view(data, HEAD_BYTES)
+        for at in self._window.scan(self._start, self._stop, RECORD_HEAD_BYTES - 1):
+            data = np.frombuffer(self._window.data.ljust(RECORD_HEAD_BYTES, b"\xff"), np.uint8)
+            heads = np.lib.stride_tricks.sliding_window_view(data, RECORD_HEAD_BYTES)
             for place in np.flatnonzero(_have_right_checksum(heads)).tolist():
                 if at + place < self._stop and self._wrong_head(place) is None:
                     return at + place
-            if window.error is not None:
-                raise window.error
-            if window.ended:
-                break
-            at += len(heads)
         return None
 
     def _wrong_head(self, place: int) -> int | None:
@@ -175,8 +118,8 @@ class RecordReader:
         record, too, and the next range begins with it. So no damage hides a record from both.
         """
         for _ in range(2):
-            head = self._window.peek(place, HEAD_BYTES)
-            if len(head) < HEAD_BYTES:
+            head = self._window.peek(place, RECORD_HEAD_BYTES)
+            if len(head) < RECORD_HEAD_BYTES:
                 break
             if not _have_right_checksum(np.frombuffer(head, np.uint8)[None])[0]:
                 return self._window.offset + place
@@ -229,41 +172,41 @@ class RecordReader:
 
         Args:
             data: bytes of the file, from the beginning of a record on.
-            room: records that begin behind so many bytes belong to the next range.
+            room: records that begin behind this byte belong to the next range.
         """
         size, begin = len(data), self._window.offset
         unpack = _HEAD.unpack_from
         heads: list[int] = []
         ends: list[int] = []
         at = 0
-        while at < room and at + HEAD_BYTES <= size:
+        while at < room and at + RECORD_HEAD_BYTES <= size:
             heads.append(at)
-            end = at + HEAD_BYTES + unpack(data, at)[0]
-            if end + TAIL_BYTES > size:
+            end = at + RECORD_HEAD_BYTES + unpack(data, at)[0]
+            if end + RECORD_TAIL_BYTES > size:
                 break
             ends.append(end)
-            at = end + TAIL_BYTES
+            at = end + RECORD_TAIL_BYTES
         view = np.frombuffer(data, np.uint8)
         # The head of a record that is not whole is compared too: it must not claim more bytes than it has.
-        wrong = np.flatnonzero(~_have_right_checksum(gather(view, np.array(heads, np.int64), HEAD_BYTES)))
+        wrong = np.flatnonzero(~_have_right_checksum(gather(view, np.array(heads, np.int64), RECORD_HEAD_BYTES)))
         error: DataError | None = None
         if len(wrong):
             heads, ends = heads[: wrong[0] + 1], ends[: wrong[0]]
             error = self._damaged_length(begin + heads[-1])
         crc = self._crc  # it takes no memoryview
-        crcs = [crc(data[head + HEAD_BYTES : end]) for head, end in zip(heads, ends, strict=False)]
+        crcs = [crc(data[head + RECORD_HEAD_BYTES : end]) for head, end in zip(heads, ends, strict=False)]
         stops = np.array(ends, np.int64)
-        stored = gather(view, stops, TAIL_BYTES).view("<u4").ravel()
+        stored = gather(view, stops, RECORD_TAIL_BYTES).view("<u4").ravel()
         wrong = np.flatnonzero(unmasked(stored) != np.array(crcs, np.uint32))
         count = int(wrong[0]) if len(wrong) else len(ends)
-        starts = np.array(heads[:count], np.int64) + HEAD_BYTES
+        starts = np.array(heads[:count], np.int64) + RECORD_HEAD_BYTES
         if not len(wrong):
-            return _Split(starts, stops, ends[-1] + TAIL_BYTES if ends else 0, None, error)
+            return _Split(starts, stops, ends[-1] + RECORD_TAIL_BYTES if ends else 0, None, error)
         offset, end = begin + heads[count], ends[count]
         problem = self._error(offset, "the data of the record that begins here have a wrong checksum")
-        content = data[heads[count] + HEAD_BYTES : end][:MAX_CONTENT_BYTES]
+        content = data[heads[count] + RECORD_HEAD_BYTES : end][:MAX_CONTENT_BYTES]
         malformed = MalformedRecord(problem, offset, content)
-        return _Split(starts, stops[:count], end + TAIL_BYTES, malformed, None)
+        return _Split(starts, stops[:count], end + RECORD_TAIL_BYTES, malformed, None)
 
     def _damaged_length(self, at: int) -> DataError:
         return self._error(at, "the length of the record that begins here has a wrong checksum")
@@ -274,31 +217,34 @@ class RecordReader:
 
 
 def right_records(data: bytes, begins: Offsets, ends: Offsets) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Which records are undamaged, and begin and end where another source says.
+    """Compare records with the bounds that an index gives.
 
     Returns:
         which have a head with this length, and which have data with the right checksum.
     """
     view, crc = np.frombuffer(data, np.uint8), crc32c()
-    heads = gather(view, begins, HEAD_BYTES)
+    heads = gather(view, begins, RECORD_HEAD_BYTES)
     lengths = np.ascontiguousarray(heads[:, :8]).view("<i8").ravel()
-    heads_right = _have_right_checksum(heads) & (lengths == ends - begins - HEAD_BYTES - TAIL_BYTES)
-    spans = zip((begins + HEAD_BYTES).tolist(), (ends - TAIL_BYTES).tolist(), strict=True)
+    heads_right = _have_right_checksum(heads) & (lengths == ends - begins - RECORD_HEAD_BYTES - RECORD_TAIL_BYTES)
+    spans = zip((begins + RECORD_HEAD_BYTES).tolist(), (ends - RECORD_TAIL_BYTES).tolist(), strict=True)
     crcs = np.array([crc(data[start:end]) for start, end in spans], np.uint32)
-    stored = gather(view, ends - TAIL_BYTES, TAIL_BYTES).view("<u4").ravel()
+    stored = gather(view, ends - RECORD_TAIL_BYTES, RECORD_TAIL_BYTES).view("<u4").ravel()
     return heads_right, unmasked(stored) == crcs
 
 
 def _record_bytes(data: bytes) -> int:
-    """How many bytes the record that begins with `data` has; those of a head, if there are fewer."""
-    return HEAD_BYTES if len(data) < HEAD_BYTES else HEAD_BYTES + _HEAD.unpack_from(data)[0] + TAIL_BYTES
+    """The size of the record that begins with `data`; that of a head, if `data` is shorter."""
+    return (
+        RECORD_HEAD_BYTES
+        if len(data) < RECORD_HEAD_BYTES
+        else RECORD_HEAD_BYTES + _HEAD.unpack_from(data)[0] + RECORD_TAIL_BYTES
+    )
 
 
 def _have_right_checksum(heads: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
     """Which heads, given as rows, hold a length with its checksum."""
-    right: npt.NDArray[np.bool_] = (heads[:, 4:8] == 0).all(
-        axis=1
-    )  # no record has 4 GiB; this leaves few to compute with
+    # No record has 4 GiB, which leaves few heads to compute with.
+    right: npt.NDArray[np.bool_] = (heads[:, 4:8] == 0).all(axis=1)
     places = np.flatnonzero(right)
     chosen = np.ascontiguousarray(heads[places])
     stored = np.ascontiguousarray(chosen[:, 8:12]).view("<u4").ravel()
@@ -306,7 +252,54 @@ def _have_right_checksum(heads: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
     return right
 
 
-# The index beside a TFRecord file: a line for each record with its first byte and how many bytes it takes.
+# Checksums.
+
+
+def crc32c() -> Callable[[bytes], int]:
+    """The function that computes the CRC-32C of bytes."""
+    function: Callable[[bytes], int] = PACKAGE.load().value
+    return function
+
+
+def masked(crc: int) -> int:
+    """A checksum as files hold it."""
+    return ((crc >> 15 | crc << 17) + _SHIFT) & _ALL_BITS
+
+
+def unmasked(stored: Crcs) -> Crcs:
+    """The checksums that files hold as these numbers."""
+    rotated = stored - np.uint32(_SHIFT)
+    return rotated >> np.uint32(17) | rotated << np.uint32(15)
+
+
+def crcs_of_lengths(lengths: npt.NDArray[np.uint8]) -> Crcs:
+    """The CRC-32C of each row of eight bytes."""
+    crcs = np.full(len(lengths), _ALL_BITS, np.uint32)
+    for column in lengths.T:
+        crcs = _TABLE[(crcs ^ column) & 0xFF] ^ crcs >> np.uint32(8)
+    return crcs ^ np.uint32(_ALL_BITS)
+
+
+def gather(data: npt.NDArray[np.uint8], at: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.uint8]:
+    """The `size` bytes at each of some places, as rows."""
+    if not len(at):
+        return np.zeros((0, size), np.uint8)
+    return np.lib.stride_tricks.sliding_window_view(data, size)[at]
+
+
+def _table() -> Crcs:
+    """The CRC of each byte."""
+    table = np.arange(256, dtype=np.uint32)
+    for _ in range(8):
+        table = np.where(table & 1, table >> np.uint32(1) ^ np.uint32(_POLYNOMIAL), table >> np.uint32(1))
+    return table
+
+
+_TABLE = _table()
+
+
+# The index beside a file: a line for each record with its first byte and its size, as DALI's `tfrecord2idx` and the
+# package `tfrecord` write it.
 
 
 _ENDINGS = ".index", ".idx"
@@ -318,7 +311,7 @@ def is_index(path: str) -> bool:
 
 
 def index_paths(path: str) -> tuple[str, str]:
-    """Where the index of a file may be, as users of the package `tfrecord` and of DALI name it."""
+    """The paths that the index of a file may have, as users of the package `tfrecord` and of DALI name it."""
     return f"{path.removesuffix('.tfrecord')}{_ENDINGS[0]}", f"{path}{_ENDINGS[1]}"
 
 
@@ -357,6 +350,6 @@ def read_bounds(data: bytes, name: str, size: int) -> Offsets:
     if bounds[0] != 0 or (bounds[1:] - begins != sizes).any():
         raise DataError(
             f"{name} does not list the records of a file of {size} bytes, one behind the other; it belongs to another "
-            "file, so make it anew"
+            "file, so make it again"
         )
     return bounds

@@ -1,4 +1,4 @@
-"""Units of files, which shards divide and a resume starts from, and the loop from units to rows."""
+"""Units of files, such as row groups: shards divide them, a resume starts from them, a parser makes rows of them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class UnitTable:
-    """A row for each unit, and a column for each of its fields; the file is given by its position in the input."""
+    """A row for each unit, and a column for each of its fields; a file is its position in the input."""
 
     fields: tuple[str, ...]
     numbers: Numbers
@@ -49,7 +49,7 @@ class UnitTable:
         return self.numbers[:, self.fields.index(name)]
 
     def digest(self) -> str:
-        """A digest of the units, for states; without the length of footers, which follows from the seal."""
+        """A digest of the units, for states, without the length of footers, which follows from the seal."""
         columns = [number for number, name in enumerate(self.fields) if name != "footer_bytes"]
         return hashlib.blake2b(self.numbers[:, columns].tobytes(), digest_size=16).hexdigest()
 
@@ -57,15 +57,12 @@ class UnitTable:
         """Look up units.
 
         Returns:
-            the positions of their files in the input, each once; and for each unit the index of its file among these,
-            and its other fields.
+            the positions of their files in the input, each once; for each unit the index of its file among these, and
+            its other fields.
         """
         rows = self.numbers[index_array(indices)]
         files, places = np.unique(rows[:, 0], return_inverse=True)
         return files, zip(places.tolist(), rows[:, 1:].tolist(), strict=True)
-
-
-# `Units`: the handles that shards divide and that a resume starts from, such as row groups of files.
 
 
 class _Format(Protocol):
@@ -78,7 +75,7 @@ class _Format(Protocol):
         ...
 
     def fix(self, heads: Iterable[Any], paths: Iterable[str]) -> object:
-        """The format with names and types of columns fixed, by the heads of files, read lazily, and by their paths."""
+        """Fix names and types of columns by the heads of files, which are read lazily, and by their paths."""
 
 
 F = TypeVar("F", bound=_Format)
@@ -87,7 +84,7 @@ U = TypeVar("U", bound="tuple[Any, ...]")
 
 @dataclass(frozen=True, eq=False)
 class Units(TokenOfInput, ABC, Generic[F, U]):
-    """The base: a handle for each unit of each file. The chain function of a parser puts it before the parser.
+    """The base of operators that give a handle for each unit of each file. They come before the parser.
 
     A unit is a named tuple of a `File` and numbers. If the files have a fixed order, this is indexed: `resolve` finds
     all units, once per pipe. Otherwise each file is divided into units when it comes.
@@ -111,7 +108,7 @@ class Units(TokenOfInput, ABC, Generic[F, U]):
 
     @abstractmethod
     def head(self, file: File) -> object:
-        """What a file says about its columns."""
+        """The columns of a file."""
 
     @abstractmethod
     def find_units(self, files: Iterator[File]) -> UnitTable:
@@ -127,7 +124,7 @@ class Units(TokenOfInput, ABC, Generic[F, U]):
 
     @abstractmethod
     def start(self, unit: U) -> Origin:
-        """Where a unit begins."""
+        """The origin of the first row of a unit."""
 
     def call(self) -> None:
         return None
@@ -181,17 +178,17 @@ class Units(TokenOfInput, ABC, Generic[F, U]):
                 yield self._file(stage, value)
 
     def with_fixed_units(self, stage: StageView) -> Units[F, U]:
-        """With names and types of columns fixed, and if files have a fixed order, with all units."""
+        """Fix names and types of columns, and if files have a fixed order, find all units."""
         op = self.with_fixed_format(stage)
         return replace(op, table=op.find_units(self._files(stage))) if self.has_fixed_order else op
 
     def with_fixed_format(self, stage: StageView) -> Units[F, U]:
-        """With names and types of columns fixed, by the files themselves."""
+        """Fix names and types of columns by the files themselves."""
         heads = (in_threads if self.format.unify_schemas else in_turn)(self.head, self._files(stage))
         return replace(self, format=self.fixed_format(stage, heads))
 
     def fixed_format(self, stage: StageView, heads: Iterable[object]) -> F:
-        """The format with names and types fixed by these heads, which are read lazily."""
+        """Fix names and types of the format by these heads, which are read lazily."""
         # All paths, unless only a run of the input can give them and nothing else needs that run.
         some = None if stage.input.indexed or self.format.unify_schemas else 1
         return cast("F", self.format.fix(heads, (file.path for file in islice(self._files(stage), some))))
@@ -205,11 +202,10 @@ class Units(TokenOfInput, ABC, Generic[F, U]):
         return check_file(stage, self.format.kind, value)
 
 
-# `ParseUnits`: the loop from units of files to rows, and the one place where parsers make their cursors.
-
+# The loop from units to rows, and the one place where parsers make their cursors.
 
 Place: TypeAlias = tuple[Any, ...]
-"""A position in a unit, in the plain values that its reader needs to go on from there: numbers, or a key."""
+"""A position in a unit: the plain values, such as numbers, from which its reader goes on."""
 
 ParsedUnit = TypeVar("ParsedUnit")
 W = TypeVar("W", bound=Work)
@@ -220,11 +216,11 @@ class Piece(NamedTuple):
 
     Attributes:
         rows: none if a filter leaves out all that was read.
-        at: the place from which the unit is read to get these rows.
+        at: the place from which they are read.
         end: the place behind them, and behind a malformed row; None at the end of the unit.
-        origins: the source of each row, if the run carries origins.
+        origins: of each row, if the run carries origins.
         malformed: the row that follows, if it is malformed.
-        error: why nothing behind these rows can be read; it ends the run.
+        error: why nothing behind these rows can be read. It ends the run.
     """
 
     rows: BlockRows
@@ -240,8 +236,8 @@ class Malformed(NamedTuple):
 
     Attributes:
         error: what is wrong with it.
-        origin: its source.
-        content: what is known of it.
+        origin: where it comes from.
+        content: as much of it as is known.
     """
 
     error: DataError
@@ -249,31 +245,34 @@ class Malformed(NamedTuple):
     content: object
 
 
-class UnitReader(ABC, Generic[ParsedUnit, W]):
-    """Reads the units of one run, one after the other.
+def row_origins(path: str, numbers: Iterable[int], context: Context) -> list[Origin | None] | None:
+    """The origins of the rows with these numbers in a file, counted from 0, if the run carries origins."""
+    return [Origin(path, int(number) + 1) for number in numbers] if context.tracing.origins else None
 
-    Errors are raised without the user's line; `ParseUnits` adds it.
-    """
+
+class UnitReader(ABC, Generic[ParsedUnit, W]):
+    """Reads the units of one run, one after the other. `ParseUnits` adds the user's line to its errors."""
 
     beginning: ClassVar[Place] = (0,)
     """The place where each unit begins."""
     makes_blocks: ClassVar[bool] = False
     """Whether pieces have the size of blocks already, because the reader looks at the block size itself."""
 
-    @abstractmethod
     def is_remote(self, unit: ParsedUnit) -> bool:
-        """Whether it pays to start reading the unit before its turn."""
+        """Whether it pays to start reading the unit, a file or a tuple with one, before its turn."""
+        file: File = unit if isinstance(unit, File) else cast("Any", unit).file
+        return not file.is_local()
 
     @abstractmethod
     def start_reading(self, unit: ParsedUnit, early: bool) -> W:
-        """The work that opens the unit, not started yet; `early` if a thread will start it before its turn."""
+        """Make the work that opens the unit, not started yet; `early` if a thread will start it before its turn."""
 
     @abstractmethod
     def pieces(self, unit: ParsedUnit, opened: W, place: Place) -> Iterator[Piece]:
-        """The rows of the unit from `place` on. It drops each piece that it yields, so that the memory is reused."""
+        """Read the rows of the unit from `place` on. Drop each piece that is yielded, so that its memory is reused."""
 
     def close(self) -> None:
-        """Closes the files that are still open, at the end of the run."""
+        """Close the files that are still open, at the end of the run."""
         return
 
 
@@ -290,10 +289,10 @@ class ParseUnits(Operator, Generic[ParsedUnit]):
 
     @abstractmethod
     def reader(self, context: Context, block_size: BlockSize) -> UnitReader[ParsedUnit, Any]:
-        """The reader of one run."""
+        """Make the reader of one run."""
 
     def check_unit(self, stage: StageView, value: object) -> ParsedUnit:
-        """An element of the input as a unit; a subclass checks it if the user can write that input."""
+        """Return an element of the input as a unit. A subclass checks it if the user can write that input."""
         return cast("ParsedUnit", value)
 
     def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
@@ -339,7 +338,7 @@ class ParseUnits(Operator, Generic[ParsedUnit]):
                 place = reader.beginning
 
     def _skipped(self, stage: StageView, malformed: Malformed, at: Cursor, end: Cursor, context: Context) -> Block:
-        """A block in place of a malformed row."""
+        """The block of a mark for a malformed row, or its error."""
         error, origin, content = malformed
         skipped = stage.skip(error, at, content, context, origin)
         if skipped is None:
@@ -355,18 +354,17 @@ class ParseUnits(Operator, Generic[ParsedUnit]):
             raise at_call_site(error, stage) from error.__cause__
 
 
-# `FileUnits`: what the footers of all files say, and how it is kept in a unit file beside a manifest.
-
+# Units that know their number of rows, such as row groups: the footers of files, and the unit file that keeps them.
 
 UNKNOWN = -1
-"""The number of rows of a unit that does not know it, such as a stream; it is the only one of its file."""
+"""The number of rows of a unit that does not know it, such as a stream. It is the only unit of its file."""
 VERSION = "2"
 
 _LOG = logging.getLogger("feedpipe")
 
 
 class FileContents(NamedTuple):
-    """What the footer of one file says.
+    """The content of the footer of one file.
 
     Attributes:
         schema: names and types of its columns.
@@ -374,7 +372,7 @@ class FileContents(NamedTuple):
         rows: of each of its units.
         compressed: whether the columns of each unit are.
         selected: the numbers of the units that a filter leaves; None for all.
-        footer_bytes: how long the footer is; 0 if that is not known.
+        footer_bytes: the length of the footer; 0 if it is not known.
     """
 
     schema: pa.Schema
@@ -392,7 +390,7 @@ class FileUnits:
     Attributes:
         schemas: each once, in the order in which they first occur.
         schema_numbers, seals, footer_bytes, counts: of each file, the number of its schema, its seal, the length of its
-            footer and how many units it has.
+            footer and the number of its units.
         rows, compressed: of each unit of each file.
         selected: the positions among all units of those that a filter leaves; None for all.
     """
@@ -455,7 +453,7 @@ class FileUnits:
         return np.unique(self.schema_numbers, return_index=True)[1]
 
     def digest(self) -> str:
-        """A digest of all values. It does not depend on how they are written."""
+        """A digest of all values, whatever the format that they are written in."""
         digest = hashlib.blake2b(digest_size=16)
         for column in (self.schema_numbers, self.seals, self.footer_bytes, self.counts, self.rows, self.compressed):
             digest.update(len(column).to_bytes(8, "little") + column.tobytes())
@@ -464,7 +462,7 @@ class FileUnits:
         return digest.hexdigest()
 
     def write(self, manifest: ManifestPlace, kind: str) -> None:
-        """Writes the unit file of a manifest. If that is not possible, the log says so, and footers are read again."""
+        """Write the unit file of a manifest. If that fails, log it; the next run reads the footers again."""
         import pyarrow as pa
 
         offsets = pa.array(np.append(0, np.cumsum(self.counts)), pa.int64())
@@ -495,7 +493,7 @@ class FileUnits:
 
     @staticmethod
     def read(manifest: ManifestPlace, kind: str, files: int) -> FileUnits | None:
-        """Reads the unit file of a manifest; None if there is none that fits these files, which the log says."""
+        """Read the unit file of a manifest. If none fits these files, log it and return None."""
         path = manifest.unit_file
         try:
             with File(path, filesystem=manifest.filesystem).open(None) as stream:
@@ -506,7 +504,7 @@ class FileUnits:
         except MissingError:
             _LOG.info("%s is not there yet: the footers of %d files are read and kept in it", path, files)
         except (SourceError, DataError) as error:
-            _LOG.warning("%s is not used, and written anew: %s", path, error)
+            _LOG.warning("%s is not used, and written again: %s", path, error)
         else:
             return units
         return None
@@ -543,28 +541,21 @@ def _parse(data: bytes, listing: str, kind: str) -> FileUnits:
     return units
 
 
-# Units that know their number of rows: row groups of Parquet files and record batches of Arrow files.
-
-
 CountedFormat = TypeVar("CountedFormat", bound=TableFormat)
 
 
 @dataclass(frozen=True, eq=False)
 class CountedUnits(Units[CountedFormat, U]):
-    """The base: a unit has the number of its `rows`, and the number in the file of the `first` of them."""
+    """The base of units that know the number of their `rows`, and the number in the file of the `first` of them."""
 
     expands: ClassVar[bool] = True
 
     @abstractmethod
     def contents(self, file: File) -> FileContents:
-        """What the footer of a file says. The format is fixed by then, and the columns of the file fit it."""
-
-    @abstractmethod
-    def kept_head(self, file: File, schema: pa.Schema) -> FlatHead:
-        """The head of a file whose schema was kept."""
+        """Read the footer of a file. The format is fixed by then, and the columns of the file fit it."""
 
     def can_use(self, units: FileUnits) -> bool:
-        """Whether the units that were kept say all that is needed of the files."""
+        """Whether the units that were kept tell all that is needed of the files."""
         return True
 
     def find_units(self, files: Iterator[File]) -> UnitTable:
@@ -588,7 +579,7 @@ class CountedUnits(Units[CountedFormat, U]):
         return Origin(unit[0].path, unit[self.fields.index("first")] + 1)
 
     def total(self) -> int | None:
-        """How many rows all units have; None if one of them does not know."""
+        """The number of rows of all units; None if one of them does not know it."""
         if self.table is None:
             return None
         rows = self.table.column("rows")
@@ -605,16 +596,16 @@ class CountedUnits(Units[CountedFormat, U]):
         return FileUnits.of(in_threads(self.contents, files))
 
     def _manifest(self, stage: StageView) -> tuple[ManifestPlace | None, str]:
-        """Where the manifest of the files is, if it may keep their units; and what else these depend on."""
+        """The place of the manifest of the files, if it may keep their units, and what else these depend on."""
         op = stage.input.op
         if not isinstance(op, OpenFiles) or not self.has_fixed_order:
             return None, ""
         return op.listed_in, f"{self.kind}, compression {op.compression}"
 
     def _with_kept_format(self, stage: StageView, kept: FileUnits) -> CountedUnits[CountedFormat, U]:
-        """With names and types fixed by what was kept of the files, which must fit them."""
+        """Fix names and types by the schemas that were kept of the files, which must fit them."""
         firsts = [self._file(stage, value) for value in stage.input.rows(kept.first_files(), Context())]
-        heads = [self.kept_head(file, schema) for file, schema in zip(firsts, kept.schemas, strict=True)]
+        heads = [FlatHead(file.path, schema) for file, schema in zip(firsts, kept.schemas, strict=True)]
         op = replace(self, format=self.fixed_format(stage, iter(heads)))
         fixed = op.format.require_fixed_schema(firsts[0].name)
         columns = [fixed.columns_in(head) for head in heads]
@@ -626,7 +617,7 @@ class CountedUnits(Units[CountedFormat, U]):
 
 @dataclass(frozen=True, eq=False)
 class ParseCounted(ParseUnits[U], Generic[CountedFormat, U]):
-    """The base of parsers that read such units in order."""
+    """The base of parsers of such units."""
 
     columns: ClassVar[Columns] = Columns.MAKES
 

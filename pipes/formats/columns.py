@@ -1,4 +1,4 @@
-"""Columns of tables: their names and types, of the user and of files."""
+"""Columns of tables: their types, their names, and the errors of reading them with Arrow."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # pyarrow's stubs do not say which attributes belong to which type, hence `Any`.
 def decoded_type(kind: Any) -> Any:
-    """The type in which a column is read: of dictionaries and run ends their values', of views the plain type.
+    """The type in which a column is read: that of the values for dictionaries and run ends, the plain one for views.
 
     Each file, even each row group, may have its own dictionary, and Arrow cannot take rows of the others.
     """
@@ -31,7 +31,7 @@ def decoded_type(kind: Any) -> Any:
     if pa.types.is_binary_view(kind):
         return pa.large_binary()
     # Other files may have nulls within.
-    return _with_fields(kind, lambda field: field.with_type(decoded_type(field.type)).with_nullable(True))
+    return with_fields(kind, lambda field: field.with_type(decoded_type(field.type)).with_nullable(True))
 
 
 def storage_type(kind: Any) -> Any:
@@ -40,11 +40,11 @@ def storage_type(kind: Any) -> Any:
 
     if isinstance(kind, pa.ExtensionType):
         return storage_type(kind.storage_type)
-    return _with_fields(kind, lambda field: field.with_type(storage_type(field.type)))
+    return with_fields(kind, lambda field: field.with_type(storage_type(field.type)))
 
 
-def _with_fields(kind: Any, change: Callable[[Any], Any]) -> Any:
-    """A struct or a list with other fields; any other type as it is."""
+def with_fields(kind: Any, change: Callable[[Any], Any]) -> Any:
+    """The type with each field of a struct or a list changed; any other type as it is."""
     import pyarrow as pa
 
     if pa.types.is_struct(kind):
@@ -67,20 +67,26 @@ def widens_to(kind: Any, fixed: Any) -> bool:
     import pyarrow as pa
 
     types: Any = pa.types
+    texts = types.is_string, types.is_large_string, types.is_string_view
+    blobs = types.is_binary, types.is_large_binary, types.is_binary_view
+    lists = types.is_list, types.is_large_list
+
+    def both(family: Iterable[Callable[[Any], bool]]) -> bool:
+        return any(test(kind) for test in family) and any(test(fixed) for test in family)
+
     if kind == fixed or types.is_null(kind):
         return True
     if types.is_dictionary(kind) or types.is_run_end_encoded(kind):
         return widens_to(kind.value_type, fixed)
-    for is_alike in (_is_text, _is_bytes):
-        if is_alike(kind) and is_alike(fixed):
-            return True
+    if both(texts) or both(blobs):
+        return True
     if types.is_integer(kind) and types.is_integer(fixed):
         if types.is_signed_integer(kind) == types.is_signed_integer(fixed):
             return bool(kind.bit_width <= fixed.bit_width)
         return bool(types.is_signed_integer(fixed) and kind.bit_width < fixed.bit_width)
     if types.is_floating(kind) and types.is_floating(fixed):
         return bool(kind.bit_width <= fixed.bit_width)
-    if _is_list(kind) and _is_list(fixed):
+    if both(lists):
         return widens_to(kind.value_type, fixed.value_type)
     if types.is_struct(kind) and types.is_struct(fixed):
         names = [field.name for field in kind]
@@ -106,37 +112,12 @@ def common_type(one: Any, other: Any) -> Any:
 
 
 def text_for(what: Literal["null", "timestamp"], kind: Any) -> Any:
-    """The type with text in place of nulls or timestamps, also within lists and structs."""
+    """The type with nulls or timestamps replaced by text, also within lists and structs."""
     import pyarrow as pa
 
     if pa.types.is_null(kind) if what == "null" else pa.types.is_timestamp(kind):
         return pa.string()
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(text_for(what, kind.value_type)))
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(text_for(what, field.type)) for field in kind])
-    return kind
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind))
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
-
-
-# Names and types of columns: the user's arguments, and those of several files together.
+    return with_fields(kind, lambda field: field.with_type(text_for(what, field.type)))
 
 
 Schema: TypeAlias = "Mapping[str, str | pa.DataType] | pa.Schema"
@@ -170,7 +151,7 @@ def check_schema(value: object, argument: str = "schema") -> dict[str, pa.DataTy
         raise ArgumentTypeError(
             with_call_site(f"`{argument}` must map names to types, or be a pyarrow schema, but got: {value!r}")
         )
-    return {_check_name(argument, name): _check_type(argument, name, kind) for name, kind in value.items()}
+    return {name: _check_type(argument, name, kind) for name, kind in value.items()}
 
 
 def check_names(argument: str, value: object) -> list[str] | None:
@@ -286,15 +267,11 @@ def unexpected_column_error(file: str, name: str, source: str, *, unified: bool)
     return DataError(f"{file} has a column {name!r}, and {lacking}; `columns=` names those to read{repair}")
 
 
-def _check_name(argument: str, name: object) -> str:
-    if not isinstance(name, str):
-        raise ArgumentTypeError(with_call_site(f"`{argument}` must map names to types but got the name: {name!r}"))
-    return name
-
-
-def _check_type(argument: str, name: str, kind: Any) -> pa.DataType:
+def _check_type(argument: str, name: object, kind: Any) -> pa.DataType:
     import pyarrow as pa
 
+    if not isinstance(name, str):
+        raise ArgumentTypeError(with_call_site(f"`{argument}` must map names to types but got the name: {name!r}"))
     if isinstance(kind, pa.DataType):
         return kind
     try:
@@ -309,13 +286,10 @@ def _check_type(argument: str, name: str, kind: Any) -> pa.DataType:
         ) from None
 
 
-# Small conversions between Arrow and the formats, and the errors of reading with Arrow.
-
-
 HEAD_BYTES = 2**20
 """Bytes of a text file from which names and types are inferred."""
 BLOCK_BYTES = 2 * MAX_RECORD_BYTES
-"""Arrow's block size: larger than every chunk, since chunks already end where a record ends."""
+"""The block size of Arrow's readers: larger than any chunk, since chunks already end where a record ends."""
 
 
 def arrow_source(data: bytes) -> IO[bytes]:
@@ -372,11 +346,8 @@ def _contiguous(column: pa.ChunkedArray[Any]) -> pa.Array[Any]:
     return cast("pa.Array[Any]", column.chunk(0) if column.num_chunks == 1 else column.combine_chunks())
 
 
-# Heads: what files say about their columns before their rows are read.
-
-
 class TableHead(Protocol):
-    """Names and types of the columns of one file."""
+    """Names and types of the columns of one file, known before its rows are read."""
 
     name: str
     """The name of the file, for errors."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def is_expression(value: object) -> bool:
-    """Whether `value` is an expression. Imports nothing: whoever has one has imported pyarrow."""
+    """Whether `value` is an expression. This imports nothing, since a user who has one has imported pyarrow."""
     compute = sys.modules.get("pyarrow.compute")
     return compute is not None and isinstance(value, compute.Expression)
 
@@ -50,9 +50,9 @@ def expression_identity(expression: Any) -> Json:
 
 
 def used_columns(expression: Any, types: Mapping[str, pa.DataType], names: Sequence[str] | None = None) -> list[str]:
-    """Those of `names`, by default of all columns, that an expression uses.
+    """Those of `names`, by default of all columns, that an expression uses. It must fit the columns.
 
-    Arrow does not tell them: they are those without which the expression fails. It must fit the columns.
+    Arrow does not tell them, so they are those without which the expression fails.
     """
     names = list(types) if names is None else names
     without = set(names)
@@ -111,7 +111,7 @@ def evaluate(expressions: Sequence[Any], columns: Mapping[str, Any], rows: int) 
     Args:
         expressions: over the columns.
         columns: arrays by name.
-        rows: the number of rows, because there may be no columns.
+        rows: the number of rows, as there may be no columns.
     """
     import pyarrow as pa
 

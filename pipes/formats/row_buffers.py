@@ -23,13 +23,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Node: TypeAlias = "dict[str, Any]"
-"""What some memory means, as JSON: a kind, and the numbers of its parts."""
+"""The meaning of some memory, as JSON: a kind, and the numbers of its parts."""
 Memory: TypeAlias = npt.NDArray[np.uint8]
 Positions: TypeAlias = npt.NDArray[np.int64]
 
 _ARRAY_KINDS = "biufcSUmM"
-_MAX_KINDS = 200
-"""Of so many kinds, each value has the number of its own in a byte."""
+_MAX_KINDS = 200  # the number of a kind takes a byte
 _MAX_WIDTH = 64
 """A longer tuple, or a dict of more keys, is held as a list of its items."""
 _AS_TEXT: dict[type, tuple[Callable[[Any], str], Callable[[str], object]]] = {
@@ -56,12 +55,12 @@ class Buffers:
         self.parts: list[Memory] = []
 
     def add(self, array: Array) -> int:
-        """Adds the values of an array; returns the number of the part."""
+        """Add the values of an array, and return the number of the part."""
         self.parts.append(np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8))
         return len(self.parts) - 1
 
     def rows(self, rows: BlockRows) -> Node:
-        """Adds rows.
+        """Add rows.
 
         Raises:
             UnfitError: a value is of a type that only Python code could make again.
@@ -100,7 +99,7 @@ class Buffers:
         return {"is": "array", "dtype": array.dtype.str, "shape": array.shape, "part": self.add(array)}
 
     def _values(self, values: Sequence[Any], path: str) -> Node:
-        """Adds Python objects; `path` says in an error where they are."""
+        """Add Python objects; `path` is their place, for errors."""
         kinds: dict[object, list[int]] = {}
         for index, value in enumerate(values):
             kinds.setdefault(_kind(value, path), []).append(index)
@@ -115,7 +114,7 @@ class Buffers:
         return {"is": "mixed", "tags": self.add(tags), "parts": parts}
 
     def _alike(self, values: Sequence[Any], path: str) -> Node:
-        """Adds values of one kind."""
+        """Add values of one kind."""
         if not values:
             return {"is": "none"}
         first = values[0]
@@ -166,7 +165,7 @@ class Buffers:
 
 
 def _kind(value: Any, path: str) -> object:
-    """What values have in common that are held together.
+    """The kind of a value. Values of one kind are held together.
 
     Raises:
         UnfitError: the value is of a type that only Python code could make again.

@@ -1,7 +1,8 @@
-"""Streams of bytes: their windows, their ranges, and messages of protobuf."""
+"""Streams of bytes: their errors, the window that a parser reads through, and formats that are cut into ranges."""
 
 from __future__ import annotations
 
+import hashlib
 import io
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -39,7 +40,7 @@ def stream_error(error: Exception, name: str, stream: BinaryIO, offset: int) -> 
         error: one of `STREAM_ERRORS`, but none of feedpipe's own.
         name: the name of the file.
         stream: the stream that failed.
-        offset: how many bytes of the content were read before.
+        offset: the number of bytes of the content read before.
     """
     # An error of the operating system has a number. A decompressor's error has none, and decompressors cannot seek.
     if isinstance(error, OSError) and (error.errno or stream.seekable()):
@@ -60,15 +61,18 @@ def read_tail(stream: BinaryIO, name: str, size: int, count: int) -> bytes:
     return data
 
 
-# `StreamWindow`: the bytes of a stream that a parser needs next; `ChunkSize`: how many to read.
+def seal_of(footer: bytes, size: int) -> int:
+    """A number that changes if a file of `size` bytes with this footer does."""
+    digest = hashlib.blake2b(footer + size.to_bytes(8, "little"), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True)
 
 
-_NEAR_BYTES = 2**20  # so many are read, rather than sought
+_NEAR_BYTES = 2**20  # read rather than sought
 _SKIP_BYTES = 2**20  # read over at a time, if the stream cannot seek
 
 
 class ChunkSize:
-    """How many bytes the next chunk takes: few at first, for an early first row, then more, which is faster."""
+    """The size of the next chunk in bytes: small at first, for an early first row, then larger, which is faster."""
 
     FIRST_BYTES, MAX_BYTES = 2**14, 2**20
 
@@ -92,7 +96,7 @@ class StreamWindow:
 
     Attributes:
         data: the bytes that were read and not left behind yet.
-        offset: how many bytes of the stream come before them.
+        offset: the number of bytes of the stream before them.
         ended: whether the stream ends behind them.
         error: the error of reading what follows them; a parser raises it once it has parsed these bytes.
     """
@@ -158,12 +162,33 @@ class StreamWindow:
             if self.ended and self._seekable:
                 self._check_end()
 
-    def peek(self, place: int, size: int) -> bytes:
-        """Some bytes further on, without leaving others behind; fewer at the end of the stream.
+    def scan(self, at: int, stop: int, overlap: int) -> Iterator[int]:
+        """Fill the window from `at` on, again and again up to `stop`, and give its offset.
 
         Args:
-            place: how many bytes of the window come before them. If they are far away, the stream must be able to seek.
-            size: how many they are.
+            at: the first byte to look at.
+            stop: the last window begins before this byte.
+            overlap: the bytes of a window that the next one begins with.
+
+        Raises:
+            SourceError, DataError: the stream cannot be read.
+        """
+        while at < stop:
+            self.advance(at)
+            self.fill(ChunkSize.FIRST_BYTES)
+            yield at
+            if self.error is not None:
+                raise self.error
+            if self.ended:
+                return
+            at += len(self.data) - overlap
+
+    def peek(self, place: int, size: int) -> bytes:
+        """Read some bytes further on without leaving others behind; fewer at the end of the stream.
+
+        Args:
+            place: where they begin in the window. If they are far away, the stream must be able to seek.
+            size: their number.
 
         Raises:
             SourceError, DataError: they cannot be read.
@@ -197,7 +222,7 @@ class StreamWindow:
         self.offset = offset
 
     def _check_end(self) -> None:
-        """A stream knows the size that its file had when it was opened; a file that was cut since then ends before."""
+        """Notice a file that was cut since it was opened: the stream knows the size that it had then."""
         size = self._stream.seek(0, io.SEEK_END)
         if self.offset + len(self.data) < size:
             self.ended = False
@@ -207,13 +232,10 @@ class StreamWindow:
         return SourceError(f"{self._name} has changed since it was listed or read: it ends before byte {offset}")
 
 
-# `RangedFormat`: a format whose files are cut into ranges of bytes, since it shows where a record begins.
-
-
 F = TypeVar("F", covariant=True)
 
 MAX_CONTENT_BYTES = 2**10
-"""So much of a malformed record is kept for its record."""
+"""The part of a malformed record that its report keeps."""
 
 Place: TypeAlias = "tuple[int, ...]"
 """A position in a range: the byte of the file, and what else the format needs to go on from there."""
@@ -254,7 +276,10 @@ class RangePart(NamedTuple):
 
 
 class RangedFormat(Protocol[F]):
-    """A format: a frozen value that holds the user's options, and once fixed names and types of columns."""
+    """A format whose files are cut into ranges of bytes, since their bytes show where a record begins.
+
+    It is a frozen value with the user's options, and with names and types of columns once they are fixed.
+    """
 
     kind: ClassVar[str]
     """The name of the chain function."""
@@ -273,7 +298,7 @@ class RangedFormat(Protocol[F]):
         ...
 
     def head(self, stream: BinaryIO, path: str) -> object:
-        """What the beginning of a file shows of its columns."""
+        """The columns that the beginning of a file shows."""
         ...
 
     def fix(self, heads: Iterable[Any], paths: Iterable[str]) -> F:
@@ -293,74 +318,3 @@ class RecordFormat(RangedFormat[F], Protocol[F]):
     ) -> Iterator[RangePart]:
         """The rows that begin in a range of a file, from a place on; `chunk_size` is that of the run."""
         ...
-
-
-# Reads messages of protobuf, field by field, by the rules of its wire format.
-
-
-VARINT, FIXED64, DELIMITED, FIXED32 = 0, 1, 2, 5
-"""How a field is encoded."""
-
-Field: TypeAlias = "tuple[int, int, bytes | int]"
-"""A field of a message: its number, its encoding, and what it holds."""
-
-
-def read_fields(data: bytes) -> Iterator[Field]:
-    """The fields of a message.
-
-    Raises:
-        ValueError: the bytes are no message.
-    """
-    at = 0
-    while at < len(data):
-        tag, at = read_varint(data, at)
-        form = tag & 7
-        content: bytes | int
-        if form == VARINT:
-            content, at = read_varint(data, at)
-        else:
-            if form == DELIMITED:
-                size, at = read_varint(data, at)
-            elif form in (FIXED32, FIXED64):
-                size = 4 if form == FIXED32 else 8
-            else:
-                raise ValueError("a field has an encoding that protobuf does not have")
-            content = data[at : at + size]
-            if len(content) < size:
-                raise ValueError("a field is longer than its message")
-            at += size
-        yield tag >> 3, form, content
-
-
-def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number with seven bits in each byte, and where it ends.
-
-    Raises:
-        ValueError: it does not end.
-    """
-    value = shift = 0
-    while at < len(data) and shift < 70:
-        byte = data[at]
-        value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            return value & 0xFFFF_FFFF_FFFF_FFFF, at
-    raise ValueError("a number has no end")
-
-
-def write_field(number: int, content: bytes) -> bytes:
-    """A field that holds bytes."""
-    return bytes([number << 3 | DELIMITED]) + write_varint(len(content)) + content
-
-
-def write_varint(value: int) -> bytes:
-    """A number with seven bits in each byte; a negative one as 64 bits."""
-    if 0 <= value < 0x80:
-        return bytes([value])
-    value &= 0xFFFF_FFFF_FFFF_FFFF
-    parts = bytearray()
-    while value >= 0x80:
-        parts.append(value & 0x7F | 0x80)
-        value >>= 7
-    parts.append(value)
-    return bytes(parts)

@@ -1,4 +1,4 @@
-"""`TableFormat`: how a format of tables fixes names and types for all files."""
+"""Formats of tables: the names and types of columns that hold for all files, and the columns that no file holds."""
 
 from __future__ import annotations
 
@@ -46,252 +46,12 @@ NULL = "__HIVE_DEFAULT_PARTITION__"
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
 
 
-def parse_folders(path: str) -> dict[str, str | None]:
-    """The columns that the folders of `path` give, with their text; None for a missing value."""
-    values: dict[str, str | None] = {}
-    if "://" in path:
-        path = path.partition("?")[0]  # options follow, and their values may hold slashes
-    for folder in path.split("/")[:-1]:
-        name, equals, text = folder.partition("=")
-        if name and equals:
-            values[unquote(name)] = None if text == NULL else unquote(text)
-    return values
-
-
-def folder_types(
-    first: str, paths: Iterable[str], taken: Container[str], *, unify: bool = False
-) -> dict[str, pa.DataType]:
-    """The types of the columns that the folders of `first` give.
-
-    That is int64 if the values of all `paths` are such integers, else string.
-
-    Args:
-        first: the path of the first file.
-        paths: the paths of all files.
-        taken: names of columns that the files have; they win.
-        unify: whether the folders of any path give columns, not only those of `first`.
-    """
-    import pyarrow as pa
-
-    names = dict.fromkeys(parse_folders(first))
-    text_columns: set[str] = set()
-    seen: set[tuple[str, str | None]] = set()
-    previous = ""
-    for path in paths if names or unify else ():
-        folder = path.rpartition("/")[0]
-        if folder == previous:  # the files of one folder follow each other
-            continue
-        previous = folder
-        for name, text in parse_folders(path).items():
-            if (name, text) not in seen:
-                seen.add((name, text))
-                if unify:
-                    names.setdefault(name)
-                if text is not None and not _is_int64(text):
-                    text_columns.add(name)
-    return {name: pa.string() if name in text_columns else pa.int64() for name in names if name not in taken}
-
-
-def folder_values(path: str, types: Mapping[str, pa.DataType], first: str, *, unify: bool = False) -> dict[str, Any]:
-    """The values of the columns that the folders of `path` give, as Arrow scalars.
-
-    Args:
-        path: the path of a file.
-        types: of the columns to give.
-        first: the file that the columns come from, for errors.
-        unify: whether a missing folder stands for null.
-
-    Raises:
-        DataError: a folder is missing, or its value is not of that type.
-    """
-    texts = parse_folders(path) if types else {}
-    values: dict[str, Any] = {}
-    for name, kind in types.items():
-        if name not in texts and not unify:
-            raise DataError(
-                f"{path} is in no folder {name}=..., and {first} is; `unify_schemas=True` takes that for a null, or "
-                "`columns=` names columns that all files have"
-            )
-        text = texts.get(name)
-        try:
-            values[name] = _scalar(text, kind)
-        except (ValueError, NotImplementedError) as error:  # Arrow's errors are such
-            raise DataError(f"{path}: {text!r} in the name of its folder is no {kind}, as in {first}") from error
-    return values
-
-
-def _is_int64(text: str) -> bool:
-    return _INTEGER.fullmatch(text) is not None and -(2**63) <= int(text) < 2**63
-
-
-def _scalar(text: str | None, kind: Any) -> Any:
-    import pyarrow as pa
-
-    if text is not None and str(kind) == "int64" and not _is_int64(text):  # Arrow would take others, such as 0x7
-        raise ValueError(text)
-    return pa.scalar(None, kind) if text is None else pa.scalar(text).cast(kind)
-
-
-# `FixedSchema`: the names and types of columns that hold for all files of a pipe.
-
-
-@dataclass(frozen=True)
-class FixedSchema:
-    """Names and types, the same for all files.
-
-    Attributes:
-        file_types: types of the columns that are read from the files, those that only a filter needs included.
-        folder_types: types of the columns that the names of folders give, likewise.
-        names: the columns of the rows, in their order, without path and row number.
-        read_columns: the columns to read from files, as the reader is asked for them; None for all.
-        filter_columns: the columns in the filter.
-        all_columns: all columns of the files, read or not.
-        source: the file that names and types come from; the first one if they come from all.
-        unified: whether names and types come from all files, so that a file may lack some columns.
-    """
-
-    file_types: dict[str, pa.DataType]
-    folder_types: dict[str, pa.DataType]
-    names: tuple[str, ...]
-    read_columns: list[str] | None
-    filter_columns: tuple[str, ...]
-    all_columns: tuple[str, ...]
-    source: str
-    unified: bool
-
-    @property
-    def types(self) -> dict[str, pa.DataType]:
-        """Types of all columns, of files and folders."""
-        return {**self.file_types, **self.folder_types}
-
-    @property
-    def row_types(self) -> dict[str, pa.DataType]:
-        """Types of the columns of the rows, in their order, without path and row number."""
-        types = self.types
-        return {name: types[name] for name in self.names}
-
-    @property
-    def origin(self) -> str:
-        """Where names and types come from, for errors."""
-        return "all files" if self.unified else self.source
-
-    def columns_in(self, head: TableHead) -> list[str]:
-        """The columns that are read from a file.
-
-        Raises:
-            DataError: the file lacks a column, has an unexpected one, or its values may not fit the fixed type.
-        """
-        if head.name == self.source and not self.unified:
-            return [*self.file_types]
-        existing = None if self.read_columns is None else head.existing(self.read_columns)
-        types = {field.name: field.type for field in head.schema_of(existing)}
-        if not self.unified:
-            names = frozenset(types if existing is None else existing)
-            for name in self.file_types if self.read_columns is None else self.read_columns:
-                if name not in names:
-                    raise missing_column_error(head.name, name, head.schema.names, self.source)
-        for name, kind in types.items():
-            if name not in self.file_types:
-                raise unexpected_column_error(head.name, name, self.source, unified=self.unified)
-            fixed = self.file_types[name]
-            repair = "" if self.unified else "`unify_schemas=True` looks for a type that can, or "
-            if not (common_type(fixed, kind) == fixed if self.unified else widens_to(kind, fixed)):
-                raise DataError(
-                    f"{head.name}, column {name!r}: its type is {kind}, and {fixed} in {self.source}, "
-                    f"which cannot hold all such values; {repair}leave the column out with `columns=`"
-                )
-        return [*types]
-
-    def constants(self, path: str, columns: Iterable[str], values: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """The values of columns that a file does not have, as Arrow scalars; null if nothing else says them.
-
-        Args:
-            path: the path of the file.
-            columns: the columns that the file has.
-            values: of other columns, from the log of a table; None if the names of folders say them.
-
-        Raises:
-            DataError: a folder is missing, or its value does not fit.
-        """
-        existing = frozenset(columns)
-        types = {name: kind for name, kind in self.types.items() if name not in existing}
-        if values is None:
-            return folder_values(path, types, self.source, unify=self.unified)
-        import pyarrow as pa
-
-        return {name: values.get(name, pa.scalar(None, kind)) for name, kind in types.items()}
-
-    def cast(self, array: Any, name: str, file: str) -> Any:
-        """Cast values of a column of a file to the fixed type."""
-        import pyarrow as pa
-
-        kind = self.file_types[name]
-        try:
-            return array if array.type == kind else array.cast(kind)
-        except pa.ArrowException as error:
-            raise DataError(
-                f"{file}, column {name!r}: values of type {array.type} cannot become {kind}, the type "
-                f"{'of all files together' if self.unified else f'in {self.source}'}: {error}"
-            ) from error
-
-    def cast_batch(self, batch: pa.RecordBatch, file: str) -> pa.RecordBatch:
-        """Cast all columns of a batch of a file to the fixed types."""
-        import pyarrow as pa
-
-        names = batch.schema.names
-        columns = [self.cast(column, name, file) for name, column in zip(names, batch.columns, strict=True)]
-        return pa.RecordBatch.from_arrays(columns, names) if names else batch
-
-
-# `Lineage`: the columns that say where a row comes from.
-
-
-class Lineage(NamedTuple):
-    """The names of the columns with the path of the file and the number of the row in it; None for no such column."""
-
-    path_column: str | None
-    row_column: str | None
-
-    def check(self) -> None:
-        """Check the user's arguments."""
-        for argument, name in self._asdict().items():
-            if name is not None and not isinstance(name, str):
-                raise ArgumentTypeError(with_call_site(f"`{argument}` must be the name of a column but got: {name!r}"))
-        if self.path_column is not None and self.path_column == self.row_column:
-            raise ArgumentError(
-                with_call_site(f"`path_column` and `row_column` must differ but got: {self.path_column!r} for both")
-            )
-
-    def check_free(self, names: Container[str], source: str) -> None:
-        """Raise a `DataError` if the rows of `source` already have a column with one of these names."""
-        for argument, name in self._asdict().items():
-            if name in names:
-                raise DataError(f"{source} has a column {name!r} already; `{argument}` needs another name")
-
-    def columns_for(self, path: str, numbers: npt.NDArray[np.int64] | range) -> dict[str, Column]:
-        """The columns for the rows with these numbers, counted from 0; the path without its password."""
-        import pyarrow as pa
-
-        columns: dict[str, Column] = {}
-        if self.path_column is not None:
-            columns[self.path_column] = pa.repeat(pa.scalar(redacted(path), pa.string()), len(numbers))
-        if self.row_column is not None:
-            if isinstance(numbers, range):
-                numbers = np.arange(numbers.start, numbers.stop, dtype=np.int64)
-            numbers.flags.writeable = False
-            columns[self.row_column] = numbers
-        return columns
-
-
-# `TableFormat`: the options of a format of tables, and how they fix names and types of columns for all files.
-
-
 T = TypeVar("T", bound="TableFormat")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TableFormat:
-    """The base: the options that all formats of tables share.
+    """The base of formats of tables, with the options that all of them share.
 
     Before the first row, `fix` sets `fixed_schema` by the first file or, with `unify_schemas`, by all files.
     """
@@ -300,8 +60,8 @@ class TableFormat:
     """The name of the chain function."""
     arguments: ClassVar[tuple[str, ...]]
     """The names of the user's arguments, in the order in which `call` shows them."""
-    type_repair: ClassVar[str] = "leave the column out with `columns=`, or write one of the files anew"
-    """What the user can do if no type holds the values of a column in all files."""
+    type_repair: ClassVar[str] = "leave the column out with `columns=`, or write one of the files again"
+    """Advice for a column whose values in all files fit no type."""
 
     columns: Sequence[str] | None = None
     path_column: str | None = None
@@ -362,25 +122,36 @@ class TableFormat:
         return self.fixed_schema
 
     def to_rows(self, batch: pa.RecordBatch, path: str, numbers: range) -> Rows:
-        """The rows of a batch of a file, with the types that are fixed, and with the columns that files do not hold.
+        """The rows of a batch of a file, with the fixed types, and with the columns that files do not hold.
 
         Args:
-            batch: has the columns that are read of this file.
+            batch: the columns that are read of this file.
             path: the path of the file.
             numbers: those of the rows in the file, counted from 0.
 
         Raises:
             DataError: values do not fit.
         """
-        import pyarrow as pa
-
         fixed = self.require_fixed_schema(path)
         batch = fixed.cast_batch(batch, path)
         columns = {name: to_column(batch.column(k)) for k, name in enumerate(batch.schema.names)}
-        for name, value in fixed.constants(path, columns).items():
-            columns[name] = pa.repeat(value, len(numbers))
+        return self.extend(columns, fixed.constants(path, columns), path, numbers)
+
+    def extend(self, columns: Mapping[str, Column], constants: Mapping[str, Any], path: str, numbers: range) -> Rows:
+        """Rows of a file, with the columns that files do not hold.
+
+        Args:
+            columns: those of the file.
+            constants: the values of the other columns; see `FixedSchema.constants`.
+            path: the path of the file.
+            numbers: those of the rows in the file, counted from 0.
+        """
+        import pyarrow as pa
+
+        fixed, count = self.require_fixed_schema(path), len(numbers)
+        columns = {**columns, **{name: pa.repeat(value, count) for name, value in constants.items()}}
         columns = {name: columns[name] for name in fixed.names}
-        return Rows({**columns, **self.lineage.columns_for(path, numbers)}, len(numbers))
+        return Rows({**columns, **self.lineage.columns_for(path, numbers)}, count)
 
     def fix(self: T, heads: Iterable[TableHead | None], paths: Iterable[str]) -> T:
         """Fix names and types by the first file, or with `unify_schemas` by all; without a file, return `self`.
@@ -512,26 +283,13 @@ class TableFormat:
         return tuple(columns)
 
 
-# `SampledTable`: the base of formats whose names and types are inferred from the first rows of a file.
-
-
-class SampledHead(FlatHead):
-    """What the first bytes of a file show.
-
-    Attributes:
-        has_rows: whether there is a row among them.
-    """
-
-    def __init__(self, name: str, types: Mapping[str, pa.DataType], *, has_rows: bool) -> None:
-        import pyarrow as pa
-
-        super().__init__(name, pa.schema(list(types.items())))
-        self.has_rows = has_rows
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SampledTable(TableFormat):
-    """The base of CSV, JSON lines and TFRecord."""
+    """The base of CSV, JSON lines and TFRecord: names and types are inferred from the first rows of a file."""
+
+    def why_not_split(self) -> str | None:
+        """The reason why files are not split into ranges; None if they are."""
+        return None if self.row_column is None else "`row_column` counts from the beginning of a file"
 
     def select_heads(self, heads: Iterable[TableHead | None]) -> Iterator[TableHead]:
         """All heads if columns are unified; else the first of a file that has rows, or the first of all."""
@@ -552,12 +310,9 @@ class SampledTable(TableFormat):
         return {field.name: field.type for field in schema}
 
 
-# `TextTable`: what the formats of tables in text share: types of the user, and columns that the text does not hold.
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TextTable(SampledTable):
-    """The base of CSV and JSON lines."""
+    """The base of CSV and JSON lines, where the user may give types."""
 
     type_repair: ClassVar[str] = "`schema=` gives it a type, `columns=` leaves it out"
 
@@ -574,7 +329,7 @@ class TextTable(SampledTable):
     def replace_nulls(
         self, types: Mapping[str, pa.DataType], read: Sequence[str] | None, later: Iterable[TableHead]
     ) -> dict[str, pa.DataType]:
-        """`types`, with text in place of what has only nulls in all heads."""
+        """`types`, with text for columns that have only nulls in all heads."""
         return {name: text_for("null", kind) for name, kind in types.items()}
 
     def with_extra_columns(
@@ -592,35 +347,149 @@ class TextTable(SampledTable):
             columns: the columns that the file holds.
             fixed: names and types for all files.
         """
-        import pyarrow as pa
-
         constants = fixed.constants(path, columns)
-        lineage = self.lineage
-        extends = bool(constants or lineage.path_column or lineage.row_column)
+        extends = bool(constants) or self.lineage != (None, None)
 
         def parse_all(chunk: Chunk, before: int) -> Iterator[ParsedPart]:
             for part in parse(chunk):
                 rows = part.rows
                 count = len(rows) if part.error is None else 1
                 if isinstance(rows, Rows) and (extends or column_names(rows) != list(fixed.names)):
-                    arrays = {**rows.columns, **{name: pa.repeat(value, count) for name, value in constants.items()}}
-                    arrays = {name: arrays[name] for name in fixed.names}
-                    rows = Rows({**arrays, **lineage.columns_for(path, range(before, before + count))}, count)
+                    rows = self.extend(rows.columns, constants, path, range(before, before + count))
                 before += count
                 yield part._replace(rows=rows)
 
         return parse_all
 
 
-# `DeclaredSchema`: names and types that the log of a table declares for all of its files.
+class SampledHead(FlatHead):
+    """The columns that the first bytes of a file show.
+
+    Attributes:
+        has_rows: whether they hold a row.
+    """
+
+    def __init__(self, name: str, types: Mapping[str, pa.DataType], *, has_rows: bool) -> None:
+        import pyarrow as pa
+
+        super().__init__(name, pa.schema(list(types.items())))
+        self.has_rows = has_rows
+
+
+@dataclass(frozen=True)
+class FixedSchema:
+    """Names and types of columns, the same for all files of a pipe.
+
+    Attributes:
+        file_types: types of the columns that are read from the files, those that only a filter needs included.
+        folder_types: types of the columns that the names of folders give, likewise.
+        names: the columns of the rows, in their order, without path and row number.
+        read_columns: the columns to read from files, as the reader is asked for them; None for all.
+        filter_columns: the columns in the filter.
+        all_columns: all columns of the files, read or not.
+        source: the file that names and types come from; the first one if they come from all.
+        unified: whether names and types come from all files, so that a file may lack some columns.
+    """
+
+    file_types: dict[str, pa.DataType]
+    folder_types: dict[str, pa.DataType]
+    names: tuple[str, ...]
+    read_columns: list[str] | None
+    filter_columns: tuple[str, ...]
+    all_columns: tuple[str, ...]
+    source: str
+    unified: bool
+
+    @property
+    def types(self) -> dict[str, pa.DataType]:
+        """Types of all columns, of files and folders."""
+        return {**self.file_types, **self.folder_types}
+
+    @property
+    def row_types(self) -> dict[str, pa.DataType]:
+        """Types of the columns of the rows, in their order, without path and row number."""
+        types = self.types
+        return {name: types[name] for name in self.names}
+
+    @property
+    def origin(self) -> str:
+        """Where names and types come from, for errors."""
+        return "all files" if self.unified else self.source
+
+    def columns_in(self, head: TableHead) -> list[str]:
+        """The columns that are read from a file.
+
+        Raises:
+            DataError: the file lacks a column, has an unexpected one, or its values may not fit the fixed type.
+        """
+        if head.name == self.source and not self.unified:
+            return [*self.file_types]
+        existing = None if self.read_columns is None else head.existing(self.read_columns)
+        types = {field.name: field.type for field in head.schema_of(existing)}
+        if not self.unified:
+            names = frozenset(types if existing is None else existing)
+            for name in self.file_types if self.read_columns is None else self.read_columns:
+                if name not in names:
+                    raise missing_column_error(head.name, name, head.schema.names, self.source)
+        for name, kind in types.items():
+            if name not in self.file_types:
+                raise unexpected_column_error(head.name, name, self.source, unified=self.unified)
+            fixed = self.file_types[name]
+            repair = "" if self.unified else "`unify_schemas=True` looks for a type that can, or "
+            if not (common_type(fixed, kind) == fixed if self.unified else widens_to(kind, fixed)):
+                raise DataError(
+                    f"{head.name}, column {name!r}: its type is {kind}, and {fixed} in {self.source}, "
+                    f"which cannot hold all such values; {repair}leave the column out with `columns=`"
+                )
+        return [*types]
+
+    def constants(self, path: str, columns: Iterable[str], values: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The values of columns that a file does not have, as Arrow scalars; null if nothing else says them.
+
+        Args:
+            path: the path of the file.
+            columns: the columns that the file has.
+            values: of other columns, from the log of a table; None if the names of folders say them.
+
+        Raises:
+            DataError: a folder is missing, or its value does not fit.
+        """
+        existing = frozenset(columns)
+        types = {name: kind for name, kind in self.types.items() if name not in existing}
+        if values is None:
+            return folder_values(path, types, self.source, unify=self.unified)
+        import pyarrow as pa
+
+        return {name: values.get(name, pa.scalar(None, kind)) for name, kind in types.items()}
+
+    def cast(self, array: Any, name: str, file: str) -> Any:
+        """Cast values of a column of a file to the fixed type."""
+        import pyarrow as pa
+
+        kind = self.file_types[name]
+        try:
+            return array if array.type == kind else array.cast(kind)
+        except pa.ArrowException as error:
+            raise DataError(
+                f"{file}, column {name!r}: values of type {array.type} cannot become {kind}, the type "
+                f"{'of all files together' if self.unified else f'in {self.source}'}: {error}"
+            ) from error
+
+    def cast_batch(self, batch: pa.RecordBatch, file: str) -> pa.RecordBatch:
+        """Cast all columns of a batch of a file to the fixed types."""
+        import pyarrow as pa
+
+        names = batch.schema.names
+        columns = [self.cast(column, name, file) for name, column in zip(names, batch.columns, strict=True)]
+        return pa.RecordBatch.from_arrays(columns, names) if names else batch
 
 
 @dataclass(frozen=True)
 class DeclaredSchema(FixedSchema):
-    """A file may lack columns, which are null there, and have others, which are not read.
+    """Names and types that the log of a table declares for all of its files.
 
-    Writers store a declared type in several ways, such as timestamps in 96 bits. So types need not be the same, and
-    Arrow checks the values when it casts them.
+    A file may lack columns, which are null there, and have others, which are not read. Writers store a declared type in
+    several ways, such as timestamps in 96 bits. So types may differ, and Arrow checks the values as it casts them.
     """
 
     @staticmethod
@@ -648,3 +517,124 @@ def _stores(kind: Any, declared: Any) -> bool:
     types: Any = pa.types
     families = (types.is_integer, types.is_timestamp, types.is_decimal, types.is_nested)
     return widens_to(kind, declared) or any(is_kind(kind) and is_kind(declared) for is_kind in families)
+
+
+class Lineage(NamedTuple):
+    """The names of the columns for the path of the file and the number of the row in it; None for no such column."""
+
+    path_column: str | None
+    row_column: str | None
+
+    def check(self) -> None:
+        """Check the user's arguments."""
+        for argument, name in self._asdict().items():
+            if name is not None and not isinstance(name, str):
+                raise ArgumentTypeError(with_call_site(f"`{argument}` must be the name of a column but got: {name!r}"))
+        if self.path_column is not None and self.path_column == self.row_column:
+            raise ArgumentError(
+                with_call_site(f"`path_column` and `row_column` must differ but got: {self.path_column!r} for both")
+            )
+
+    def check_free(self, names: Container[str], source: str) -> None:
+        """Raise a `DataError` if the rows of `source` already have a column with one of these names."""
+        for argument, name in self._asdict().items():
+            if name in names:
+                raise DataError(f"{source} has a column {name!r} already; `{argument}` needs another name")
+
+    def columns_for(self, path: str, numbers: npt.NDArray[np.int64] | range) -> dict[str, Column]:
+        """The columns for the rows with these numbers, counted from 0; the path without its password."""
+        import pyarrow as pa
+
+        columns: dict[str, Column] = {}
+        if self.path_column is not None:
+            columns[self.path_column] = pa.repeat(pa.scalar(redacted(path), pa.string()), len(numbers))
+        if self.row_column is not None:
+            if isinstance(numbers, range):
+                numbers = np.arange(numbers.start, numbers.stop, dtype=np.int64)
+            numbers.flags.writeable = False
+            columns[self.row_column] = numbers
+        return columns
+
+
+def parse_folders(path: str) -> dict[str, str | None]:
+    """The columns in the names of the folders of `path`, with their text; None for a missing value."""
+    values: dict[str, str | None] = {}
+    if "://" in path:
+        path = path.partition("?")[0]  # options follow, and their values may hold slashes
+    for folder in path.split("/")[:-1]:
+        name, equals, text = folder.partition("=")
+        if name and equals:
+            values[unquote(name)] = None if text == NULL else unquote(text)
+    return values
+
+
+def folder_types(
+    first: str, paths: Iterable[str], taken: Container[str], *, unify: bool = False
+) -> dict[str, pa.DataType]:
+    """The types of the columns in the names of the folders of `first`: int64 if all values are such, else string.
+
+    Args:
+        first: the path of the first file.
+        paths: the paths of all files.
+        taken: names of columns of the files, which win.
+        unify: whether the folders of all paths give columns, not only those of `first`.
+    """
+    import pyarrow as pa
+
+    names = dict.fromkeys(parse_folders(first))
+    text_columns: set[str] = set()
+    seen: set[tuple[str, str | None]] = set()
+    previous = ""
+    for path in paths if names or unify else ():
+        folder = path.rpartition("/")[0]
+        if folder == previous:  # the files of one folder follow each other
+            continue
+        previous = folder
+        for name, text in parse_folders(path).items():
+            if (name, text) not in seen:
+                seen.add((name, text))
+                if unify:
+                    names.setdefault(name)
+                if text is not None and not _is_int64(text):
+                    text_columns.add(name)
+    return {name: pa.string() if name in text_columns else pa.int64() for name in names if name not in taken}
+
+
+def folder_values(path: str, types: Mapping[str, pa.DataType], first: str, *, unify: bool = False) -> dict[str, Any]:
+    """The values in the names of the folders of `path`, as Arrow scalars.
+
+    Args:
+        path: the path of a file.
+        types: of the columns to give.
+        first: the file that the columns come from, for errors.
+        unify: whether a missing folder means null.
+
+    Raises:
+        DataError: a folder is missing, or its value is not of that type.
+    """
+    texts = parse_folders(path) if types else {}
+    values: dict[str, Any] = {}
+    for name, kind in types.items():
+        if name not in texts and not unify:
+            raise DataError(
+                f"{path} is in no folder {name}=..., and {first} is; `unify_schemas=True` takes that for a null, or "
+                "`columns=` names columns that all files have"
+            )
+        text = texts.get(name)
+        try:
+            values[name] = _scalar(text, kind)
+        except (ValueError, NotImplementedError) as error:  # Arrow's errors are such
+            raise DataError(f"{path}: {text!r} in the name of its folder is no {kind}, as in {first}") from error
+    return values
+
+
+def _is_int64(text: str) -> bool:
+    return _INTEGER.fullmatch(text) is not None and -(2**63) <= int(text) < 2**63
+
+
+def _scalar(text: str | None, kind: Any) -> Any:
+    import pyarrow as pa
+
+    if text is not None and str(kind) == "int64" and not _is_int64(text):  # Arrow would take others, such as 0x7
+        raise ValueError(text)
+    return pa.scalar(None, kind) if text is None else pa.scalar(text).cast(kind)

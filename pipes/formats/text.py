@@ -40,9 +40,10 @@ def is_utf8(encoding: str) -> bool:
 
 
 class Utf8Stream(io.RawIOBase):
-    """The text of a stream as UTF-8. It cannot seek: a place in the UTF-8 says no place in the file.
+    """The text of a stream as UTF-8. It cannot seek, since a place in the UTF-8 tells no place in the file.
 
-    What cannot be decoded is no UTF-8 either, so the parser finds it in its record; `shown` makes it readable.
+    Bytes that cannot be decoded become no UTF-8 either, so the parser finds them in their record. `shown` makes them
+    readable.
 
     Args:
         stream: of bytes in `encoding`.
@@ -81,7 +82,7 @@ REPAIR = "`encoding=` says how the file is written"
 
 
 def shown(data: bytes) -> str:
-    r"""Text of a `Utf8Stream` for people: bytes that could not be decoded stand there as `\xff`."""
+    r"""Text of a `Utf8Stream` for people, with `\xff` for a byte that could not be decoded."""
     try:
         text = data.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:  # the file itself is meant to be UTF-8
@@ -99,18 +100,14 @@ def _mark(error: UnicodeError) -> tuple[str, int]:
 
 codecs.register_error(_HANDLER, _mark)
 
-# `ChunkReader`: reads a stream of text in chunks that end where a record ends.
-
-
 _NEWLINE = 10
 BOM = b"\xef\xbb\xbf"
 MAX_RECORD_BYTES = 2**27
-"""The longest record; a file with a longer one is taken for something else."""
+"""The longest record. A file with a longer one is probably no text."""
 MAX_COUNTED_BYTES = 2**28
-"""How far into a file errors count lines; lines before a range are counted by reading the file up to there."""
+"""Errors count lines up to here, by reading the file from its beginning."""
 TO_END = 2**63 - 1
-"""The end of a range that goes to the end of its file, wherever that is."""
-
+"""The end of a range that reaches to the end of its file, wherever that is."""
 LAST_RECORD_BYTES = 2**14
 """Most records are shorter: the rest of the last one of a range is read with those before it."""
 _COUNTED_BYTES = 2**20  # the lines in each such part of a file are counted once in a run
@@ -167,8 +164,8 @@ class ParsedPart(NamedTuple):
 
 
 ParseChunk = Callable[[Chunk, int], Iterator[ParsedPart]]
-"""Parses a chunk, given the number of records of the file before it. Who does not want the records behind a malformed
-one does not ask for them."""
+"""Parses a chunk, given the number of records of the file before it. A caller that does not want the records behind a
+malformed one stops asking."""
 
 F = TypeVar("F", covariant=True)
 
@@ -181,7 +178,7 @@ class TextFormat(RangedFormat[F], Protocol[F]):
         ...
 
     def last_record_end(self, data: bytes) -> int:
-        """Where the last whole record of `data` ends; 0 if none does."""
+        """The end of the last whole record of `data`; 0 if it holds none."""
         ...
 
     def start_reading(self, reader: ChunkReader) -> tuple[TextPlace, ParseChunk]:
@@ -200,12 +197,12 @@ def count_lines(data: bytes) -> int:
 
 
 def last_line_end(data: bytes) -> int:
-    """Where the last whole line of `data` ends; 0 if none does."""
+    """The end of the last whole line of `data`; 0 if it holds none."""
     return data.rfind(b"\n") + 1
 
 
 def line_ends(data: bytes) -> list[int]:
-    """Where each line of `data` ends; the last one may lack its line break."""
+    """The end of each line of `data`; the last one may lack its line break."""
     ends = (np.flatnonzero(np.frombuffer(data, np.uint8) == _NEWLINE) + 1).tolist()
     return ends if data.endswith(b"\n") else [*ends, len(data)]
 
@@ -216,10 +213,10 @@ class ChunkReader:
     Args:
         stream: of bytes. The reader seeks in it if it can, else it reads over what comes before.
         name: the name of the file, for errors.
-        last_record_end: finds where the last whole record of some bytes ends; gives 0 if none does.
+        last_record_end: finds the end of the last whole record of some bytes; gives 0 if they hold none.
         start, stop: bytes of the range. If it is not the whole file, each line break must end a record, and the stream
             must be able to seek.
-        line_counts: the lines before each MiB of files, by name, as far as they were counted; it is filled.
+        line_counts: the lines before each MiB of files, by name, to be filled as they are counted.
     """
 
     def __init__(
@@ -253,18 +250,10 @@ class ChunkReader:
         """
         if self._start <= begin.offset:
             return TextPlace(begin.offset, begin.line - self._lines_before())
-        at = self._start - 1
-        self._window.seek(at)
-        while at < self._stop - 1:
-            self._window.advance(at)
-            self._window.fill(ChunkSize.FIRST_BYTES)
+        self._window.seek(self._start - 1)
+        for at in self._window.scan(self._start - 1, self._stop - 1, 0):
             if length := self._window.data.find(b"\n") + 1:
                 return TextPlace(at + length, 1 if at + length == self._start else 2)
-            if self._window.error is not None:
-                raise self._window.error
-            if self._window.ended:
-                break
-            at += len(self._window.data)
         return TextPlace(self._stop)
 
     def chunks(self, at: TextPlace, size: ChunkSize) -> Iterator[Chunk]:
@@ -274,7 +263,7 @@ class ChunkReader:
             at = chunk.end
 
     def origins(self, chunk: Chunk, lines: Sequence[int]) -> list[Origin | None]:
-        """Where the rows come from that begin in these lines of a chunk: lines, or far into a file bytes."""
+        """The origins of the rows that begin in these lines of a chunk: lines, or bytes far into a file."""
         if self._start <= MAX_COUNTED_BYTES:
             shift = self._lines_before()
             return [Origin(self.name, shift + line, "line") for line in lines]
@@ -320,7 +309,7 @@ class ChunkReader:
         return Chunk(data, TextPlace(offset, line), after, self._window.ended or after.offset >= self._stop)
 
     def _records_end(self) -> int:
-        """Where the last whole record that begins in the range ends in the window; 0 if none does."""
+        """The end in the window of the last whole record that begins in the range; 0 if there is none."""
         end = len(self._window.data) if self._window.ended else self._last_record_end(self._window.data)
         if self._window.offset + end < self._stop:
             return end
@@ -364,11 +353,8 @@ def shorten(data: bytes | str, max_length: int = 60) -> str:
     return repr(text if len(text) <= max_length else text[: max_length - 3] + "...")
 
 
-# Parses the records around malformed ones, and finds those that are malformed.
-
-
 class FoundErrors(NamedTuple):
-    """The malformed ones of some records.
+    """The malformed records among some.
 
     Attributes:
         rows: the numbers of all records that are not empty lines.

@@ -30,7 +30,7 @@ from ..errors import (
     redacted,
     with_call_site,
 )
-from ..files.open_files import OpenTask, at_call_site, listed_files, read_whole
+from ..files.open_files import OpenTask, at_call_site, changed_error, listed_files, read_whole
 from ..formats.npy import HEADER_BYTES, ArrayHeader, read_header
 from ..formats.streams import STREAM_ERRORS, stream_error
 from ..pipe import Pipe
@@ -365,7 +365,7 @@ def _map(npy: NpyFile, path: str) -> object:
     """Maps a file, if it still has the header that was read."""
     buffer = map_file(path, npy.file.name)
     if read_header(buffer[:HEADER_BYTES].to_pybytes(), npy.file.name, buffer.size) != npy.head:
-        raise _changed_error(npy.file)
+        raise changed_error(npy.file.name, "header")
     return buffer
 
 
@@ -388,11 +388,5 @@ def _fetch_run(npy: NpyFile, positions: npt.NDArray[np.int64], opened: OpenTask 
         except STREAM_ERRORS as error:
             raise stream_error(error, npy.file.name, stream, part.start) from error
     if len(data) < len(part):
-        raise _changed_error(npy.file)
+        raise changed_error(npy.file.name, "header")
     return np.frombuffer(data, npy.head.dtype).reshape(len(positions), *npy.head.shape[1:])
-
-
-def _changed_error(file: File) -> SourceError:
-    return SourceError(
-        f"{file.name} has changed since its header was read; a pipe reads headers once, so make a new pipe"
-    )

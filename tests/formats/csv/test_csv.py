@@ -232,7 +232,7 @@ class TestMalformed:
         _, _, error = read(data, size=2**20)
         assert str(error) == (
             "a.csv, line 600002, column 'a': 'x' is not int64; its type was inferred from the first rows of "
-            "first-0.csv; `schema={'a': 'string'}` gives another type, `null_values=` names what stands for no value"
+            "first-0.csv; `schema={'a': 'string'}` gives another type, `null_values=` names the texts of nulls"
         )
 
     def test_text_that_is_not_utf8(self) -> None:

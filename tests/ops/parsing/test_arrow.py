@@ -23,7 +23,7 @@ from feedpipe.testing import check_operator
 from ...support.engine import bind, resolve
 from ...support.examples import examples
 from ...support.files import ArrowFile
-from ...support.files import arrow_rows as _arrow_rows
+from ...support.files import arrow_file as _arrow_file
 from .arrow_files import FILE, STREAM, WAYS, counted, encoded, listed, parsed, write
 
 
@@ -197,7 +197,7 @@ def test_batches_are_decompressed_once_while_there_is_room(tmp_path: Path, monke
     for _ in range(2):
         assert [pipe[i]["id"] for i in (70, *range(80))] == [70, *range(80)]
     assert sorted(asked) == sorted([0, 1, 2, 3] * 2)
-    monkeypatch.setattr(_arrow_rows, "MAX_KEPT_BYTES", 600)  # about three batches
+    monkeypatch.setattr(_arrow_file, "MAX_KEPT_BYTES", 600)  # about three batches
     pipe = parsed(files, indexed=True)
     asked.clear()
     assert [pipe[i]["id"] for i in (0, 79, 1, 78)] == [0, 79, 1, 78]

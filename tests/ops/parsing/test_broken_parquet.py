@@ -85,7 +85,7 @@ def test_a_file_that_changes_after_its_footer_was_read(tmp_path, content):
     files[1].write_bytes(content)
     rows = []
     with pytest.raises(
-        SourceError, match="1.parquet has changed since its footer was read: .*so make it anew"
+        SourceError, match="1.parquet has changed since its footer was read: .*so make a new pipe"
     ) as error:
         rows.extend(pipe)
     assert rows == listed(3)

@@ -259,7 +259,7 @@ def test_indexes_that_cannot_be_used(with_indexes):
         ArgumentError, match=r"needs an index beside .*a\.tfrecord, and there is neither .*a\.index nor"
     ):
         list(indexed(with_indexes / "a.tfrecord"))
-    for content, message in ((b"0 5\n", "make it anew"), (b"", "make it anew"), (b"a b\n", "two numbers in")):
+    for content, message in ((b"0 5\n", "make it again"), (b"", "make it again"), (b"a b\n", "two numbers in")):
         (with_indexes / "d.index").write_bytes(content)
         with pytest.raises(DataError, match=rf"d\.index .*{message}"):
             list(indexed(with_indexes / "d.tfrecord"))

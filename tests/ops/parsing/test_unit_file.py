@@ -197,7 +197,7 @@ def test_a_unit_file_that_does_not_fit_is_written_anew(
     with caplog.at_level(logging.INFO, LOG):
         assert len(fp.read_parquet("data", manifest="m.jsonl")) == 6
     (record,) = caplog.records
-    assert "_m.jsonl.units is not used, and written anew: " + reason in record.getMessage()
+    assert "_m.jsonl.units is not used, and written again: " + reason in record.getMessage()
     opened.clear()
     assert len(fp.read_parquet("data", manifest="m.jsonl")) == 6
     assert opened == []
