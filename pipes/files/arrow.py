@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, ClassVar, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,16 @@ from ..storage.file import WHOLE, File, Stream
 from ..storage.filesystem import Cancellation
 from ..storage.mapping import local_path, map_file
 from ..storage.tasks import Task, in_threads
-from .arrow_ipc import ArrowFooter, ArrowHead, BatchHead, ipc_errors, open_stream, read_arrow_head
+from .arrow_ipc import (
+    STREAM,
+    ArrowFooter,
+    ArrowHead,
+    BatchHead,
+    RecordBatch,
+    ipc_errors,
+    open_stream,
+    read_arrow_head,
+)
 from .open_files import OpenFileCache, OpenTask, at_call_site, check_fixed_order, has_fixed_order
 from .records import extend_rows
 from .units import UNKNOWN, CountedUnits, FileContents, FileUnits, ParseCounted, Piece, Place, UnitReader, row_origins
@@ -35,9 +44,6 @@ if TYPE_CHECKING:
     from .arrow_file import ArrowFile, ArrowRows
 
 Positions = npt.NDArray[np.int64]
-
-STREAM = -1
-"""The number of a unit that is a whole stream."""
 
 
 def parse_arrow(
@@ -111,26 +117,6 @@ class ArrowIpc(TableFormat):
     arguments: ClassVar[tuple[str, ...]] = ("columns", "indexed", "path_column", "row_column", "unify_schemas")
 
     indexed: bool = False
-
-
-class RecordBatch(NamedTuple):
-    """A handle on a record batch of a file, or on a whole stream.
-
-    Attributes:
-        file: the file or stream.
-        number: of the batch in the file; `STREAM` for a stream.
-        rows: their number; `UNKNOWN` for a stream.
-        first: the number of its first row in the file.
-        seal: of the footer that lists it.
-        compressed: whether its columns are.
-    """
-
-    file: File
-    number: int
-    rows: int
-    first: int
-    seal: int
-    compressed: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,8 +221,9 @@ class IndexedArrow(Operator):
         def make() -> ArrowRows:
             from .arrow_file import ArrowRows
 
+            fixed = self.format.require_fixed_schema("")
             lengths = np.diff(self._bounds()).tolist()
-            return ArrowRows(self.format, lengths, lambda numbers: _handles(stage, numbers), _file_cache(self.format))
+            return ArrowRows(fixed, lengths, lambda numbers: _handles(stage, numbers), _file_cache(self.format))
 
         return self.memory.get(make)
 
@@ -329,8 +316,8 @@ def _file_cache(format: ArrowIpc) -> OpenFileCache[RecordBatch, ArrowFile]:
 def _open(format: ArrowIpc, unit: RecordBatch) -> ArrowFile:
     from .arrow_file import ArrowFile
 
-    path = local_path(unit.file)
+    fixed, path = format.require_fixed_schema(unit.file.name), local_path(unit.file)
     if path is None:
-        return ArrowFile(unit.file, format, unit.seal, None)
+        return ArrowFile(unit.file, fixed, unit.seal, None)
     unit.file.open(None).close()  # it is there, and has the size that was listed
-    return ArrowFile(unit.file, format, unit.seal, map_file(path, unit.file.name))
+    return ArrowFile(unit.file, fixed, unit.seal, map_file(path, unit.file.name))

@@ -6,7 +6,7 @@ import io
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -17,11 +17,8 @@ from ..formats.columns import read_error
 from ..formats.streams import OpenableFile
 from ..formats.table_format import FixedSchema
 from ..storage.mapping import local_path, room_for_mappings
-from .arrow_ipc import ArrowFooter, ipc_errors, read_arrow_head
+from .arrow_ipc import ArrowFooter, RecordBatch, ipc_errors, read_arrow_head
 from .open_files import OpenFileCache, changed_error
-
-if TYPE_CHECKING:
-    from .arrow import ArrowIpc, RecordBatch
 
 MAX_KEPT_BYTES = 2**28
 """The memory of the batches that a process keeps, of those that it decompressed or fetched."""
@@ -33,7 +30,7 @@ class ArrowFile:
 
     Args:
         file: a handle on the file.
-        options: the user's options, with names and types fixed.
+        fixed: names and types for all files.
         seal: the seal of the footer that listed the batches.
         mapping: the file, mapped into memory; None if it is read as a stream.
 
@@ -45,10 +42,10 @@ class ArrowFile:
         mapped: whether the file is mapped into memory.
     """
 
-    def __init__(self, file: OpenableFile, options: ArrowIpc, seal: int, mapping: pa.Buffer | None) -> None:
+    def __init__(self, file: OpenableFile, fixed: FixedSchema, seal: int, mapping: pa.Buffer | None) -> None:
         self.name = file.name
         self.mapped = mapping is not None
-        self._fixed = options.require_fixed_schema(file.name)
+        self._fixed = fixed
         if mapping is None:
             self._stream: io.BufferedReader = file.open(None)
         else:
@@ -125,7 +122,7 @@ class ArrowRows:
     when one of its rows is asked for, and the last few batches are kept.
 
     Args:
-        format: the arguments of `parse_arrow`, with names and types fixed.
+        fixed: names and types for all files.
         rows: of each batch their number.
         handles: gives the handles of batches by their numbers.
         files: keeps the files of batches open.
@@ -133,13 +130,11 @@ class ArrowRows:
 
     def __init__(
         self,
-        format: ArrowIpc,
+        fixed: FixedSchema,
         rows: Sequence[int],
         handles: Callable[[range], list[RecordBatch]],
         files: OpenFileCache[RecordBatch, ArrowFile],
     ) -> None:
-        fixed = format.fixed_schema
-        assert fixed is not None
         self._handles = handles
         self._lock = threading.Lock()
         self._files = files
