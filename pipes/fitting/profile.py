@@ -129,7 +129,8 @@ class ColumnProfile:
     Attributes:
         name, type: of the column.
         rows, missing: the number of rows, and of those without a value.
-        distinct: the number of different values; None if there are more than 100,000, or their type is not counted.
+        distinct: the number of different values; None if they are too many, or their type is not counted.
+        too_many: whether there are more than 100,000 different values.
         min, max, mean, std: of numbers; None for others, but dates and times have the first two.
         quantiles: of numbers, by the share of rows below.
         frequent: the most frequent values, each with its number.
@@ -142,6 +143,7 @@ class ColumnProfile:
     rows: int
     missing: int
     distinct: int | None
+    too_many: bool
     min: Any
     max: Any
     mean: float | None
@@ -170,6 +172,7 @@ class ColumnProfile:
             outline.rows,
             outline.missing,
             None if outline.tally is None else len(frequent),
+            outline.too_many,
             low,
             high,
             mean,
@@ -198,6 +201,8 @@ def _remarks(outline: ColumnOutline, frequent: list[tuple[Any, int]]) -> list[st
         value, times = frequent[0]
         repeated = f"{count - len(frequent)} repeat a value, such as {value!r:.40}, which comes {times} times"
         remarks.append(f"it seems to identify rows, but {repeated}")
+    if outline.too_many and outline.types.keys().isdisjoint(_FLOATS):
+        remarks.append(f"it has more than {MAX_DISTINCT:,} distinct values, so it was not checked for repeats")
     if outline.number_texts == count:
         remarks.append("all of the text is numbers")
     elif outline.number_texts >= MANY_NUMBERS * count:
@@ -287,11 +292,16 @@ class Profile(Mapping[str, ColumnProfile]):
 
 
 def _cells(entry: ColumnProfile) -> list[str]:
-    distinct = "" if entry.distinct is None else str(entry.distinct)
     frequent = ", ".join(f"{value!r:.12}" for value, _ in entry.frequent[:3])
     numbers = [_text(value) or "" for value in (entry.min, entry.quantiles.get(0.5), entry.max)]
-    cells = [entry.name, entry.type, str(entry.missing), distinct, *numbers, frequent]
+    cells = [entry.name, entry.type, str(entry.missing), _distinct(entry, "d"), *numbers, frequent]
     return [cell if len(cell) <= 2 * CELL_WIDTH else f"{cell[: 2 * CELL_WIDTH - 3]}..." for cell in cells]
+
+
+def _distinct(entry: ColumnProfile, form: str) -> str:
+    if entry.too_many:
+        return f"> {MAX_DISTINCT:,}"
+    return "" if entry.distinct is None else format(entry.distinct, form)
 
 
 def _text(value: object) -> str | None:
@@ -329,6 +339,7 @@ class ColumnOutline:
         infinite: the number of infinite numbers.
         moments, sketch: of the other numbers; None if there are none.
         tally: the distinct values; None if their type is not counted, or there are too many.
+        too_many: whether there are too many distinct values.
         number_texts: the number of texts that are numbers.
         no_number: a text that is no number.
         span: the first and the last date or time.
@@ -342,6 +353,7 @@ class ColumnOutline:
     moments: Moments | None = None
     sketch: QuantileSketch | None = None
     tally: Tally | None = None
+    too_many: bool = False
     number_texts: int = 0
     no_number: str | None = None
     span: tuple[Any, Any] | None = None
@@ -375,6 +387,7 @@ class ColumnOutline:
         types = sum((part.types for part in parts), Counter[str]())
         whole = ColumnOutline(sum(p.rows for p in parts), sum(p.missing for p in parts), types, examples)
         whole.infinite = sum(part.infinite for part in parts)
+        whole.too_many = any(part.too_many for part in parts)
         whole.number_texts = sum(part.number_texts for part in parts)
         whole.no_number = next((part.no_number for part in parts if part.no_number is not None), None)
         if moments := [part.moments for part in parts if part.moments is not None]:
@@ -387,7 +400,8 @@ class ColumnOutline:
         tallies = [part.tally for part in parts if part.missing < part.rows]
         if tallies and all(tally is not None for tally in tallies) and len(types) == 1:
             tally = Tally.merged([tally for tally in tallies if tally is not None])
-            whole.tally = tally if len(tally.values) <= MAX_DISTINCT else None
+            whole.too_many = len(tally.values) > MAX_DISTINCT
+            whole.tally = None if whole.too_many else tally
         return whole
 
     def _add_numbers(self, present: Any) -> None:
@@ -456,11 +470,10 @@ def html_page(columns: Sequence[ColumnProfile], rows: int) -> str:
 def _row(column: ColumnProfile) -> str:
     remarks = "".join(f'<br><span class="remark">{escape(remark)}</span>' for remark in column.remarks)
     missing = f"{column.missing:,}<br><small>{column.missing / max(column.rows, 1):.1%}</small>"
-    distinct = "" if column.distinct is None else f"{column.distinct:,}"
     examples = "<br>".join(escape(f"{value!r:.60}") for value in column.examples)
     return (
         f"<tr><td><b>{escape(column.name)}</b> <small>{escape(column.type)}</small>{remarks}</td>"
-        f'<td class="number">{missing}</td><td class="number">{distinct}</td>'
+        f'<td class="number">{missing}</td><td class="number">{escape(_distinct(column, ",d"))}</td>'
         f"<td>{_numbers(column)}</td><td>{_frequent(column)}</td><td>{examples}</td></tr>"
     )
 

@@ -91,11 +91,18 @@ def test_rows_that_lack_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     assert profile["x"].remarks == ["it has values of several types: int64, string"]
 
 
-def test_many_distinct_values(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_distinct_values(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("feedpipe.fitting.profile.MAX_DISTINCT", 50)
     monkeypatch.setattr(profiling, "CHUNK_ROWS", 10)
-    entry = fp.profile(fp.from_table(dirty()))["id"]
-    assert entry.distinct is None and entry.frequent == [] and entry.max == 396
+    profile = fp.profile(fp.from_table(dirty()))
+    entry = profile["id"]
+    assert entry.distinct is None and entry.too_many and entry.frequent == [] and entry.max == 396
+    assert entry.remarks == ["it has more than 50 distinct values, so it was not checked for repeats"]
+    assert "  > 50  " in next(line for line in repr(profile).splitlines() if line.startswith("id"))
+    profile.to_html(tmp_path / "profile.html")
+    assert "&gt; 50" in (tmp_path / "profile.html").read_text()
+    floats = fp.profile(fp.from_arrays({"x": np.arange(80.0)}))["x"]
+    assert floats.too_many and floats.remarks == []
 
 
 def test_errors() -> None:
