@@ -112,21 +112,25 @@ def _resume(plan: Plan) -> str:
 def _windows(plan: Plan) -> list[str]:
     """The rows that a rank holds in the windows of its shards, and their bytes if rows have one size."""
     lines: list[str] = []
-    shards = len(plan.rank_shards)
+    undivided = {node for point in plan.shard_points() for node in walk(point)}  # such as what `load` reads
     for node in walk(plan.root):
         window = node.op.lookback()
         if not node.inputs or node.op.order is not Order.REORDERS or node.indexed or not window:
             continue
         stage = plan.stage_of(node)
         if stage.input.length is not None:
-            window = min(window, -(-stage.input.length // plan.shards))
-        line = (
-            f"memory: a rank holds up to {shards * window} rows for `{node_code(node).lstrip('.')}`, "
-            f"{window} in each of {shards} shard{'s' * (shards > 1)}"
-        )
+            window = min(window, -(-stage.input.length // (1 if node in undivided else plan.shards)))
+        call = f"`{node_code(node).lstrip('.')}`"
+        if node in undivided:
+            held, line = window, f"memory: each process holds up to {window} rows for {call}, which it runs on all rows"
+        else:
+            shards = len(plan.rank_shards)
+            held = shards * window
+            line = f"memory: a rank holds up to {held} rows for {call}, {window} in each of {shards} shard"
+            line += "s" * (shards > 1)
         width = row_width(stage.schema)
         if width is not None:
-            size = shards * window * width
+            size = held * width
             line = "; ".join(filter(None, [f"{line}, {bytes_text(size)} in all", large_windows(size)]))
         lines.append(line)
     return lines

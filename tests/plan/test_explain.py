@@ -72,6 +72,16 @@ def test_the_rows_that_windows_hold() -> None:
     assert windows(streamed()) == windows(fp.from_sequence(range(20)).shuffle()) == []
 
 
+@pytest.mark.parametrize("rows", [0, 1, 20])
+@pytest.mark.parametrize("world_size", [1, 4])
+def test_a_window_before_the_division_holds_rows_of_each_process(rows: int, world_size: int) -> None:
+    window = fp.from_iterable(range(rows)).shuffle(window=10)
+    for pipe in (window.load(), window.load().filter(bool), window.dispatch()):
+        (line,) = [line for line in lines(pipe, world_size=world_size) if line.startswith("memory")]
+        assert line.startswith(f"memory: each process holds up to {min(rows, 10)} rows for `shuffle(window=10)`")
+        assert line.endswith("which it runs on all rows")
+
+
 def test_the_bytes_that_windows_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def line(table: pa.Table, window: int) -> str:
         parquet.write_table(table, tmp_path / "x.parquet")
