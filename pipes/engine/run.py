@@ -15,7 +15,7 @@ from ..core.operator import Operator
 from ..core.rows import BlockRows
 from ..core.skips import Skipped
 from ..errors import DataError, LoaderError, PlanError, RowError, UnknownLengthError, shown_traceback
-from .skips import NO_SKIPS, SkipLog
+from .skips import NO_SKIPS, SkipLog, parted_cursor
 from .stage import Stage
 
 ONE_THREAD = (
@@ -237,6 +237,8 @@ def check_cursor(stage: Stage, plain: Json) -> None:
             raise ValueError("has a token, and the position alone says where it is")
         if at.skip > MAX_SKIPPED and _has_short_skips(stage) and _is_repeated(stage):
             raise ValueError(f"skips {at.skip} rows of a `repeat()`, more than a block has")
+        if stage.leaves_out:
+            at, _ = parted_cursor(at, len(stage.inputs))
         cursors = [] if stage.indexed else [*stage.op.input_cursors(stage, at)]
     except Exception as error:
         raise ValueError(f"no cursor of `{node_code(stage.node)}`: {error}") from error

@@ -24,7 +24,7 @@ from ..core.block import Block, Parted, has_skipped, parted
 from ..core.checks import digest
 from ..core.code import step_code
 from ..core.context import Context
-from ..core.cursor import Cursor, Json
+from ..core.cursor import Cursor, Json, check_numbers
 from ..core.graph import Node, node_code, walk
 from ..core.operator import Input, StageView
 from ..core.rows import BlockRows, Indices, index_array, take
@@ -114,16 +114,27 @@ def _one_for_one(stage: _Around, at: Cursor, context: Context) -> Iterator[Block
 
 
 def _left_out(stage: _Around, at: Cursor, context: Context) -> Iterator[Block]:
+    """The rows of an operator whose cursors say which rows of its inputs have been looked at for skips.
+
+    A run from a cursor reads some rows again, as a window does; what was skipped there has counted already.
+    """
+    start, looked_at = parted_cursor(at, len(stage.inputs))
     skips: list[SkippedRow] = []
 
-    def leave_out(block: Block) -> None:
-        skips.extend(cast("Skipped", cast("list[object]", block.rows)[0]).skips)
+    def leave_out(number: int, block: Block) -> None:
+        if block.at.position >= looked_at[number]:
+            looked_at[number] = block.at.position + 1
+            skips.extend(cast("Skipped", cast("list[object]", block.rows)[0]).skips)
 
     # One row at a time: a resume then runs no row again whose function may fail this time, or not fail any more.
-    inputs = [_GuardedBlocks(source, leave_out, one_by_one=True) for source in stage.inputs]
+    inputs = [
+        _GuardedBlocks(source, partial(leave_out, number), one_by_one=True)
+        for number, source in enumerate(stage.inputs)
+    ]
     end = at
-    for block in stage.op.blocks(_View(stage, cast("list[Input]", inputs)), at, context):
-        begin, end = end, block.end
+    for block in stage.op.blocks(_View(stage, cast("list[Input]", inputs)), start, context):
+        begin, end = end, _joined_cursor(block.end, looked_at)
+        block = Block(block.rows, _joined_cursor(block.at, looked_at), end, block.origins)
         if not skips:
             yield block
             continue
@@ -141,6 +152,25 @@ def _left_out(stage: _Around, at: Cursor, context: Context) -> Iterator[Block]:
         context.leftovers[stage.name] = Block([*leftover.rows, skipped], leftover.at, leftover.end)
     else:
         yield Block([skipped], end, end.advance(1))
+
+
+def parted_cursor(at: Cursor, inputs: int) -> tuple[Cursor, list[int]]:
+    """The operator's own cursor, and the rows of each input that were looked at for skips up to the last one.
+
+    Raises:
+        ValueError: the token has another form.
+    """
+    if not isinstance(at.token, dict):
+        return at, [0] * inputs
+    token, looked_at = at.token["token"], at.token["skips"]
+    if not isinstance(looked_at, list) or len(looked_at) != inputs:
+        raise ValueError(f"must have numbers of rows of {inputs} inputs")
+    check_numbers(*looked_at)
+    return at._replace(token=token), cast("list[int]", looked_at.copy())
+
+
+def _joined_cursor(own: Cursor, looked_at: list[int]) -> Cursor:
+    return own._replace(token={"token": own.token, "skips": looked_at.copy()}) if any(looked_at) else own
 
 
 class _View:

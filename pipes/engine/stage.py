@@ -83,6 +83,7 @@ class Stage:
         calls_ahead: how many calls, of its function or an input's, may begin before `rows` asks for their results.
         may_skip: whether a policy may leave out rows here or before.
         one_for_one: whether each row is made of the row of the input at the same position.
+        leaves_out: whether skipped rows end here, as its operator does not know of them; its cursors then count them.
         loses_elements: whether it may leave out rows of the output; else these are regrouped, and only become shorter.
         main_thread: whether it, or an input, must run in the consumer's thread.
     """
@@ -113,6 +114,7 @@ class Stage:
         self._guards: bool = not op.moves_skipped() and (
             meets_skipped or (skips_rows and bool(inputs) and not self.one_for_one)
         )
+        self.leaves_out: bool = self._guards and not self.one_for_one
         # A group that some rows are left out of is made of any number of rows.
         groups = regroups_all or not (op.moves_skipped() or self.one_for_one)
         self._seeks: bool = op.seeks and not (meets_skipped and groups)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, Protocol, TypeVar, cast, overload
 
-from ..core.block import Block
+from ..core.block import Block, OneRow
 from ..core.checks import check_callable, check_choice, check_int
 from ..core.code import value_code
 from ..core.context import Context
@@ -165,7 +165,8 @@ class RowGenerator(Operator):
 
     def _outputs(self, feed: _Feed, stage: StageView, context: Context, taken: int, emitted: int) -> Iterator[Block]:
         """Give the outputs of one generator from output `emitted` of its row number `taken` on."""
-        size = context.block_size()
+        # A skipped row counts before the output that comes next.
+        size = OneRow(context.pacing.clock) if stage.input.may_skip else context.block_size()
         outputs: list[object] = []
         origins: list[Origin | None] = []
         token: Json = None  # of the first output

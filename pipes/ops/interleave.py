@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import count as natural_numbers
 from itertools import islice
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias, TypeVar, cast
 
@@ -105,6 +106,7 @@ class _Interleaving:
         self._context = context
         self._row = at.row
         self._next_row = Cursor.of(source)
+        self._rows_read = 0  # from that cursor on
         self._input = _input_rows(stage, self._next_row, context)
         self._items: list[_OpenItem | None] = [None] * op.cycle
         self._has_ended = False  # the input
@@ -119,6 +121,8 @@ class _Interleaving:
         except Exception as error:
             failure = error
         while failure is None:
+            if self._pieces and self._stage.input.may_skip and self._items[self._turn] is None:
+                yield self._block()  # a skipped row counts before the row that the operator gives next
             try:
                 item = self._item()
                 has_rows = item is not None and self._has_rows(item)
@@ -172,7 +176,7 @@ class _Interleaving:
             item = self._items[self._turn]
             if item is None and (row := next(self._input, None)) is not None:
                 item = self._items[self._turn] = self._open(row, START)
-                self._next_row = row.at.advance(1)
+                self._has_read(row)
             if item is not None:
                 return item
             self._has_ended = True
@@ -197,12 +201,15 @@ class _Interleaving:
     def _open_again(self) -> None:
         """Open the items that were open at the cursor where the run begins."""
         places = {saved[0]: place for place, saved in enumerate(self._saved_items) if saved is not None}
-        for number, row in enumerate(islice(self._input, self._rows_again)):
-            if number in places:
-                saved = self._saved_items[places[number]]
+        for row in islice(self._input, self._rows_again):
+            if row.number in places:
+                saved = self._saved_items[places[row.number]]
                 assert saved is not None
-                self._items[places[number]] = self._open(row, Cursor.of(saved[1]))
-            self._next_row = row.at.advance(1)
+                self._items[places[row.number]] = self._open(row, Cursor.of(saved[1]))
+            self._has_read(row)
+
+    def _has_read(self, row: _InputRow) -> None:
+        self._next_row, self._rows_read = row.at.advance(1), row.number + 1
 
     def _block(self) -> Block:
         """The rows so far."""
@@ -214,18 +221,18 @@ class _Interleaving:
         return Block(pieces.rows(), start, Cursor(self._token, 0, self._row), origins)
 
     def _new_token(self) -> Json:
-        rows = [item.row.at for item in self._open_items()]
-        oldest = min(rows, key=lambda at: at.position, default=self._next_row)
-        first = oldest.position
+        rows = [(item.row.number, item.row.at) for item in self._open_items()]
+        first, oldest = min(rows, default=(self._rows_read, self._next_row))
         items: list[Json] = [
-            None if item is None else [item.row.at.position - first, item.cursor.plain] for item in self._items
+            None if item is None else [item.row.number - first, item.cursor.plain] for item in self._items
         ]
-        return [oldest.plain, self._next_row.position - first, items, self._turn, self._emitted]
+        return [oldest.plain, self._rows_read - first, items, self._turn, self._emitted]
 
 
 class _InputRow(NamedTuple):
-    """A row of the input, its cursor and its origin."""
+    """A row of the input: its number in the run, its cursor and its origin. Skipped rows have no number."""
 
+    number: int
     value: object
     at: Cursor
     origin: Origin | None
@@ -233,10 +240,11 @@ class _InputRow(NamedTuple):
 
 def _input_rows(stage: StageView, at: Cursor, context: Context) -> Iterator[_InputRow]:
     """The rows of the input one by one."""
+    numbers = natural_numbers()
     for block in stage.input.blocks(at, context):
         origins = block.origins or [None] * len(block)
         for place, (value, origin) in enumerate(zip(block.rows, origins, strict=True)):
-            yield _InputRow(value, block.at.advance(place), origin)
+            yield _InputRow(next(numbers), value, block.at.advance(place), origin)
 
 
 class _OpenItem:

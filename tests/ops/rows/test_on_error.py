@@ -13,12 +13,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, PlanError, SourceError, UnknownLengthError
 from feedpipe.testing import check_operator
 
 from ...soak import SOAK
+from ...support.core import AdaptiveBlockSize
 
 
 def parse(x: int) -> int:
@@ -127,6 +130,64 @@ def test_a_resume_gives_the_same_elements_and_counts(name):
     resumed = loader()
     resumed.load_state_dict(ahead.state_dict(step=3))
     assert (*taken[:3], *map(repr, resumed)) == elements
+
+
+@fp.operator(lookback=2)
+def with_previous(rows: Iterator[int]) -> Iterator[tuple[int | None, int]]:
+    previous = None
+    for row in rows:
+        yield previous, row
+        yield row, row
+        previous = row
+
+
+@fp.operator(segment=4)
+def sums(rows: Iterator[int]) -> Iterator[int]:
+    total = 0
+    for row in rows:
+        total += row
+        yield total
+
+
+READ_AGAIN: dict[str, Callable[[fp.Pipe[int]], fp.Pipe[Any]]] = {
+    **{
+        f"interleave({cycle})": lambda p, cycle=cycle: p.interleave(
+            lambda x: [x, x + 10, x + 20][: 1 + x % 3], cycle=cycle, block=2
+        )
+        for cycle in (1, 2, 3)
+    },
+    "distinct": lambda p: streamed(p).distinct(lambda x: x % 5, last=3),
+    "sliding": lambda p: streamed(p).sliding(3),
+    "lookback": with_previous,
+    "segment": sums,
+    "pack": lambda p: p.map(lambda x: np.arange(x % 7)).pack(4),
+    "zip_by_key": lambda p: streamed(p).zip_by_key(streamed(numbers(12)), key=lambda x: x, window=4, unmatched="drop"),
+}
+
+
+@pytest.mark.parametrize("name", READ_AGAIN)
+@settings(max_examples=10 * SOAK, deadline=None)
+@given(bad=st.sets(st.integers(0, 11), min_size=1, max_size=6), rows=st.sampled_from([1, 3, 100]))
+def test_a_row_that_is_read_again_is_skipped_once(name: str, bad: set[int], rows: int) -> None:
+    def check(x: int) -> int:
+        if x in bad:
+            raise ValueError(f"{x} is bad")
+        return x
+
+    def loader() -> fp.Loader[Any]:
+        return fp.Loader(READ_AGAIN[name](numbers(12).map(check, on_error="skip")), shards=1)
+
+    with pytest.MonkeyPatch.context() as patch:
+        reference = loader()
+        steps = list(with_states(reference))
+        patch.setattr(AdaptiveBlockSize, "rows", lambda self: rows)
+        counts = [(element, skipped) for element, _, skipped in with_states(loader())]
+        assert counts == [(element, skipped) for element, _, skipped in steps], "it depends on where a block ends"
+        for step, (_, state, _) in enumerate(steps[:-1], 1):
+            resumed = loader()
+            resumed.load_state_dict(json.loads(state))
+            assert [element for element, _, _ in with_states(resumed)] == [element for element, _, _ in steps[step:]]
+            assert resumed.skipped == reference.skipped and sum(resumed.skipped.values()) == len(bad)
 
 
 @pytest.mark.parametrize("name", ["batch", "streamed batch", "no batch", "shuffled columns"])
