@@ -347,6 +347,8 @@ class Stage:
         code = node_code(self.node)
         where = self.call_site
         message = f"`{code}` failed with {type(error).__name__}: {text_of(error)}"
+        if isinstance(error, ValueError) and "read-only" in str(error):
+            message += "; arrays in rows are shared with other epochs and rows: write `x = x.copy()` first"
         if origin is not None:
             message += f"\n  on {origin}"
         if where is not None:

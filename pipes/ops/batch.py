@@ -14,6 +14,7 @@ from ..core.context import Context
 from ..core.cursor import Cursor
 from ..core.operator import Input, Order, StageView, TokenOfInput
 from ..core.rows import BlockRows, Indices, Rows, concat, index_array, take
+from ..core.shared_rows import copier_of, shared
 from ..core.skips import Skipped, Skips
 from ..errors import DataError, Origin, with_call_site
 
@@ -277,8 +278,9 @@ def sliding(pipe: Pipe[T], /, size: int, step: int = 1) -> Pipe[Sequence[T]]:
 
         a b c d e   ->   sliding(3): [a b c] [b c d] [c d e]
 
-    Element: a list of rows; of a table a `feedpipe.Rows`. Order is the input's. Length: the number of full windows.
-    Indexed if the input is. State: a position; a resume reads one window again.
+    Element: a list of rows; of a table a `feedpipe.Rows`. Windows that overlap share arrays, which are read-only. Order
+    is the input's. Length: the number of full windows. Indexed if the input is. State: a position; a resume reads one
+    window again.
 
     Args:
         size: rows in each window.
@@ -326,7 +328,7 @@ class Sliding(TokenOfInput):
         if isinstance(indices, range) and indices.step == 1 and self.step <= self.size and indices:
             first = indices.start * self.step
             rows = stage.input.rows(range(first, (indices.stop - 1) * self.step + self.size), context)
-            return [rows[start : start + self.size] for start in range(0, len(indices) * self.step, self.step)]
+            return self._cut(rows, [(at, at + self.size) for at in range(0, len(indices) * self.step, self.step)])
         places = index_array(indices)[:, None] * self.step + np.arange(self.size)
         rows = stage.input.rows(places.reshape(-1), context)
         return [take(rows, range(start, start + self.size)) for start in range(0, places.size, self.size)]
@@ -361,9 +363,18 @@ class Sliding(TokenOfInput):
         spans = [(start, start + self.size) for start in range(0, count * self.step, self.step)]
         joined = concat(parts)
         if isinstance(joined, Rows) or not any(isinstance(part, Rows) for part in parts):
-            return [joined[start:stop] for start, stop in spans]
+            return self._cut(joined, spans)
         # Whether a window has columns must not depend on its neighbours.
-        return [concat(_between(parts, start, stop)) for start, stop in spans]
+        windows = (concat(_between(parts, start, stop)) for start, stop in spans)
+        return [shared(window) if isinstance(window, list) else window for window in windows]
+
+    def _cut(self, rows: BlockRows, spans: list[tuple[int, int]]) -> list[object]:
+        """Cut windows out of rows, each with rows of its own."""
+        if isinstance(rows, list) and self.step < self.size:
+            rows = shared(rows)
+            if copier := copier_of(rows):
+                return [list(map(copier, rows[start:stop])) for start, stop in spans]
+        return [rows[start:stop] for start, stop in spans]
 
 
 def _between(parts: list[BlockRows], start: int, stop: int) -> list[BlockRows]:

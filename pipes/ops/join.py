@@ -17,6 +17,7 @@ from ..core.graph import Node, chain_code, find_remote
 from ..core.operator import Operator, Order, StageView, TokenOfInput
 from ..core.process import PerProcess
 from ..core.rows import BlockRows, Column, Indices, Rows, column_names, concat, pick, scalars, take
+from ..core.shared_rows import SharedRows
 from ..engine.calls import map_until_error
 from ..engine.stage import bind, resolve
 from ..errors import ArgumentError, ArgumentTypeError, DataError, LimitError, PlanError, UnfitError, with_call_site
@@ -375,7 +376,7 @@ class OtherSide:
         starts: the rows of key number k are at the places `order[starts[k] : starts[k + 1]]`.
     """
 
-    rows: BlockRows
+    rows: Rows | SharedRows
     names: tuple[str, ...]
     numbers: Mapping[Hashable, int]
     starts: Ints
@@ -456,7 +457,7 @@ class OtherSide:
         """The rows at `places` as dicts; None at the place `NO_ROW`."""
         exists = places != NO_ROW
         own = places[exists]
-        rows = iter(take(self.rows, own) if isinstance(self.rows, Rows) else pick(self.rows, own.tolist()))
+        rows = iter(self.rows.take(own) if isinstance(self.rows, SharedRows) else take(self.rows, own))
         return [as_mapping(next(rows)) if has_row else None for has_row in exists.tolist()]
 
 
@@ -509,7 +510,7 @@ def _index_dicts(keys: Sequence[Hashable], dicts: Sequence[object]) -> OtherSide
                 "`{'name': value}` instead of a value"
             )
     names = dict.fromkeys(name for row in dicts for name in as_mapping(row))
-    return OtherSide(list(dicts), tuple(names), *_index(keys))
+    return OtherSide(SharedRows(list(dicts)), tuple(names), *_index(keys))
 
 
 def _index(keys: Sequence[Hashable]) -> tuple[dict[Hashable, int], Ints, Ints]:

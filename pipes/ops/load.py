@@ -16,7 +16,8 @@ from ..core.cursor import START
 from ..core.graph import find_remote, walk
 from ..core.operator import Boundary, Order, StageView
 from ..core.process import PerProcess
-from ..core.rows import BlockRows, Indices, gather, signature, take
+from ..core.rows import BlockRows, Indices, gather, signature
+from ..core.shared_rows import SharedRows
 from ..errors import LimitError, Origin, PlanError, with_call_site
 from ._shared import SameRows
 
@@ -30,7 +31,8 @@ def load(pipe: Pipe[T], /, limit: int | str = "1GiB") -> Pipe[T]:
     """Read the pipe into memory once, as columns if it is a table, and make it indexed.
 
     Element, order and length are the input's, as in `for x in pipe`: random draws before this operator are those of
-    seed 0 and epoch 0 in every epoch. Each process that runs the pipe loads all rows. State: a position.
+    seed 0 and epoch 0 in every epoch. Each process that runs the pipe loads all rows. State: a position. Epochs share
+    the arrays of rows, so that these are read-only; dicts and lists may be changed.
 
     Args:
         limit: the number of bytes that the rows may take, as an int or a string such as "500MB".
@@ -91,7 +93,7 @@ class Load(SameRows):
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         blocks, bounds = self._loaded(stage)
-        return gather(indices, bounds, lambda k, places: take(blocks[k], places))
+        return gather(indices, bounds, lambda k, places: blocks[k].take(places))
 
     def _loaded(self, stage: StageView) -> _Loaded:
         return self.memory.get(lambda: self._read(stage))
@@ -113,11 +115,11 @@ class Load(SameRows):
         if len({signature(block) for block in blocks}) > 1:
             blocks = [list(block) for block in blocks]  # all blocks are columns, or none is
         blocks = blocks or [[]]  # reading the rows at no positions needs a block too
-        return _Loaded(blocks, np.cumsum([0, *map(len, blocks)], dtype=np.int64))
+        return _Loaded([SharedRows(block) for block in blocks], np.cumsum([0, *map(len, blocks)], dtype=np.int64))
 
 
 class _Loaded(NamedTuple):
     """All rows: their blocks, at least one, and the positions at which blocks begin and end."""
 
-    blocks: list[BlockRows]
+    blocks: list[SharedRows]
     bounds: npt.NDArray[np.int64]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from operator import itemgetter
@@ -18,6 +18,7 @@ from ..core.context import Context
 from ..core.cursor import START, Cursor, Json
 from ..core.operator import Operator, StageView
 from ..core.rows import BlockRows, Indices
+from ..core.shared_rows import shared
 from ..engine.calls import extend_until_error, map_until_error
 from ..errors import ArgumentTypeError, Origin, with_call_site
 from ..pipe import Pipe
@@ -28,8 +29,9 @@ T = TypeVar("T")
 def from_sequence(sequence: Sequence[T]) -> Pipe[T]:
     """Begin a pipe with the items of a sequence.
 
-    Element: an item. Order: the sequence's. Length: the sequence's; indexed. State: a position. The sequence is not
-    copied: do not change it while the pipe is in use.
+    Element: an item, with dicts and lists of its own; its arrays are read-only, since each epoch reads them. Order: the
+    sequence's. Length: the sequence's; indexed. State: a position. The sequence is not copied: do not change it while
+    the pipe is in use.
 
     Args:
         sequence: a list, a tuple, a range, or any object with `__len__` and `__getitem__`.
@@ -77,13 +79,13 @@ class FromSequence(Operator):
             return sequence.rows(indices)
         if isinstance(indices, range) and isinstance(sequence, (list, tuple, range, str)):
             part = sequence[indices.start : indices.stop : indices.step]
-            return part if isinstance(part, list) else list(part)
+            return list(part) if isinstance(part, (range, str)) else shared([*part])
         numbers = list(indices) if isinstance(indices, range) else indices.tolist()
         rows, error = map_until_error(sequence.__getitem__, numbers)
         if error is not None:
             number = numbers[len(rows)]
             raise stage.failed_on(error, Origin("from_sequence", number + 1))
-        return rows
+        return shared(rows)
 
     def reduce_for_worker(self) -> tuple[object, ...]:
         return FromSequence, (pack_list(self.sequence),)
@@ -156,6 +158,8 @@ class FromIterable(Operator):
             if rows:
                 block_size.produced(rows)
                 after = row + len(rows)
+                if isinstance(iterable, Collection):  # it gives these objects again
+                    rows = shared(rows)
                 origins = (
                     [Origin("from_iterable", i + 1) for i in range(row, after)] if context.tracing.origins else None
                 )
@@ -404,10 +408,10 @@ class _Others:
         self._values = take()
 
     def at(self, index: int) -> Any:
-        return self._values[index]
+        return shared([self._values[index]])[0]
 
     def part(self, start: int, stop: int) -> list[Any]:
-        return list(self._values[start:stop])
+        return shared(list(self._values[start:stop]))
 
 
 def _encode(part: Sequence[Any]) -> _Pieces:

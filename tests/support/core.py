@@ -41,5 +41,6 @@ from feedpipe.core.rows import select_columns as select_columns
 from feedpipe.core.rows import signature as signature
 from feedpipe.core.rows import take as take
 from feedpipe.core.rows import take_joined as take_joined
+from feedpipe.core.shared_rows import shared as shared
 from feedpipe.core.skips import Skipped as Skipped
 from feedpipe.core.skips import SkippedRow as SkippedRow

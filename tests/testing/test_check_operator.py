@@ -190,7 +190,7 @@ class Counted(Operator):
 
 def test_an_operator_that_changes_its_input_rows_is_refused():
     with pytest.raises(AssertionError, match=r"`\.then\(Counted\(\)\)` from .*: row 0 is {'n': .*} and should be"):
-        check_operator(fp.from_sequence([{"n": k} for k in range(20)]).then(Counted()))
+        check_operator(fp.from_dataset([{"n": k} for k in range(20)]).then(Counted()))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,128 @@
+"""Rows that are read again and again, such as those of `load()`: a change of one must not reach its next reader.
+
+Each reader gets dicts and lists of its own, and read-only views of arrays. Tensors, and objects of the user's classes,
+are the same for all.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import chain
+from operator import itemgetter
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from .rows import BlockRows, Indices, Rows, take
+from .skips import Skipped
+
+Copier: TypeAlias = Callable[[Any], Any]
+
+_PLAIN = frozenset((type(None), bool, int, float, complex, str, bytes, range, *np.sctypeDict.values()))
+_PLAIN -= {np.object_, np.void}
+"""Types of values that nobody can change."""
+
+
+def shared(rows: list[object]) -> list[object]:
+    """Return the rows for one reader; the same list if nobody can change them."""
+    copier = copier_of(rows)
+    return rows if copier is None else list(map(copier, rows))
+
+
+class SharedRows:
+    """Rows that are kept; how to copy them is found out once."""
+
+    def __init__(self, rows: BlockRows) -> None:
+        self._rows = rows if isinstance(rows, Rows) else shared(rows)
+        self._copier = None if isinstance(self._rows, Rows) else copier_of(self._rows)
+
+    def take(self, indices: Indices) -> BlockRows:
+        """Return the rows at `indices` for one reader."""
+        rows = take(self._rows, indices)
+        return rows if self._copier is None else list(map(self._copier, rows))
+
+
+def copier_of(values: Sequence[Any]) -> Copier | None:
+    """Return a function that copies any of the values for one reader; None if nobody can change them."""
+    kinds = set(map(type, values))
+    if kinds <= _PLAIN:
+        return None
+    kind = kinds.pop() if len(kinds) == 1 else None
+    if kind is dict:
+        if _are_plain(chain.from_iterable(map(dict.values, values))):
+            return dict.copy
+        names = values[0].keys()
+        if all(map(names.__eq__, map(dict.keys, values))):
+            return _field_copier({name: copier_of([*map(itemgetter(name), values)]) for name in names})
+    elif kind is list:
+        return list.copy if _are_plain(chain.from_iterable(values)) else _copy
+    elif kind is tuple:
+        if _are_plain(chain.from_iterable(values)):
+            return None
+        if len(set(map(len, values))) == 1:
+            return _item_copier([copier_of(items) for items in zip(*values, strict=True)])
+    elif kind is np.ndarray:
+        return _view if any(value.flags.writeable for value in values) else None
+    return _copy
+
+
+def _are_plain(values: Iterable[object]) -> bool:
+    return _PLAIN.issuperset(map(type, values))
+
+
+def _field_copier(copiers: dict[str, Copier | None]) -> Copier:
+    fields = [(name, copier) for name, copier in copiers.items() if copier is not None]
+
+    def copy_dict(row: dict[str, object]) -> dict[str, object]:
+        row = row.copy()
+        for name, copier in fields:
+            row[name] = copier(row[name])
+        return row
+
+    return copy_dict if fields else dict.copy
+
+
+def _item_copier(copiers: list[Copier | None]) -> Copier | None:
+    functions = [copier or _same for copier in copiers]
+    return partial(_copy_tuple, functions) if any(copiers) else None
+
+
+def _copy_tuple(functions: list[Copier], row: tuple[object, ...]) -> tuple[object, ...]:
+    return tuple([function(item) for function, item in zip(functions, row, strict=True)])
+
+
+def _same(value: object) -> object:
+    return value
+
+
+def _view(array: Any) -> Any:
+    view = array.view()
+    view.setflags(write=False)
+    return view
+
+
+def _copy(value: Any) -> Any:
+    """Copy a value of any type."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if kind is dict:
+        return {key: _copy(item) for key, item in value.items()}
+    if kind is list:
+        return value.copy() if _are_plain(value) else list(map(_copy, value))
+    if kind is tuple:
+        return tuple(map(_copy, value))
+    if isinstance(value, np.ndarray):
+        return _view(value)
+    if isinstance(value, tuple) and hasattr(kind, "_make"):
+        return kind._make(map(_copy, value))
+    if kind in (set, bytearray):
+        return value.copy()
+    if kind in (OrderedDict, defaultdict):
+        clone = copy.copy(value)
+        clone.update({key: _copy(item) for key, item in value.items()})
+        return clone
+    return Skipped(value.skips, _copy(value.value), value.is_row) if kind is Skipped else value
