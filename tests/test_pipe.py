@@ -81,7 +81,6 @@ class TestCount:
         with pytest.raises(RowError, match="row 3"):
             fp.from_sequence([1, 2, 0]).filter(lambda x: 1 / x).count()
 
-    @pytest.mark.slow
     def test_in_workers(self):
         pipe = fp.from_sequence(range(5000)).filter(lambda x: x % 3)
         assert pipe.count(fp.InProcess()) == pipe.count(fp.MultiProcess(2)) == 3333

@@ -61,12 +61,14 @@ def run(folder: Path, *options: str, python: Path | None = None, **variables: st
     assert "ZeroDivisionError" in message and "row 2" in message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["-OO", "-I"])
 def test_an_option_of_python(tmp_path: Path, option: str) -> None:
     """-OO leaves out `assert` and docstrings; -I has no folder of the script to import from."""
     run(tmp_path, option)
 
 
+@pytest.mark.slow
 def test_spaces_in_paths(tmp_path: Path) -> None:
     """Those of the program, of its data, of the interpreter and of the package."""
     folder = tmp_path / "my project"
@@ -78,6 +80,7 @@ def test_spaces_in_paths(tmp_path: Path) -> None:
     run(folder, python=folder / "my venv" / "bin" / "python")
 
 
+@pytest.mark.slow
 def test_a_home_that_cannot_be_written_to(tmp_path: Path) -> None:
     """Nobody can make a folder below a file, root neither."""
     (tmp_path / "file").touch()

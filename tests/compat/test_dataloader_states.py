@@ -305,6 +305,7 @@ print([batch.tolist() for batch in DataLoader(Doubled(), batch_size=3, num_worke
 """
 
 
+@pytest.mark.slow
 def test_a_flat_script(tmp_path: Path) -> None:
     """Its workers start without `if __name__ == "__main__"`, from a clean process."""
     path = tmp_path / "script.py"

@@ -148,6 +148,7 @@ def interrupt_the_consumer() -> None:
     hang()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("persistent", [False, True])
 def test_an_interrupt_within_a_batch(tmp_path: Path, persistent: bool) -> None:
     dataset = Once(tmp_path, interrupt_the_consumer)

@@ -177,7 +177,6 @@ class Gated(RemoteStore):
         return super().open_input_file(path)
 
 
-@pytest.mark.slow
 def test_sixteen_rows_are_fetched_at_a_time_in_a_worker() -> None:
     place = Gated({})
     pipe = read_bytes(place).map(lambda row: row["bytes"])

@@ -10,6 +10,7 @@ import pytest
 from .loading import loaded_example
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 2])
 def test_each_good_line_is_used_once(tmp_path: Path, workers: int) -> None:
     with loaded_example("click_log") as example:

@@ -58,6 +58,7 @@ def test_a_step_has_the_images_of_two_ranks(example: ModuleType, ddp: ModuleType
             assert torch.equal(whole[name].cpu(), torch.cat([part[name] for part in parts]))
 
 
+@pytest.mark.slow
 def test_it_trains_the_network_that_one_rank_trains(example: ModuleType, ddp: ModuleType, folder: Path) -> None:
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
@@ -68,6 +69,7 @@ def test_it_trains_the_network_that_one_rank_trains(example: ModuleType, ddp: Mo
     assert values(example.train(folder, epochs=1, batch=BATCH, workers=0).module) == values(job.network)
 
 
+@pytest.mark.slow
 def test_it_learns(
     example: ModuleType, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "language_mixture.py"
 
 
+@pytest.mark.slow
 def test_two_workers_go_on_with_the_same_tokens() -> None:
     arguments = ["--steps", "40", "--stop-at", "17", "--length", "128", "--workers", "2"]
     done = subprocess.run([sys.executable, EXAMPLE, *arguments], capture_output=True, text=True, timeout=120)

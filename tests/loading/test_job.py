@@ -48,6 +48,7 @@ def answers(results: list[dict[str, Any]], request: pytest.FixtureRequest) -> An
     return [of_rank[request.node.name.removeprefix("test_")] for of_rank in results]
 
 
+@pytest.mark.slow
 def test_messages(answers: Answers) -> None:
     assert answers == [["", "a", "ab", "abc", "of rank 0", [[rank, 2**40] for rank in range(4)]]] * 4
 

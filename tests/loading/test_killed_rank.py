@@ -64,6 +64,7 @@ def results(folder: Path, job: str, ranks: int) -> list[tuple[list[int], str]]:
     return [tuple(json.loads((folder / f"{name}{rank}.json").read_text())) for rank in range(ranks)]
 
 
+@pytest.mark.slow
 def test_a_job_goes_on_without_a_killed_rank(tmp_path: Path, no_time_limit: None) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
     done = subprocess.run(

@@ -31,6 +31,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_a_loader_is_an_argument_of_spawn(tmp_path):
     import torch.distributed  # noqa: F401, the script needs it
 

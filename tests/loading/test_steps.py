@@ -160,7 +160,6 @@ def test_skipping_in_the_epoch_that_set_epoch_chose() -> None:
         assert list(islice(elements, 2)) == rows[3:5]
 
 
-@pytest.mark.slow
 def test_skipping_with_workers() -> None:
     for pipe in (INDEXED, KNOWN, fp.from_sequence(range(40)).filter(bool).batch(2)):
         shards = None if pipe is INDEXED else 4

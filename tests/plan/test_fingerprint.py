@@ -356,6 +356,7 @@ print(fingerprint.pipe, fingerprint.code)
 """
 
 
+@pytest.mark.slow
 def test_it_is_the_same_in_every_process_and_file(tmp_path: Path) -> None:
     printed = set()
     for number, hash_seed in enumerate(("0", "1", "2", "4000")):

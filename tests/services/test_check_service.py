@@ -139,7 +139,6 @@ threads: list[threading.Thread] = []
 kept: list[Any] = []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "part", "words"),
     [
@@ -164,7 +163,6 @@ def test_faults_are_found(change, part, words):
         kept.pop().close()
 
 
-@pytest.mark.slow
 def test_a_thread_that_stays_is_found(monkeypatch):
     monkeypatch.setattr("feedpipe.testing.services.MAX_WAIT_SECONDS", 0.001)
     with pytest.raises(AssertionError, match="thread"):

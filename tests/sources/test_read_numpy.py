@@ -121,7 +121,6 @@ def test_travels_as_paths(tmp_path):
     assert pickle.loads(sent)[99_999] == {"x": 99_999}
 
 
-@pytest.mark.slow
 def test_workers_and_resume(tmp_path):
     for k in range(3):
         np.save(tmp_path / f"{k}.npy", np.arange(7 * k, 7 * k + 7))

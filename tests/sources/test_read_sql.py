@@ -65,7 +65,6 @@ def test_resume(make: Make, taken: int, shuffled: bool) -> None:
     assert sorted(expected, key=lambda row: row["id"]) == rows(100)
 
 
-@pytest.mark.slow
 def test_workers(make: Make) -> None:
     with fp.Loader(make(partitions=4), workers=2, shards=2) as loader:
         assert sorted(loader, key=lambda row: row["id"]) == rows(100)

@@ -336,6 +336,7 @@ def test_images_and_arrays(cache: fp.FileCache, tmp_path: Path) -> None:
         assert (fetched(store) == 0) == again
 
 
+@pytest.mark.slow
 def test_s3(cache: fp.FileCache, s3: S3) -> None:
     data = {f"{i}.txt": b"\n".join(b"%d %d" % (i, j) for j in range(2_000)) for i in range(3)}
     s3.put("copies", data)

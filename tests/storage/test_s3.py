@@ -48,7 +48,6 @@ def test_two_workers(here: Place, there: Place) -> None:
     check_workers(here, there)
 
 
-@pytest.mark.slow
 def test_listings_of_many_pages(s3: S3) -> None:
     names = [f"part-{i:05}.txt" for i in range(2500)]
     s3.put("many", {f"parts/{name}": b"" for name in names} | {"parts/z/last.txt": b"last\n"})
@@ -99,7 +98,6 @@ def test_an_object_that_vanishes(s3: S3) -> None:
             look()
 
 
-@pytest.mark.slow
 def test_a_server_that_is_not_there(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retry, "_policy", retry.RetryPolicy(max_attempts=1))
     with Proxy(s3.endpoint) as proxy:

@@ -54,6 +54,7 @@ def expected() -> set[tuple[str, int]]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_time_limit")
 @pytest.mark.parametrize("checker", [mypy, pyright])
 def test_types_and_mistakes(checker: Callable[[], Report]) -> None:

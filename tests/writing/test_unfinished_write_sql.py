@@ -26,6 +26,7 @@ def is_even(row: dict[str, Any]) -> bool:
     return row["id"] % 2 == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("uri", "pipe"),
     [

@@ -81,7 +81,6 @@ def test_two_runs_write_equal_bytes(tmp_path: Path) -> None:
     assert entries(one) == entries(two)
 
 
-@pytest.mark.slow
 def test_workers_do_not_change_the_files_of_an_indexed_pipe(tmp_path: Path) -> None:
     one = fp.write_parquet(rows(5000), tmp_path / "one")
     two = fp.write_parquet(rows(5000), tmp_path / "two", workers=2)

@@ -70,7 +70,6 @@ def test_types(store: Store) -> None:
     assert written == row
 
 
-@pytest.mark.slow
 def test_workers(sqlite: Store) -> None:
     sqlite.write(squares(3000), workers=2, rows_per_transaction=1000)
     assert sqlite.rows() == list(map(square, range(3000)))

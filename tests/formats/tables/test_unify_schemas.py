@@ -307,7 +307,6 @@ def test_jsonl(tmp_path):
         list(fp.read_jsonl(paths, unify_schemas=True, columns=["y"], schema={"x": "string"}))
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")  # the largest file is divided row by row
 @pytest.mark.parametrize("form", ["parquet", "arrow", "csv", "jsonl"])
 def test_files_in_an_order_drawn_anew(tmp_path, form):

@@ -221,7 +221,6 @@ def test_arguments() -> None:
     assert repr(batches().map_columns(dict, format="arrow")).endswith(".map_columns(dict, format='arrow')")
 
 
-@pytest.mark.slow
 def test_in_workers() -> None:
     pipe = batches().map_columns(lambda c: {"n": c["n"] + 1, "t": c["t"]})
     with fp.Loader(pipe, workers=2) as loader:

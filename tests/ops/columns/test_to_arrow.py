@@ -76,7 +76,6 @@ def test_rows_without_a_batch_are_an_error() -> None:
         list(fp.from_table(TABLE).to_arrow())  # type: ignore[misc]
 
 
-@pytest.mark.slow
 def test_batches_cross_processes() -> None:
     pipe = fp.from_table(TABLE).batch(2).to_arrow()
     with fp.Loader(pipe, workers=2) as loader:

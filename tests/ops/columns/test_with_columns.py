@@ -122,7 +122,6 @@ def test_a_state_is_refused_if_an_expression_differs() -> None:
         fp.Loader(pipe.with_columns(x=pc.field("id") + 2)).load_state_dict(state)
 
 
-@pytest.mark.slow
 def test_in_workers() -> None:
     pipe = fp.from_table(TABLE).with_columns(x=pc.field("id") * 2, y=lambda columns: columns["id"] * 3)
     with fp.Loader(pipe.select("x", "y"), workers=2) as loader:

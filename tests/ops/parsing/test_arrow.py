@@ -239,7 +239,6 @@ def test_a_pickle_holds_paths_and_numbers(tmp_path: Path, indexed: bool) -> None
     assert bind(pickle.loads(sent)).length == 4000
 
 
-@pytest.mark.slow
 @WAYS
 def test_in_workers(tmp_path: Path, indexed: bool) -> None:
     files = counted(tmp_path, [40, 0, 33], 7, compression="lz4")

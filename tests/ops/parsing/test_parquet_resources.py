@@ -64,6 +64,7 @@ class Shelf(RemoteStore):
         return "mock"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("store", "groups", "count"), [(RemoteStore, 10, 30), (Shelf, 100, 5), (Shelf, 1000, 2)])
 def test_shuffled_row_groups_cost_no_more_bytes_than_those_in_order(monkeypatch, store, groups, count):
     monkeypatch.setattr(_open_files, "_MAX_OPEN_FILES", 1)
@@ -121,6 +122,7 @@ def test_a_large_row_group_is_read_bit_by_bit(tmp_path, monkeypatch, filesystem)
     assert most < rows * 32 / 2  # of 64 MB
 
 
+@pytest.mark.slow
 def test_long_text_makes_short_batches(tmp_path):
     # A dictionary makes the file small although its rows are large.
     path = write(tmp_path / "a.parquet", {"t": ["x" * 100_000] * 3000})

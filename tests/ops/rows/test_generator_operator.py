@@ -160,7 +160,6 @@ def test_arguments() -> None:
         wrong([1, 2])
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
 def test_workers() -> None:
     pipe = differences(fp.from_sequence(range(100)).filter(lambda x: x % 3))

@@ -303,6 +303,7 @@ def value_of(row: dict[str, int]) -> int:
     return parse(row["x"])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_quarantine_records_each_row_once(tmp_path, workers):

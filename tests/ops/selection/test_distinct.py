@@ -104,7 +104,6 @@ def test_arguments(capsys: pytest.CaptureFixture[str]) -> None:
     assert "runs again at most 7 rows of `distinct`" in capsys.readouterr().out
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
 def test_all_workers_together_give_the_rows() -> None:
     pipe = fp.from_sequence([k % 7 for k in range(60)]).filter(lambda x: True).distinct(last=5)

@@ -68,6 +68,7 @@ def test_a_window_moves_rows_by_about_half_a_window():
     assert 100 < distance.mean() < 500 and distance.max() < 10_000 / 2
 
 
+@pytest.mark.slow
 def test_every_order_is_equally_likely():
     orders = Counter(tuple(check_operator(fp.from_sequence(range(3)).shuffle(), seed=s, samples=1)) for s in range(600))
     assert len(orders) == 6 and min(orders.values()) > 60

@@ -74,7 +74,6 @@ def test_an_error_names_the_row(streamed: bool) -> None:
         pipe.take_while(3)  # type: ignore[arg-type]
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
 def test_all_workers_together_give_the_rows() -> None:
     pipe = fp.from_sequence(range(40)).filter(lambda x: x % 2)

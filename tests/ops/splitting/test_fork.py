@@ -94,7 +94,6 @@ def test_branches_that_are_read_twice() -> None:
     check_operator(twice)
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
 def test_workers() -> None:
     a, b = fp.from_sequence(range(100)).filter(lambda x: True).fork()

@@ -340,7 +340,6 @@ def test_rows_without_a_digest(stored: str) -> None:
         )
 
 
-@pytest.mark.slow
 def test_workers_and_ranks_divide_alike() -> None:
     part = fp.from_arrays({"x": np.arange(500)}).shuffle().split(SHARES, key="x")["val"]
     expected = sorted(row["x"] for row in part)

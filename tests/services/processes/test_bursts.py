@@ -161,6 +161,7 @@ class TestOutbox:
         assert sum(ends.bursts()) == 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PIPES)
 def test_elements_and_their_order(name):
     pipe = PIPES[name]()

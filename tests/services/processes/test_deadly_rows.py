@@ -81,6 +81,7 @@ def test_a_function_that_closes_the_connection_is_named(function, deaths):
     assert f"in `.map({function.__name__})`\n  on from_sequence, row 6\n  at {__file__}:" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["in a batch", "flat_map", "ahead"])
 def test_the_error_names_file_and_row(name, tmp_path, deaths):
     pipe = PIPES[name](files(tmp_path).open_files().parse_lines())

@@ -122,6 +122,7 @@ signal.pause()
     killed(process, others, processes.ended)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("start_method", "end"),
     [
@@ -139,6 +140,7 @@ def test_the_program_ends_without_closing(start_method, end, script):
     assert script.run(BEGIN + f"loader = loader(work, '{start_method}')\nx = iter(loader)\n{end}\n") == ""
 
 
+@pytest.mark.slow
 def test_the_program_ends_in_the_loop_with_an_error(script):
     process = script.start(BEGIN + "for row in loader(work, 'forkserver'): 1 // (row - 1003)\n")
     _, err = process.communicate(timeout=300)
@@ -146,11 +148,13 @@ def test_the_program_ends_in_the_loop_with_an_error(script):
     assert err.count("Traceback") == 1 and err.endswith("ZeroDivisionError: integer division or modulo by zero\n")
 
 
+@pytest.mark.slow
 def test_the_program_ends_while_a_worker_is_stuck(script):
     source = "x = iter(loader(lambda row: row and nap(row), 'forkserver')); next(x); sys.exit(0)"
     assert set(script.run(BEGIN + source).split()) <= {"inside"}
 
 
+@pytest.mark.slow
 def test_workers_that_were_started_from_a_thread_outlive_it(script):
     source = """
 import threading, warnings
@@ -172,12 +176,14 @@ for row in loader(work, '{start_method}'):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("start_method", "rows"), [("forkserver", 1000), ("spawn", 1400), ("fork", 1000)])
 def test_interrupted_in_the_middle(start_method, rows, program, processes):
     process, others = program(LOOP.format(start_method=start_method, rows=rows), "on")
     interrupted(process, others, processes.ended)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("start_method", "moment"),
     [

@@ -71,19 +71,23 @@ print("end")
 """
 
 
+@pytest.mark.slow
 def test_a_file(script):
     assert script.run(FLAT) == "body\nend\n"
 
 
+@pytest.mark.slow
 def test_standard_input(script):
     process = script.command("-", stdin=subprocess.PIPE)
     assert script.said(process, FLAT) == "body\nend\n"
 
 
+@pytest.mark.slow
 def test_an_option(script):
     assert script.said(script.command("-c", FLAT)) == "body\nend\n"
 
 
+@pytest.mark.slow
 def test_a_module_of_a_package(script):
     package = script.folder / "package"
     package.mkdir()
@@ -105,11 +109,13 @@ for number, cell in enumerate({cells!r}):
 """
 
 
+@pytest.mark.slow
 def test_the_cells_of_a_notebook(script):
     cells = FLAT.split("\n\n")
     assert script.said(script.command("-c", NOTEBOOK.format(cells=cells))) == "body\nend\n"
 
 
+@pytest.mark.slow
 def test_a_cell_that_is_run_again_after_a_change(script):
     cells = [
         "import feedpipe as fp",
@@ -131,6 +137,7 @@ with fp.Loader(fp.from_sequence(range(3)), fp.MultiProcess(2, start_method="fork
     assert script.run(source) == "before[0, 1, 2]\n"
 
 
+@pytest.mark.slow
 def test_a_path_that_is_no_string(script):
     source = """
 import pathlib, sys
@@ -141,6 +148,7 @@ print(list(fp.Loader(fp.from_sequence(range(3)), workers=2)))
     assert script.run(source) == "[0, 1, 2]\n"
 
 
+@pytest.mark.slow
 def test_a_module_beside_the_script(script):
     (script.folder / "beside.py").write_text("def double(row): return row * 2\nclass Box:\n    pass\n")
     source = """

@@ -59,6 +59,7 @@ def test_loaders_one_after_the_other_share_it(processes):
     assert not processes.below(zombies=True)
 
 
+@pytest.mark.slow
 def test_loaders_that_start_in_several_threads_share_it(processes):
     processes.kill_server()
     barrier, servers = threading.Barrier(6), []
@@ -218,6 +219,7 @@ def test_a_library_that_a_function_needs_is_loaded_by_the_server(processes):
     close([*loaders, *more])
 
 
+@pytest.mark.slow
 def test_kinds_of_loaders_in_turn_have_one_each(processes):
     services = [SERVICE, fp.MultiProcess(1, threads=2)]
     pairs = [started(service=service) for service in services * 3]
@@ -228,6 +230,7 @@ def test_kinds_of_loaders_in_turn_have_one_each(processes):
     assert not processes.below(zombies=True)
 
 
+@pytest.mark.slow
 def test_a_loader_that_ends_takes_only_its_own_workers():
     loaders, iterators, _ = started(3, function=lambda row: os.getpid())
     pids = [next(iterator) for iterator in iterators]
@@ -236,6 +239,7 @@ def test_a_loader_that_ends_takes_only_its_own_workers():
     close(loaders)
 
 
+@pytest.mark.slow
 def test_a_server_that_is_killed_is_an_error_of_each_loader_and_the_next_starts_another(processes):
     loaders, iterators, (server, _) = started(2)
     workers = processes.below()
@@ -249,6 +253,7 @@ def test_a_server_that_is_killed_is_an_error_of_each_loader_and_the_next_starts_
     close(loaders)
 
 
+@pytest.mark.slow
 def test_an_idle_server_that_is_killed_is_replaced(processes):
     server = server_of()
     processes.kill_server()
@@ -346,6 +351,7 @@ def server():
 """
 
 
+@pytest.mark.slow
 def test_it_ends_with_the_program(script):
     assert script.said(script.command("-X", "dev", "-c", PROGRAM + "server()")) == ""
 
@@ -360,6 +366,7 @@ def test_it_ends_if_the_program_is_killed(script, processes):
     processes.ended([idle])
 
 
+@pytest.mark.slow
 def test_a_forked_child_has_its_own(script):
     source = """
 mine = server()
@@ -393,6 +400,7 @@ signal.pause()
         process.communicate()
 
 
+@pytest.mark.slow
 def test_the_program_ends_with_loaders_that_were_not_closed(script):
     source = """
 iterators = []

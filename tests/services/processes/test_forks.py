@@ -58,6 +58,7 @@ CHILDREN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start_method", CHILDREN)
 def test_children_of_a_program(start_method, script):
     # With warnings, which an object may issue when it is dropped.
@@ -97,6 +98,7 @@ STARTED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("started", STARTED)
 def test_a_process_that_a_user_s_function_starts_does_not_hide_the_death_of_its_worker(started, script):
     source = f"""

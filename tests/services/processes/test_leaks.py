@@ -31,6 +31,7 @@ def same_number_of_files():
     assert open_files() <= before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start_method", START_METHODS)
 def test_closed(start_method, processes):
     loader = fp.Loader(arrays(), fp.MultiProcess(2, start_method=start_method))
@@ -41,6 +42,7 @@ def test_closed(start_method, processes):
     loader.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start_method", START_METHODS)
 def test_closed_halfway(start_method, processes):
     loader = fp.Loader(arrays(), fp.MultiProcess(2, start_method=start_method))
@@ -65,6 +67,7 @@ def test_dropped_before_the_first_iteration(processes):
     del loader, iterator
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start_method", START_METHODS)
 def test_dropped_halfway(start_method, processes):
     gc.disable()

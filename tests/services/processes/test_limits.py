@@ -93,6 +93,7 @@ def finishes(loader, rows):
 
 
 class TestStuck:
+    @pytest.mark.slow
     @pytest.mark.parametrize("start_method", START_METHODS)
     def test_the_error_shows_where(self, start_method):
         def wait_for_ever(row):

@@ -21,6 +21,7 @@ def seen(look, workers=1, count=2, **options):
         return list(loader)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start_method", START_METHODS)
 def test_one_thread_computes_and_four_read(start_method):
     def look(row):
@@ -33,6 +34,7 @@ def test_one_thread_computes_and_four_read(start_method):
     assert seen(look, start_method=start_method, threads=3, io_threads=2)[0] == (["3"] * 3, 3, 2)
 
 
+@pytest.mark.slow
 def test_this_process_keeps_its_settings():
     before = dict(os.environ), signal.getsignal(signal.SIGINT)
     for start_method in START_METHODS:
@@ -130,7 +132,6 @@ def test_two_resumed_loaders_draw_alike():
     assert runs[0] == runs[1] and len(runs[0]) == 7
 
 
-@pytest.mark.slow
 def test_torch_is_seeded_and_has_one_thread_if_a_function_imports_it():
     def draw(row):
         import torch

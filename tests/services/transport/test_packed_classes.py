@@ -103,6 +103,7 @@ MAIN = """
 """
 
 
+@pytest.mark.slow
 def test_classes_that_cannot_be_imported() -> None:
     """The classes of the consumer are in `__main__` or in functions, and the worker has copies of them."""
     python(f"WORKER = {WORKER!r}\n" + textwrap.dedent(MAIN))

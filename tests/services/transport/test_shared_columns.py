@@ -6,6 +6,7 @@ import os
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 import feedpipe as fp
 
@@ -37,6 +38,7 @@ def test_arrays_are_views_of_the_shared_file() -> None:
     assert scratch.tolist() == [0, 0, 0]
 
 
+@pytest.mark.slow
 def test_arrow_is_shared_and_a_slice_leaves_its_parent_behind() -> None:
     table = pa.table({"x": np.arange(1_000_000), "s": pa.array([str(i) for i in range(1_000_000)])})
     code = "print(content[77], len(content), content.op)"
@@ -51,6 +53,7 @@ def test_arrow_is_shared_and_a_slice_leaves_its_parent_behind() -> None:
         os.close(fd)
 
 
+@pytest.mark.slow
 def test_tensors_are_shared_too() -> None:
     import torch
 
