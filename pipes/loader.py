@@ -20,6 +20,7 @@ from .loading.ranks import RankSource
 from .loading.replay import Info, check_kept
 from .loading.schedule import Even, Schedule
 from .loading.state import Progress, State, compare, restored
+from .ops.mix import warn_of_weights
 from .pipe import Pipe, warn_in_torch_worker
 from .plan.plan import Plan, Position
 from .services.base import Executor, ReadingService, Session, ShardEnd, Step
@@ -107,6 +108,7 @@ class Loader(Generic[T_co]):
         )
         self._epochs.check_service()
         self._epochs.check_ranks()
+        warn_of_weights(pipe, by_steps=steps is not None)
         self._progress, self._skipped = Progress(), NO_SKIPS  # where the next epoch begins; of the last one
         self._current: Epoch[T_co] | None = None
         self._requested_epoch: int | None = None  # by `set_epoch`

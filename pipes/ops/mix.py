@@ -16,10 +16,10 @@ from ..core.checks import check_choice
 from ..core.code import value_code
 from ..core.context import Context
 from ..core.cursor import START, Cursor, Json, check_numbers
-from ..core.graph import Node
+from ..core.graph import Node, find_reshuffle, node_code, walk
 from ..core.operator import Input, Operator, Order, StageView, Weights
 from ..core.rows import BlockRows, Indices, concat, gather, index_array, take, take_joined
-from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, PlanError, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, PlanError, PlanWarning, warn, with_call_site
 from ._turns import (
     EqualTurns,
     FixedTurns,
@@ -68,8 +68,8 @@ def mix(
 
     Args:
         weights: a number for each pipe, this one first; by default all the same. Or a function that returns them for
-            the number of an epoch; with `steps=` of a loader, for that of a pass over the data. A pipe of weight 0
-            gives its rows when all others have ended.
+            the number of an epoch, which begins all pipes again; with `steps=` of a loader, for that of a pass over the
+            data. A pipe of weight 0 gives its rows when all others have ended.
         stop: "longest" leaves out a pipe that has ended, and the others keep their proportions: no row is lost. "first"
             ends with the first pipe that ends. "all" lets a pipe that has ended begin again, in a new order, until each
             has ended once. Every shard reads streamed inputs whole with these two, unless no pipe ends (`.repeat()`).
@@ -368,6 +368,31 @@ def never_ends(pipe: object) -> bool:
     if isinstance(pipe.op, Repeat) and pipe.op.times is None:
         return True
     return bool(pipe.inputs) and pipe.op.order is not Order.GLOBAL and all(map(never_ends, pipe.inputs))
+
+
+def warn_of_weights(pipe: Node, *, by_steps: bool) -> None:
+    """Warn if weights that are a function of the epoch do less than they seem to in a loader of `pipe`.
+
+    Args:
+        pipe: the whole chain.
+        by_steps: if the loader ends epochs by `steps=`.
+    """
+    for node in walk(pipe):
+        if not (isinstance(node.op, Mix) and callable(node.op.shares) and never_ends(node)):
+            continue
+        message = None
+        if by_steps and never_ends(pipe):
+            message = (
+                "the weights stay those of epoch 0, because `steps=` cuts one pass over the data into epochs, and this "
+                "pass never ends; put `.take(n)` after it and leave out `steps=`, and each epoch has weights of its own"
+            )
+        elif any(find_reshuffle(source) is None for source in node.inputs):
+            message = (
+                "each epoch begins the inputs again, so it has the same first rows of those that are not shuffled; put "
+                "`.shuffle()` before `.repeat()`"
+            )
+        if message is not None:
+            warn(f"`{node_code(node).lstrip('.')}`: {message}", PlanWarning, node.call_site)
 
 
 def _common_schema(stage: StageView) -> pa.Schema | None:

@@ -99,12 +99,45 @@ class TestOrder:
         assert list(B.mix(A, weights=[0, 1], stop="first")) == list(A)
 
     def test_weights_by_epoch(self):
-        loader = fp.Loader(A.repeat().mix(B.repeat(), weights=lambda epoch: [10 - epoch, epoch]), steps=10)
-        shares_of_b = [sum(row >= 100 for row in loader) for _ in range(4)]
-        assert shares_of_b[0] == 0
+        endless = A.shuffle().repeat().mix(B.shuffle().repeat(), weights=lambda epoch: [10 - epoch, epoch])
+        loader = fp.Loader(endless.take(10))
+        assert [sum(row >= 100 for row in loader) for _ in range(4)] == [0, 1, 2, 3]
         pipe = A.mix(B, weights=lambda epoch: [epoch, 1])
         loader = fp.Loader(pipe, seed=1)
         assert all(sorted(loader) == sorted([*A, *B]) for _ in range(3))
+
+
+class TestWarningOfWeights:
+    """The weights are a function of the epoch, and the inputs never end."""
+
+    @staticmethod
+    def mixed(*inputs):
+        return inputs[0].repeat().mix(*(other.repeat() for other in inputs[1:]), weights=weights_of_epoch)
+
+    def test_steps_leave_the_weights_of_the_first_epoch(self):
+        with pytest.warns(PlanWarning) as caught:
+            loader = fp.Loader(self.mixed(A.shuffle(), B.shuffle()).batch(2), steps=4)
+        (warning,) = caught
+        assert str(warning.message).startswith("`mix(weights=weights_of_epoch)`: the weights stay those of epoch 0")
+        assert warning.filename == __file__
+        assert all(row < 100 for _ in range(3) for batch in loader for row in batch)
+
+    def test_each_epoch_has_the_same_first_rows(self):
+        with pytest.warns(PlanWarning, match="the same first rows of those that are not shuffled; put `.shuffle"):
+            loader = fp.Loader(self.mixed(A.shuffle(), B).take(4))
+        epochs = [[row for row in loader if row >= 100] for _ in range(3)]
+        assert epochs == [[], [100, 101], [100, 101, 102, 103]]
+
+    @pytest.mark.filterwarnings("error")
+    def test_others_are_silent(self):
+        fp.Loader(self.mixed(A.shuffle(), B.shuffle()).take(4))
+        fp.Loader(A.repeat().mix(B.repeat(), weights=[1, 2]), steps=4)
+        fp.Loader(A.mix(B, weights=weights_of_epoch))
+        fp.Loader(A.mix(B, weights=weights_of_epoch), steps=4)  # each pass has weights of its own
+
+
+def weights_of_epoch(epoch):
+    return [max(0, 2 - epoch), epoch]
 
 
 class TestRandom:
@@ -180,7 +213,7 @@ class TestPlan:
 
     def test_inputs_without_an_end_are_divided(self, recwarn):
         a, b = fp.from_sequence(range(99)), fp.from_sequence(range(100, 199))
-        pipe = streamed(a).repeat().mix(b.repeat().map(lambda row: row), stop="all", weights=lambda epoch: [1, 1])
+        pipe = streamed(a).repeat().mix(b.repeat().map(lambda row: row), stop="all", weights=[1, 1])
         loader = fp.Loader(pipe, rank=0, world_size=2, steps=16, shards=4)
         assert sum(row >= 100 for row in loader) == 8 and not recwarn
         assert list(A.repeat().take(9).mix(B.repeat(), stop="first"))[-3:] == [107, 8, 108]
@@ -248,6 +281,7 @@ class TestErrors:
             list(A.mix(B, weights=lambda epoch: [-1, 2]))
         with pytest.raises(ArgumentError, match="`weights` must be numbers with `stop='first'`"):
             A.mix(B, weights=lambda epoch: [1, 2], stop="first")
+        A.repeat().mix(B.repeat(), weights=lambda epoch: [1, 2], stop="first")  # no length depends on the epoch
         with pytest.raises(ArgumentError, match="`stop` must be one of 'first', 'longest', 'all' but got: 'none'"):
             A.mix(B, stop="none")
         with pytest.raises(ArgumentTypeError, match="the inputs of `mix` must be pipes but got: 'ab'"):
