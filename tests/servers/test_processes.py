@@ -69,6 +69,7 @@ def parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
+@pytest.mark.slow
 def test_an_hdfs_is_shared_and_ends_with_its_last_user(tmp_path: Path) -> None:
     users = [user(HDFS, tmp_path) for _ in range(3)]
     try:
