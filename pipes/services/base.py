@@ -1,4 +1,4 @@
-"""The contract of a reading service, and what each has for one loader."""
+"""The contract of a reading service, and `PlanService`, which each service gives a loader."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Session(Protocol):
 
 
 class Executor(Protocol):
-    """What a service holds for one loader, such as processes. It has one session at a time."""
+    """What a service holds for one loader, such as processes. It has one run at a time."""
 
     def open(self, plan: Plan, position: Position, epoch: int) -> Session: ...
     def close(self) -> None: ...
@@ -59,7 +59,7 @@ class ReadingService(Protocol):
 
     @property
     def workers(self) -> int:
-        """How many workers run the plan beside this thread; 0 if the consumer itself runs it."""
+        """The number of workers beside this thread; 0 if the consumer itself runs the plan."""
         ...
 
     @property
@@ -75,9 +75,6 @@ class ReadingService(Protocol):
     def start(self) -> Executor: ...
 
 
-# `PlanService`: what a service holds for one loader, whatever makes the elements.
-
-
 class ServiceRun(Protocol):
     """One run of a plan."""
 
@@ -86,7 +83,7 @@ class ServiceRun(Protocol):
         ...
 
     def close(self) -> None:
-        """Ends what is left after `items` was closed, and waits for its threads."""
+        """End what is left after `items` was closed, and wait for its threads."""
         ...
 
 
@@ -95,7 +92,7 @@ class PlanService:
 
     Args:
         make_run: makes a run of a plan, from a position on, in a pass over the data.
-        pool: the workers that all runs use; the executor closes them.
+        pool: the workers of all runs; the service closes them.
     """
 
     def __init__(self, make_run: Callable[[Plan, Position, int], ServiceRun], pool: Closing | None = None) -> None:
@@ -115,7 +112,7 @@ class PlanRun:
 
     def __init__(self, run: ServiceRun) -> None:
         self._run = run
-        # The generator refers to the run, and the run not to the generator: a dropped session is freed at once.
+        # The generator refers to its run, and that not to the generator, so what is dropped is freed at once.
         self._items = run.items()
 
     def __iter__(self) -> Iterator[Step | ShardEnd]:
@@ -126,11 +123,8 @@ class PlanRun:
         self._run.close()
 
 
-# `check_arguments`: checks the arguments that several services take.
-
-
 def check_arguments(*, prefetch: object, memory: int | str | None, timeout: object, init: object = None) -> None:
-    """Checks those that are given.
+    """Check the arguments that several services take, if they are given.
 
     Raises:
         ArgumentError, ArgumentTypeError: one is out of its range or of the wrong type.

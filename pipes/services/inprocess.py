@@ -76,9 +76,6 @@ class InProcessRun:
         self._resources.join()
 
 
-# `Threads`: runs a plan in threads of this process.
-
-
 @methods_explain_wrong_arguments
 @dataclass(frozen=True)
 class Threads:
@@ -96,7 +93,7 @@ class Threads:
         memory: bytes that finished elements may hold, such as "4GiB"; each thread makes one in any case. By default a
             quarter of the memory of the machine or its control group, divided by `LOCAL_WORLD_SIZE`.
         timeout: seconds without any element after which the threads count as stuck. The error shows their stacks.
-        ordered: False hands out elements as they come, so that a slow one does not delay the others. There is no state
+        ordered: False gives elements as they come, so that a slow one does not delay the others. There is no state
             then.
 
     Raises:
@@ -212,7 +209,7 @@ class ThreadsRun:
             items.close()
 
     def _put(self, worker: int, item: Item) -> bool:
-        """Hands an item over as soon as there is room for it; returns whether anybody wants another one."""
+        """Hand an item over as soon as there is room for it; return whether anybody wants another one."""
         inbox = self._inboxes[worker]
         size = nbytes([item.element]) if isinstance(item, Step) else 0
         with self._changed:

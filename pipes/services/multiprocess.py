@@ -35,7 +35,7 @@ class MultiProcess:
             slower way.
         init: called once in each worker process, with the worker's number.
         timeout: seconds without any element after which a worker counts as stuck. The error shows its stack.
-        ordered: False hands out elements as they arrive, so that a slow one does not delay the others. There is no
+        ordered: False gives elements as they arrive, so that a slow one does not delay the others. There is no
             state then.
         threads: threads of torch, OpenMP, BLAS and Arrow's computations in each worker.
         io_threads: threads of Arrow's readers in each worker.

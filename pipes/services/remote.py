@@ -77,7 +77,7 @@ class RowServer:
         return bool(self._credits)
 
     def receive(self, head: tuple[object, ...]) -> None:
-        """Takes a message: ("open", number, request), ("allow", number) or ("close", number)."""
+        """Take a message: ("open", number, request), ("allow", number) or ("close", number)."""
         kind, number, *arguments = cast("tuple[str, int, StreamRequest]", head)
         if kind == "open":
             self.open(number, *arguments)
@@ -87,7 +87,7 @@ class RowServer:
             self.close_stream(number)
 
     def open(self, number: int, request: StreamRequest) -> None:
-        """Begins a stream; it makes nothing before it is allowed to."""
+        """Begin a stream; it makes nothing before it is allowed to."""
         self._streams[number] = request
 
     def next_number(self) -> int:
@@ -118,7 +118,7 @@ class RowServer:
         return Step((block.rows, block.origins), number, [block.at.plain, block.end.plain, marks])
 
     def close_stream(self, number: int) -> None:
-        """Ends a stream, if it is there."""
+        """End a stream, if it is there."""
         stream = self._streams.pop(number, None)
         if isinstance(stream, _RunningStream):
             close(stream.blocks)
@@ -126,14 +126,14 @@ class RowServer:
             self._credits = deque(credit for credit in self._credits if credit != number)
 
     def close(self) -> None:
-        """Ends all streams, and waits for their threads."""
+        """End all streams, and wait for their threads."""
         for number in list(self._streams):
             self.close_stream(number)
         self._resources.close()
         self._resources.join()
 
     def _allow(self, number: int) -> None:
-        """Lets a stream make one more block."""
+        """Let a stream make one more block."""
         if number in self._streams:
             self._credits.append(number)
 
@@ -161,13 +161,13 @@ class RowServer:
         return ShardEnd(number, leftover.at.plain, leftover.rows)
 
 
-# `RemoteRun`: one run of a plan; workers run what comes before `remote`, and this process runs the rest.
+# The run in the training process.
 
 
 BLOCKS_AHEAD = 2
-"""So many blocks of each stream are made ahead, unless the service says otherwise."""
+"""The blocks of each stream that are made ahead, unless the service says otherwise."""
 MAX_REQUESTS = 100
-"""So many requests of each shard are remembered. Shards that are more rounds apart only make some rows in vain."""
+"""The requests of each shard that are remembered. Shards that are more rounds apart only make some rows in vain."""
 
 
 @dataclass(eq=False)
@@ -241,7 +241,7 @@ class RemoteRun(ABC):
 
     @abstractmethod
     def _cancel(self) -> None:
-        """Ends the run of the workers."""
+        """End the run of the workers."""
 
     @abstractmethod
     def _distrust(self) -> None:
@@ -249,11 +249,11 @@ class RemoteRun(ABC):
 
     @abstractmethod
     def _serve(self, worker: int, assignment: Assignment) -> None:
-        """Has a worker serve the streams of the shards of its assignment."""
+        """Have a worker serve the streams of the shards of its assignment."""
 
     @abstractmethod
     def _send_open(self, stream: RowStream) -> None:
-        """Has the worker of a stream begin it, and make `ahead` blocks, less those that have arrived."""
+        """Have the worker of a stream begin it, and make `ahead` blocks, less those that have arrived."""
 
     @abstractmethod
     def _receive(self, stream: RowStream) -> Step | ShardEnd:
@@ -284,7 +284,7 @@ class RemoteRun(ABC):
         return Assignment(self._position, worker, self._worker_count, in_tail=self._in_tail)
 
     def _reopen(self, worker: int) -> None:
-        """Goes on with a new worker in place of one that has died."""
+        """Continue with the worker that has replaced one."""
         if worker in self._owners.values():
             self._serve(worker, self._assignment(worker))
             for stream in self._streams.values():
@@ -344,12 +344,12 @@ class RemoteRun(ABC):
             del self._requested[next(iter(self._requested))]
 
     def _check_running(self) -> None:
-        """Ends a thread whose run was dropped."""
+        """End a thread whose run was dropped."""
         if self._ended:
             raise LoaderError("this run has ended")
 
     def _making(self, worker: int) -> str:
-        """Describes what a worker makes next."""
+        """Describe what a worker makes next."""
         for stream in self._streams.values():
             if stream.worker == worker:
                 request = stream.request

@@ -1,7 +1,7 @@
 """The order of elements: `run_shards` in one process or thread, `Merge` over several workers.
 
-It knows the plan, the turns of the shards and where each of them stands. It does not know how a service runs its
-workers or how elements travel.
+It knows the plan, the turns of the shards and their positions. It does not know how a service runs its workers or how
+elements travel.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .base import ShardEnd, Step
 
 
 class Mode(NamedTuple):
-    """How to run, as far as the plan does not say it; `Context` explains the values."""
+    """How to run, beside the plan; `Context` explains the values."""
 
     block_sizes: Callable[[Clock], BlockSize] = AdaptiveBlockSize
     threads: bool = True
@@ -208,7 +208,7 @@ class _Shard:
         return block
 
 
-# `Merge`: puts the elements of several workers into the order of the plan, for any reading service.
+# Several workers.
 
 
 class Assignment(NamedTuple):
@@ -236,7 +236,7 @@ class Assignment(NamedTuple):
         return [replace(part, at=START.advance(self.delivered)) for part in parts] if plan.indexed else parts
 
     def next_element(self, plan: Plan) -> str:
-        """Describes the element that the worker produces next."""
+        """Describe the element that the worker produces next."""
         if plan.indexed:
             element = plan.rank + plan.world_size * (self.worker + self.delivered * self.workers)
             left, behind = elements_left(self.position.start, self.position.beyond)
@@ -259,15 +259,15 @@ class Workers(Protocol):
     """
 
     def receive(self, worker: int) -> Step | ShardEnd:
-        """Waits for the next item of this worker. It raises the worker's error."""
+        """Wait for the next item of this worker. It raises the worker's error."""
         ...
 
     def wait_for_any(self) -> int:
-        """Waits until some worker has an item. Only a service without an order needs this."""
+        """Wait until some worker has an item. Only a service without an order needs this."""
         ...
 
     def start_tail(self) -> None:
-        """Starts worker 0 on its new assignment, the tail. All shards have ended."""
+        """Start worker 0 on its new assignment, the tail. All shards have ended."""
         ...
 
 
@@ -325,7 +325,7 @@ class Merge:
         return {shard: owners[shard] for shard in turn_order(cursors)}
 
     def _in_order(self, workers: Workers, owners: dict[int, int]) -> Iterator[Step | ShardEnd]:
-        """Continues the turns of `run_shards` over all workers; `owners` begins with the shard whose turn is next."""
+        """Continue the turns of `run_shards` over all workers; `owners` begins with the shard whose turn is next."""
         turns = deque(owners)
         while turns:
             shard = turns.popleft()
@@ -361,9 +361,6 @@ class Merge:
             states[item.shard] = ShardState(None, True, item.leftover)
 
 
-# `PrefetchLimit`: how many finished elements a worker keeps ready.
-
-
 class PrefetchLimit:
     """Counts the elements that the consumer has not taken yet, and limits them.
 
@@ -394,13 +391,13 @@ class PrefetchLimit:
         return self.waiting >= self._limit
 
     def add(self, nbytes: int) -> None:
-        """Counts one finished element."""
+        """Count one finished element."""
         self.waiting += 1
         self._largest_bytes = max(self._largest_bytes, nbytes)
         self._was_full |= self.is_full()
 
     def remove(self, count: int) -> None:
-        """Counts elements that the consumer has taken."""
+        """Count elements that the consumer has taken."""
         self.waiting -= count
         if self._adapts and self._was_full and not self.waiting:
             doubled = min(2 * self._limit, self.MAX_ELEMENTS)

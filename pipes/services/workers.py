@@ -31,7 +31,7 @@ H = TypeVar("H", bound=Numbered)
 
 
 class SentKey(NamedTuple):
-    """A key that a worker has got, and whose element was not taken.
+    """A key that a worker has, and whose element was not taken.
 
     Attributes:
         number: of its element.
@@ -52,8 +52,8 @@ class Lane(Generic[H]):
 
     Attributes:
         handle: the worker.
-        position: where it stands after the last element that the consumer took.
-        keys: what it has got, in order.
+        position: of the worker, after the last element that the consumer took.
+        keys: those that it has, in order.
     """
 
     handle: H
@@ -64,14 +64,14 @@ class Lane(Generic[H]):
 class KeyedRun(ABC, Generic[H]):
     """The elements of keys, which workers make: an iterator.
 
-    The workers get keys in turn. After an error of the user's code, the run goes on with the next key. When a worker
+    The workers get keys in turn. After an error of the user's code, the run continues with the next key. When a worker
     dies, the next one in its place gets the keys without an answer.
 
     Args:
         handles: the workers, by number.
         keys: read as far ahead as `ahead` says.
         turns: the workers that have not ended, in the order in which they get keys.
-        positions: where each worker stands; None for one that begins.
+        positions: that of each worker; None for one that begins.
         first: the number of the first element.
         ahead: keys that each worker has at most.
         ordered: whether elements come in the order of the keys.
@@ -101,18 +101,18 @@ class KeyedRun(ABC, Generic[H]):
 
     @abstractmethod
     def close(self) -> None:
-        """Ends the run; the workers go on living."""
+        """End the run. The workers stay."""
 
     @abstractmethod
     def _send(self, lane: Lane[H], number: int, key: object) -> Any:
-        """Sends a worker the key of the element with that number, without waiting."""
+        """Send a worker the key of the element with that number, without waiting."""
 
     def __iter__(self) -> KeyedRun[H]:
         return self
 
     @property
     def positions(self) -> list[Json]:
-        """Where each worker stands after the elements that the consumer took."""
+        """The position of each worker, after the elements that the consumer took."""
         return [lane.position for lane in self._lanes]
 
     @property
@@ -121,7 +121,7 @@ class KeyedRun(ABC, Generic[H]):
         return [lane.handle.number for lane in self._turns]
 
     def _send_keys(self) -> None:
-        """Sends keys as long as the next worker has fewer than `ahead`; without an order, as long as any has."""
+        """Send keys as long as the next worker has fewer than `ahead`; without an order, as long as any has."""
         for _ in range(len(self._askable) * self._ahead):
             lane = self._askable[0]
             if len(lane.keys) < self._ahead:
@@ -142,7 +142,7 @@ class KeyedRun(ABC, Generic[H]):
         self._send_keys()
 
 
-# What a worker runs if its owner sends a key for each element: a `FetchSource` and its `Fetcher`.
+# Elements by key, in a worker.
 
 
 class FetchRequest(NamedTuple):
@@ -152,7 +152,7 @@ class FetchRequest(NamedTuple):
         run: its number, which each answer repeats.
         worker, workers: the number of the worker, and how many there are.
         seed: of the run.
-        position: where the worker stands, as its fetcher said it; None at the beginning.
+        position: of the worker, from its fetcher; None at the beginning.
         waiting: elements that an earlier process has sent and the consumer has not taken.
     """
 
@@ -165,14 +165,14 @@ class FetchRequest(NamedTuple):
 
 
 class FetchEnd(Exception):  # noqa: N818 - it ends a run, as StopIteration does
-    """A fetcher has no further elements, whatever the key."""
+    """A fetcher has no further elements, for any key."""
 
 
 class Fetcher(Protocol):
     """Makes elements in one process."""
 
     def begin(self, request: FetchRequest) -> None:
-        """Begins a run at the position of the request."""
+        """Begin a run at the position of the request."""
         ...
 
     def fetch(self, number: int, key: object) -> object:
@@ -184,7 +184,7 @@ class Fetcher(Protocol):
         ...
 
     def position(self) -> Json:
-        """Where the run stands after the last element, for `begin`."""
+        """The position of the run after the last element, for `begin`."""
         ...
 
 
@@ -198,9 +198,6 @@ class FetchSource(Operator):
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         raise AssertionError(f"{self.kind} makes an element only of a key")
-
-
-# `PlanArguments`: what a worker needs beside the graph to make the same plan as its owner.
 
 
 class PlanArguments(NamedTuple):
@@ -225,21 +222,18 @@ class PlanArguments(NamedTuple):
         return int.from_bytes(hashlib.blake2b(words, digest_size=4).digest(), "little")
 
 
-# What a service does when a worker dies: it warns and goes on, or gives up.
+# Deaths of workers.
 
 
 MAX_DEATHS = 3
-"""How many workers in a row may die at one element."""
+"""The workers in a row that may die at one element."""
 
 
 def report_death(deaths: int, message: str) -> None:
-    """Warns of a death, or raises an error if too many workers have died in this place."""
+    """Warn of a death, or raise an error if too many workers have died in this place."""
     if deaths >= MAX_DEATHS:
         raise WorkerError(f"{message}; it has died there {deaths} times, so it is not started again")
     warn(f"{message}; it is started again from there, nothing is lost", WorkerWarning)
-
-
-# `CrashNote`: what a process was running when it died.
 
 
 class CrashNote:

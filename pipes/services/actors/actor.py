@@ -74,7 +74,7 @@ class DispatchActor:
         return place_here()
 
     def start(self, graph: npt.NDArray[np.uint8]) -> ActorFailure | None:
-        """Reads the graph."""
+        """Read the graph."""
         try:
             content, classes = read_graph(graph)
             self._root, _ = cast("tuple[Node, object]", content)
@@ -115,7 +115,7 @@ class DispatchActor:
             return pack_failure("dispatching", error, self._packer)
 
     def _begin(self, run: DispatchRun) -> None:
-        """Begins a run when the first worker asks for its rows."""
+        """Begin a run when the first worker asks for its rows."""
         if run.run > self._run:
             for client in list(self._blocks):
                 self._close(client, list(self._blocks[client]))
@@ -171,15 +171,15 @@ class DispatchReader:
         return [self._closed.popleft() for _ in range(len(self._closed))]
 
 
-# `RunActor`: runs its part of a plan in an actor, one burst at a time.
+# Workers.
 
 
 PackedItem: TypeAlias = tuple[Kind, int, Json, PackedElement | None]
 """An item of a run, as `BurstWriter.add` takes it."""
 
 NOTED_ANSWERS = 100
-"""So many calls of a run are answered with notes of each row, which take milliseconds. The first answers may be lost if
-the actor dies soon after them; by now the owner has some, so the row that ended the actors before was not the next."""
+"""The calls of a run that note each row, which takes milliseconds. The first answers may be lost if the actor dies soon
+after them. By now the owner has some, so the row that ended the actors before was not the next."""
 
 
 class RunActor:
@@ -213,7 +213,7 @@ class RunActor:
         return place_here()._replace(stacks=write_stacks_on_signal())
 
     def start(self, graph: npt.NDArray[np.uint8]) -> ActorFailure | None:
-        """Reads the graph, and calls `init`."""
+        """Read the graph, and call `init`."""
         doing = "reading its pipe"
         try:
             content, classes = read_graph(graph)
@@ -227,7 +227,7 @@ class RunActor:
         return None
 
     def begin(self, request: ActorRequest) -> None:
-        """Begins a run, and ends the one before."""
+        """Begin a run, and end the one before."""
         self.stop(self._run)
         self._run = request.run
         self._items = self._packed_items(request)
@@ -250,7 +250,7 @@ class RunActor:
         return self._burst()
 
     def stop(self, run: int) -> None:
-        """Ends a run."""
+        """End a run."""
         if run == self._run:
             self._run = -1
             self._waiting = None
@@ -265,13 +265,13 @@ class RunActor:
                 close()
 
     def serve(self, request: ActorRequest) -> None:
-        """Begins a run in which the owner opens streams of rows."""
+        """Begin a run in which the owner opens streams of rows."""
         self.stop(self._run)
         self._run = request.run
         self._serve_request = request
 
     def open_stream(self, run: int, number: int, request: StreamRequest) -> None:
-        """Begins a stream of rows."""
+        """Begin a stream of rows."""
         if run == self._run:
             self._opened[number] = request
 
@@ -287,7 +287,7 @@ class RunActor:
         return self._burst()
 
     def begin_fetching(self, request: FetchRequest) -> None:
-        """Begins a run in which the owner sends a key for each element."""
+        """Begin a run in which the owner sends a key for each element."""
         self.stop(self._run)
         self._fetch_request = request
 

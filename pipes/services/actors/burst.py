@@ -45,13 +45,13 @@ class BurstWriter:
         self.begin()
 
     def begin(self) -> None:
-        """Begins the next burst."""
+        """Begin the next burst."""
         self._target = self._memory
         self._end = 0
         self.heads: list[BurstHead] = []
 
     def add(self, kind: Kind, shard: int, cursor: Json, packed: PackedElement | None = None) -> bool:
-        """Adds an item; returns whether it had room. An element larger than a burst is a burst of its own."""
+        """Add an item; return whether it had room. An element larger than a burst is a burst of its own."""
         sizes = () if packed is None else packed.sizes
         places, end = _places(self._end, sizes)
         if end > len(self._target):

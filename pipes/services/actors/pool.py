@@ -64,19 +64,19 @@ class ActorHandle:
         return f"worker {self.number}" + ("" if self.place is None else f" ({self.place})")
 
     def begin(self, run: int) -> None:
-        """Begins a run, and forgets what is left of an earlier one."""
+        """Begin a run, and forget what is left of an earlier one."""
         self.cancel()
         self.deaths = 0
         self._run = run
 
     def request(self, request: ActorRequest) -> None:
-        """Asks the actor for a part of the run."""
+        """Ask the actor for a part of the run."""
         self._bursts.clear()
         self.actor.begin.remote(request)
         self._call()
 
     def receive(self, timeout: float | None) -> None:
-        """Waits for the next burst, and puts its items into the inbox.
+        """Wait for the next burst, and put its items into the inbox.
 
         Raises:
             GetTimeoutError: none has come in time.
@@ -98,7 +98,7 @@ class ActorHandle:
                 yield ShardEnd(item.shard, item.cursor)
 
     def cancel(self) -> None:
-        """Ends the run, for this side and for the actor."""
+        """End the run, for this side and for the actor."""
         self.inbox.clear()
         if self.actor is not None and self._run >= 0:
             # Calls that have been made still run: to cancel one that is on its way would stop the actor for 30 seconds.
@@ -107,19 +107,19 @@ class ActorHandle:
         self._run = -1
 
     def forget(self) -> None:
-        """Forgets an actor that has ended; the inbox stays."""
+        """Forget an actor that has ended; the inbox stays."""
         self._bursts.clear()
         self.actor = self.place = None
         self.progress = False
 
     def _call(self) -> None:
-        """Asks for as many bursts as may wait."""
+        """Ask for as many bursts as may wait."""
         room = max(1, self._memory // self._largest)
         while len(self._bursts) < min(self._max_calls, room):
             self._bursts.append(self.actor.next_burst.remote(self._run))
 
 
-# A Ray cluster: the connection of this process to it, and how actors start in it.
+# The cluster.
 
 
 CONNECT_SECONDS = 10.0
@@ -128,7 +128,7 @@ START_SECONDS = 60.0
 
 
 def connect(address: str | None) -> None:
-    """Connects this process to a cluster, unless it is connected already. It starts none.
+    """Connect this process to a running cluster, unless it is connected already.
 
     Raises:
         WorkerError: there is no cluster, or it cannot be used.
@@ -151,14 +151,14 @@ def connect(address: str | None) -> None:
 
 
 def _check_port(address: str) -> None:
-    """Raises an `OSError` at once if nobody listens there; Ray would try for minutes."""
+    """Raise an `OSError` at once if nobody listens there; Ray would try for minutes."""
     host, _, port = address.rpartition("://")[2].rpartition(":")
     if port.isdecimal():
         socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
 
 
 def await_start(actors: Sequence[Any], graph: Any, needs: Mapping[str, float]) -> list[ActorPlace]:
-    """Waits until all new actors can run; returns where they are.
+    """Wait until all new actors can run; return where they are.
 
     Args:
         actors: with the methods `hello` and `start`.
@@ -211,7 +211,7 @@ def _room_error(missing: int, needs: Mapping[str, float]) -> WorkerError:
 
 
 def _raise_if_lasting(error: Exception) -> None:
-    """Raises an error with its repair if another actor would not start either."""
+    """Raise an error with its repair if another actor would not start either."""
     if "No module named 'feedpipe'" in str(error):
         raise WorkerError(
             "feedpipe is not installed on a node of the cluster; install the version of this program there, or let Ray "
@@ -223,9 +223,6 @@ def _raise_if_lasting(error: Exception) -> None:
 
 def _listed(values: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {value}" for name, value in values.items())
-
-
-# `CrashNotes`: what actors were running when they died.
 
 
 class CrashNotes:
@@ -242,7 +239,7 @@ class CrashNotes:
         return self._notes.get(number, "")
 
 
-# `ActorPool`: the actors of one loader.
+# The pool.
 
 
 GRACE_SECONDS = 5.0
@@ -323,7 +320,7 @@ class ActorPool:
         return self._actors.handles
 
     def replace(self, handle: ActorHandle, doing: str, error: Exception) -> None:
-        """Starts a new actor in place of one that has died while it made `doing`.
+        """Replace an actor that has died while it made `doing`.
 
         Raises:
             WorkerError: too many have died at this element, or there is no room for a new one.
@@ -337,7 +334,7 @@ class ActorPool:
         self._start_missing()
 
     def replace_dispatcher(self) -> None:
-        """Starts a new actor for the operators before `dispatch`, and new workers, which read from it.
+        """Replace the actor that runs the operators before `dispatch`, and the workers, which read from it.
 
         Raises:
             WorkerError: too many have died in a row.
@@ -382,11 +379,11 @@ class ActorPool:
         """Nothing to do after an interrupt: a call of Ray is whole, or was not made."""
 
     def close(self) -> None:
-        """Ends all actors, and waits until they have ended."""
+        """End all actors, and wait until they have ended."""
         self._end()
 
     def _create(self, root: Node) -> None:
-        """Sends the graph to the cluster, and creates a handle for each actor."""
+        """Send the graph to the cluster, and create a handle for each actor."""
         settings = self.settings
         root = worker_graph(root)
         graph = _packed_graph(root, settings.init)
@@ -398,7 +395,7 @@ class ActorPool:
         self._globals = CapturedGlobals(root)
 
     def _start_missing(self) -> None:
-        """Starts the actors that do not run: all of them at first, later those that have died."""
+        """Start the actors that do not run: all of them at first, later those that have died."""
         deaths = 0
         while True:
             new = self._make_missing()
@@ -418,7 +415,7 @@ class ActorPool:
                 return
 
     def _make_missing(self) -> list[Any]:
-        """Makes the actors that are missing. Nothing waits for them yet."""
+        """Make the actors that are missing. Nothing waits for them yet."""
         actors, prefetch = self._actors, self.settings.prefetch
         new: list[Any] = []
         if self._has_dispatcher and actors.dispatcher is None:
@@ -471,7 +468,7 @@ class ActorPool:
         return ray.remote(code).options(**options)
 
     def _forget(self, actors: list[Any]) -> None:
-        """Kills actors that have not started."""
+        """Kill actors that have not started."""
         for handle in self._actors.handles:
             if handle.actor in actors:
                 handle.forget()

@@ -1,6 +1,6 @@
 """The calls between actors and their owner, and the stacks of their processes.
 
-hello() -> ActorPlace                        once
+    hello() -> ActorPlace                        once
     start(graph) -> ActorFailure | None          once
     begin(request)                               each run
     next_burst(run) -> Burst                     as often as the owner has room
@@ -103,7 +103,7 @@ class ActorFailure(NamedTuple):
 
 
 def pack_failure(doing: str, error: BaseException, packer: Packer) -> ActorFailure:
-    """An error of this process, as far as it can be packed."""
+    """The parts of an error of this process that can be packed."""
     return ActorFailure(doing, tuple(map(bytes, pack_error(error, str(place_here()), packer).body())))
 
 
@@ -135,7 +135,7 @@ def read_graph(graph: npt.NDArray[np.uint8]) -> tuple[object, dict[type, int]]:
         os.close(fd)
 
 
-# The stacks of a process that gives nothing: Python writes them on a signal, also while other code is running.
+# The stacks of an actor that is stuck. Python writes them on a signal, also while other code is running.
 
 
 _WRITE_SECONDS = 2.0
@@ -143,7 +143,7 @@ _CHECK_SECONDS = 0.05
 
 
 def write_stacks_on_signal() -> int:
-    """Has this process write its stacks to a file when it gets a signal; returns the descriptor of the file."""
+    """Have this process write its stacks to a file when it gets a signal; return the descriptor of the file."""
     fd = create_shared_file()
     faulthandler.register(signal.SIGUSR1, fd)
     return fd

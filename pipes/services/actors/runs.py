@@ -89,7 +89,7 @@ class ActorRun:
             self._request(handle)
 
     def _request(self, handle: ActorHandle) -> None:
-        """Asks an actor for all that is left for it to do, after what has arrived from it."""
+        """Ask an actor for all that is left for it to do, after what has arrived from it."""
         leftovers = self._leftovers if self._in_tail else {}
         assignment, notes = self._assignment(handle), self._pool.crash_notes(handle)
         handle.request(ActorRequest(self._number, self._arguments, self._epoch, assignment, leftovers, notes))
@@ -105,9 +105,6 @@ class ActorRun:
         if item.parts:  # rows that only worker 0 unpacks
             self._leftovers[item.shard] = tuple(map(bytes, item.parts))
         return ShardEnd(item.shard, item.cursor)
-
-
-# `ActorRemoteRun`: a `RemoteRun` with actors.
 
 
 class ActorRemoteRun(RemoteRun):
@@ -201,9 +198,6 @@ class ActorRemoteRun(RemoteRun):
         self._call(stream)
 
 
-# `ActorFetchRun`: one run in which actors make an element for each key of their owner.
-
-
 class ActorFetchRun(KeyedRun[ActorHandle]):
     """A run of actors. `KeyedRun` and `FetchRun` explain the arguments."""
 
@@ -248,7 +242,7 @@ class ActorFetchRun(KeyedRun[ActorHandle]):
         raise StopIteration
 
     def close(self) -> None:
-        """Ends the run; the actors go on living, and end the calls that they have got."""
+        """End the run. The actors stay, and finish the calls that were sent."""
         for lane in self._lanes:
             lane.keys.clear()
 
@@ -270,7 +264,7 @@ class ActorFetchRun(KeyedRun[ActorHandle]):
                 return item
 
     def _begin(self, lane: Lane[ActorHandle]) -> None:
-        """Has an actor go on behind the last element that was taken from it."""
+        """Let an actor continue after the last element that was taken from it."""
         handle = lane.handle
         request = FetchRequest(self._number, handle.number, len(self._lanes), self._seed, lane.position, 0)
         handle.actor.begin_fetching.remote(request)

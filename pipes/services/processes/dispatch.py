@@ -35,32 +35,12 @@ from ..transport.graph_file import begin_worker
 from ..transport.packing import Packer
 from .protocol import DispatchRequest, Sizes, unpack_error, unpack_message
 
-GRACE_SECONDS = 0.5
-
-
-def exit_with_owner(control: int) -> None:
-    """Ends this process soon after the other end of `control` is closed, whatever the process is doing."""
-    poll = select.poll()
-    poll.register(control, 0)  # without events, `poll` reports only that the other end is closed
-
-    def watch() -> None:
-        poll.poll()
-        threading.Event().wait(GRACE_SECONDS)  # a process that waits for its owner notices too, and ends by itself
-        os._exit(1)
-
-    threading.Thread(target=watch, name="feedpipe-watch", daemon=True).start()
-
-
-# `Dispatcher`: the process that runs the operators before `dispatch`, for all workers.
-
-
 BlockHead: TypeAlias = tuple[Literal["block"], int, list[Json], list[Json], Sizes]
 """Rows: kind, number of the request, cursor before them, cursor after them, sizes."""
 
 
 def dispatch(control: int, graph_file: int) -> None:
-    """Serves the workers whose sockets come through `control`, until that is closed."""
-    exit_with_owner(control)
+    """Serve the workers whose sockets come through `control`, until that is closed."""
     content, classes = begin_worker(graph_file)
     root, _ = cast("tuple[Node, object]", content)
     with socket.socket(fileno=control) as end:
@@ -95,7 +75,7 @@ class Dispatcher:
         self._context = Context()
 
     def serve(self) -> bool:
-        """Waits for messages and answers them; False once the owner is gone."""
+        """Wait for messages and answer them; False once the owner is gone."""
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
         for client in self._clients.values():
@@ -108,7 +88,7 @@ class Dispatcher:
         return True
 
     def _receive_control(self) -> bool:
-        """Receives a new worker, or the next run; False once the owner is gone."""
+        """Receive a new worker, or the next run; False once the owner is gone."""
         data, fds, _, _ = socket.recv_fds(self._control, 2**16, 1)
         if not data:
             return False
@@ -163,9 +143,6 @@ class Dispatcher:
         context = self._context.for_request(request)
         others = [share_of(shard, self._plan.shards) for shard in self._plan.rank_shards]
         return requested_rows(self._plan.stage_named(request.source), request, others, context)
-
-
-# `DispatchClient`: what a worker reads from the dispatcher.
 
 
 class DispatchClient:
@@ -224,6 +201,6 @@ class DispatchClient:
 
 
 def _wait_for_end() -> NoReturn:
-    """Waits: the dispatcher is gone, so the owner ends this process, and starts both of them again."""
+    """Wait: the dispatcher is gone, so the owner ends this process, and starts both of them again."""
     while True:
         threading.Event().wait()

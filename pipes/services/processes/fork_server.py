@@ -17,6 +17,7 @@ import select
 import signal
 import socket
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -36,7 +37,7 @@ GRACE_SECONDS = 1.0
 """A worker has this time to end by itself."""
 
 KEPT_BYTES = 64 << 20
-"""A worker keeps so much freed memory for its next batch: getting it from the system again, page by page, takes a tenth
+"""The freed memory that a worker keeps for its next batch. To get it from the system again, page by page, takes a tenth
 of the time of decoding images."""
 _MMAP_THRESHOLD_BYTES = 32 << 20  # malloc's maximum, which it reaches by itself as large blocks are freed
 _MALLOC_VARIABLES = {"MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"}
@@ -65,14 +66,14 @@ class Death(NamedTuple):
 
 
 def run_alone(role: Role, fds: Sequence[int], parent: int) -> NoReturn:
-    """Runs a process that is an interpreter of its own."""
+    """Run a process that is an interpreter of its own."""
     ignore_interrupts()
     die_with_parent(parent)
     run(role, fds)
 
 
 def kill_and_wait(pid: int) -> tuple[int | None, int]:
-    """Ends a child.
+    """End a child.
 
     Returns:
         Its exit status, negative for a signal, and the most bytes of memory it had in use. The status is None if the
@@ -87,7 +88,7 @@ def kill_and_wait(pid: int) -> tuple[int | None, int]:
 
 
 def wait_or_kill(pids: set[int]) -> None:
-    """Waits for children that have been told to end, and kills those that take too long."""
+    """Wait for children that have been told to end, and kill those that take too long."""
     deadline = time.monotonic() + GRACE_SECONDS
     while pids and time.monotonic() < deadline:
         pids = {pid for pid in pids if not _has_ended(pid)}
@@ -105,7 +106,7 @@ def _has_ended(pid: int) -> bool:
 
 
 def ignore_interrupts() -> None:
-    """Ignores Ctrl-C, which goes to all processes of a terminal: the program decides what it means.
+    """Ignore Ctrl-C, which goes to all processes of a terminal: the program decides what it means.
 
     SIGUSR1 asks a worker for its stack, and may arrive before the worker can answer.
     """
@@ -115,7 +116,7 @@ def ignore_interrupts() -> None:
 
 
 def run(role: Role, fds: Sequence[int], surroundings: Sequence[int] = ()) -> NoReturn:
-    """Runs a process from its descriptors to its end; if surroundings have changed, it enters them first."""
+    """Run a process from its descriptors to its end; if surroundings have changed, it enters them first."""
     code = 1
     try:
         if surroundings:
@@ -123,6 +124,7 @@ def run(role: Role, fds: Sequence[int], surroundings: Sequence[int] = ()) -> NoR
         keep_freed_memory()
         for fd in fds:
             os.set_inheritable(fd, False)  # a process that a user's function starts must not keep them open
+        exit_with_owner(fds[0])
         _ROLES[role](*fds)
         code = 0
     except BaseException:
@@ -133,7 +135,7 @@ def run(role: Role, fds: Sequence[int], surroundings: Sequence[int] = ()) -> NoR
 
 
 def keep_freed_memory() -> None:
-    """Has malloc keep up to `KEPT_BYTES` of freed memory, unless the user has configured malloc."""
+    """Have malloc keep up to `KEPT_BYTES` of freed memory, unless the user has configured malloc."""
     if not _MALLOC_VARIABLES.isdisjoint(os.environ):
         return
     with contextlib.suppress(OSError, AttributeError):  # only glibc has `mallopt`
@@ -144,14 +146,14 @@ def keep_freed_memory() -> None:
 
 
 def flush() -> None:
-    """Writes buffered output."""
+    """Write buffered output."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):  # the stream may be closed or None
             stream.flush()
 
 
 def die_with_parent(parent: int) -> None:
-    """Has the system kill this process when its parent dies; 0 stands for a parent that the process may outlive."""
+    """Have the system kill this process when its parent dies; 0 is a parent that the process may outlive."""
     if not parent:
         return
     with contextlib.suppress(OSError, AttributeError):  # macOS has no `prctl`
@@ -161,7 +163,24 @@ def die_with_parent(parent: int) -> None:
         os._exit(1)
 
 
-# The fork server: a process without threads that has imported what all workers need, and forks them.
+_EXIT_SECONDS = 0.5
+"""A process has this time to notice by itself that its owner is gone."""
+
+
+def exit_with_owner(control: int) -> None:
+    """End this process soon after the other end of `control` is closed, whatever the process is doing."""
+    poll = select.poll()
+    poll.register(control, 0)  # without events, `poll` reports only that the other end is closed
+
+    def watch() -> None:
+        poll.poll()
+        threading.Event().wait(_EXIT_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="feedpipe-watch", daemon=True).start()
+
+
+# The server.
 
 
 Order: TypeAlias = tuple[Role, list[str], int] | int | list[str]
@@ -177,7 +196,7 @@ TICK_MILLISECONDS = 2
 
 
 def main(fd: int) -> None:
-    """Serves the pools of the process at the other end of `fd`, until that is closed."""
+    """Serve the pools of the process at the other end of `fd`, until that is closed."""
     ignore_interrupts()
     # If the program ignores SIGCHLD, this process has inherited that, and could not learn how a child has ended.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -208,7 +227,7 @@ class _Connection:
         self.deadline = time.monotonic() + GRACE_SECONDS
 
     def end(self, number: int, pid: int) -> None:
-        """Kills a process; the answer comes when it has ended."""
+        """Kill a process; the answer comes when it has ended."""
         if pid in self.pids:
             os.kill(pid, signal.SIGKILL)  # has no effect on a child that has ended already
             self.ending[pid] = number
@@ -216,7 +235,7 @@ class _Connection:
             self.answer((number, (None, 0)))
 
     def wait(self) -> None:
-        """Answers for the processes that have ended, and kills those whose time is over."""
+        """Answer for the processes that have ended, and kill those whose time is over."""
         for pid in list(self.ending if self.deadline is None else self.pids):
             ended, status, usage = os.wait4(pid, os.WNOHANG)
             if ended:
@@ -240,7 +259,7 @@ class _Server:
         self._ends = False
 
     def run(self) -> None:
-        """Serves until the root is closed and all processes have ended."""
+        """Serve until the root is closed and all processes have ended."""
         while self._connections or not self._ends:
             for fd in self._ready():
                 if fd == self._root.fileno():
@@ -254,7 +273,7 @@ class _Server:
                     del self._connections[fd]
 
     def _ready(self) -> list[int]:
-        """Waits for messages; returns the descriptors that have some. Returns soon if processes have to end."""
+        """Wait for messages; return the descriptors that have some. Return soon if processes have to end."""
         poll = select.poll()
         timeout = None
         if not self._ends:

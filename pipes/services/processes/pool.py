@@ -44,11 +44,11 @@ from .start import STARTERS, Starter, open_connection
 
 
 class DispatcherHandle:
-    """The place of the dispatcher. When a process dies, another one takes its place.
+    """The dispatcher: a process, or the one that has replaced it after its death.
 
     Attributes:
         progress: whether a worker has sent anything of the run and has been replaced, since the present process began.
-        deaths: processes that have died here in a row before their workers sent anything.
+        deaths: processes in a row that have died before their workers sent anything.
     """
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class DispatcherHandle:
         return ours
 
     def begin(self, request: DispatchRequest) -> None:
-        """Announces the next run."""
+        """Announce the next run."""
         self._send(request)
 
     def end(self, starter: Starter) -> Death:
@@ -99,7 +99,7 @@ class DispatcherHandle:
             socket.send_fds(self._open, [pickle.dumps(request)], fds)
 
 
-# `WorkerHandle`: one worker process, as its owner sees it.
+# The handle of a worker.
 
 
 MIN_NOTICE_SECONDS = 0.001
@@ -107,13 +107,13 @@ MIN_NOTICE_SECONDS = 0.001
 
 
 class WorkerHandle:
-    """The place of a worker process. When a process dies, another one takes its place.
+    """A worker: a process, or the one that has replaced it after its death.
 
     Attributes:
         inbox: items of the run that have arrived and are still to be consumed.
         progress: whether the present process has sent anything of the run.
         broken: whether the present process cannot run, or may have sent or received only half a message.
-        deaths: processes that have died here in a row without progress.
+        deaths: processes in a row that have died without progress.
     """
 
     def __init__(self, number: int, arena_bytes: int, prefetch: int | None, *, stacks: bool, spins: bool) -> None:
@@ -154,7 +154,7 @@ class WorkerHandle:
         return self._channel
 
     def start(self, starter: Starter, graph_file: int, dispatcher: DispatcherHandle | None) -> None:
-        """Starts a process here. The inbox stays, and the new process learns which regions are in use.
+        """Start a process here. The inbox stays, and the new process learns which regions are in use.
 
         Args:
             starter: starts it.
@@ -178,26 +178,26 @@ class WorkerHandle:
         self.broken = False
 
     def begin(self, run: int) -> None:
-        """Begins a run, and forgets the items and the deaths of an earlier one."""
+        """Begin a run, and forget the items and the deaths of an earlier one."""
         self.cancel()
         self.deaths = 0
         self._run = run
 
     def request(self, request: RunRequest | FetchRequest) -> None:
-        """Asks the worker for a part of the run."""
+        """Ask the worker for a part of the run."""
         self._taken = 0
         self._open.post(request)
 
     def post(self, head: Head) -> None:
-        """Sends a message without waiting."""
+        """Send a message without waiting."""
         self._open.post(head)
 
     def queue(self, head: Head) -> None:
-        """Keeps a message for the next one that is sent, or for `notify`."""
+        """Keep a message for the next one that is sent, or for `notify`."""
         self._open.queue(head)
 
     def cancel(self) -> None:
-        """Ends the run, for this side and for the worker."""
+        """End the run, for this side and for the worker."""
         self._run = -1
         while self.inbox:
             self._unused += [offset for offset, _ in self.inbox.popleft().places]
@@ -223,10 +223,10 @@ class WorkerHandle:
         return unpack(item.parts[0], [self._window.lease(*place) for place in item.places])
 
     def notify(self) -> bool:
-        """Tells the worker what the consumer has taken and which regions are free again.
+        """Tell the worker what the consumer has taken and which regions are free again.
 
         Returns:
-            Whether all of it is sent.
+            Whether everything is sent.
         """
         freed = self._unused + (self._window.take_freed() if self._window else [])
         if self._taken or freed:
@@ -237,7 +237,7 @@ class WorkerHandle:
         return self._open.flush()
 
     def collect(self) -> None:
-        """Puts what has arrived into the inbox.
+        """Put what has arrived into the inbox.
 
         Raises:
             GoneError: the process has died.
@@ -253,7 +253,7 @@ class WorkerHandle:
             self._receive(message)
 
     def _receive(self, message: Message) -> None:
-        """Puts the items of a burst into the inbox."""
+        """Put the items of a burst into the inbox."""
         _, run, place, heads = cast("BurstMessage", message.head)
         if run != self._run:
             offsets = [offset for _, _, _, places, _ in heads for offset, _ in places]
@@ -267,7 +267,7 @@ class WorkerHandle:
         self.inbox.extend(received_items(heads, body))
 
     def end(self, starter: Starter) -> Death:
-        """Ends the process; returns how it ended if it had ended by itself."""
+        """End the process; return how it ended if it had ended by itself."""
         self._open.close()
         self._channel = None
         return starter.end(self.pid)
@@ -287,7 +287,7 @@ class WorkerHandle:
         return text.decode(errors="replace").rstrip()
 
     def close(self) -> None:
-        """Closes all descriptors, which tells the process to end."""
+        """Close all descriptors, which tells the process to end."""
         for fd in (*self._fds, self._stacks):
             if fd >= 0:
                 os.close(fd)
@@ -297,7 +297,7 @@ class WorkerHandle:
         self.disown()
 
     def disown(self) -> None:
-        """Closes the connection without a word to the worker. A forked copy of the owner does this, too."""
+        """Close the connection without a word to the worker. A forked copy of the owner does this, too."""
         self.inbox.clear()
         if self._channel is not None:
             self._channel.close()
@@ -312,7 +312,7 @@ def _start_error(number: int, message: Message) -> WorkerError:
     return error
 
 
-# `Pool`: the worker processes of one loader.
+# The pool.
 
 
 log = logging.getLogger("feedpipe")
@@ -346,7 +346,7 @@ class _Resources:
     owner: int = field(default_factory=os.getpid)
 
     def disown(self) -> None:
-        """Closes the connections in a forked copy of the owner; else they would stay open as long as the copy lives."""
+        """Close the connections in a forked copy of the owner; else they would stay open as long as the copy lives."""
         for worker in self.workers:
             worker.disown()
         if self.dispatcher is not None:
@@ -402,14 +402,14 @@ class Pool:
         return self._resources.workers
 
     def begin(self, request: DispatchRequest) -> None:
-        """Announces the next run to the dispatcher, before the workers get their requests."""
+        """Announce the next run to the dispatcher, before the workers get their requests."""
         self._request = request
         if self._resources.dispatcher is not None:
             self._resources.dispatcher.deaths = 0
             self._resources.dispatcher.begin(request)
 
     def listen(self, handles: Sequence[WorkerHandle]) -> list[WorkerHandle]:
-        """Waits until one of `handles` has a message in its inbox, or until a worker has died.
+        """Wait until one of `handles` has a message in its inbox, or until a worker has died.
 
         Returns:
             The workers that have died.
@@ -430,7 +430,7 @@ class Pool:
         return self._spin_wait.wait(check, lambda: self._sleep(handles))
 
     def replace(self, handle: WorkerHandle, doing: str) -> None:
-        """Starts a new process in place of one that has died while it made `doing`.
+        """Replace a process that has died while it made `doing`.
 
         Raises:
             WorkerError: too many processes have died at this element.
@@ -448,21 +448,22 @@ class Pool:
         self._start(handle)
 
     def distrust(self) -> None:
-        """Starts new processes for the next run: an interrupt may have cut a message in two."""
+        """Start new processes for the next run: an interrupt may have cut a message in two."""
         for handle in self._resources.workers:
             handle.broken = True
 
-    def warn_of_full_memory(self) -> None:
-        """Logs, once, that an element has arrived without shared memory because that is full."""
-        if self._arena_bytes and not self._warned_of_full_memory:
+    def element(self, handle: WorkerHandle, item: ReceivedItem) -> object:
+        """The element that an item brings. The first that finds the shared memory full is logged."""
+        if not self._warned_of_full_memory and self._arena_bytes and item.without_memory:
             self._warned_of_full_memory = True
             log.warning(
                 "the elements that are kept fill what `memory` allows to share, so others take a slower way; "
                 "allow more, or keep copies of the parts that are needed"
             )
+        return handle.element(item)
 
     def close(self) -> None:
-        """Ends all processes, and waits until they have ended."""
+        """End all processes, and wait until they have ended."""
         self._end()
 
     def disown(self) -> None:
@@ -486,7 +487,7 @@ class Pool:
         return _collect(handle for handle in self._resources.workers if handle.fileno() in ready)
 
     def _create(self, root: Node) -> None:
-        """Writes the graph, and creates a handle for each process."""
+        """Write the graph, and create a handle for each process."""
         resources, settings = self._resources, self.settings
         self._check_memory()
         root = worker_graph(root)
@@ -503,7 +504,7 @@ class Pool:
         ]
 
     def _start_missing(self) -> None:
-        """Starts the processes that do not run: all of them at first, later those that an error has ended."""
+        """Start the processes that do not run: all of them at first, later those that an error has ended."""
         resources = self._resources
         if resources.dispatcher is not None and not resources.dispatcher.running:
             for handle in resources.workers:
@@ -522,7 +523,7 @@ class Pool:
         handle.start(resources.starter, resources.graph_file, resources.dispatcher)
 
     def _replace_dispatcher(self, dispatcher: DispatcherHandle) -> None:
-        """Starts a new dispatcher. All workers were connected to the old one, so they have to be replaced too."""
+        """Replace the dispatcher, and with it all workers, which were connected to it."""
         resources = self._resources
         progress = dispatcher.progress or any(handle.progress for handle in resources.workers)
         death = dispatcher.end(resources.starter)
@@ -562,7 +563,7 @@ os.register_at_fork(after_in_child=_disown)
 
 
 def _collect(handles: Iterable[WorkerHandle]) -> list[WorkerHandle]:
-    """Puts what has arrived into the inboxes; returns the workers that have died."""
+    """Put what has arrived into the inboxes; return the workers that have died."""
     dead: list[WorkerHandle] = []
     for handle in handles:
         try:

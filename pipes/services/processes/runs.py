@@ -87,7 +87,7 @@ class ProcessRun:
                 self._request(handle)
 
     def _request(self, handle: WorkerHandle) -> None:
-        """Asks a worker for all that is left for it to do, after what has arrived from it."""
+        """Ask a worker for all that is left for it to do, after what has arrived from it."""
         request = RunRequest(
             run=self._number,
             arguments=self._arguments,
@@ -107,15 +107,10 @@ class ProcessRun:
         if item.kind == "failed":
             raise item.error()
         if item.kind == "step":
-            if item.without_memory:
-                self._pool.warn_of_full_memory()
-            return Step(handle.element(item), item.shard, item.cursor)
+            return Step(self._pool.element(handle, item), item.shard, item.cursor)
         if item.parts:  # rows that only worker 0 unpacks
             self._leftovers[item.shard] = b"".join(item.parts), tuple(map(len, item.parts))
         return ShardEnd(item.shard, item.cursor)
-
-
-# `ProcessRemoteRun`: a `RemoteRun` with worker processes.
 
 
 class ProcessRemoteRun(RemoteRun):
@@ -184,7 +179,7 @@ class ProcessRemoteRun(RemoteRun):
                 self._workers[stream.worker].post(("close", stream.number))
 
     def _listen(self) -> None:
-        """Waits for messages, puts them into their streams, and replaces workers that have died."""
+        """Wait for messages, put them into their streams, and replace workers that have died."""
         dead = self._pool.listen(self._workers)
         for handle in self._workers:
             while handle.inbox:
@@ -213,18 +208,13 @@ class ProcessRemoteRun(RemoteRun):
         if item.kind == "failed":
             return item.error()
         if item.kind == "step":
-            if item.without_memory:
-                self._pool.warn_of_full_memory()
-            return Step(handle.element(item), item.shard, item.cursor)
+            return Step(self._pool.element(handle, item), item.shard, item.cursor)
         if not item.parts:
             return ShardEnd(item.shard, item.cursor)
         stream = self._streams.get(item.shard)
         if stream is not None:  # the tail needs them
             self._leftovers[stream.request.part] = b"".join(item.parts), tuple(map(len, item.parts))
         return ShardEnd(item.shard, item.cursor, cast("BlockRows", item.value()))
-
-
-# `FetchRun`: one run in which worker processes make an element for each key of their owner.
 
 
 class FetchRun(KeyedRun[WorkerHandle]):
@@ -275,13 +265,11 @@ class FetchRun(KeyedRun[WorkerHandle]):
             if item.kind == "failed":
                 raise item.error()
             lane.position = item.cursor
-            if item.without_memory:
-                self._pool.warn_of_full_memory()
-            return lane.handle.element(item)
+            return self._pool.element(lane.handle, item)
         raise StopIteration
 
     def close(self) -> None:
-        """Ends the run; the workers go on living."""
+        """End the run. The workers stay."""
         for lane in self._lanes:
             lane.handle.cancel()
 
@@ -311,7 +299,7 @@ class FetchRun(KeyedRun[WorkerHandle]):
                 self._send(lane, sent.number, sent.key)
 
     def _begin(self, lane: Lane[WorkerHandle]) -> None:
-        """Has a worker go on after what has arrived from it."""
+        """Let a worker continue after what has arrived from it."""
         handle = lane.handle
         position = lane.position
         for item in handle.inbox:

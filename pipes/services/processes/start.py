@@ -34,7 +34,7 @@ from .surroundings import Kind, Surroundings, close, import_path, thread_variabl
 
 
 def start_interpreter(command: str, fds: Sequence[int], threads: int, io_threads: int) -> subprocess.Popen[bytes]:
-    """Runs `command` in a new interpreter that has the `sys.path` of this one, and copies of `fds`."""
+    """Run `command` in a new interpreter that has the `sys.path` of this one, and copies of `fds`."""
     flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     code = f"import sys; sys.path[:] = {import_path()!r}; {command}"
     with interrupts_blocked():
@@ -48,7 +48,7 @@ def start_interpreter(command: str, fds: Sequence[int], threads: int, io_threads
 
 @contextlib.contextmanager
 def interrupts_blocked() -> Generator[None]:
-    """Delays Ctrl-C meanwhile; a process that starts here inherits that until it ignores Ctrl-C."""
+    """Delay Ctrl-C meanwhile; a process that starts here inherits that until it ignores Ctrl-C."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTS)
     try:
         yield
@@ -60,7 +60,7 @@ def interrupts_blocked() -> Generator[None]:
 
 
 END_SECONDS = 3.0
-"""The other end of a connection is waited for so long."""
+"""The time that the other end of a connection has to close."""
 
 
 @contextlib.contextmanager
@@ -78,15 +78,12 @@ def open_connection(
 
 
 def hang_up(connection: socket.socket) -> bool:
-    """Closes a connection, and waits until the other end is closed, too; returns whether it was."""
+    """Close a connection, and wait until the other end is closed, too; return whether it was."""
     with connection:
         connection.shutdown(socket.SHUT_WR)
         end = select.poll()
         end.register(connection, select.POLLIN)
         return bool(end.poll(END_SECONDS * 1000))
-
-
-# `ServerHandle`: the fork server of this process, as its owner sees it; `shared_server` gives it to each pool.
 
 
 class ServerHandle:
@@ -135,7 +132,7 @@ class ServerHandle:
         return WorkerError(f"the process that starts workers {Death(code)}; a new loader starts another one")
 
     def disown(self) -> None:
-        """Forgets the server, in a forked copy of this process that is not its parent."""
+        """Forget the server, in a forked copy of this process that is not its parent."""
         self._root.close()
         self._process.returncode = 0
 
@@ -187,24 +184,24 @@ def _disown() -> None:
 
 os.register_at_fork(after_in_child=_disown)
 
-# The ways to start a worker process. None of them imports the user's `__main__`.
+# The start methods. None of them imports the user's `__main__`.
 
 
 class Starter(Protocol):
     """Starts processes, and ends them."""
 
     def start(self, role: Role, fds: Sequence[int], own: int) -> int:
-        """Starts a process, which gets copies of `fds` and must not keep `own` open."""
+        """Start a process, which gets copies of `fds` and must not keep `own` open."""
         ...
 
     def end(self, pid: int) -> Death: ...
 
     def close(self) -> None:
-        """Waits until all processes have ended. They have been told to end."""
+        """Wait until all processes have ended. They have been told to end."""
         ...
 
     def disown(self) -> None:
-        """Forgets all processes, in a forked copy of this process that is not their parent."""
+        """Forget all processes, in a forked copy of this process that is not their parent."""
         ...
 
 
@@ -257,7 +254,7 @@ class ForkServer:
         self._server = None
 
     def _send(self, order: Order, fds: Sequence[int]) -> object:
-        """Sends an order, and waits for the answer."""
+        """Send an order, and wait for the answer."""
         assert self._server is not None, "a pool that was closed starts no process"
         self._requests += 1
         try:
@@ -351,7 +348,7 @@ def _parent_to_die_with() -> int:
 
 
 def _limit_threads(threads: int, io_threads: int) -> None:
-    """Limits the threads of a copy of this process, which has loaded its libraries already."""
+    """Limit the threads of a copy of this process, which has loaded its libraries already."""
     os.environ.update(thread_variables(threads, io_threads))
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(threads)

@@ -31,7 +31,7 @@ from ..transport.memory import PAGE_BYTES, Arena
 from ..transport.packing import PackedElement, Packer, unpack_body
 from ..turns import DEFAULT, PrefetchLimit, run_shards
 from ..workers import CrashNote, FetchEnd, Fetcher, FetchRequest, FetchSource, PlanArguments
-from .dispatch import DispatchClient, exit_with_owner
+from .dispatch import DispatchClient
 from .protocol import MAX_COPIED_BYTES, ArenaPlace, FetchHead, ItemHead, ItemKind, RunRequest, TakenHead, WorkerSettings
 
 MAX_BURST_ITEMS = 32
@@ -71,7 +71,7 @@ class Outbox:
         self._since = 0.0
 
     def add(self, run: int, kind: ItemKind, shard: int, cursor: Json, packed: PackedElement | None = None) -> None:
-        """Adds an item of a run, and sends the burst if it is large enough."""
+        """Add an item of a run, and send the burst if it is large enough."""
         places: list[ArenaPlace] = []
         parts: list[bytes | memoryview] = []
         if packed is not None:
@@ -95,7 +95,7 @@ class Outbox:
             self.flush()
 
     def flush(self) -> None:
-        """Sends the burst, if there is one."""
+        """Send the burst, if there is one."""
         if not self._heads:
             return
         place, parts = None, self._parts
@@ -109,7 +109,7 @@ class Outbox:
         self._channel.send(("items", run, place, heads), parts)
 
     def discard(self) -> None:
-        """Drops the burst: its run has ended."""
+        """Drop the burst: its run has ended."""
         for _, _, _, places, _ in self._heads:
             for offset, _ in places:
                 self._free(offset)
@@ -120,7 +120,7 @@ class Outbox:
         self._arena.free(offset)
 
     def _write_regions(self, packed: PackedElement, sizes: Sequence[int]) -> list[ArenaPlace]:
-        """Writes the regions of an element to the arena; returns their places, or none if they go with the burst.
+        """Write the regions of an element to the arena; return their places, or none if they go with the burst.
 
         Args:
             packed: the element.
@@ -147,7 +147,7 @@ class Outbox:
         return places
 
 
-# `Worker`: runs requests in a worker process until its owner is gone.
+# The worker.
 
 
 Init = Callable[[int], object]
@@ -158,14 +158,13 @@ class _StopError(Exception):
 
 
 def serve(control: int, graph_file: int, *others: int) -> None:
-    """Runs requests that come through `control` until its other end is gone.
+    """Run requests that come through `control` until its other end is gone.
 
     Args:
         control: a socket.
         graph_file: the graph.
         others: the arena, a pipe for stacks and a socket of the dispatcher, each only if the settings say so.
     """
-    exit_with_owner(control)
     faulthandler.enable()
     with socket.socket(fileno=control) as end, contextlib.suppress(GoneError):
         # A process that a user's function forks would keep the connection open, and hide the end of this one.
@@ -199,7 +198,7 @@ class Worker:
         self._plan: tuple[PlanArguments, Plan] | None = None
 
     def run(self) -> None:
-        """Reads the graph, and then runs requests."""
+        """Read the graph, and then run requests."""
         number = self._settings.number
         doing = "reading its pipe"
         try:
@@ -261,7 +260,7 @@ class Worker:
             resources.join()
 
     def _serve(self, run: int, server: RowServer) -> None:
-        """Makes rows for the training process, which runs the rest of the graph."""
+        """Make rows for the training process, which runs the rest of the graph."""
         self._server = server
         try:
             while True:
@@ -310,7 +309,7 @@ class Worker:
         return self._plan[1]
 
     def _listen_all(self) -> None:
-        """Receives what the owner has sent, and waits while enough elements are ready."""
+        """Receive what the owner has sent, and wait while enough elements are ready."""
         while self._limit.is_full():
             self._outbox.flush()
             self._listen(wait=True)
@@ -323,7 +322,7 @@ class Worker:
         self._listen_all()
 
     def _listen(self, *, wait: bool) -> bool:
-        """Receives one message from the owner, if there is one."""
+        """Receive one message from the owner, if there is one."""
         message = self._channel.receive(wait=wait)
         if message is None:
             return False
@@ -348,12 +347,12 @@ class Worker:
         return True
 
     def _end_without_owner(self) -> None:
-        """Ends at once if an operator has closed the connection: this process could tell nobody of its end."""
+        """End at once if an operator has closed the connection: this process could tell nobody of its end."""
         if not _is_socket(self._channel.fileno()):
             os._exit(1)
 
     def _await_memory(self) -> bool:
-        """Waits for one message of the owner, which may free memory; False if waiting might never end.
+        """Wait for one message of the owner, which may free memory; False if waiting might never end.
 
         While the consumer has elements to take, memory will become free. Once it has taken all of them, it keeps the
         memory. It may also wait for another stream of rows.

@@ -22,11 +22,11 @@ from .packing import PackedElement, Packer, unpack
 T = TypeVar("T")
 
 MAX_SPIN_SECONDS = 0.0002
-"""Checking again and again pays for so long: to be woken by the system costs a third of that."""
+"""The time for which checking again and again pays: to be woken by the system costs a third of it."""
 
 
 def enough_cores(processes: int) -> bool:
-    """Whether so many processes of each rank of this machine have a core each; else one that spins delays another."""
+    """Whether the processes of each rank of this machine have a core each; else one that spins delays another."""
     ranks = max(1, int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return processes * ranks <= cores
@@ -55,7 +55,7 @@ class SpinWait:
         return answer
 
 
-# `Channel`: messages between two processes, over a socket.
+# Messages over a socket.
 
 
 _LENGTHS = struct.Struct("<IQ")
@@ -99,7 +99,7 @@ class Channel:
         self._socket.close()
 
     def send(self, head: Head, body: Sequence[bytes | memoryview] = ()) -> None:
-        """Sends a message, and waits until the system has taken it.
+        """Send a message, and wait until the system has taken it.
 
         Raises:
             GoneError: the other end is closed.
@@ -116,19 +116,19 @@ class Channel:
             raise GoneError from None
 
     def post(self, head: Head, body: Sequence[bytes | memoryview] = ()) -> None:
-        """Sends a message without waiting; `flush` sends what the system does not take now."""
+        """Send a message without waiting; `flush` sends what the system does not take now."""
         self.queue(head, body)
         self.flush()
 
     def queue(self, head: Head, body: Sequence[bytes | memoryview] = ()) -> None:
-        """Keeps a message for the next `post` or `flush`, which sends both at once."""
+        """Keep a message for the next `post` or `flush`, which sends both at once."""
         self._unsent += b"".join((*_prefix(head, body), *body))
 
     def flush(self) -> bool:
-        """Sends what `post` has left over.
+        """Send what `post` has left over.
 
         Returns:
-            Whether all of it is sent. If the receiver is gone, it is discarded, and `receive` reports that.
+            Whether everything is sent. If the receiver is gone, it is discarded, and `receive` reports that.
         """
         while self._unsent:
             try:
@@ -173,7 +173,7 @@ class Channel:
             raise GoneError from None
 
     def _start_message(self) -> bool:
-        """Allocates the next message and fills it with what is read; False if its lengths have not arrived."""
+        """Allocate the next message and fill it with what is read; False if its lengths have not arrived."""
         if len(self._read) < _LENGTHS.size:
             return False
         self._head_bytes, body_bytes = _LENGTHS.unpack_from(self._read)
@@ -192,7 +192,7 @@ def _prefix(head: Head, body: Sequence[bytes | memoryview]) -> tuple[bytes, byte
     return _LENGTHS.pack(len(pickled), sum(memoryview(part).nbytes for part in body)), pickled
 
 
-# Errors that travel to another process. They keep their type and their causes, and show the worker's traceback.
+# Errors that travel to another process.
 
 
 class RemoteError(Exception):
@@ -234,7 +234,7 @@ class RemoteFailure:
 
 
 def pack_error(error: BaseException, process: str, packer: Packer) -> PackedElement:
-    """As much of `error` as can be packed; `process` says where it was raised."""
+    """The parts of `error` that can be packed; `process` says where it was raised."""
     text = "".join(traceback.format_exception(type(error), error, shown_traceback(error))).rstrip()
     return packer.pack(RemoteFailure([_packable(link, packer) for link in _causes(error)], f"in {process}:\n{text}"))
 
@@ -248,7 +248,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _packable(error: BaseException, packer: Packer) -> BaseException | _ErrorParts:
-    """`error`, or what of it can be packed: its parts, its class with its text, or a base class with its text."""
+    """The first that can be packed: `error`, its parts, its class with its text, a base class with its text."""
     if _survives(error, type(error), packer):
         return error
     text = (text_of(error),)

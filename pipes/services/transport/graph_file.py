@@ -82,7 +82,7 @@ def _is_same_file(origin: str | None, file: str) -> bool:
     return os.path.exists(origin) and os.path.exists(file) and os.path.samefile(origin, file)
 
 
-# Names what in a pipe cannot be sent to a worker: the operator, its line, and the part of its arguments.
+# Errors of what cannot be sent: the operator, its line, and the part of its arguments.
 
 
 PickleError: TypeAlias = "Callable[[object], Exception | None]"
@@ -260,7 +260,7 @@ def _error_text(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-# How a graph travels to worker processes: it is pickled once, into a file in memory that all of them map.
+# The file.
 
 
 _ALIGNMENT_BYTES = 64
@@ -348,7 +348,7 @@ class _File:
         self._end = _HEAD.size
 
     def keep(self, buffer: pickle.PickleBuffer) -> None:
-        """Writes a buffer at once, so that a buffer that was made for pickling can be freed."""
+        """Write a buffer at once, so that a buffer that was made for pickling can be freed."""
         with buffer.raw() as data:
             self.places.extend(self.write(data))
 
@@ -419,7 +419,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
     @contextmanager
     def by_value(self) -> Generator[None]:
-        """Registers modules to be pickled by value as they appear, and unregisters them at the end."""
+        """Register modules to be pickled by value as they appear, and unregister them at the end."""
         with _registry:
             try:
                 yield
@@ -461,7 +461,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
             self._registered.append(module)
 
     def _note_libraries(self, name: object) -> None:
-        """Notes a module of a library; of a module of the user, those that it imports."""
+        """Note a module of a library; of a module of the user, those that it imports."""
         if not isinstance(name, str) or name in self._modules:
             return
         self._modules.add(name)
@@ -499,7 +499,7 @@ def _is_of_user(module: ModuleType) -> bool:
 
 
 def _cache(function: Callable[..., object], parameters: dict[str, Any]) -> object:
-    """Makes a function with a cache again, which `functools` itself pickles by name only."""
+    """Make a function with a cache again, which `functools` itself pickles by name only."""
     return functools.lru_cache(**parameters)(function)
 
 
@@ -508,7 +508,7 @@ _FlatNode: TypeAlias = tuple[type[Node], Operator, list[int], CallSite | None]
 
 
 def _reduce_graph(root: Node) -> tuple[object, ...]:
-    """Reduces the graph to a list, inputs first: pickle would recurse along a chain until Python's stack is full."""
+    """Reduce the graph to a list, inputs first: pickle would recurse along a chain until Python's stack is full."""
     numbers: dict[Node, int] = {}
     nodes: list[_FlatNode] = []
     for node in walk(root):
@@ -537,11 +537,11 @@ def _array_arguments(array: Array) -> tuple[object, ...]:
     return array.shape, array.dtype.str, pickle.PickleBuffer(array.data)
 
 
-# `CapturedGlobals`: the globals that functions take with them when a graph travels to worker processes.
+# Globals that travel with functions.
 
 
 MAX_READS = 1000
-"""So many globals of a graph are compared."""
+"""The globals of a graph that are compared."""
 _MISSING = object()
 
 
@@ -598,7 +598,7 @@ class CapturedGlobals:
         return [(read.path, read.function) for read in changed]
 
     def warn_of_changes(self) -> None:
-        """Warns of each global that has changed since then, once."""
+        """Warn of each global that has changed since then, once."""
         for name, function in self.changes():
             warn(
                 f"the global `{name}`, which `{function}` reads, has changed since the workers started, and they do "
@@ -608,9 +608,9 @@ class CapturedGlobals:
 
 
 def _value(namespace: dict[str, object], path: str) -> tuple[str, object]:
-    """What a global, or an attribute of it, is now, and the part of the path that leads there.
+    """The part of a path that leads to a value, and the value: a global, or an attribute of one.
 
-    A path ends at a plain value or a function. `_MISSING` stands for what is not there.
+    A path ends at a plain value or a function. The value is `_MISSING` if it is not there.
     """
     name, *names = path.split(".")
     value = namespace.get(name, _MISSING)

@@ -91,7 +91,7 @@ class Arena:
         return self._memory[offset : offset + size]
 
     def note(self, text: bytes) -> None:
-        """Leaves a note that survives this process."""
+        """Leave a note that survives this process."""
         text = text[: NOTE_BYTES - 2]
         self._memory[2 : 2 + len(text)] = text
         self._memory[:2] = len(text).to_bytes(2, "little")
@@ -145,19 +145,19 @@ def _exporter(size: int) -> type[ctypes.Array[ctypes.c_char]]:
     return ctypes.c_char * size
 
 
-# `Region`: memory that travels with an element.
+# Memory of an element.
 
 
 RegionPart: TypeAlias = "Array | bytes | memoryview | BatchStream | Stack"
 
 ALIGNMENT = 64
-"""Bytes; each part begins at a multiple of it."""
+"""Each part begins at a multiple of these bytes."""
 
 _MAX_JOINED_BYTES = 1 << 14  # parts that are smaller on average are joined first, and copied by one call
 
 _BUFFER = pickle.PickleBuffer(bytearray())
 in_stream = partial(is_not, _BUFFER)
-"""The callback of a pickler: its stream takes in all buffers but those that stand for regions."""
+"""The callback of a pickler: its stream takes in all buffers but those of regions."""
 
 
 class Region:
@@ -181,7 +181,7 @@ class Region:
         self._joinable = True
 
     def add(self, part: RegionPart, size: int, joinable: bool = True) -> int:
-        """Appends a part.
+        """Append a part.
 
         Args:
             part: copied by `write`; it must not change before.
@@ -201,7 +201,7 @@ class Region:
         return start
 
     def write(self, target: memoryview) -> None:
-        """Copies the parts to `target`, whose address should be a multiple of `ALIGNMENT`."""
+        """Copy the parts to `target`, whose address should be a multiple of `ALIGNMENT`."""
         if self._joinable and self.nbytes <= _MAX_JOINED_BYTES * len(self._parts):
             target[: self.nbytes] = b"".join(self._parts)  # type: ignore[arg-type]
             return
@@ -230,7 +230,7 @@ class Region:
         return memoryview, (_BUFFER,)
 
 
-# Memory that processes share: an anonymous file, which is gone when no process has it open any more.
+# Anonymous files.
 
 
 def create_shared_memory(size: int) -> int:

@@ -6,7 +6,7 @@ with the copy. An element names its class by that number, and the consumer finds
 The bytes of arrays, tensors and Arrow tables go into regions. The stream says where they are, and `unpack` makes views
 of the regions. A large array has a region of its own, so that keeping a label does not keep its image alive; small
 arrays share a region. All else is in the stream. A long stream, such as one with an image file in it, goes into a
-region too. So `Region.write` copies each byte once. Of elements that look alike, only one is pickled (`layouts.py`).
+region too. So `Region.write` copies each byte once. Of elements that look alike, only one is pickled (`LayoutCache`).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _size = attrgetter("size")
 _dtype_and_shape = attrgetter("dtype", "shape")
 _Reader: TypeAlias = Callable[[Sequence[Any]], Iterable[object]]
 """From values of one type to their memory as arrays; fewer arrays if a value is more than that."""
-_ONE = object  # stands for the container of an element that is itself an array
+_ONE = object  # the container of an element that is itself an array
 
 
 class Layout(NamedTuple):
@@ -177,7 +177,7 @@ class LayoutCache:
     def _add(
         self, key: Hashable, container: type, keys: Sequence[object], values: Sequence[object], arrays: list[Array]
     ) -> tuple[bytes, list[bytes], int] | None:
-        """Makes a layout; None if there are too many, if it would not pay, or if the arrays are not as usual."""
+        """Make a layout; None if there are too many, if it would not pay, or if the arrays are not as usual."""
         if len(self._streams) == MAX_LAYOUTS:
             return None
         letters = [DTYPE_LETTERS.get(array.dtype) for array in arrays]
@@ -206,7 +206,7 @@ def _from_numpy() -> Callable[[Any], object]:
     return tensors.from_numpy
 
 
-# Names the part of an element that cannot leave its worker, and the repair.
+# Errors of what cannot leave its worker: the part of the element, and the repair.
 
 
 _MAX_STEPS = 20
@@ -256,7 +256,7 @@ def _parts(value: object) -> Iterator[tuple[str, object]]:
             yield f".{name}", getattr(value, name)
 
 
-# Numbers for classes that travel by value, so that elements come back as instances of the very same class.
+# Classes that travel by value. They have numbers, so that elements come back as instances of the very same class.
 
 
 _lock = Lock()
@@ -288,13 +288,13 @@ def class_of(number: int) -> type:
 
 
 def adopt(classes: Mapping[type, int]) -> None:
-    """Registers classes that another process has sent, under the numbers of that process."""
+    """Register classes that another process has sent, under the numbers of that process."""
     with _lock:
         _numbers.update(classes)
         _classes.update({number: cls for cls, number in classes.items()})
 
 
-# How an element travels from its worker to the consumer: as a small pickle stream and regions of memory.
+# Elements: a small pickle stream, and regions of memory.
 
 
 Arguments: TypeAlias = tuple[object, ...]
@@ -400,7 +400,7 @@ class Packer:
         return packed
 
     def _pack_fast(self, element: object) -> PackedElement:
-        """Packs with the pickler in C, which calls Python only for arrays, tensors and tables."""
+        """Pack with the pickler in C, which calls Python only for arrays, tensors and tables."""
         chunks = self._start()
         pickler: Any = pickle.Pickler(chunks, _PROTOCOL, buffer_callback=in_stream)
         pickler.dispatch_table = self._reducers
@@ -408,7 +408,7 @@ class Packer:
         return self._finish(chunks)
 
     def _pack_by_value(self, element: object) -> PackedElement:
-        """Packs also what cannot be imported; takes some microseconds more."""
+        """Pack also what cannot be imported, which takes some microseconds more."""
         chunks = self._start()
         _ByValue(chunks, self._classes, self._reducers_by_value).dump(element)
         return self._finish(chunks)
@@ -480,7 +480,7 @@ class Packer:
         return _tensor_at, (array.shape, letter, region, start)  # no strides: it becomes contiguous
 
     def _add_array(self, array: Array) -> Arguments:
-        """Adds `array` to a region; returns the arguments with which `np.ndarray` makes a view of it."""
+        """Add `array` to a region; return the arguments with which `np.ndarray` makes a view of it."""
         dtype: object = DTYPE_LETTERS.get(array.dtype) or array.dtype
         size = array.nbytes
         if not size:
@@ -492,7 +492,7 @@ class Packer:
         return array.shape, dtype, region, region.add(block, size, strides is not None), strides
 
     def _add_stream(self, stream: BatchStream) -> Arguments:
-        """Adds `stream` to a region; returns the arguments with which it is opened."""
+        """Add `stream` to a region; return the arguments with which it is opened."""
         region = self._region(stream.nbytes)
         return region, region.add(stream, stream.nbytes, False), stream.nbytes
 
