@@ -21,6 +21,7 @@ A message gives the rule, its reason and its repair; errors in a chain add the u
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import re
 import sys
@@ -59,12 +60,12 @@ class Origin(NamedTuple):
     others: tuple[Origin, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.source}, {self.unit} {self.row}"
+        return f"{shown_path(self.source)}, {self.unit} {self.row}"
 
     def __repr__(self) -> str:
         unit = f", {self.unit!r}" if self.unit != "row" else ""
         others = f", others={self.others}" if self.others else ""
-        return f"Origin({self.source!r}, {self.row}{unit}{others})"
+        return f"Origin({redacted_url(self.source)!r}, {self.row}{unit}{others})"
 
     @property
     def rows(self) -> list[Origin]:
@@ -78,12 +79,72 @@ class Origin(NamedTuple):
         return rows[0]._replace(others=tuple(rows[1:])) if rows else None
 
 
-_SECRET = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*@")
+_QUOTED = "|".join(rf"(?<={quote})[\w.+:-]*://(?:[^{quote}\\]|\\.)*" for quote in "'\"`")
+_URL = re.compile(rf"{_QUOTED}|[\w.+-]+://\S*", re.DOTALL)
+_HOST = re.compile(r"(\[[^\]/@]*\]|[^:/?#@]*)(:\d{1,5})?([/?#]|$)")
+"""A host, perhaps with a port: what else begins a URL with an `@` in it is a user or a password."""
+_OPTION = re.compile(r"[\w.%~-]+=")  # in the URL of a glob, `?` is a wild card
+_OPEN_OPTION = re.compile(
+    r"(region|scheme|endpoint_override|anonymous|allow_bucket_(creation|deletion)|(connect|request)_timeout|"
+    r"tls_verify_certificates|sslmode|mode|version(id)?|v|rev|revision|file(name)?|path|name|id|index|part|page|split|"
+    r"format|response-content-type|x-(amz|goog)-(algorithm|date|expires))=(?!.*%40)[^@#?=]*",
+    re.IGNORECASE,
+)
+"""An option of a URL whose value is no secret."""
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def redacted(text: str) -> str:
-    """`text` without the names and passwords in its URLs: `s3://***@bucket`."""
-    return _SECRET.sub("***@", text)
+    """`text` without the users, passwords and values of options in its URLs: `s3://***@bucket/a.csv?secret_key=***`."""
+    return _URL.sub(lambda match: redacted_url(match[0]), text) if "://" in text else text
+
+
+def redacted_url(url: str) -> str:
+    """A URL, or a path, as `redacted` shows it; text behind its options may be the end of a sentence."""
+    scheme, separator, rest = url.partition("://")
+    if not separator or scheme.endswith("file"):
+        return url
+    if "@" in rest and not _HOST.match(rest):  # a password that is not encoded may have any of `/?#@` in it
+        rest = "***@" + rest.rpartition("@")[2]
+    place, mark, query = re.split(r"([?#]|$)", rest, maxsplit=1)
+    options = query.rstrip("])}>.,:;'\"`")
+    if any(map(_OPTION.match, options.split("&"))):
+        query = "&".join(map(_redacted_option, options.split("&"))) + query[len(options) :]
+    return f"{scheme}://{place}{mark}{query}"
+
+
+def _redacted_option(option: str) -> str:
+    name, separator, _ = option.partition("=")
+    return option if _OPEN_OPTION.fullmatch(option) else f"{name}=***" if separator else "***"
+
+
+def shown(text: str) -> str:
+    """`text` for messages and logs: without secrets, and with escapes for characters that a terminal would obey."""
+    text = redacted(text)
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char in "\n\t" else _escaped(char) for char in text)
+
+
+def shown_path(path: str) -> str:
+    """A path or URL for messages and logs: without secrets, on one line."""
+    return _CONTROL.sub(lambda match: _escaped(match[0]), redacted_url(path))
+
+
+def _escaped(char: str) -> str:
+    return char.encode("unicode_escape").decode()
+
+
+def shown_cause(error: BaseException, url: str = "") -> BaseException | None:
+    """`error`, about `url`, as the cause of another one; None if its text, which Python prints, may have a secret."""
+    if redacted_url(url) != url:
+        return None
+    cause: BaseException | None = error
+    while cause is not None:
+        if redacted(text := text_of(cause)) != text:
+            return None
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+    return error
 
 
 def text_of(error: BaseException) -> str:
@@ -94,8 +155,18 @@ def text_of(error: BaseException) -> str:
         return f"(its text cannot be shown: `__str__` raises {type(failure).__name__})"
 
 
+def _clean_record(record: logging.LogRecord) -> bool:
+    record.msg = shown(str(record.msg))
+    if isinstance(record.args, tuple):
+        record.args = tuple(arg if isinstance(arg, (int, float)) else shown(str(arg)) for arg in record.args)
+    return True
+
+
+logging.getLogger("feedpipe").addFilter(_clean_record)
+
+
 class FeedpipeError(Exception):
-    """The base of all errors of this package; none shows a password.
+    """The base of all errors of this package; none shows a secret of a URL.
 
     Attributes:
         cursor: the place of the failing element, if rows of a loader are at fault: `fp.replay(pipe, error.cursor)`
@@ -107,7 +178,7 @@ class FeedpipeError(Exception):
     place: tuple[int, object] | None = None
 
     def __init__(self, message: str = "") -> None:
-        super().__init__(redacted(message))
+        super().__init__(shown(message))
 
 
 class ArgumentError(FeedpipeError, ValueError):
@@ -246,6 +317,7 @@ def with_call_site(message: str, where: CallSite | None = None) -> str:
 
 def warn(message: str, category: type[Warning], where: CallSite | None = None) -> None:
     """Warn with the user's line: by default the innermost on the stack that is not feedpipe's own."""
+    message = shown(message)
     where = where or call_site()
     if where is None:
         warnings.warn(message, category, stacklevel=2)

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 
 from ..core.checks import Package
+from ..errors import redacted_url
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -287,7 +288,8 @@ DIALECTS = {
 # URIs of databases: their parts, and how errors show them without a secret.
 
 
-_SECRET_NAME = re.compile(r"pass|pwd|secret|token|key|credential|auth", re.IGNORECASE)
+_SECRET_NAME = re.compile(r"pass|pwd|secret|token|key|credential|auth|sig", re.IGNORECASE)
+_MIN_PART = 4  # shorter parts of a password may be words of a message
 
 
 def scheme_of(uri: str) -> str:
@@ -313,9 +315,7 @@ def sqlite_uri(uri: str, mode: str) -> str:
 
 def shown_uri(uri: str) -> str:
     """The URI without user, password and options."""
-    place = urlsplit(uri)
-    host = place.netloc.rpartition("@")[2]
-    return f"{place.scheme}://{'***@' if '@' in place.netloc else ''}{host}{place.path}"
+    return re.split("[?#]", redacted_url(uri), maxsplit=1)[0]
 
 
 def without_secrets(text: str, uri: str) -> str:
@@ -327,13 +327,15 @@ def without_secrets(text: str, uri: str) -> str:
 
 
 def _secrets(uri: str) -> Iterator[str]:
-    place = urlsplit(uri)
-    user = place.netloc.rpartition("@")[0]
-    password = user.partition(":")[2]
-    options = [value for name, value in parse_qsl(place.query) if _SECRET_NAME.search(name)]
-    for secret in (password, unquote(password), *options):
-        if secret:
-            yield secret
+    """The password and the secret options of a URI, and the parts that drivers see of an unencoded password."""
+    place = uri.partition("://")[2]
+    if "://***@" in shown_uri(uri):
+        password = place.rpartition("@")[0].partition(":")[2]
+        yield from filter(None, (password, unquote(password)))
+        yield from (part for part in re.split("[/@?#:]", password) if len(part) >= _MIN_PART)
+    for name, value in parse_qsl(place.partition("?")[2]):
+        if value and _SECRET_NAME.search(name):
+            yield value
 
 
 def require(module: str, package: str, purpose: str = "this database is read") -> Any:

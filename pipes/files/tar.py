@@ -15,7 +15,7 @@ from ..core.block import BlockSize
 from ..core.context import Context
 from ..core.operator import Columns, StageView
 from ..core.skips import OnError, check_on_error
-from ..errors import ArgumentError, DataError, FeedpipeError, Origin, SourceError, with_call_site
+from ..errors import ArgumentError, DataError, FeedpipeError, Origin, SourceError, redacted, with_call_site
 from ..formats.streams import STREAM_ERRORS, stream_error
 from ..formats.text import shorten
 from ..storage.file import WHOLE, File
@@ -126,7 +126,7 @@ class _TarFileReader(UnitReader[File, OpenTask]):
         (offset,) = place
         groups: list[TarGroup] = []
         size, room = 0, self._block_size.rows()
-        further = {} if self._path_column is None else {self._path_column: unit.name}
+        further = {} if self._path_column is None else {self._path_column: redacted(unit.path)}
         try:
             with opened.result() as stream:
                 for group in TarReader(stream, unit.name, further).groups(offset):

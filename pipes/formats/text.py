@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from ..core.rows import BlockRows, part_of
-from ..errors import ArgumentError, DataError, FeedpipeError, Origin, with_call_site
+from ..errors import ArgumentError, DataError, FeedpipeError, Origin, shown_path, with_call_site
 from .streams import ChunkSize, RangedFormat, StreamWindow, stream_error
 
 _BLOCK_BYTES = 2**16
@@ -272,10 +272,11 @@ class ChunkReader:
 
     def describe(self, place: TextPlace) -> str:
         """File and line of a place, for an error."""
+        name = shown_path(self.name)
         if self._start > MAX_COUNTED_BYTES:
             limit = MAX_COUNTED_BYTES >> 20
-            return f"{self.name}, byte {place.offset} (lines are counted in the first {limit} MiB of a file)"
-        return f"{self.name}, line {self._lines_before() + place.line}"
+            return f"{name}, byte {place.offset} (lines are counted in the first {limit} MiB of a file)"
+        return f"{name}, line {self._lines_before() + place.line}"
 
     def peek(self, at: TextPlace, size: int) -> Chunk | None:
         """The chunk that begins at `at`: about `size` bytes, at least one record; None at the end."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from ..core.checks import check_choice
-from ..errors import MissingError, SourceError, redacted
+from ..errors import MissingError, SourceError, shown_cause, shown_path
 from .file_cache import CachedFile, FileCache
 from .filesystem import Location, describe, file_infos, is_local, locate, split_options, with_retries
 from .listing import check_readable
@@ -63,8 +64,8 @@ class File:
 
     @property
     def name(self) -> str:
-        """The path as errors show it: a URL without its password."""
-        return redacted(self.path)
+        """The path as errors show it: on one line, and a URL without its secrets."""
+        return shown_path(self.path)
 
     def open(self, compression: str | None = "infer") -> Stream:
         """Opens a stream of the decompressed bytes. It can seek if the file is not compressed.
@@ -108,9 +109,10 @@ class File:
         try:
             (info,) = file_infos(location.filesystem, [location.path])
         except OSError as error:
-            raise self._open_error(error) from error
+            raise self._open_error(error) from shown_cause(error, self.path)
         if not info.is_file:
-            raise self._open_error(FileNotFoundError() if info.type.name == "NotFound" else IsADirectoryError())
+            problem = FileNotFoundError() if info.type.name == "NotFound" else IsADirectoryError()
+            raise self._open_error(problem) from None
         size = cast("int | None", info.size)
         if size is None:
             raise SourceError(f"{self.name}: its storage does not say how many bytes it takes")
@@ -136,6 +138,8 @@ class File:
             if location.filesystem.type_name == "local":
                 check_readable(location.path)
             if is_local(location.filesystem):
+                if self.cache is not None:
+                    self.cache.note_left_out(self.name, "they are on this machine", logging.INFO)
                 local = open_file()
                 raw: NativeFile | RemoteStream = local
                 size = local.size()
@@ -146,9 +150,9 @@ class File:
             raise
         except FileNotFoundError as error:
             self.size()  # raises a better error if it is a folder
-            raise self._open_error(error) from error
+            raise self._open_error(error) from shown_cause(error, self.path)
         except OSError as error:
-            raise self._open_error(error) from error
+            raise self._open_error(error) from shown_cause(error, self.path)
         if self.listed is not None and self.listed != size:
             raw.close()
             raise SourceError(

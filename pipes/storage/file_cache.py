@@ -35,7 +35,7 @@ class FileCache:
 
     Give it to `open_files` or a reader as `cache=`. Each block of 64 KiB is fetched once, when a reader first needs it,
     and then read from the folder; if only some columns of a file are read, only these are kept. Processes, ranks and
-    runs on a machine may share a folder. Files on this machine are read directly.
+    runs of a user may share a folder, which only that user may read. Files on this machine are read directly.
 
     A process asks storage for the size and the version of a file when a pipe first opens it: the ETag and the time on
     S3, the time elsewhere, which HDFS gives in seconds. A file that has changed is fetched again. If storage gives
@@ -62,6 +62,7 @@ class FileCache:
     _: KW_ONLY
     limit: int | str = "100GiB"
     _copies: PerProcess[CacheFolder] = field(default_factory=PerProcess, init=False, repr=False, compare=False)
+    _notes: set[str] = field(default_factory=set[str], init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.folder, (str, os.PathLike)):
@@ -79,6 +80,12 @@ class FileCache:
     def copies(self) -> CacheFolder:
         """The folder, opened for this process."""
         return self._copies.get(lambda: CacheFolder(os.fspath(self.folder), check_bytes("limit", self.limit)))
+
+    def note_left_out(self, name: str, reason: str, level: int = logging.WARNING) -> None:
+        """Says in the log, once for each reason, that the cache keeps nothing of a file."""
+        if reason not in self._notes:
+            self._notes.add(reason)
+            LOG.log(level, "the file cache in %s keeps nothing of files such as %s: %s", self.folder, name, reason)
 
     def renewed(self) -> FileCache:
         """The same cache for another pipe, which looks up the versions of files itself."""
@@ -128,6 +135,8 @@ class CachedFile(RemoteFile):
             self.size, self.version = cast("int", version[0]), version[1]
         key = hashlib.blake2b(json.dumps([place, *version], default=str).encode(), digest_size=16).hexdigest()
         self._copy = LocalCopy(copies, key, self.size) if self.size <= copies.limit else None
+        if self._copy is None:
+            cache.note_left_out(name, f"they are larger than its `limit` of {copies.limit} bytes")
         self._fetched = False
 
     def read(self, start: int, size: int, cancellation: Cancellation) -> bytes:
@@ -276,7 +285,7 @@ class CacheFolder:
         self._lock = threading.Lock()
         self._versions: dict[str, tuple[object, ...]] = {}
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            self.path.mkdir(0o700, parents=True, exist_ok=True)
             with self._locked_counter():
                 pass
         except OSError as error:
@@ -303,10 +312,10 @@ class CacheFolder:
         path = f"{folder}/{key[2:]}{_ENDING}"
         try:
             try:
-                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             except FileNotFoundError:
-                os.makedirs(folder, exist_ok=True)
-                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+                os.makedirs(folder, 0o700, exist_ok=True)
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             os.utime(descriptor)
         except OSError as error:
             self.give_up(error)
@@ -336,7 +345,7 @@ class CacheFolder:
     @contextlib.contextmanager
     def _locked_counter(self) -> Generator[int]:
         # A lock belongs to one call of `open`, so it also keeps out other threads.
-        descriptor = os.open(self.path / _COUNTER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        descriptor = os.open(self.path / _COUNTER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield descriptor

@@ -17,12 +17,21 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
+from io import IOBase
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from urllib.parse import unquote
 
-from ..errors import ArgumentTypeError, SourceError, redacted, with_call_site
+from ..errors import (
+    ArgumentTypeError,
+    SourceError,
+    redacted_url,
+    shown,
+    shown_cause,
+    shown_path,
+    with_call_site,
+)
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileInfo, FileSystem, SubTreeFileSystem
@@ -81,8 +90,7 @@ def locate(path: str, filesystem: object = None) -> Location:
 
 def not_utf8_error(path: str) -> SourceError:
     """The error of a path whose bytes are no text."""
-    shown = path.encode("utf-8", "backslashreplace").decode()
-    return SourceError(f"{shown} has a name that is not UTF-8, and a listing holds text; rename it")
+    return SourceError(f"{shown_path(path)} has a name that is not UTF-8, and a listing holds text; rename it")
 
 
 def split_options(path: str) -> tuple[str, str]:
@@ -178,7 +186,45 @@ def _local() -> FileSystem:
 def _as_arrow(filesystem: object) -> FileSystem:
     from pyarrow.fs import FileSystem, PyFileSystem
 
-    return filesystem if isinstance(filesystem, FileSystem) else PyFileSystem(_fsspec_handler()(filesystem))
+    return filesystem if isinstance(filesystem, FileSystem) else PyFileSystem(_fsspec_handler()(_Guarded(filesystem)))
+
+
+class _Guarded:
+    """A file system of fsspec, or one of its files; each of its errors is an `OSError`."""
+
+    def __init__(self, target: Any) -> None:
+        self._target = target
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._target, name)
+        return partial(_guarded_call, value) if callable(value) else value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Guarded) and bool(self._target == other._target)
+
+    def __hash__(self) -> int:
+        return hash(self._target)
+
+
+def _guarded_call(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    try:
+        result = function(*args, **options)
+    except FileNotFoundError as error:
+        cause = error.__cause__  # HTTP's file system calls a file missing, too, if a server refuses it or is away
+        if cause is None or not (is_transient(cause) or _status(cause) not in _MISSING_STATUSES):
+            raise
+        raise _as_os_error(cause) from shown_cause(cause)
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:
+        raise _as_os_error(error) from shown_cause(error)
+    return _Guarded(result) if isinstance(result, IOBase) else result
+
+
+def _as_os_error(error: BaseException) -> OSError:
+    translated: Any = (ConnectionError if is_transient(error) else OSError)(describe(error))
+    translated.status = _status(error)
+    return cast("OSError", translated)
 
 
 @lru_cache(maxsize=1)
@@ -192,10 +238,11 @@ def _fsspec_handler() -> Any:
 
         def open_input_file(self, path: str) -> Any:
             filesystem: Any = self.fs
-            if not filesystem.isfile(path):
+            if filesystem.info(path)["type"] != "file":  # `isfile` is false for each error
                 raise FileNotFoundError(path)
             file = filesystem.open(path, "rb")
-            return pa.BufferReader(file.getvalue()) if isinstance(file, MemoryFile) else pa.PythonFile(file, "r")
+            is_memory = isinstance(file._target, MemoryFile)
+            return pa.BufferReader(file.getvalue()) if is_memory else pa.PythonFile(file, "r")
 
     return Handler
 
@@ -216,21 +263,21 @@ def _connect(url: str, options: str, process: int) -> tuple[FileSystem, str]:
     import pyarrow as pa
     from pyarrow.fs import FileSystem
 
-    shown = repr(redacted(url))  # an error whose text holds the URL must not become a cause, which is shown as it is
+    name = repr(shown_path(url))
     try:
         return with_retries(lambda: FileSystem.from_uri(url + options), url)
     except pa.ArrowInvalid as error:
         if _WITH_OPTIONS.match(url):
-            raise SourceError(f"{shown} cannot be opened: {error}") from None
+            raise SourceError(f"{name} cannot be opened: {error}") from None
         # pyarrow does not know this kind of URL
     except OSError as error:
-        raise SourceError(f"{shown} cannot be reached: {describe(error)}") from error
+        raise SourceError(f"{name} cannot be reached: {describe(error)}") from shown_cause(error, url)
     import fsspec  # pyright: ignore[reportMissingTypeStubs]
 
     try:
         opened, path = fsspec.core.url_to_fs(url)
     except (ValueError, ImportError) as error:
-        raise SourceError(f"nothing here reads URLs such as {shown}: {error}") from None
+        raise SourceError(f"nothing here reads URLs such as {name}: {error}") from None
     return _as_arrow(opened), str(path)
 
 
@@ -302,7 +349,7 @@ class RetryPolicy:
                 spent = self.clock() - start
                 cancelled = cancellation is not None and not cancellation.empty()
                 if failures == self.max_attempts or spent + pause > self.max_seconds or cancelled:
-                    raise OSError(f"{describe(error)}; {failures} attempts in {spent:.1f} s") from error
+                    raise OSError(f"{describe(error)}; {failures} attempts in {spent:.1f} s") from shown_cause(error)
                 self._count(path, error)
             self.sleep(pause, cancellation)
 
@@ -313,7 +360,7 @@ class RetryPolicy:
         count = self.counts[host]
         if str(count).strip("0") == "1":
             note = f" (attempt {count} that is made again there)" if count > 1 else ""
-            _LOG.warning("%s: %s; trying again%s", redacted(path), describe(error), note)
+            _LOG.warning("%s: %s; trying again%s", shown_path(path), describe(error), note)
 
 
 _policy = RetryPolicy()
@@ -337,7 +384,7 @@ def retry_count() -> int:
 
 
 def _host(path: str) -> str:
-    scheme, separator, rest = redacted(path).rpartition("://")
+    scheme, separator, rest = redacted_url(path).rpartition("://")
     return scheme + separator + rest.split("/", 1)[0]
 
 
@@ -356,6 +403,7 @@ _AWS_EXCEPTION = re.compile(r"ExceptionName: (\w+) Message: (.*)", re.DOTALL)
 _CURL = re.compile(r"curlCode: (\d+), ([^;]*)")
 _CURL_UNKNOWN_HOST, _CURL_BAD_CERTIFICATE = 6, 60
 
+_MISSING_STATUSES = {None, 404, 410}
 _BUSY_STATUSES = {408, 429, 500, 502, 503, 504}
 _BUSY_AWS_ERRORS = {"SLOW_DOWN", "SERVICE_UNAVAILABLE", "INTERNAL_FAILURE", "THROTTLING", "REQUEST_TIMEOUT"}
 _BUSY_EXCEPTIONS = {
@@ -387,6 +435,13 @@ _STATUS_MESSAGES = {
     403: _REFUSED,
     416: "it has become shorter",
 }
+_ANSWERS = {
+    401: "the server wants credentials (status 401)",
+    403: "access is denied: the credentials are wrong, or the address has expired (status 403)",
+    416: "it has become shorter",
+}
+_LOST_CONNECTIONS = {"ConnectionError", "TimeoutError", "ClientConnectionError", "ClientPayloadError"}
+"""Classes of errors; aiohttp's are no `OSError`s."""
 _TRANSIENT_ERRNOS = {
     errno.ECONNABORTED,
     errno.ECONNREFUSED,
@@ -409,7 +464,7 @@ class _Meaning(NamedTuple):
 
 def describe(error: BaseException) -> str:
     """A short message for an error."""
-    return redacted(_meaning(error).message)
+    return shown(_meaning(error).message)
 
 
 def is_transient(error: BaseException) -> bool:
@@ -435,20 +490,24 @@ def _meaning(error: BaseException) -> _Meaning:
             False,
         )
     number = error.errno if isinstance(error, OSError) else None
-    transient = isinstance(error, (ConnectionError, TimeoutError)) or number in _TRANSIENT_ERRNOS
+    bases = {base.__name__ for base in type(error).__mro__}
+    transient = bool(bases & _LOST_CONNECTIONS) or number in _TRANSIENT_ERRNOS
     if number == HDFS_UNKNOWN:
         message = "HDFS does not answer, or refuses; its client has printed what it knows"
         if not os.environ.get("CLASSPATH"):
             message += "; CLASSPATH is not set: `hadoop classpath --glob` prints what it needs"
         return _Meaning(message, transient)
-    status = getattr(error, "status", None)  # of an HTTP response; fsspec's clients set it
-    if isinstance(status, int):
-        return _Meaning(
-            _STATUS_MESSAGES.get(status, f"the server answers with status {status}"), status in _BUSY_STATUSES
-        )
+    if (status := _status(error)) is not None:
+        return _Meaning(_ANSWERS.get(status, f"the server answers with status {status}"), status in _BUSY_STATUSES)
     if isinstance(error, socket.gaierror):
         return _Meaning("there is no host of that name, or no network", transient)
     return _Meaning(os.strerror(number) if number else text or type(error).__name__, transient)
+
+
+def _status(error: BaseException) -> int | None:
+    """The status of an HTTP response, which fsspec's clients give their errors."""
+    status = getattr(error, "status", None)
+    return status if isinstance(status, int) else None
 
 
 def _meaning_of_s3(name: str, status: int, text: str) -> _Meaning:

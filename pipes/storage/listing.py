@@ -14,7 +14,15 @@ from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
-from ..errors import ArgumentError, ArgumentTypeError, MissingError, SourceError, with_call_site
+from ..errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    MissingError,
+    SourceError,
+    shown_cause,
+    shown_path,
+    with_call_site,
+)
 from .filesystem import (
     Location,
     as_paths,
@@ -128,7 +136,7 @@ class Selection:
             else:
                 if place.filesystem.type_name == "local":
                     check_readable(place.path)
-                raise MissingError(f"{path} is not there: {why_missing(place)}")
+                raise MissingError(f"{shown_path(path)} is not there: {why_missing(place)}")
             names = FileNames(place.root + _with_slash(walk.base))
             walk.collect(names, place.filesystem, path)
             if not names.count:
@@ -192,9 +200,12 @@ class _Walk:
         except OSError as error:
             if isinstance(error, SourceError):
                 raise
+            name = shown_path(path)
             if says_missing(error):
-                raise MissingError(f"{path} is not there, or a part of it vanished while it was listed") from error
-            raise SourceError(f"{path} cannot be listed: {describe(error)}") from error
+                raise MissingError(
+                    f"{name} is not there, or a part of it vanished while it was listed"
+                ) from shown_cause(error, path)
+            raise SourceError(f"{name} cannot be listed: {describe(error)}") from shown_cause(error, path)
 
     def _collect_folder(
         self, names: FileNames, filesystem: FileSystem, folder: _FolderToList, entries: Iterable[FolderEntry]
@@ -228,12 +239,13 @@ class _Walk:
         """Warns about folders beside the files: their files are left out."""
         if self._is_folder and self._folder_count and not self._any_depth:
             some = "1 folder" if self._folder_count == 1 else f"{self._folder_count} folders"
-            log.warning("%s holds %s that a listing leaves out; `recursive=True` lists their files too", path, some)
+            message = "%s holds %s that a listing leaves out; `recursive=True` lists their files too"
+            log.warning(message, shown_path(path), some)
 
     def no_files_message(self, path: str) -> str:
         """The error of a path without files: the reason and the repair."""
         matching = f" that matches {self._file_glob!r}" if self._file_glob else ""
-        message = f"{path} holds no file{matching}" if self._is_folder else f"{path} matches no file{matching}"
+        message = f"{shown_path(path)} {'holds' if self._is_folder else 'matches'} no file{matching}"
         if self._file_count:
             message += f"; there are {self._file_count} others, such as {self._first_file!r}"
             if self._first_file.rpartition("/")[2][:1] in "._":
@@ -255,7 +267,9 @@ def _look_up(paths: list[str], filesystem: object) -> Iterator[tuple[str, Locati
             try:
                 infos = _infos_of_paths(opened, [place.path for place in places[:count]])
             except OSError as error:
-                raise SourceError(f"{batch[0]} cannot be looked up: {describe(error)}") from error
+                raise SourceError(f"{shown_path(batch[0])} cannot be looked up: {describe(error)}") from shown_cause(
+                    error
+                )
             for path, place, info in zip(batch, places, infos, strict=False):
                 kind = str(info.type.name)
                 expanded = expand_braces(path) if kind == "NotFound" else [path]
@@ -466,12 +480,14 @@ def check_readable(path: str) -> None:
         kind = _KINDS.get(stat.S_IFMT(os.stat(path).st_mode))
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise SourceError(f"{path} is a link that leads back to itself; remove it") from error
+            raise SourceError(f"{shown_path(path)} is a link that leads back to itself; remove it") from error
         if os.path.islink(path) and isinstance(error, FileNotFoundError):
-            raise MissingError(f"{path} is a link to a file that is not there") from error
+            raise MissingError(f"{shown_path(path)} is a link to a file that is not there") from error
         return
     if kind is not None:
-        raise SourceError(f"{path} is {kind}, and only files and folders can be read; write its bytes to a file")
+        raise SourceError(
+            f"{shown_path(path)} is {kind}, and only files and folders are read; write its bytes to a file"
+        )
 
 
 # Braces in paths

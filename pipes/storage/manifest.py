@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from ..core.cursor import Json
-from ..errors import DataError, SourceError
+from ..errors import DataError, SourceError, shown_cause, shown_path
 from .file import File
 from .filesystem import describe, locate, split_options
 
@@ -129,11 +129,22 @@ def read_manifest(path: str, filesystem: object = None) -> Manifest:
         rest = stream.read()
     made_by, count = head.pop("made_by", None), head.pop("files", None)
     if not isinstance(made_by, str) or type(count) is not int:
-        raise DataError(f"{path} is damaged: its first line must have `made_by` and the number of `files`")
+        raise DataError(f"{shown_path(path)} is damaged: its first line must have `made_by` and the number of `files`")
     files = _parse_files(rest, path)
+    if made_by != "list_files":
+        _check_beside(files["path"], path)
     if len(files) != count:
-        raise DataError(f"{path} is damaged: it has {len(files)} files, and its first line says {count}")
+        raise DataError(f"{shown_path(path)} is damaged: it has {len(files)} files, and its first line says {count}")
     return Manifest(made_by, files, head)
+
+
+def _check_beside(names: Any, path: str) -> None:
+    """Checks that the files of a writer are in the folder of their manifest."""
+    import pyarrow.compute as pc
+
+    outside = names.filter(pc.match_substring_regex(names, r"^/|://|(^|/)\.\.(/|$)"))
+    if len(outside):
+        raise DataError(f"{shown_path(path)} is damaged: {outside[0].as_py()!r} is not in the folder of the manifest")
 
 
 def _encode(manifest: Manifest) -> Iterator[str]:
@@ -150,11 +161,10 @@ def _parse_head(line: bytes, path: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         head = None
     if not isinstance(head, dict) or head.get("format") != FORMAT:
-        raise DataError(f"{path} is no manifest: its first line must be a JSON object whose `format` is {FORMAT!r}")
+        raise DataError(f"{shown_path(path)} is no manifest: its first line must be JSON whose `format` is {FORMAT!r}")
     if head.get("version") != VERSION:
-        raise DataError(
-            f"{path} is a manifest of version {head.get('version')!r}, and this feedpipe reads version {VERSION}"
-        )
+        version = f"version {head.get('version')!r}; this feedpipe reads version {VERSION}"
+        raise DataError(f"{shown_path(path)} is a manifest of {version}")
     return {key: value for key, value in head.items() if key not in ("format", "version")}
 
 
@@ -170,9 +180,9 @@ def _parse_files(lines: bytes, path: str) -> pa.Table:
         table = arrow_json.read_json(cast("Any", pa.BufferReader(lines)), parse_options=options)
         table.validate(full=True)
     except pa.ArrowException as error:
-        raise DataError(f"{path} is damaged: {' '.join(str(error).split())}") from error
+        raise DataError(f"{shown_path(path)} is damaged: {' '.join(str(error).split())}") from error
     if table["path"].null_count:
-        raise DataError(f"{path} is damaged: each line must have a `path`")
+        raise DataError(f"{shown_path(path)} is damaged: each line must have a `path`")
     return table
 
 
@@ -214,14 +224,14 @@ def open_output(path: str, filesystem: object = None) -> Generator[Output]:
     try:
         stream = place.filesystem.open_output_stream(temporary, compression=None)
     except OSError as error:
-        raise _write_error(path, error) from error
+        raise _write_error(path, error) from shown_cause(error, path)
     try:
         yield Output(stream, path)
         try:
             stream.close()
             place.filesystem.move(temporary, place.path)
         except OSError as error:
-            raise _write_error(path, error) from error
+            raise _write_error(path, error) from shown_cause(error, path)
     except BaseException:
         # Close first: the garbage collector would complete an open upload.
         with suppress(OSError):
@@ -244,4 +254,4 @@ def folder_of(path: str, filesystem: object = None) -> str:
 
 
 def _write_error(path: str, error: OSError) -> SourceError:
-    return SourceError(f"{path} cannot be written: {describe(error)}")
+    return SourceError(f"{shown_path(path)} cannot be written: {describe(error)}")

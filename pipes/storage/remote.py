@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..errors import SourceError
+from ..errors import SourceError, shown_cause
 from . import tasks
 from .filesystem import Cancellation, describe, with_other_retries, with_retries
 from .tasks import Task
@@ -63,7 +63,9 @@ class RemoteFile:
         except SourceError:
             raise
         except OSError as error:
-            raise SourceError(f"{self.name} cannot be read after byte {start}: {describe(error)}") from error
+            raise SourceError(f"{self.name} cannot be read after byte {start}: {describe(error)}") from shown_cause(
+                error
+            )
 
     def check_unchanged(self, cancellation: Cancellation) -> None:
         """Raises a `SourceError` if the file has been replaced: its size differs, or on S3 its digest or time."""
@@ -72,7 +74,7 @@ class RemoteFile:
         except SourceError:
             raise
         except OSError as error:
-            raise SourceError(f"{self.name} cannot be looked up at its end: {describe(error)}") from error
+            raise SourceError(f"{self.name} cannot be looked up at its end: {describe(error)}") from shown_cause(error)
 
     def _opened(self) -> NativeFile:
         assert self._file is not None, "it is opened when it is made"

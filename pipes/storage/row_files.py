@@ -16,6 +16,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -77,7 +78,7 @@ class RowFiles:
         self._changed = -1
         self._parts: OrderedDict[str, list[Memory]] = OrderedDict()
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(0o700, parents=True, exist_ok=True)
             probe = self._temporary()
             probe.touch()
             probe.unlink()
@@ -125,7 +126,7 @@ class RowFiles:
         name = secrets.token_hex(8) + _ENDING
         temporary = self._temporary()
         try:
-            with open(temporary, "xb") as file:
+            with open(temporary, "xb", opener=partial(os.open, mode=0o600)) as file:
                 file.write(_PREFIX.pack(_MAGIC, len(text), _checksum(_memory(text))))
                 file.write(text)
                 for part in padded:

@@ -86,11 +86,11 @@ def _problem(expected: _ExpectedFile) -> FeedpipeError | None:
     except (SourceError, DataError) as error:
         return error
     except OSError as error:
-        return SourceError(f"{file.path} cannot be read: {describe(error)}")
+        return SourceError(f"{file.name} cannot be read: {describe(error)}")
     if expected.bytes not in (None, size):
-        return DataError(f"{file.path} has {size} bytes and should have {expected.bytes}")
+        return DataError(f"{file.name} has {size} bytes and should have {expected.bytes}")
     if digest != expected.sha256:
-        return DataError(f"{file.path} has other content: its checksum is {digest} and should be {expected.sha256}")
+        return DataError(f"{file.name} has other content: its checksum is {digest} and should be {expected.sha256}")
     return None
 
 

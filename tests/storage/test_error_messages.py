@@ -109,7 +109,7 @@ def test_hdfs_without_class_path(monkeypatch: pytest.MonkeyPatch) -> None:
         ("s3://key:secret@bucket/a.csv", "s3://***@bucket/a.csv"),
         ("s3://key:sec%2Fret@bucket", "s3://***@bucket"),
         ("cannot read 's3://a:b@c/d' and https://e:f@g", "cannot read 's3://***@c/d' and https://***@g"),
-        ("hdfs://me@host:8020/a", "hdfs://me@host:8020/a"),
+        ("hdfs://me@host:8020/a", "hdfs://***@host:8020/a"),
         ("s3://bucket/a@b:c@d", "s3://bucket/a@b:c@d"),
         ("/data/a:b@c", "/data/a:b@c"),
     ],

@@ -7,6 +7,7 @@ import json
 import logging
 import multiprocessing
 import os
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -190,6 +191,26 @@ def test_a_file_above_the_limit_is_not_kept(tmp_path: Path) -> None:
     cache = fp.FileCache(tmp_path, limit=BLOCK_BYTES)
     assert read(store, cache) == store.files["a"]
     assert not copies(cache)
+
+
+def test_a_cache_that_keeps_nothing_says_so_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store = RemoteStore({f"{i}": content(3, i) for i in range(4)})
+    small = fp.FileCache(tmp_path / "copies", limit=2 * BLOCK_BYTES)
+    pipe = fp.read_bytes([*store.files], filesystem=store.filesystem, cache=small)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            assert {row["path"]: row["bytes"] for row in pipe} == store.files
+    (record,) = caplog.records
+    assert re.search(r"keeps nothing of files such as \d: they are larger than its `limit`", record.getMessage())
+    assert copies(small) == []
+
+
+def test_only_its_owner_may_read_a_cache(cache: fp.FileCache) -> None:
+    read(RemoteStore({"a": content(2)}), cache)
+    folder = Path(cache.folder)
+    entries = [folder, *folder.rglob("*")]
+    assert {path.stat().st_mode & 0o777 for path in entries if path.is_dir()} == {0o700}
+    assert {path.stat().st_mode & 0o777 for path in entries if path.is_file()} == {0o600}
 
 
 def test_a_full_disk_is_one_warning(

@@ -43,7 +43,7 @@ def test_the_error_says_what_an_entry_is(odd: Path, name: str, given: str) -> No
 
 
 def test_a_device(odd: Path) -> None:
-    with pytest.raises(SourceError, match=r"^/dev/zero is a device, and only files and folders can be read"):
+    with pytest.raises(SourceError, match=r"^/dev/zero is a device, and only files and folders are read"):
         list(fp.read_bytes("/dev/zero"))
 
 

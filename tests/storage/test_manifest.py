@@ -71,12 +71,12 @@ HEAD = '{"format": "feedpipe manifest", "version": 1, "made_by": "list_files", "
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "is no manifest: its first line must be a JSON object whose `format` is 'feedpipe manifest'"),
+        ("", "is no manifest: its first line must be JSON whose `format` is 'feedpipe manifest'"),
         ("id,x\n1,2\n", "is no manifest"),
         ('{"path": "a"}\n', "is no manifest"),
         ("[1]\n", "is no manifest"),
         ("[" * 50_000 + "\n", "is no manifest"),
-        (HEAD.replace('"version": 1', '"version": 2'), "is a manifest of version 2, and this feedpipe reads version 1"),
+        (HEAD.replace('"version": 1', '"version": 2'), "is a manifest of version 2; this feedpipe reads version 1"),
         (HEAD.replace('"list_files"', "3"), "is damaged: its first line must have `made_by`"),
         (HEAD.replace('"files": 1', '"files": true'), "is damaged: its first line must have `made_by`"),
         (HEAD, "is damaged: it has 0 files, and its first line says 1"),

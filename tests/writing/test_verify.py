@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -74,3 +75,14 @@ def test_arguments(tmp_path: Path) -> None:
         fp.verify(3)  # type: ignore[arg-type]
     with pytest.raises(ArgumentTypeError, match="`filesystem` must be a file system"):
         fp.verify("m.jsonl", filesystem="s3")
+
+
+@pytest.mark.parametrize("path", ["../secret.tar", "a/../../secret.tar", "/etc/passwd", "memory://secret.tar", ".."])
+def test_a_manifest_of_a_writer_names_no_file_outside_of_its_folder(manifest: str, path: str) -> None:
+    head, first, *rest = Path(manifest).read_text().splitlines()
+    entry = json.dumps({**json.loads(first), "path": path})
+    Path(manifest).write_text("\n".join([head, entry, *rest]))
+    (Path(manifest).parent.parent / "secret.tar").write_bytes(b"")
+    for use in (fp.verify, lambda manifest: list(fp.list_files(".", manifest=manifest))):
+        with pytest.raises(DataError, match=f"is damaged: '{re.escape(path)}' is not in the folder of the manifest"):
+            use(manifest)
