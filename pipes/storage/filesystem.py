@@ -186,10 +186,12 @@ def _local() -> FileSystem:
 def _as_arrow(filesystem: object) -> FileSystem:
     from pyarrow.fs import FileSystem, PyFileSystem
 
-    return filesystem if isinstance(filesystem, FileSystem) else PyFileSystem(_fsspec_handler()(_Guarded(filesystem)))
+    return (
+        filesystem if isinstance(filesystem, FileSystem) else PyFileSystem(_fsspec_handler()(_Translated(filesystem)))
+    )
 
 
-class _Guarded:
+class _Translated:
     """A file system of fsspec, or one of its files; each of its errors is an `OSError`."""
 
     def __init__(self, target: Any) -> None:
@@ -197,16 +199,16 @@ class _Guarded:
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._target, name)
-        return partial(_guarded_call, value) if callable(value) else value
+        return partial(_translated_call, value) if callable(value) else value
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Guarded) and bool(self._target == other._target)
+        return isinstance(other, _Translated) and bool(self._target == other._target)
 
     def __hash__(self) -> int:
         return hash(self._target)
 
 
-def _guarded_call(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+def _translated_call(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
     try:
         result = function(*args, **options)
     except FileNotFoundError as error:
@@ -218,7 +220,7 @@ def _guarded_call(function: Callable[..., Any], *args: Any, **options: Any) -> A
         raise
     except Exception as error:
         raise _as_os_error(error) from shown_cause(error)
-    return _Guarded(result) if isinstance(result, IOBase) else result
+    return _Translated(result) if isinstance(result, IOBase) else result
 
 
 def _as_os_error(error: BaseException) -> OSError:
