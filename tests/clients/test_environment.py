@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-CLIENTS = ["accelerate", "datasets", "lightning", "ray", "torch", "torchdata", "transformers", "webdataset"]
+CLIENTS = ["accelerate", "datasets", "keras", "lightning", "ray", "torch", "torchdata", "transformers", "webdataset"]
 
 
 @pytest.mark.parametrize("name", CLIENTS)
