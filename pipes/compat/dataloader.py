@@ -31,7 +31,7 @@ from ..services.on_ray import Ray, actor_pool
 from ..services.processes.pool import Pool, PoolSettings
 from ..services.processes.runs import FetchRun
 from ..services.workers import FetchEnd, FetchRequest, KeyedRun
-from .fetchers import DatasetSource, InheritedSource, has_state
+from .fetchers import DatasetSource, InheritedSource, has_state, next_epoch
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -157,9 +157,12 @@ class DataLoader(TorchDataLoader[T_co]):
         if self._saved is not None:
             return dict(self._saved)
         if self._epoch is None or self._epoch.finished:
-            entries: State = {"step": 0, **self._sampling().states(), "epoch": None}
+            positions = None if self._epoch is None else self._epoch.next_positions()
+            entries: State = {"step": 0, **self._sampling().states(), "epoch": None, "positions": positions}
         else:
             entries = self._epoch.entries()
+        if not self.num_workers:
+            entries["now"] = cast("Json", process_states())  # the dataset draws from these generators
         return {"feedpipe_dataloader": VERSION, "loader": self._signature(), **entries}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -308,6 +311,7 @@ class Parts:
         pin: pins an element, if elements are pinned.
         seed: of the last epoch.
         announced_length: the length of the iterable dataset, if the loader was asked for its own.
+        positions: where the workers that are kept begin the next epoch, if the last one has ended.
     """
 
     source: DatasetSource
@@ -321,6 +325,12 @@ class Parts:
     pin: Callable[[object], object] | None
     seed: int | None = None
     announced_length: int | None = None
+    positions: list[Json] | None = None
+
+    @property
+    def keeps_dataset(self) -> bool:
+        """Whether all epochs iterate the same copies of an iterable dataset, which may have a state."""
+        return self.source.iterable and (self.pools.keep or not self.workers)
 
     def draw_seed(self) -> int:
         """Draws a seed as torch does."""
@@ -359,8 +369,11 @@ class DataLoaderEpoch:
         self._resumed = saved is not None  # and has given no element since
         if saved is not None:
             parts.sampling.restore(saved)
+            if "now" in saved:
+                _set_process_states(saved["now"])
         if saved is None or saved["epoch"] is None:
-            self._begin()
+            positions, parts.positions = parts.positions, None
+            self._begin(positions if saved is None else saved.get("positions"))
         else:
             self._resume(saved["step"], saved["epoch"])
 
@@ -368,6 +381,10 @@ class DataLoaderEpoch:
     def finished(self) -> bool:
         """Whether all elements were taken, and the consumer has seen the end."""
         return isinstance(self._stop, StopIteration)
+
+    def next_positions(self) -> list[Json] | None:
+        """The positions at the beginning of the next epoch, if that iterates the same copies of the dataset."""
+        return list(map(next_epoch, self._run.positions)) if self._parts.keeps_dataset else None
 
     def next(self) -> object:
         """The next element.
@@ -380,6 +397,7 @@ class DataLoaderEpoch:
         try:
             element = self._next()
         except StopIteration:
+            self._parts.positions = self.next_positions()
             self.end(StopIteration())
             raise
         except WorkerError as error:
@@ -426,10 +444,10 @@ class DataLoaderEpoch:
         # A state after the last element means the next epoch.
         self._resumed = False
         self._run.close()
-        self._begin()
+        self._begin(self.next_positions())
         return next(self._run)
 
-    def _begin(self) -> None:
+    def _begin(self, positions: list[Json] | None) -> None:
         """Begins at the first element, and draws from the generators in the order in which torch does."""
         parts = self._parts
         self._step = 0
@@ -439,7 +457,7 @@ class DataLoaderEpoch:
         # Workers that are kept have their seed; each further epoch of theirs has the next number.
         self._draws_seed = parts.seed is None or not parts.pools.keep
         self._seed: int = parts.draw_seed() if self._draws_seed else cast("int", parts.seed) + 1
-        self._run = self._start(keys, None, None)
+        self._run = self._start(keys, positions, None)
 
     def _resume(self, step: int, epoch: Mapping[str, Any]) -> None:
         """Begins behind `step` elements, for which the samplers draw again."""
@@ -453,8 +471,12 @@ class DataLoaderEpoch:
             if self._draws_seed:
                 parts.draw_seed()
             keys = islice(keys, 0 if parts.source.iterable else step, None)
-            keys = chain([*islice(keys, 1)], keys)  # many samplers draw all with the first key
-        self._run = self._start(keys, epoch.get("positions"), epoch.get("turns"))
+            if step or parts.workers:  # else no key was drawn yet
+                keys = chain([*islice(keys, 1)], keys)  # many samplers draw all with the first key
+        turns = epoch.get("turns")
+        if turns is not None and parts.keeps_dataset:  # workers that have ended get the state of their dataset, too
+            turns = [*turns, *(worker for worker in range(parts.workers) if worker not in turns)]
+        self._run = self._start(keys, epoch.get("positions"), turns)
 
     def _start(
         self, keys: Iterator[object], positions: list[Json] | None, turns: list[int] | None

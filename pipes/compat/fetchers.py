@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, ClassVar, cast
@@ -162,6 +163,7 @@ class StreamFetcher:
 
     Its position is the number of elements that it has made, and the state of the iterator or the dataset, if one has
     any. With a state it continues at once; else it iterates from the start, and drops the rows of the elements before.
+    At the end of the dataset, the position has the state of the dataset itself, with which the next epoch begins.
     """
 
     def __init__(self, source: DatasetSource, collate: CollateFunction, *, seeds: bool) -> None:
@@ -175,27 +177,32 @@ class StreamFetcher:
         self._stateful: Any = None
 
     def begin(self, request: FetchRequest) -> None:
-        made, state = cast("list[Any]", request.position or [0, None])
+        made, state, ended = _fields(request.position)
         dataset = self._source.dataset
         self._seed, self._worker = request.seed, request.worker
-        self._made, self._ended = -1, False
+        self._made, self._ended = -1, ended
         self._seed_next()
-        if state is not None and has_state(dataset):
+        if state is not None and has_state(dataset) and (made or not _equal(dataset.state_dict(), state)):
             dataset.load_state_dict(state)
+        if self._ended:
+            self._made = made
+            return
         self._rows = iter(dataset)
         self._stateful = next((each for each in (self._rows, dataset) if has_state(each)), None)
-        if state is not None and self._stateful is not dataset:
+        if made and state is not None and self._stateful is not dataset:
             self._stateful.load_state_dict(state)
         self._made = made if state is not None else 0
-        while self._made < made:
-            self._next_rows()
+        with suppress(FetchEnd):  # the first fetch raises it
+            while self._made < made:
+                self._next_rows()
 
     def fetch(self, number: int, key: object) -> object:
         rows = self._next_rows()
         return self._collate(rows if self._source.batch_size else rows[0])
 
     def position(self) -> Json:
-        return [self._made, None if self._stateful is None else self._stateful.state_dict()]
+        holder = self._source.dataset if self._ended else self._stateful
+        return [self._made, holder.state_dict() if has_state(holder) else None, self._ended]
 
     def _next_rows(self) -> list[object]:
         self._seed_next()
@@ -209,6 +216,25 @@ class StreamFetcher:
     def _seed_next(self) -> None:
         if self._seeds:
             seed_batch(self._seed, self._worker, self._made)
+
+
+def next_epoch(position: Json) -> Json:
+    """The position at the beginning of the epoch after the one that has ended there; None if it has not."""
+    _, state, ended = _fields(position)
+    return [0, state, False] if ended else None
+
+
+def _fields(position: Json) -> tuple[int, Any, bool]:
+    """The elements that were made, the state, and whether there are no more."""
+    made, state, *ended = cast("list[Any]", position or [0, None])
+    return made, state, ended == [True]
+
+
+def _equal(state: object, other: object) -> bool:
+    try:
+        return bool(state == other)
+    except (TypeError, ValueError, RuntimeError):  # arrays in it
+        return False
 
 
 def has_state(value: object) -> bool:

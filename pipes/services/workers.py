@@ -16,6 +16,7 @@ from ..core.graph import Node
 from ..core.operator import Operator, StageView
 from ..errors import CallSite, Origin, WorkerError, WorkerWarning, warn
 from ..plan.plan import Plan
+from .base import ShardEnd, Step
 
 _NO_KEY = object()
 
@@ -184,8 +185,17 @@ class Fetcher(Protocol):
         ...
 
     def position(self) -> Json:
-        """The position of the run after the last element, for `begin`."""
+        """The position of the run after the last element, or at its end, for `begin`."""
         ...
+
+
+def fetched(fetcher: Fetcher, number: int, key: object, worker: int) -> Step | ShardEnd:
+    """The element of a key, or the end, with the position behind it."""
+    try:
+        element = fetcher.fetch(number, key)
+    except FetchEnd:
+        return ShardEnd(worker, fetcher.position())
+    return Step(element, worker, fetcher.position())
 
 
 @dataclass(frozen=True)

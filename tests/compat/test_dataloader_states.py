@@ -168,6 +168,28 @@ def test_draws_of_the_dataset_repeat() -> None:
             )
 
 
+@pytest.mark.parametrize("stop", [0, 2, 4])
+def test_draws_without_workers_repeat(stop: int) -> None:
+    class Noisy(torch.utils.data.Dataset[list[float]]):
+        def __len__(self) -> int:
+            return 10
+
+        def __getitem__(self, index: int) -> list[float]:
+            return [index, random.random(), float(np.random.random()), float(torch.rand(()))]
+
+    loader = DataLoader(Noisy(), 3, True)
+    elements = iter(loader)
+    plain(itertools.islice(elements, stop))
+    if stop == 4:
+        assert next(elements, None) is None
+    state = json.loads(json.dumps(loader.state_dict()))
+    expected = plain(elements) + plain(loader)
+    disturb()
+    resumed = DataLoader(Noisy(), 3, True)
+    resumed.load_state_dict(state)
+    assert plain(resumed) + (plain(resumed) if stop < 4 else []) == expected
+
+
 class Stream(IterableDataset[int]):
     """Worker w gives `count + w` numbers, and draws some of them."""
 
@@ -216,6 +238,49 @@ def test_a_stateful_iterable_dataset_reads_nothing_again() -> None:
     resumed.load_state_dict(loader.state_dict())
     assert sum(len(batch) for batch in resumed) == 9
     assert resumed.dataset.read == 9  # type: ignore[attr-defined]
+
+
+class Epochs(IterableDataset[int]):
+    """Counts its epochs; worker w gives 3 + 2 w numbers."""
+
+    def __init__(self) -> None:
+        self.epoch = self.position = 0
+
+    def __iter__(self) -> Iterator[int]:
+        info = get_worker_info()
+        worker = 0 if info is None else info.id
+        while self.position < 3 + 2 * worker:
+            self.position += 1
+            yield 100 * self.epoch + 10 * worker + self.position
+        self.epoch += 1
+        self.position = 0
+
+    def state_dict(self) -> dict[str, int]:
+        return {"epoch": self.epoch, "position": self.position}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.epoch, self.position = state["epoch"], state["position"]
+
+
+@pytest.mark.parametrize("batch_size", [None, 2, 3])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_state_of_an_iterable_dataset_lasts_from_epoch_to_epoch(batch_size: int | None, workers: int) -> None:
+    def make() -> Any:
+        return DataLoader(Epochs(), batch_size, persistent_workers=workers > 0, **forked(workers))
+
+    epochs = [plain(loader) for loader in [make()] for _ in range(3)]
+    assert epochs[1] != epochs[0] and len(epochs[2]) == len(epochs[0])
+    for stop in (1, len(epochs[1]) - 1, len(epochs[1]), None):
+        loader = make()
+        plain(loader)
+        plain(itertools.islice(iter(loader), stop))  # None: up to the end, which the loader has seen
+        resumed = make()
+        resumed.load_state_dict(json.loads(json.dumps(loader.state_dict())))
+        rest = plain(resumed)
+        if stop is not None and stop < len(epochs[1]):
+            assert rest == epochs[1][stop:]
+            rest = plain(resumed)
+        assert rest == epochs[2]
 
 
 @pytest.mark.parametrize("data", [[1, 2, 3, 4], Stream(4)])

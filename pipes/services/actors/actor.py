@@ -29,7 +29,7 @@ from ..remote import RowServer, StreamRequest
 from ..transport.channel import pack_error
 from ..transport.packing import PackedElement, Packer
 from ..turns import DEFAULT, Mode, run_shards
-from ..workers import CrashNote, FetchEnd, Fetcher, FetchRequest, FetchSource, PlanArguments
+from ..workers import CrashNote, Fetcher, FetchRequest, FetchSource, PlanArguments, fetched
 from .burst import MAX_BURST_SECONDS, Burst, BurstWriter, Kind
 from .protocol import (
     LOST,
@@ -299,11 +299,10 @@ class RunActor:
 
     def _fetched(self, number: int, key: object) -> PackedItem:
         try:
-            fetcher = self._begun_fetcher()
-            packed = self._packer.pack(fetcher.fetch(number, key))
-            return "step", self._number, fetcher.position(), packed
-        except FetchEnd:
-            return "ended", self._number, None, None
+            item = fetched(self._begun_fetcher(), number, key, self._number)
+            if isinstance(item, ShardEnd):
+                return "ended", self._number, item.leftover, None
+            return "step", self._number, item.cursor, self._packer.pack(item.element)
         except BaseException as error:
             return self._failed(error)
 

@@ -229,6 +229,7 @@ class ActorFetchRun(KeyedRun[ActorHandle]):
             item = self._receive(lane)
             lane.keys.popleft()
             if item.kind == "ended":
+                lane.position = item.cursor
                 self._end_lane(lane)
                 continue
             self._turns.rotate(-1)

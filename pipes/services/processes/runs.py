@@ -258,6 +258,7 @@ class FetchRun(KeyedRun[WorkerHandle]):
             lane.keys.popleft()
             item = lane.handle.inbox.popleft()
             if item.kind == "ended":
+                lane.position = item.cursor
                 self._end_lane(lane)
                 continue
             self._turns.rotate(-1)

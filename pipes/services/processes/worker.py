@@ -30,7 +30,7 @@ from ..transport.graph_file import begin_worker
 from ..transport.memory import PAGE_BYTES, Arena
 from ..transport.packing import PackedElement, Packer, unpack_body
 from ..turns import DEFAULT, PrefetchLimit, run_shards
-from ..workers import CrashNote, FetchEnd, Fetcher, FetchRequest, FetchSource, PlanArguments
+from ..workers import CrashNote, Fetcher, FetchRequest, FetchSource, PlanArguments, fetched
 from .dispatch import DispatchClient
 from .protocol import MAX_COPIED_BYTES, ArenaPlace, FetchHead, ItemHead, ItemKind, RunRequest, TakenHead, WorkerSettings
 
@@ -289,9 +289,7 @@ class Worker:
             try:
                 if fetcher is None:
                     fetcher = self._begin_fetching(request)
-                self._add(run, Step(fetcher.fetch(number, key), request.worker, fetcher.position()))
-            except FetchEnd:
-                self._add(run, ShardEnd(request.worker))
+                self._add(run, fetched(fetcher, number, key, request.worker))
             except (_StopError, GoneError):
                 raise
             except Exception as error:
