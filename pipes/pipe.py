@@ -349,7 +349,7 @@ def collect_table(blocks: Iterable[Block], schema: pa.Schema | None, limit: int)
     import pyarrow as pa
 
     tables: list[pa.Table] = []
-    dicts: list[object] = []  # the rows behind the last table
+    dicts: list[object] = []  # the rows after the last table
     count, used = 0, 0
     try:
         for block in blocks:

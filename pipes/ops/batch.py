@@ -259,7 +259,8 @@ class Unbatch(TokenOfInput):
                 try:
                     rows: BlockRows = group if isinstance(group, (list, Rows)) else list(group)  # type: ignore[call-overload]
                 except Exception as error:
-                    raise stage.failed(error, start, context) from error
+                    failure = stage.failed(error, start, context)
+                    raise failure from failure.__cause__
                 if rows:
                     first, row = row, row + len(rows)
                     origins = block.origins and _origins(block.origins[index], len(rows))

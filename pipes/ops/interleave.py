@@ -190,13 +190,15 @@ class _Interleaving:
         try:
             return _OpenItem(self._op.function(row.value), row, at, self._context)
         except Exception as error:
-            raise self._stage.failed(error, row.at, self._context) from error
+            failure = self._stage.failed(error, row.at, self._context)
+            raise failure from failure.__cause__
 
     def _has_rows(self, item: _OpenItem) -> bool:
         try:
             return item.has_rows()
         except Exception as error:
-            raise self._stage.failed(error, item.row.at, self._context) from error
+            failure = self._stage.failed(error, item.row.at, self._context)
+            raise failure from failure.__cause__
 
     def _open_again(self) -> None:
         """Open the items that were open at the cursor where the run begins."""

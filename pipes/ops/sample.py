@@ -204,7 +204,7 @@ def resample(
 ) -> Pipe[T]:
     """Give rows of rare classes several times and leave out some of frequent ones, so that classes get other shares.
 
-    Element: the rows as they are; copies of a row follow each other, so shuffle behind it. Order: the input's. Length:
+    Element: the rows as they are; copies of a row follow each other, so shuffle after it. Order: the input's. Length:
     unknown, about the input's; streamed. State: a position in the input; the draws are keyed, and others in each epoch.
     Memory: one block.
 

@@ -86,6 +86,13 @@ def shuffle(
 
 @dataclass(frozen=True)
 class Shuffle(Rearranged):
+    """Computes a permutation of an indexed input, or shuffles a streamed one within a window.
+
+    A window consists of two halves. For each half of the input, a generator keyed by its number chooses the rows that
+    leave at once; the others wait for the next half. The rows that leave are permuted. So the rows that leave with a
+    half depend only on that half and the one before it, and a resume reads no further back.
+    """
+
     kind: ClassVar[str] = "shuffle"
     order: ClassVar[Order] = Order.REORDERS
 
@@ -122,10 +129,6 @@ class Shuffle(Rearranged):
         context = context if self.each_epoch else context.every_epoch()
         run = (context.seed, context.epoch, context.rounds, context.shard)
         return stage.memo(run, lambda: Permutation(context.key(stage.name, seed=self.seed), length))
-
-    # A windowed shuffle cuts the input into halves of `window / 2` rows. For each half, a generator keyed by its number
-    # chooses the rows that leave at once; the others wait for the next half. The rows that leave are permuted. So what
-    # comes out with a half depends only on that half and the one before it, and a resume reads no further back.
 
     def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
         number, source = at.numbered()
@@ -228,7 +231,7 @@ def _first_waiting(half: list[Block], random: np.random.Generator) -> _Waiting:
 def _leave(
     waiting: _Waiting | None, halves: list[Block], size: int, generators: Generators, number: int
 ) -> tuple[BlockRows, Origins, _Waiting | None, int]:
-    """The rows that leave with some halves, their origins, the rows of the last half that wait, and the next half.
+    """The rows that leave with some halves, their origins, the rows that wait then, and the number of the next half.
 
     The rows that leave with one half are permuted among themselves.
 

@@ -124,7 +124,7 @@ def split(
     source = cast("Pipe[T]", place.source)
     ends: dict[K, Pipe[T]] = {}
     for name in sizes:
-        ends[name] = place.behind(source.then(cls(sizes, key=names, stratify=classes, seed=seed, part=name)))
+        ends[name] = place.followed(source.then(cls(sizes, key=names, stratify=classes, seed=seed, part=name)))
     return ends
 
 
@@ -174,8 +174,8 @@ class Place(NamedTuple):
     source: Node
     later: list[Node]
 
-    def behind(self, node: N) -> N:
-        """The later operators, after `node`."""
+    def followed(self, node: N) -> N:
+        """`node`, followed by the later operators."""
         for later in self.later:
             node = type(node)(later.op, (node,), later.call_site)
         return node

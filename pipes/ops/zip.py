@@ -166,7 +166,7 @@ class ZipLongest(Operator):
         return zipped(columns)
 
     def _padded(self, source: Input, indices: Indices, context: Context) -> list[object]:
-        """The rows of an input at `indices`, with the padding behind its end."""
+        """The rows of an input at `indices`, with the padding after its end."""
         inside = np.flatnonzero(index_array(indices) < (source.length or 0))
         padded: list[object] = [self.fill] * len(indices)
         rows = source.rows(index_array(indices)[inside], context)

@@ -150,7 +150,8 @@ class FromIterable(Operator):
             iterable = self.iterable() if callable(self.iterable) else self.iterable
             items = islice(iterable, row, None)
         except Exception as error:
-            raise stage.failed(error, START, context) from error
+            failed = stage.failed(error, START, context)
+            raise failed from failed.__cause__
         while True:
             rows: list[object] = []
             count = block_size.rows()

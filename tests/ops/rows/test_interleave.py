@@ -173,3 +173,22 @@ def test_an_outer_row_that_is_the_file_of_the_inner_row_is_not_told_twice(tmp_pa
     assert lineages(pipe) == [[(str(tmp_path / "a.csv"), 2)], [(str(tmp_path / "b.csv"), 2)]]
     named = fp.from_sequence([str(tmp_path / "a.csv")]).interleave(fp.read_csv, cycle=1)
     assert lineages(named) == [[(str(tmp_path / "a.csv"), 2), ("from_sequence", 1)]]
+
+
+def inverse(number):
+    return 1 / number
+
+
+@pytest.mark.parametrize(
+    "pipe",
+    [
+        fp.from_sequence([[0]]).interleave(lambda row: fp.from_sequence(row).map(inverse), cycle=1),
+        fp.from_sequence([[0]]).map(lambda row: fp.from_sequence(row).map(inverse)).unbatch(),
+        fp.from_iterable(lambda: fp.from_sequence([inverse(0)])),
+        fp.from_iterable(lambda: iter(list(fp.from_sequence([0]).map(inverse)))),
+    ],
+)
+def test_the_error_of_an_inner_pipe_keeps_its_cause(pipe):
+    with pytest.raises(RowError, match="failed with ZeroDivisionError") as caught:
+        list(pipe)
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
